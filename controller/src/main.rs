@@ -1,0 +1,2 @@
+//! The limpet command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The wasm32 filter.
