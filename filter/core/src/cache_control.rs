@@ -1,0 +1,73 @@
+//! Keeping a response that sets our cookie out of shared caches, which would hand one client's session to all.
+
+/// Status codes that a cache may store without being told to (RFC 9110 section 15.1).
+const HEURISTICALLY_CACHEABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
+
+/// The value that Cache-Control must get so that no shared cache stores the response; `None` where none would anyway.
+///
+/// A shared cache may store a response that says `public`, `s-maxage`, `max-age` or Expires, and one of a cacheable status
+/// that says nothing (RFC 9111 sections 3 and 4.2.2), unless it says `private` or `no-store`. Directives that do
+/// not contradict `private` are kept.
+#[must_use]
+pub fn made_private(status: u16, cache_control: Option<&[u8]>, has_expires: bool) -> Option<Vec<u8>> {
+    let field = cache_control.unwrap_or_default();
+    let is = |directive: &[u8], name: &str| directive_name(directive).eq_ignore_ascii_case(name.as_bytes());
+    let directives = || directives(field);
+    // `private="x"` keeps only those fields private, so it does not count.
+    let closed = directives().any(|d| d.eq_ignore_ascii_case(b"private") || is(d, "no-store"));
+    let open = directives().any(|d| is(d, "public") || is(d, "s-maxage") || is(d, "max-age"));
+    if closed || !(open || has_expires || HEURISTICALLY_CACHEABLE.contains(&status)) {
+        return None;
+    }
+    let mut value = b"private".to_vec();
+    for directive in directives().filter(|d| !is(d, "public") && !is(d, "s-maxage") && !is(d, "private")) {
+        value.extend_from_slice(b", ");
+        value.extend_from_slice(directive);
+    }
+    Some(value)
+}
+
+/// The directives of a field: its parts between commas that stand outside quotes.
+fn directives(field: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut quoted = false;
+    field
+        .split(move |byte| {
+            quoted ^= *byte == b'"';
+            *byte == b',' && !quoted
+        })
+        .map(<[u8]>::trim_ascii)
+        .filter(|directive| !directive.is_empty())
+}
+
+fn directive_name(directive: &[u8]) -> &[u8] {
+    directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn private(status: u16, field: &str) -> Option<String> {
+        made_private(status, Some(field.as_bytes()), false).map(|value| String::from_utf8(value).unwrap())
+    }
+
+    #[test]
+    fn what_a_shared_cache_may_store_becomes_private() {
+        assert_eq!(made_private(200, None, false), Some(b"private".to_vec()));
+        assert_eq!(private(200, "public, max-age=60").unwrap(), "private, max-age=60");
+        assert_eq!(private(200, "s-maxage=5, Max-Age=60").unwrap(), "private, Max-Age=60");
+        assert_eq!(private(200, "no-cache").unwrap(), "private, no-cache");
+        assert_eq!(private(200, "private=\"a, no-store\", max-age=1").unwrap(), "private, max-age=1");
+        assert_eq!(private(302, "max-age=60").unwrap(), "private, max-age=60");
+        assert_eq!(made_private(302, None, true), Some(b"private".to_vec()));
+    }
+
+    #[test]
+    fn what_no_shared_cache_may_store_stays() {
+        assert_eq!(private(200, "private, max-age=60"), None);
+        assert_eq!(private(200, "no-store"), None);
+        assert_eq!(private(200, "Private"), None);
+        assert_eq!(made_private(302, None, false), None);
+        assert_eq!(made_private(500, None, false), None);
+    }
+}

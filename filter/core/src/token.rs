@@ -1,0 +1,211 @@
+//! Tokens: what a client carries, and why one is refused. `docs/token.md` is the specification of the format.
+//!
+//! ```text
+//! token = base64url( version and form (1) | key id (1) | tag (16) | payload (27 or 39) ), unpadded, canonical
+//! ```
+//!
+//! A sealed token is a synthetic-IV composition: the tag authenticates associated data and payload, and is the IV under
+//! which the payload is enciphered. A signed one has the same tag over the same bytes, and its payload in the clear.
+
+mod payload;
+mod realm;
+
+pub use payload::Claims;
+pub use realm::{CarrierMode, Opened, Realm};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256};
+
+use crate::keyring::KeyId;
+
+/// Bytes of the tag: HMAC-SHA256 cut to 128 bits.
+pub(crate) const TAG_LEN: usize = 16;
+/// Bytes before the payload.
+const HEAD_LEN: usize = 2 + TAG_LEN;
+/// Bytes of the longest token (IPv6).
+const MAX_LEN: usize = HEAD_LEN + payload::MAX_LEN;
+/// Characters of the longest token; a longer text is no token, whatever it says.
+pub const MAX_TEXT_LEN: usize = (MAX_LEN * 4).div_ceil(3);
+
+/// Whether a token's payload can be read without a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Nothing is readable but the key id.
+    Sealed,
+    /// The payload is readable; as unforgeable as a sealed token. For debugging.
+    Signed,
+}
+
+impl Form {
+    /// Byte 0 of a token: version 1 in the high half, the form in the low one.
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Self::Sealed => 0x10,
+            Self::Signed => 0x11,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Sealed, Self::Signed].into_iter().find(|form| form.byte() == byte)
+    }
+
+    /// The name that configuration and command line use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sealed => "sealed",
+            Self::Signed => "signed",
+        }
+    }
+}
+
+/// Why a presented token is not honoured. What a client sees is the same for all: a new session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Not a token of this version: length, alphabet, padding or version byte.
+    #[error("malformed")]
+    Malformed,
+    /// No key of this id is in the keyring.
+    #[error("unknown key")]
+    UnknownKey,
+    /// Changed, forged, or made for another scope, mode or name.
+    #[error("bad signature")]
+    BadSignature,
+    /// Older than the absolute timeout.
+    #[error("expired")]
+    Expired,
+    /// Unused for longer than the idle timeout.
+    #[error("idle")]
+    Idle,
+    /// Issued or last seen further ahead than clocks may differ.
+    #[error("from the future")]
+    FromTheFuture,
+    /// Issued before the address got its present owner.
+    #[error("fenced")]
+    Fenced,
+    /// Names a destination that this route does not lead to.
+    #[error("unknown destination")]
+    UnknownDestination,
+}
+
+impl Refusal {
+    /// Every reason, in the order of the checks.
+    pub const ALL: [Self; 8] = [
+        Self::Malformed,
+        Self::UnknownKey,
+        Self::BadSignature,
+        Self::Expired,
+        Self::Idle,
+        Self::FromTheFuture,
+        Self::Fenced,
+        Self::UnknownDestination,
+    ];
+
+    /// The reason as metrics and access logs name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownKey => "unknown_key",
+            Self::BadSignature => "bad_signature",
+            Self::Expired => "expired",
+            Self::Idle => "idle",
+            Self::FromTheFuture => "from_the_future",
+            Self::Fenced => "fenced",
+            Self::UnknownDestination => "unknown_destination",
+        }
+    }
+}
+
+/// The destination a session belongs to: the first four bytes of the SHA-256 of the cluster's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Destination(pub [u8; 4]);
+
+impl Destination {
+    /// The destination that the cluster of this name is.
+    #[must_use]
+    pub fn of_cluster(name: &[u8]) -> Self {
+        let digest = Sha256::digest(name);
+        let mut short = [0; 4];
+        for (to, from) in short.iter_mut().zip(digest) {
+            *to = from;
+        }
+        Self(short)
+    }
+}
+
+impl std::fmt::Display for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A token taken apart, nothing of it verified yet.
+pub(crate) struct Parts {
+    bytes: [u8; MAX_LEN],
+    len: usize,
+    form: Form,
+}
+
+impl Parts {
+    /// Takes the text of a token apart.
+    fn parse(text: &[u8]) -> Result<Self, Refusal> {
+        if text.len() > MAX_TEXT_LEN {
+            return Err(Refusal::Malformed);
+        }
+        let mut bytes = [0; MAX_LEN];
+        // The engine refuses padding and non-zero trailing bits, so a token has one spelling.
+        let len = URL_SAFE_NO_PAD
+            .decode_slice(text, &mut bytes)
+            .map_err(|_| Refusal::Malformed)?;
+        let form = Form::from_byte(bytes[0]).ok_or(Refusal::Malformed)?;
+        if !len.checked_sub(HEAD_LEN).is_some_and(payload::is_length) {
+            return Err(Refusal::Malformed);
+        }
+        Ok(Self { bytes, len, form })
+    }
+
+    fn key_id(&self) -> KeyId {
+        KeyId(self.bytes[1])
+    }
+
+    fn tag(&self) -> &[u8] {
+        self.bytes.get(2..HEAD_LEN).unwrap_or_default()
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.bytes.get(HEAD_LEN..self.len).unwrap_or_default()
+    }
+}
+
+/// What anybody can read of a token without a key; nothing of it is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unverified {
+    /// Sealed or signed.
+    pub form: Form,
+    /// The key that it claims to be made with.
+    pub key_id: KeyId,
+    /// What a signed token says; `None` for a sealed one.
+    pub claims: Option<Claims>,
+}
+
+impl Unverified {
+    /// Reads `text` without verifying it.
+    ///
+    /// # Errors
+    /// [`Refusal::Malformed`].
+    pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
+        let parts = Parts::parse(text)?;
+        let claims = match parts.form {
+            Form::Sealed => None,
+            Form::Signed => Some(Claims::decode(parts.payload()).ok_or(Refusal::Malformed)?),
+        };
+        Ok(Self {
+            form: parts.form,
+            key_id: parts.key_id(),
+            claims,
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! The payload: what a token says.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::Destination;
+use crate::time::Timestamp;
+
+/// What a token says once it is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claims {
+    /// The backend that the session lives on.
+    pub host: SocketAddr,
+    /// The cluster that the backend was reached by.
+    pub destination: Destination,
+    /// Whether the request that began the session came over HTTPS.
+    pub secure: bool,
+    /// When the session on this backend began.
+    pub issued_at: Timestamp,
+    /// When the session was last noted as used; never before `issued_at`.
+    pub last_seen: Timestamp,
+}
+
+/// Flag bit 0: the address is IPv6.
+const IPV6: u8 = 1;
+/// Flag bit 1: [`Claims::secure`].
+const SECURE: u8 = 1 << 1;
+
+/// Everything but the address: flags, port, destination, two times, nonce.
+const FIXED_LEN: usize = 1 + 2 + 4 + 6 + 6 + 4;
+const IPV4_LEN: usize = FIXED_LEN + 4;
+/// Bytes of the longest payload.
+pub(super) const MAX_LEN: usize = FIXED_LEN + 16;
+
+/// Whether a payload can have `len` bytes.
+pub(super) fn is_length(len: usize) -> bool {
+    len == IPV4_LEN || len == MAX_LEN
+}
+
+impl Claims {
+    /// Flags, address, port, destination, issued at, last seen, nonce; integers big-endian, times in milliseconds.
+    pub(super) fn encode(&self, nonce: [u8; 4]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(MAX_LEN);
+        let secure = if self.secure { SECURE } else { 0 };
+        match self.host.ip() {
+            IpAddr::V4(ip) => {
+                out.push(secure);
+                out.extend_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                out.push(secure | IPV6);
+                out.extend_from_slice(&ip.octets());
+            }
+        }
+        out.extend_from_slice(&self.host.port().to_be_bytes());
+        out.extend_from_slice(&self.destination.0);
+        for time in [self.issued_at, self.last_seen] {
+            // The two high bytes of eight are zero by `Timestamp`'s bound.
+            out.extend(time.unix_millis().to_be_bytes().into_iter().skip(2));
+        }
+        out.extend_from_slice(&nonce);
+        out
+    }
+
+    /// The inverse of [`Claims::encode`]; `None` where the bytes are no payload.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let [flags] = reader.take()?;
+        if flags & !(IPV6 | SECURE) != 0 {
+            return None;
+        }
+        let ip = if flags & IPV6 == 0 {
+            IpAddr::V4(Ipv4Addr::from(reader.take::<4>()?))
+        } else {
+            IpAddr::V6(Ipv6Addr::from(reader.take::<16>()?))
+        };
+        let port = u16::from_be_bytes(reader.take()?);
+        let destination = Destination(reader.take()?);
+        let issued_at = reader.time()?;
+        let last_seen = reader.time()?;
+        let _nonce: [u8; 4] = reader.take()?;
+        reader.0.is_empty().then_some(Self {
+            host: SocketAddr::new(ip, port),
+            destination,
+            secure: flags & SECURE != 0,
+            issued_at,
+            last_seen,
+        })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn time(&mut self) -> Option<Timestamp> {
+        let [a, b, c, d, e, f] = self.take()?;
+        Some(Timestamp::from_unix_millis(u64::from_be_bytes([0, 0, a, b, c, d, e, f])))
+    }
+}

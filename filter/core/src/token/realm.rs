@@ -1,0 +1,182 @@
+//! Sealing and opening tokens within the realm that they are bound to.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::Mac as _;
+
+use super::{Claims, Form, HEAD_LEN, Parts, Refusal, TAG_LEN};
+use crate::keyring::{HmacSha256, Key, KeyId, KeyState, Keyring};
+
+/// How a token travels; part of what it is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CarrierMode {
+    /// A cookie of the filter's own.
+    Cookie,
+    /// A header of the filter's own.
+    Header,
+}
+
+impl CarrierMode {
+    /// Every mode.
+    pub const ALL: [Self; 2] = [Self::Cookie, Self::Header];
+
+    /// The mode as associated data and command line write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cookie => "cookie",
+            Self::Header => "header",
+        }
+    }
+}
+
+/// Everything that a token is bound to and does not carry: scope, carrier mode, session name, and the keys.
+///
+/// The associated data is absorbed once here, so that a verification costs the payload's share alone.
+#[derive(Debug)]
+pub struct Realm {
+    signing: RealmKey,
+    others: Vec<RealmKey>,
+}
+
+struct RealmKey {
+    id: KeyId,
+    state: KeyState,
+    /// After the associated data of the sealed and of the signed form.
+    sealed: HmacSha256,
+    signed: HmacSha256,
+    encipher: HmacSha256,
+}
+
+impl std::fmt::Debug for RealmKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RealmKey")
+            .field("id", &self.id)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A token that verified. Whether its session is still alive is for the policy to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// What it says.
+    pub claims: Claims,
+    /// Whether its key is on its way out, so that the token is due for renewal.
+    pub key_retiring: bool,
+}
+
+impl Realm {
+    /// The realm of one scope, carrier mode and session name. Header names are bound in lower case.
+    #[must_use]
+    pub fn new(keyring: &Keyring, scope: &[u8], mode: CarrierMode, session_name: &str) -> Self {
+        let session_name = match mode {
+            CarrierMode::Cookie => session_name.to_owned(),
+            CarrierMode::Header => session_name.to_ascii_lowercase(),
+        };
+        let bind = |key: &Key, form: Form| {
+            let mut mac = key.mac.clone();
+            mac.update(&[form.byte(), key.id.0]);
+            for field in [scope, mode.name().as_bytes(), session_name.as_bytes()] {
+                // Configuration bounds each of them far below 2^16.
+                let len = u16::try_from(field.len()).unwrap_or(u16::MAX);
+                mac.update(&len.to_be_bytes());
+                mac.update(field);
+            }
+            mac
+        };
+        let bind = |key: &Key| RealmKey {
+            id: key.id,
+            state: key.state,
+            sealed: bind(key, Form::Sealed),
+            signed: bind(key, Form::Signed),
+            encipher: key.encipher.clone(),
+        };
+        Self {
+            signing: bind(keyring.signing()),
+            others: keyring.others().iter().map(bind).collect(),
+        }
+    }
+
+    /// A token that says `claims`, under the signing key. Four random bytes make equal claims give different tokens.
+    #[must_use]
+    pub fn seal(&self, form: Form, claims: &Claims, nonce: [u8; 4]) -> String {
+        let key = &self.signing;
+        let mut payload = claims.encode(nonce);
+        let tag = key.tag(form, &payload);
+        if form == Form::Sealed {
+            key.apply_key_stream(&tag, &mut payload);
+        }
+        let mut token = Vec::with_capacity(HEAD_LEN + payload.len());
+        token.extend_from_slice(&[form.byte(), key.id.0]);
+        token.extend_from_slice(&tag);
+        token.extend_from_slice(&payload);
+        URL_SAFE_NO_PAD.encode(token)
+    }
+
+    /// Verifies a token.
+    ///
+    /// # Errors
+    /// [`Refusal::Malformed`], [`Refusal::UnknownKey`] or [`Refusal::BadSignature`].
+    pub fn open(&self, text: &[u8]) -> Result<Opened, Refusal> {
+        let parts = Parts::parse(text)?;
+        let key = std::iter::once(&self.signing)
+            .chain(&self.others)
+            .find(|key| key.id == parts.key_id())
+            .ok_or(Refusal::UnknownKey)?;
+        let mut buffer = [0; super::payload::MAX_LEN];
+        let payload = buffer
+            .get_mut(..parts.payload().len())
+            .ok_or(Refusal::Malformed)?;
+        payload.copy_from_slice(parts.payload());
+        if parts.form == Form::Sealed {
+            key.apply_key_stream(parts.tag(), payload);
+        }
+        // Constant time, as `verify_truncated_left` promises.
+        key.bound(parts.form)
+            .clone()
+            .chain_update(&*payload)
+            .verify_truncated_left(parts.tag())
+            .map_err(|_| Refusal::BadSignature)?;
+        // Verified, so whoever made it has the key: what cannot be decoded is of a later make.
+        let claims = Claims::decode(payload).ok_or(Refusal::Malformed)?;
+        Ok(Opened {
+            claims,
+            key_retiring: key.state == KeyState::Retiring,
+        })
+    }
+}
+
+impl RealmKey {
+    fn bound(&self, form: Form) -> &HmacSha256 {
+        match form {
+            Form::Sealed => &self.sealed,
+            Form::Signed => &self.signed,
+        }
+    }
+
+    fn tag(&self, form: Form, payload: &[u8]) -> [u8; TAG_LEN] {
+        let full = self.bound(form).clone().chain_update(payload).finalize().into_bytes();
+        let mut tag = [0; TAG_LEN];
+        for (to, from) in tag.iter_mut().zip(full) {
+            *to = from;
+        }
+        tag
+    }
+
+    /// Enciphers or deciphers in place: block n of the key stream is HMAC(encipher key, tag | n as 32 bits).
+    fn apply_key_stream(&self, tag: &[u8], payload: &mut [u8]) {
+        for (counter, block) in (0u32..).zip(payload.chunks_mut(32)) {
+            let stream = self
+                .encipher
+                .clone()
+                .chain_update(tag)
+                .chain_update(counter.to_be_bytes())
+                .finalize()
+                .into_bytes();
+            for (byte, key) in block.iter_mut().zip(stream) {
+                *byte ^= key;
+            }
+        }
+    }
+}
