@@ -18,8 +18,9 @@ has_target() {
 # Leaves rust-src and wasi-libc unpacked in directory $1, for Rust version $2.
 fetch_sources() {
   local tmp=$1.tmp mirror suite package version
-  command -v apt-get >/dev/null && command -v dpkg >/dev/null || { say "no apt-get here to fetch the library's source with"; return 1; }
+  command -v apt-get >/dev/null || { say "no apt-get here to fetch the library's source with"; return 1; }
   # The machine's own Debian mirror, with package lists of our own: a version newer than this Debian's is likely to be wanted.
+  # shellcheck disable=SC2016 # apt expands it
   mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -E '/debian(/|\.list)?$' | sort -u | head -n 1) || { say "apt has no Debian mirror configured"; return 1; }
   rm -rf "$tmp"
   mkdir -p "$tmp"/{lists,cache/archives}/partial "$tmp/root"
