@@ -9,7 +9,7 @@ const HEURISTICALLY_CACHEABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 4
 /// that says nothing (RFC 9111 sections 3 and 4.2.2), unless it says `private` or `no-store`. Directives that do
 /// not contradict `private` are kept.
 #[must_use]
-pub fn made_private(status: u16, cache_control: Option<&[u8]>, has_expires: bool) -> Option<Vec<u8>> {
+pub(crate) fn made_private(status: u16, cache_control: Option<&[u8]>, has_expires: bool) -> Option<Vec<u8>> {
     let field = cache_control.unwrap_or_default();
     let is = |directive: &[u8], name: &str| directive_name(directive).eq_ignore_ascii_case(name.as_bytes());
     let directives = || directives(field);

@@ -1,12 +1,31 @@
 //! What a session is.
 //!
-//! This crate knows no proxy, no clock and no source of randomness: an adapter hands it a view of a request or response,
-//! the time and random bytes, and carries out what it answers.
+//! This crate knows no proxy, no clock and no source of randomness. An adapter hands it a view of a request or response and
+//! the time, and carries out what it answers:
 //!
-//! - [`token`]: what a client carries; sealed or signed, bound to a scope.
-//! - [`keyring`]: the keys, and which one signs.
-pub mod cache_control;
+//! ```text
+//! configuration -> Filter --session(request)--> Session --on_request--> RequestPlan  (edits, steering)
+//!                                                       --on_response-> ResponsePlan (edits)
+//! ```
+//!
+//! - [`config`]: the configuration's schema, and every check on it.
+//! - [`Filter`]: a configuration in force; which policy and scope a request belongs to.
+//! - [`Session`]: one request and its response.
+//! - [`token`]: what a client carries; sealed or signed, bound to its scope. [`keyring`]: what it is made with.
+//! - [`carrier`]: the cookie or header it travels in.
+//! - [`outcome`]: the words that metrics and access logs use.
+#![forbid(unsafe_code)]
+
+mod cache_control;
 pub mod carrier;
+pub mod config;
+mod filter;
 pub mod keyring;
+pub mod outcome;
+mod session;
 pub mod time;
 pub mod token;
+pub mod view;
+
+pub use filter::{Filter, SessionError};
+pub use session::{HeaderEdit, RequestPlan, ResponsePlan, Session, Steering};

@@ -102,21 +102,6 @@ impl Refusal {
         Self::Fenced,
         Self::UnknownDestination,
     ];
-
-    /// The reason as metrics and access logs name it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::UnknownKey => "unknown_key",
-            Self::BadSignature => "bad_signature",
-            Self::Expired => "expired",
-            Self::Idle => "idle",
-            Self::FromTheFuture => "from_the_future",
-            Self::Fenced => "fenced",
-            Self::UnknownDestination => "unknown_destination",
-        }
-    }
 }
 
 /// The destination a session belongs to: the first four bytes of the SHA-256 of the cluster's name.

@@ -98,7 +98,8 @@ impl Reader<'_> {
     }
 
     fn time(&mut self) -> Option<Timestamp> {
-        let [a, b, c, d, e, f] = self.take()?;
-        Some(Timestamp::from_unix_millis(u64::from_be_bytes([0, 0, a, b, c, d, e, f])))
+        let bytes: [u8; 6] = self.take()?;
+        let millis = bytes.into_iter().fold(0, |millis, byte| (millis << 8) | u64::from(byte));
+        Some(Timestamp::from_unix_millis(millis))
     }
 }

@@ -1,0 +1,153 @@
+//! What a cookie's and a header's fields may be.
+
+use cookie::SameSite;
+
+use super::Problem;
+use super::schema::{CookieConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig};
+use crate::carrier::cookie::{Lifetime, Secure, SessionCookie};
+use crate::time::GatewayDuration;
+
+/// GEP-1619's bounds of a session name and a cookie path.
+const MAX_NAME_LEN: usize = 128;
+const MAX_PATH_LEN: usize = 1024;
+
+/// Headers that carry something else, or that the filter and Envoy use among themselves.
+const RESERVED_HEADERS: [&str; 12] = [
+    "connection",
+    "content-length",
+    "cookie",
+    "host",
+    "keep-alive",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-envoy-max-retries",
+    "authorization",
+];
+
+/// RFC 9110's `token`, which cookie and header names are.
+fn is_token(name: &str) -> bool {
+    let is_tchar = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(is_tchar)
+}
+
+/// Checks a cookie at `field` of a policy with this absolute timeout; what is wrong goes to `problems`.
+pub(super) fn cookie(
+    field: &str,
+    config: &CookieConfig,
+    absolute_timeout: Option<GatewayDuration>,
+    problems: &mut Vec<Problem>,
+) -> SessionCookie {
+    let mut expect = |holds: bool, name: &str, message: &str| {
+        if !holds {
+            problems.push(Problem {
+                field: format!("{field}.{name}"),
+                message: message.to_owned(),
+            });
+        }
+    };
+    let always = config.secure == SecureConfig::Always;
+    expect(
+        is_token(&config.name),
+        "name",
+        "expected a cookie name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~",
+    );
+    // RFC 6265bis section 4.1.3; browsers compare the prefixes without regard to case.
+    let prefixed = |prefix: &str| {
+        config
+            .name
+            .get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    if prefixed("__Host-") {
+        expect(always, "secure", "expected always, because the name begins with __Host-");
+        expect(config.path == "/", "path", "expected /, because the name begins with __Host-");
+        expect(
+            config.domain.is_none(),
+            "domain",
+            "expected none, because the name begins with __Host-",
+        );
+    } else if prefixed("__Secure-") {
+        expect(always, "secure", "expected always, because the name begins with __Secure-");
+    }
+    let is_attribute = |value: &str| value.bytes().all(|b| (0x21..0x7f).contains(&b) && b != b';' && b != b',');
+    expect(
+        config.path.starts_with('/') && config.path.len() <= MAX_PATH_LEN && is_attribute(&config.path),
+        "path",
+        "expected a path: it begins with /, has at most 1024 characters, and none of space, comma, semicolon or beyond ASCII",
+    );
+    if let Some(domain) = &config.domain {
+        let is_label = |label: &str| {
+            (1..=63).contains(&label.len())
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        expect(
+            domain.len() <= 253 && domain.split('.').all(is_label),
+            "domain",
+            "expected a domain name like example.com, without a leading dot",
+        );
+    }
+    expect(
+        config.same_site != SameSiteConfig::None || always,
+        "secure",
+        "expected always, because browsers drop a cookie with sameSite None that is not Secure",
+    );
+    expect(
+        !config.partitioned || always,
+        "secure",
+        "expected always, because browsers drop a partitioned cookie that is not Secure",
+    );
+    let lifetime = match (config.lifetime_type, absolute_timeout) {
+        (LifetimeTypeConfig::Session, _) => Lifetime::Session,
+        (LifetimeTypeConfig::Permanent, Some(timeout)) => Lifetime::Permanent {
+            absolute_timeout: timeout.get(),
+        },
+        (LifetimeTypeConfig::Permanent, None) => {
+            expect(
+                false,
+                "lifetimeType",
+                "expected Session, or an absoluteTimeout in the policy, because a Permanent cookie lasts for what is left of it",
+            );
+            Lifetime::Session
+        }
+    };
+    SessionCookie {
+        name: config.name.clone(),
+        path: config.path.clone(),
+        domain: config.domain.clone(),
+        secure: match config.secure {
+            SecureConfig::Auto => Secure::Auto,
+            SecureConfig::Always => Secure::Always,
+            SecureConfig::Never => Secure::Never,
+        },
+        http_only: config.http_only,
+        same_site: match config.same_site {
+            SameSiteConfig::Strict => SameSite::Strict,
+            SameSiteConfig::Lax => SameSite::Lax,
+            SameSiteConfig::None => SameSite::None,
+        },
+        partitioned: config.partitioned,
+        lifetime,
+    }
+}
+
+/// Checks a session header's name at `field`; returns it in lower case.
+pub(super) fn header_name(field: &str, name: &str, problems: &mut Vec<Problem>) -> String {
+    let lower = name.to_ascii_lowercase();
+    let message = if !is_token(name) {
+        "expected a header name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~"
+    } else if RESERVED_HEADERS.contains(&lower.as_str()) || lower.starts_with("x-limpet-") {
+        "expected a header of its own, not one that HTTP, Envoy or this filter use otherwise"
+    } else {
+        return lower;
+    };
+    problems.push(Problem {
+        field: field.to_owned(),
+        message: message.to_owned(),
+    });
+    lower
+}

@@ -1,0 +1,348 @@
+//! From what is written to what it means: every field checked, every reference resolved.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::schema::{
+    CacheControlConfig, FenceConfig, FilterConfig, KeyConfig, KeyStateConfig, PolicyConfig, TokenConfig,
+};
+use super::{ConfigError, Problem, carrier_rules};
+use crate::carrier::cookie::SessionCookie;
+use crate::keyring::{Key, KeyId, KeyState, Keyring, KeyringError, Secret};
+use crate::time::{GatewayDuration, Timestamp};
+use crate::token::Form;
+
+/// The environment of Envoy's process, as far as the filter is given it.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Something that works and that an operator should know of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// This key stands in the configuration itself.
+    InlineKey(KeyId),
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::InlineKey(id) => write!(
+                f,
+                "key {id} is inline: Envoy shows it in /config_dump, so use it for development only and env otherwise"
+            ),
+        }
+    }
+}
+
+/// A configuration without mistakes.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) keyring: Keyring,
+    pub(crate) policies: BTreeMap<String, Arc<Policy>>,
+    /// By route name: the entries of that name, those with a virtual host first.
+    pub(crate) routes: HashMap<String, Vec<Route>>,
+    pub(crate) default: Option<PolicyUse>,
+    pub(crate) route_metadata: bool,
+    pub(crate) clock_skew: Duration,
+    pub(crate) fences: Fences,
+}
+
+/// A policy as sessions need it.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(crate) name: String,
+    pub(crate) carrier: Carrier,
+    pub(crate) strict: bool,
+    pub(crate) strict_status: u16,
+    pub(crate) absolute_timeout: Option<Duration>,
+    pub(crate) idle_bound: Option<Duration>,
+    pub(crate) form: Form,
+    pub(crate) keep_cache_control: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    Cookie { cookie: SessionCookie, forward: bool },
+    /// The name is in lower case.
+    Header { name: String, forward: bool },
+}
+
+/// A policy together with the scope that was written beside it.
+#[derive(Debug)]
+pub(crate) struct PolicyUse {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) scope: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) virtual_host: Option<String>,
+    pub(crate) used: PolicyUse,
+}
+
+/// Addresses that changed their owner, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Fences(HashMap<IpAddr, Vec<(Option<u16>, Timestamp)>>);
+
+impl Fences {
+    /// Whether a session on `host` that began at `issued_at` belonged to a former owner of the address.
+    pub(crate) fn refuse(&self, host: SocketAddr, issued_at: Timestamp) -> bool {
+        // `get` hashes, so spare it where there are no fences, as is usual.
+        !self.0.is_empty()
+            && self.0.get(&host.ip()).is_some_and(|fences| {
+                fences
+                    .iter()
+                    .any(|(port, not_before)| port.is_none_or(|port| port == host.port()) && issued_at < *not_before)
+            })
+    }
+}
+
+/// Scopes are bound into tokens with a 16-bit length; no real one comes near this.
+pub(crate) const MAX_SCOPE_LEN: usize = 1024;
+
+/// Checks a configuration.
+pub(crate) fn compile(config: &FilterConfig, environment: Environment<'_>) -> Result<(Compiled, Vec<Warning>), ConfigError> {
+    let mut compiler = Compiler {
+        declared: config.policies.keys().cloned().collect(),
+        ..Compiler::default()
+    };
+    let keyring = compiler.keyring(&config.keys, environment);
+    if config.max_idle.get().is_zero() {
+        compiler.problem("maxIdle", "expected a duration greater than zero");
+    }
+    for (name, policy) in &config.policies {
+        compiler.policy(name, policy, config.max_idle);
+    }
+    let mut routes: HashMap<String, Vec<Route>> = HashMap::new();
+    for (i, route) in config.routes.iter().enumerate() {
+        let field = format!("routes[{i}]");
+        if let Some(used) = compiler.policy_use(&field, &route.policy, route.scope.as_deref()) {
+            let entries = routes.entry(route.route.clone()).or_default();
+            if entries.iter().any(|entry| entry.virtual_host == route.virtual_host) {
+                compiler.problem(
+                    &format!("{field}.route"),
+                    &format!("expected each route and virtualHost once, found {:?} again", route.route),
+                );
+            }
+            entries.push(Route {
+                virtual_host: route.virtual_host.clone(),
+                used,
+            });
+            entries.sort_by_key(|entry| entry.virtual_host.is_none());
+        }
+    }
+    let default = config
+        .default
+        .as_ref()
+        .and_then(|default| compiler.policy_use("default", &default.policy, default.scope.as_deref()));
+    let fences = compiler.fences(&config.fences);
+    match keyring {
+        Some(keyring) if compiler.problems.is_empty() => Ok((
+            Compiled {
+                keyring,
+                policies: compiler.policies,
+                routes,
+                default,
+                route_metadata: config.route_metadata,
+                clock_skew: config.clock_skew.get(),
+                fences,
+            },
+            compiler.warnings,
+        )),
+        _ => Err(ConfigError {
+            problems: compiler.problems,
+        }),
+    }
+}
+
+#[derive(Default)]
+struct Compiler {
+    /// The policies that were written, right or wrong.
+    declared: BTreeSet<String>,
+    policies: BTreeMap<String, Arc<Policy>>,
+    problems: Vec<Problem>,
+    warnings: Vec<Warning>,
+}
+
+impl Compiler {
+    fn problem(&mut self, field: &str, message: &str) {
+        self.problems.push(Problem {
+            field: field.to_owned(),
+            message: message.to_owned(),
+        });
+    }
+
+    fn keyring(&mut self, configs: &[KeyConfig], environment: Environment<'_>) -> Option<Keyring> {
+        let mut keys = Vec::with_capacity(configs.len());
+        for (i, config) in configs.iter().enumerate() {
+            if let Some(secret) = self.secret(&format!("keys[{i}]"), config, environment) {
+                let state = match config.state {
+                    KeyStateConfig::Signing => KeyState::Signing,
+                    KeyStateConfig::Verifying => KeyState::Verifying,
+                    KeyStateConfig::Retiring => KeyState::Retiring,
+                };
+                keys.push(Key::new(KeyId(config.id), state, &secret));
+            }
+        }
+        // A keyring that lacks a key only because that key's own field is wrong would be a second, misleading problem.
+        if keys.len() < configs.len() {
+            return None;
+        }
+        match Keyring::new(keys) {
+            Ok(keyring) => Some(keyring),
+            Err(error @ KeyringError::DuplicateId(id)) => {
+                let again = configs.iter().rposition(|config| config.id == id.0).unwrap_or(0);
+                self.problem(&format!("keys[{again}].id"), &error.to_string());
+                None
+            }
+            Err(error) => {
+                self.problem("keys", &error.to_string());
+                None
+            }
+        }
+    }
+
+    fn secret(&mut self, field: &str, config: &KeyConfig, environment: Environment<'_>) -> Option<Secret> {
+        let (source, text) = match (&config.env, &config.inline) {
+            (Some(name), None) => {
+                let field = format!("{field}.env");
+                let Some(text) = environment(name) else {
+                    self.problem(
+                        &field,
+                        &format!("expected the environment variable {name}, which the filter does not have (wasm: vm_config.environment_variables.host_env_keys must list it)"),
+                    );
+                    return None;
+                };
+                (field, Zeroizing::new(text))
+            }
+            (None, Some(key)) => {
+                self.warnings.push(Warning::InlineKey(KeyId(config.id)));
+                (format!("{field}.inline"), Zeroizing::new(key.0.clone()))
+            }
+            _ => {
+                self.problem(field, "expected exactly one of env and inline");
+                return None;
+            }
+        };
+        let secret = decode_secret(text.trim());
+        if secret.is_none() {
+            // The text itself must not be repeated: it is a key, or nearly one.
+            self.problem(
+                &source,
+                "expected 32 bytes in base64 (44 characters; `limpet keys generate` makes one)",
+            );
+        }
+        secret
+    }
+
+    fn policy(&mut self, name: &str, config: &PolicyConfig, max_idle: GatewayDuration) {
+        let field = format!("policies.{name}");
+        let is_name = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+        if !((1..=128).contains(&name.len()) && name.bytes().all(is_name)) {
+            self.problem(&field, "expected a name of 1 to 128 letters, digits, dots, underscores or hyphens");
+        }
+        for (name, timeout) in [
+            ("absoluteTimeout", config.absolute_timeout),
+            ("idleTimeout", config.idle_timeout),
+        ] {
+            if timeout.is_some_and(|timeout| timeout.get().is_zero()) {
+                self.problem(&format!("{field}.{name}"), "expected a duration greater than zero");
+            }
+        }
+        if !(400..=599).contains(&config.strict_status) {
+            self.problem(&format!("{field}.strictStatus"), "expected a status from 400 to 599");
+        }
+        let carrier = match (&config.cookie, &config.header) {
+            (Some(cookie), None) => Carrier::Cookie {
+                cookie: carrier_rules::cookie(
+                    &format!("{field}.cookie"),
+                    cookie,
+                    config.absolute_timeout,
+                    &mut self.problems,
+                ),
+                forward: cookie.forward,
+            },
+            (None, Some(header)) => Carrier::Header {
+                name: carrier_rules::header_name(&format!("{field}.header.name"), &header.name, &mut self.problems),
+                forward: header.forward,
+            },
+            _ => return self.problem(&field, "expected exactly one of cookie and header"),
+        };
+        let timeout = |timeout: Option<GatewayDuration>| timeout.map(GatewayDuration::get);
+        let absolute_timeout = timeout(config.absolute_timeout);
+        // Every token has an idle bound. An absolute timeout is one already, since a token is seen no earlier than issued.
+        let idle_bound = timeout(config.idle_timeout).or(match absolute_timeout {
+            Some(_) => None,
+            None => Some(max_idle.get()),
+        });
+        let policy = Policy {
+            name: name.to_owned(),
+            carrier,
+            strict: config.strict,
+            strict_status: config.strict_status,
+            absolute_timeout,
+            idle_bound,
+            form: match config.token {
+                TokenConfig::Sealed => Form::Sealed,
+                TokenConfig::Signed => Form::Signed,
+            },
+            keep_cache_control: config.cache_control == CacheControlConfig::Keep,
+        };
+        self.policies.insert(name.to_owned(), Arc::new(policy));
+    }
+
+    fn policy_use(&mut self, field: &str, policy: &str, scope: Option<&str>) -> Option<PolicyUse> {
+        if scope.is_some_and(|scope| scope.is_empty() || scope.len() > MAX_SCOPE_LEN) {
+            self.problem(&format!("{field}.scope"), "expected 1 to 1024 bytes");
+        }
+        if let Some(policy) = self.policies.get(policy) {
+            return Some(PolicyUse {
+                policy: Arc::clone(policy),
+                scope: scope.map(str::to_owned),
+            });
+        }
+        if !self.declared.contains(policy) {
+            self.problem(
+                &format!("{field}.policy"),
+                &format!("expected a name from policies, found {policy:?}"),
+            );
+        }
+        None
+    }
+
+    fn fences(&mut self, configs: &[FenceConfig]) -> Fences {
+        let mut fences = Fences::default();
+        for (i, config) in configs.iter().enumerate() {
+            let address = match (config.address.parse::<IpAddr>(), config.address.parse::<SocketAddr>()) {
+                (Ok(ip), _) => (ip, None),
+                (_, Ok(host)) => (host.ip(), Some(host.port())),
+                _ => {
+                    self.problem(
+                        &format!("fences[{i}].address"),
+                        "expected an IP address, or one with a port like 10.0.0.7:80 or [2001:db8::7]:80",
+                    );
+                    continue;
+                }
+            };
+            let fence = (address.1, Timestamp::from_unix_seconds(config.not_before));
+            fences.0.entry(address.0).or_default().push(fence);
+        }
+        fences
+    }
+}
+
+/// 32 bytes from standard base64.
+fn decode_secret(text: &str) -> Option<Secret> {
+    let mut bytes = Zeroizing::new([0; Secret::LEN + 2]);
+    let len = STANDARD.decode_slice(text, bytes.as_mut_slice()).ok()?;
+    let mut key: [u8; Secret::LEN] = bytes.get(..len)?.try_into().ok()?;
+    let secret = Secret::new(key);
+    key.zeroize();
+    Some(secret)
+}

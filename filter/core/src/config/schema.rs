@@ -1,0 +1,332 @@
+//! The configuration as it is written. JSON names are in camel case; a field that is not listed is refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
+
+use crate::time::GatewayDuration;
+
+/// Configuration of the Limpet filter, the same for every build of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FilterConfig {
+    /// The keyring. Exactly one key signs; every key verifies its own tokens.
+    pub keys: Vec<KeyConfig>,
+    /// Session policies by name. A name has letters, digits, `.`, `_` and `-`.
+    pub policies: BTreeMap<String, PolicyConfig>,
+    /// Which policy applies to which route, for route tables that belong to somebody else. Route metadata, where there is any, wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RouteConfig>,
+    /// The policy of routes that neither metadata nor `routes` names one for. Without it such routes are untouched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<DefaultConfig>,
+    /// Whether routes name their session in their metadata (`filter_metadata.limpet.session: "<policy>/<scope>"`). `false` spares one host call per request where none does.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub route_metadata: bool,
+    /// The idle bound of sessions whose policy has neither `idleTimeout` nor `absoluteTimeout`.
+    #[serde(default = "seven_days")]
+    pub max_idle: GatewayDuration,
+    /// How far ahead of this clock a token's times may be, for Envoys whose clocks differ.
+    #[serde(default = "one_minute")]
+    pub clock_skew: GatewayDuration,
+    /// Addresses that changed their owner: a token for one that was issued before is refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fences: Vec<FenceConfig>,
+}
+
+/// One key of the keyring. Its 32 bytes come from `env` or from `inline`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeyConfig {
+    /// Names the key within tokens, 0 to 255.
+    pub id: u8,
+    /// The environment variable of Envoy's process that holds the key, 32 bytes in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<String>,
+    /// The key itself, 32 bytes in base64. For development: Envoy shows it in `/config_dump`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<InlineKey>,
+    /// Its phase in a rotation.
+    #[serde(default)]
+    pub state: KeyStateConfig,
+}
+
+/// A key written into the configuration. Not shown by `Debug`, wiped when dropped.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct InlineKey(pub String);
+
+impl fmt::Debug for InlineKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InlineKey(..)")
+    }
+}
+
+impl Drop for InlineKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// A key's phase in a rotation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum KeyStateConfig {
+    /// Signs new tokens and verifies.
+    #[default]
+    Signing,
+    /// Verifies only: it will sign once every Envoy has it.
+    Verifying,
+    /// Verifies only: its tokens are renewed under the signing key.
+    Retiring,
+}
+
+/// How sessions of this policy are kept. Exactly one of `cookie` and `header`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// The token travels in a cookie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<CookieConfig>,
+    /// The token travels in a header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<HeaderConfig>,
+    /// Whether a request fails when its session's backend is gone or unhealthy. `false`: it is load-balanced and gets a new token.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub strict: bool,
+    /// The status of a request that `strict` fails, 400 to 599.
+    #[serde(default = "service_unavailable", skip_serializing_if = "is_service_unavailable")]
+    pub strict_status: u16,
+    /// How long a session on one backend lasts, counted from its first token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absolute_timeout: Option<GatewayDuration>,
+    /// How long a session survives unused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<GatewayDuration>,
+    /// Whether a token's content is hidden from the client.
+    #[serde(default)]
+    pub token: TokenConfig,
+    /// What happens to the caching of a response that sets the cookie.
+    #[serde(default)]
+    pub cache_control: CacheControlConfig,
+}
+
+/// The session cookie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CookieConfig {
+    /// Its name (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
+    pub name: String,
+    /// Its Path, at most 1,024 characters.
+    #[serde(default = "root")]
+    pub path: String,
+    /// Its Domain. Without one the cookie belongs to the request's host alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Whether it is Secure.
+    #[serde(default)]
+    pub secure: SecureConfig,
+    /// Whether scripts cannot read it.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub http_only: bool,
+    /// Whether it comes along from other sites.
+    #[serde(default)]
+    pub same_site: SameSiteConfig,
+    /// Whether it is kept apart per top-level site (CHIPS). Requires `secure: always`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub partitioned: bool,
+    /// How long a browser keeps it.
+    #[serde(default)]
+    pub lifetime_type: LifetimeTypeConfig,
+    /// Whether the backend sees the cookie.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub forward: bool,
+}
+
+/// Whether the cookie is Secure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum SecureConfig {
+    /// Where the request's scheme is https.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The cookie's `SameSite`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SameSiteConfig {
+    /// Only with requests from the same site.
+    #[default]
+    Strict,
+    /// Also with links and redirects that lead here from other sites.
+    Lax,
+    /// With every request. Requires `secure: always`.
+    None,
+}
+
+/// How long a browser keeps the cookie (GEP-1619).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum LifetimeTypeConfig {
+    /// Until the browser ends its session: no Expires, no Max-Age.
+    #[default]
+    Session,
+    /// For what is left of `absoluteTimeout`, which is then required.
+    Permanent,
+}
+
+/// The session header.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HeaderConfig {
+    /// Its name, in any case.
+    pub name: String,
+    /// Whether the backend sees the header.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub forward: bool,
+}
+
+/// Whether a token's content is hidden from the client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum TokenConfig {
+    /// Nothing is readable.
+    #[default]
+    Sealed,
+    /// Address and times are readable, for debugging.
+    Signed,
+}
+
+/// What happens to the caching of a response that sets the cookie.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum CacheControlConfig {
+    /// A response that a shared cache could store becomes `Cache-Control: private`.
+    #[default]
+    Private,
+    /// Cache-Control stays as the backend sent it.
+    Keep,
+}
+
+/// The policy of one route.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RouteConfig {
+    /// The route's name in Envoy's route configuration.
+    pub route: String,
+    /// The virtual host's name, where the route's alone does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtual_host: Option<String>,
+    /// A name from `policies`.
+    pub policy: String,
+    /// The scope of its sessions; the route's name where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+}
+
+/// The policy of all other routes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DefaultConfig {
+    /// A name from `policies`.
+    pub policy: String,
+    /// One scope for all these routes, so that they share sessions; without it each route has its own, by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+}
+
+/// An address that changed its owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FenceConfig {
+    /// An IP address, for all its ports, or `ip:port`, `[ip]:port`.
+    pub address: String,
+    /// Unix seconds: tokens for the address that were issued before are refused.
+    pub not_before: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+// serde hands these the field by reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+const SERVICE_UNAVAILABLE: u16 = 503;
+
+fn service_unavailable() -> u16 {
+    SERVICE_UNAVAILABLE
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_service_unavailable(status: &u16) -> bool {
+    *status == SERVICE_UNAVAILABLE
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+fn seven_days() -> GatewayDuration {
+    std::time::Duration::from_secs(7 * 24 * 3600).into()
+}
+
+fn one_minute() -> GatewayDuration {
+    std::time::Duration::from_secs(60).into()
+}
+
+impl Serialize for GatewayDuration {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for GatewayDuration {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for GatewayDuration {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^([0-9]{1,5}(h|m|s|ms)){1,4}$",
+            "description": "A duration as the Gateway API writes it (GEP-2257), like 30m, 1h30m or 500ms."
+        })
+    }
+}

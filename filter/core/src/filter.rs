@@ -1,0 +1,201 @@
+//! A filter: a configuration in force. It tells which session a request belongs to.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::config::schema::FilterConfig;
+use crate::config::{self, Carrier, Compiled, ConfigError, Environment, Fences, Policy, Warning};
+use crate::session::Session;
+use crate::token::{CarrierMode, Realm};
+use crate::view::{RequestView, ViewError};
+
+/// Bound policies that are kept ready. A route table has at most that many sessions, or they are bound anew.
+const MAX_BOUND: usize = 4096;
+
+/// The scope of a session on a route without a name.
+const DEFAULT_SCOPE: &[u8] = b"default";
+
+/// A configuration in force.
+#[derive(Debug)]
+pub struct Filter {
+    config: Compiled,
+    limits: Arc<Limits>,
+    /// The default policy where its scope is written beside it.
+    default: Option<Arc<BoundPolicy>>,
+    /// By `<policy>/<scope>`. Workers share a filter, and hardly ever write here.
+    bound: RwLock<HashMap<Box<[u8]>, Arc<BoundPolicy>>>,
+}
+
+/// What holds for every session of a configuration.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    pub(crate) clock_skew: Duration,
+    pub(crate) fences: Fences,
+}
+
+/// A policy within a scope: all that a session needs.
+#[derive(Debug)]
+pub(crate) struct BoundPolicy {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) realm: Realm,
+    pub(crate) limits: Arc<Limits>,
+}
+
+/// Why a request has no session although one was meant for it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The proxy did not answer.
+    #[error(transparent)]
+    View(#[from] ViewError),
+    /// Route metadata names a policy that the configuration does not have.
+    #[error("filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, found {0:?}")]
+    UnknownSession(String),
+}
+
+impl Filter {
+    /// Checks a configuration and puts it in force.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn new(config: &FilterConfig, environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
+        let (mut config, warnings) = config::compile(config, environment)?;
+        let limits = Arc::new(Limits {
+            clock_skew: config.clock_skew,
+            fences: std::mem::take(&mut config.fences),
+        });
+        let mut filter = Self {
+            config,
+            limits,
+            default: None,
+            bound: RwLock::default(),
+        };
+        filter.default = filter.config.default.as_ref().and_then(|used| {
+            let scope = used.scope.as_ref()?;
+            Some(Arc::new(filter.bind(&used.policy, scope.as_bytes())))
+        });
+        Ok((filter, warnings))
+    }
+
+    /// [`config::parse`] and [`Filter::new`] in one.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_json(json: &[u8], environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
+        Self::new(&config::parse(json)?, environment)
+    }
+
+    /// The names of the policies, in order.
+    pub fn policies(&self) -> impl Iterator<Item = &str> {
+        self.config.policies.keys().map(String::as_str)
+    }
+
+    /// The session that a request belongs to; `None` where its route has none, so that it is left alone.
+    ///
+    /// # Errors
+    /// [`SessionError`]. The request is to be left alone then, too.
+    pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
+        let bound = match self.session_of_metadata(request)? {
+            Some(bound) => Some(bound),
+            None => match self.session_of_table(request)? {
+                Some(bound) => Some(bound),
+                None => self.session_of_default(request)?,
+            },
+        };
+        Ok(bound.map(Session::new))
+    }
+
+    fn session_of_metadata(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
+        if !self.config.route_metadata {
+            return Ok(None);
+        }
+        let Some(name) = request.route_session()? else {
+            return Ok(None);
+        };
+        if let Some(bound) = self.kept(&name) {
+            return Ok(Some(bound));
+        }
+        let mut halves = name.splitn(2, |byte| *byte == b'/');
+        let policy = halves.next().unwrap_or_default();
+        let policy = std::str::from_utf8(policy).ok().and_then(|policy| self.config.policies.get(policy));
+        match (policy, halves.next()) {
+            (Some(policy), Some(scope)) if (1..=config::MAX_SCOPE_LEN).contains(&scope.len()) => {
+                Ok(Some(self.keep(name.as_slice(), policy, scope)))
+            }
+            (Some(policy), None | Some([])) => {
+                let scope = route_scope(request)?;
+                Ok(Some(self.bound(policy, &scope)))
+            }
+            _ => Err(SessionError::UnknownSession(String::from_utf8_lossy(&name).into_owned())),
+        }
+    }
+
+    fn session_of_table(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
+        if self.config.routes.is_empty() {
+            return Ok(None);
+        }
+        let name = request.route_name()?.unwrap_or_default();
+        let entries = std::str::from_utf8(&name).ok().and_then(|name| self.config.routes.get(name));
+        let Some(entries) = entries else {
+            return Ok(None);
+        };
+        let by_host = entries.iter().any(|entry| entry.virtual_host.is_some());
+        let host = if by_host { request.virtual_host()? } else { None };
+        let entry = entries.iter().find(|entry| match &entry.virtual_host {
+            Some(expected) => host.as_deref() == Some(expected.as_bytes()),
+            None => true,
+        });
+        Ok(entry.map(|entry| {
+            let scope = entry.used.scope.as_ref().map_or(name.as_slice(), String::as_bytes);
+            self.bound(&entry.used.policy, scope)
+        }))
+    }
+
+    fn session_of_default(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
+        match (&self.default, &self.config.default) {
+            (Some(bound), _) => Ok(Some(Arc::clone(bound))),
+            (None, Some(used)) => Ok(Some(self.bound(&used.policy, &route_scope(request)?))),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn bound(&self, policy: &Arc<Policy>, scope: &[u8]) -> Arc<BoundPolicy> {
+        let name = [policy.name.as_bytes(), b"/", scope].concat();
+        self.kept(&name).unwrap_or_else(|| self.keep(&name, policy, scope))
+    }
+
+    fn kept(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
+        // A panic cannot leave the map half-changed, so a poisoned lock is as good as another.
+        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
+        bound.get(name).map(Arc::clone)
+    }
+
+    fn keep(&self, name: &[u8], policy: &Arc<Policy>, scope: &[u8]) -> Arc<BoundPolicy> {
+        let fresh = Arc::new(self.bind(policy, scope));
+        let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
+        if bound.len() >= MAX_BOUND {
+            bound.clear();
+        }
+        bound.insert(name.into(), Arc::clone(&fresh));
+        fresh
+    }
+
+    fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> BoundPolicy {
+        let (mode, session_name) = match &policy.carrier {
+            Carrier::Cookie { cookie, .. } => (CarrierMode::Cookie, cookie.name.as_str()),
+            Carrier::Header { name, .. } => (CarrierMode::Header, name.as_str()),
+        };
+        BoundPolicy {
+            policy: Arc::clone(policy),
+            realm: Realm::new(&self.config.keyring, scope, mode, session_name),
+            limits: Arc::clone(&self.limits),
+        }
+    }
+}
+
+/// The scope of a session whose scope is not written anywhere: the route's name.
+fn route_scope(request: &impl RequestView) -> Result<Vec<u8>, ViewError> {
+    let name = request.route_name()?.unwrap_or_default();
+    Ok(if name.is_empty() { DEFAULT_SCOPE.to_vec() } else { name })
+}

@@ -1,0 +1,91 @@
+//! Answers to the core's questions, each by one host call.
+
+use std::net::SocketAddr;
+
+use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::{MapType, Status};
+
+use crate::steering;
+
+/// The request that Envoy is calling about.
+pub(crate) struct Request;
+
+/// The response that Envoy is calling about.
+pub(crate) struct Response;
+
+fn failed(what: &'static str) -> impl Fn(Status) -> ViewError {
+    move |status| ViewError {
+        what,
+        status: status as u32,
+    }
+}
+
+fn property(what: &'static str, path: &[&str]) -> Answer {
+    hostcalls::get_property(path.to_vec()).map_err(failed(what))
+}
+
+fn cluster_name() -> Answer {
+    property("xds.cluster_name", &["xds", "cluster_name"])
+}
+
+impl RequestView for Request {
+    fn route_session(&self) -> Answer {
+        let path = ["xds", "route_metadata", "filter_metadata", "limpet", "session"];
+        property("xds.route_metadata", &path)
+    }
+
+    fn route_name(&self) -> Answer {
+        property("xds.route_name", &["xds", "route_name"])
+    }
+
+    fn virtual_host(&self) -> Answer {
+        property("xds.virtual_host_name", &["xds", "virtual_host_name"])
+    }
+
+    fn cluster_name(&self) -> Answer {
+        cluster_name()
+    }
+
+    fn header(&self, name: &str) -> Answer {
+        hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).map_err(failed("a request header"))
+    }
+}
+
+impl ResponseView for Response {
+    fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError> {
+        // The native filter adds its header where the host is not the one it was asked for. A backend that sends the header
+        // itself only makes the core look closer.
+        Ok(self.header(steering::header(strict))?.is_some())
+    }
+
+    fn code_details(&self) -> Answer {
+        property("response.code_details", &["response", "code_details"])
+    }
+
+    fn upstream_address(&self) -> Result<Option<SocketAddr>, ViewError> {
+        let address = property("upstream.address", &["upstream", "address"])?;
+        Ok(address
+            .and_then(|address| String::from_utf8(address).ok())
+            .and_then(|address| address.parse().ok()))
+    }
+
+    fn cluster_name(&self) -> Answer {
+        cluster_name()
+    }
+
+    fn status(&self) -> Result<u16, ViewError> {
+        let status = self.header(":status")?.unwrap_or_default();
+        Ok(std::str::from_utf8(&status).ok().and_then(|status| status.parse().ok()).unwrap_or(0))
+    }
+
+    fn header(&self, name: &str) -> Answer {
+        hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).map_err(failed("a response header"))
+    }
+
+    fn nonce(&self) -> Result<[u8; 4], ViewError> {
+        let mut nonce = [0; 4];
+        getrandom::fill(&mut nonce).map_err(|_| failed("random bytes")(Status::InternalFailure))?;
+        Ok(nonce)
+    }
+}

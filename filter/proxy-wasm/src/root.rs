@@ -1,0 +1,77 @@
+//! The filter's configuration within Envoy.
+
+use std::rc::Rc;
+
+use limpet_core::Filter;
+use limpet_core::config::Warning;
+use proxy_wasm::hostcalls;
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::{BufferType, ContextType, LogLevel, Status};
+
+use crate::metrics::Metrics;
+use crate::stream::Stream;
+
+/// A configuration in force, and its counters.
+#[derive(Debug)]
+pub(crate) struct Plugin {
+    pub(crate) filter: Filter,
+    pub(crate) metrics: Metrics,
+}
+
+/// One configured filter. Envoy makes a new one for a new configuration, and keeps the old one where that is refused.
+#[derive(Default)]
+pub(crate) struct Root {
+    plugin: Option<Rc<Plugin>>,
+}
+
+impl Context for Root {}
+
+impl RootContext for Root {
+    fn on_configure(&mut self, size: usize) -> bool {
+        match configure(size) {
+            Ok(plugin) => {
+                self.plugin = Some(Rc::new(plugin));
+                true
+            }
+            Err(error) => {
+                log(LogLevel::Error, &format!("limpet: configuration refused: {error}"));
+                false
+            }
+        }
+    }
+
+    fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
+        Some(Box::new(Stream::new(self.plugin.clone())))
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+}
+
+fn configure(size: usize) -> Result<Plugin, String> {
+    let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, size)
+        .map_err(|status| format!("Envoy did not hand it over (status {})", status as u32))?
+        .unwrap_or_default();
+    let environment = |name: &str| std::env::var(name).ok();
+    let (filter, warnings) = Filter::from_json(&json, &environment).map_err(|error| error.to_string())?;
+    let metrics = Metrics::define(&filter).map_err(|status| format!("no counters (status {})", status as u32))?;
+    for warning in warnings {
+        warn_once(&warning);
+    }
+    Ok(Plugin { filter, metrics })
+}
+
+/// Every worker configures its own VM; data that they share lets the first alone speak.
+fn warn_once(warning: &Warning) {
+    let text = warning.to_string();
+    let said = matches!(hostcalls::get_shared_data(&text), Ok((Some(_), _)));
+    if !said && hostcalls::set_shared_data(&text, Some(b"said"), None) == Ok(()) {
+        log(LogLevel::Warn, &format!("limpet: {text}"));
+    }
+}
+
+pub(crate) fn log(level: LogLevel, message: &str) {
+    // Nothing is left to do where even the log fails.
+    let _: Result<(), Status> = hostcalls::log(level, message);
+}
