@@ -1,0 +1,60 @@
+# ENVOY_VERSION: which Envoy `make e2e` and `make demo` run. DEMO=once: the demo ends after its walk.
+ENVOY_VERSION ?= 1.40.0
+DEMO ?=
+
+cargo_target := $(or $(CARGO_TARGET_DIR),target)
+host_crates := -p limpet-core -p limpet -p limpet-e2e
+with_envoy = e2e/tools/with-envoy.sh $(1)
+
+MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help build wasm cli check test test-host e2e demo bench clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: wasm cli ## The artefacts: dist/limpet.wasm (the filter) and dist/limpet (the command)
+
+wasm:
+	@e2e/tools/build-wasm.sh
+
+cli:
+	@echo "Building the limpet command (about 1 minute the first time)"
+	@cargo build --locked --release -p limpet
+	@mkdir -p dist && cp $(cargo_target)/release/limpet dist/limpet.tmp && mv dist/limpet.tmp dist/limpet
+
+check: ## Format, clippy with warnings denied, licences, and advisories where they can be reached
+	@echo "Checking format, lints and dependencies (2 minutes the first time, and 4 more where cargo-deny is not installed)"
+	cargo fmt --all --check
+	cargo clippy --locked $(host_crates) --all-targets --all-features -- -D warnings
+	e2e/tools/wasm-target.sh cargo clippy --locked -p limpet-proxy-wasm --target wasm32-wasip1 -- -D warnings
+	e2e/tools/deny.sh
+
+test: test-host ## Every test: unit, property, vectors, and end to end on Envoy 1.40.0 and 1.36.4
+	@$(MAKE) e2e ENVOY_VERSION=1.36.4
+	@$(MAKE) e2e ENVOY_VERSION=1.40.0
+
+test-host:
+	@echo "Testing what needs no Envoy (2 minutes the first time)"
+	cargo test --locked -p limpet-core -p limpet --all-features
+	python3 filter/core/tests/verify_vectors.py
+
+e2e: build ## The end-to-end tests on one Envoy: make e2e ENVOY_VERSION=1.36.4
+	@echo "Testing end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
+	@FUNC_E=$$(e2e/tools/func-e.sh) && export FUNC_E && $(call with_envoy,$(ENVOY_VERSION)) cargo test --locked -p limpet-e2e
+
+demo: build ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk)
+	@echo "Starting the demo (about 1 minute the first time)"
+	@cargo build --locked -p limpet-e2e --bin demo
+	@DEMO=$(DEMO) $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/debug/demo
+
+bench: build ## What the filter costs: native code, then CPU per request of a whole Envoy
+	@echo "Measuring (about 10 minutes; leave the machine alone meanwhile)"
+	cargo bench --locked -p limpet-core
+	@cargo build --locked --release -p limpet-e2e --bin bench
+	@$(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/release/bench
+
+clean: ## Remove what was built; what was fetched stays in .tools
+	cargo clean
+	rm -rf dist .run

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# with-envoy.sh VERSION COMMAND...: runs a command with what the harness asks for in its environment.
+set -euo pipefail
+tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+dist=$tools/../../dist
+
+ENVOY_BIN=$("$tools/envoy.sh" "$1")
+LIMPET_WASM=$(realpath "$dist/limpet.wasm")
+LIMPET_BIN=$(realpath "$dist/limpet")
+export ENVOY_BIN LIMPET_WASM LIMPET_BIN
+shift
+exec "$@"
