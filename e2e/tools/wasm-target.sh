@@ -44,14 +44,14 @@ fetch_sources() {
   return 1
 }
 
-if ! has_target && command -v rustup >/dev/null; then
+release=$(rustc --version | awk '{ print $2 }')
+root=.tools/wasm-std/$release
+if ! has_target && [[ ! -d $root ]] && command -v rustup >/dev/null; then
   say "adding $target with rustup (a download of 20 MB, some seconds)"
   RUST_BACKTRACE=0 timeout 180 rustup target add "$target" >&2 || say "rustup could not add it"
 fi
 
 if ! has_target; then
-  release=$(rustc --version | awk '{ print $2 }')
-  root=.tools/wasm-std/$release
   mkdir -p .tools/wasm-std
   exec 9>.tools/wasm-std/lock
   flock 9
