@@ -37,7 +37,7 @@ test: test-host ## Every test: unit, property, vectors, and end to end on Envoy 
 
 test-host:
 	@echo "Testing what needs no Envoy (2 minutes the first time)"
-	cargo test --locked -p limpet-core -p limpet --all-features
+	cargo test --locked --workspace --exclude limpet-e2e --all-features
 	python3 filter/core/tests/verify_vectors.py
 
 e2e: build ## The end-to-end tests on one Envoy: make e2e ENVOY_VERSION=1.36.4
