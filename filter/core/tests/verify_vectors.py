@@ -181,14 +181,17 @@ class Rules:
     not_before: int | None = None
 
     def idle_bound(self):
-        return self.idle_timeout or self.absolute_timeout or self.max_idle
+        """None where the absolute timeout serves: a token is seen no earlier than issued, so it ends first."""
+        if self.idle_timeout is None and self.absolute_timeout is not None:
+            return None
+        return self.max_idle if self.idle_timeout is None else self.idle_timeout
 
 
 def check_times(rules, claims, now):
     """Steps 4 to 7 of "Verification". 1.1 times is counted in tenths: no rounding."""
     if rules.absolute_timeout is not None and now - claims.issued_at >= rules.absolute_timeout:
         raise Refused("expired")
-    if 10 * (now - claims.last_seen) > 11 * rules.idle_bound():
+    if rules.idle_bound() is not None and 10 * (now - claims.last_seen) > 11 * rules.idle_bound():
         raise Refused("idle")
     if max(claims.issued_at, claims.last_seen) > now + rules.clock_skew:
         raise Refused("from_the_future")
@@ -197,7 +200,7 @@ def check_times(rules, claims, now):
 
 
 def renewal_due(rules, claims, now):
-    return 10 * (now - claims.last_seen) > rules.idle_bound()
+    return rules.idle_bound() is not None and 10 * (now - claims.last_seen) > rules.idle_bound()
 
 
 # The vectors

@@ -1,0 +1,4 @@
+//! What a token costs in native code.
+fn main() {
+    divan::main();
+}

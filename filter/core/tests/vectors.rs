@@ -1,0 +1,254 @@
+//! The frozen vectors, through the crate's own interface. `verify_vectors.py` runs them through a second implementation.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
+use limpet_core::time::{GatewayDuration, Timestamp};
+use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal, Unverified};
+use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+use limpet_core::{Filter, HeaderEdit};
+use serde_json::{Value, json};
+
+const TOKENS: &str = include_str!("vectors/token-v1.json");
+const TIMES: &str = include_str!("vectors/times-v1.json");
+
+fn entries(file: &str, group: &str) -> Vec<Value> {
+    let file: Value = serde_json::from_str(file).unwrap();
+    let entries = file[group].as_array().unwrap().clone();
+    assert!(!entries.is_empty(), "no {group} entries");
+    entries
+}
+
+fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
+    entry[field]
+        .as_str()
+        .unwrap_or_else(|| panic!("no text {field} in {entry}"))
+}
+
+fn number(entry: &Value, field: &str) -> u64 {
+    entry[field]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no number {field} in {entry}"))
+}
+
+fn time(entry: &Value, field: &str) -> Timestamp {
+    Timestamp::from_unix_millis(number(entry, field))
+}
+
+fn bytes<const N: usize>(entry: &Value, field: &str) -> [u8; N] {
+    let hex = text(entry, field);
+    assert_eq!(hex.len(), 2 * N, "{field}");
+    std::array::from_fn(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap())
+}
+
+fn key_id(entry: &Value) -> KeyId {
+    KeyId(u8::try_from(number(entry, "keyId")).unwrap())
+}
+
+fn realm(entry: &Value) -> Realm {
+    let mode = CarrierMode::ALL
+        .into_iter()
+        .find(|mode| mode.name() == text(entry, "mode"));
+    let key = Key::new(
+        key_id(entry),
+        KeyState::Signing,
+        &Secret::new(bytes(entry, "secret")),
+    );
+    let keyring = Keyring::new(vec![key]).unwrap();
+    Realm::new(
+        &keyring,
+        text(entry, "scope").as_bytes(),
+        mode.unwrap(),
+        text(entry, "sessionName"),
+    )
+}
+
+fn word(refusal: Refusal) -> &'static str {
+    RequestOutcome::Refused(refusal)
+        .word()
+        .strip_prefix("refused.")
+        .unwrap()
+}
+
+#[test]
+fn every_valid_token_opens_to_its_fields_and_is_sealed_from_them() {
+    for entry in entries(TOKENS, "valid") {
+        let token = text(&entry, "token");
+        let form = [Form::Sealed, Form::Signed]
+            .into_iter()
+            .find(|form| form.name() == text(&entry, "form"));
+        let claims = Claims {
+            host: text(&entry, "host").parse().unwrap(),
+            destination: Destination::of_cluster(text(&entry, "cluster").as_bytes()),
+            secure: entry["secure"].as_bool().unwrap(),
+            issued_at: time(&entry, "issuedAt"),
+            last_seen: time(&entry, "lastSeen"),
+        };
+        assert_eq!(
+            claims.destination.to_string(),
+            text(&entry, "destination"),
+            "{entry}"
+        );
+        let opened = realm(&entry).open(token.as_bytes()).unwrap();
+        assert_eq!(opened.claims, claims, "{entry}");
+        assert_eq!(
+            realm(&entry).seal(form.unwrap(), &claims, bytes(&entry, "nonce")),
+            token,
+            "{entry}"
+        );
+
+        let unverified = Unverified::parse(token.as_bytes()).unwrap();
+        assert_eq!(
+            (Some(unverified.form), unverified.key_id),
+            (form, key_id(&entry)),
+            "{entry}"
+        );
+        assert_eq!(
+            unverified.claims,
+            (form == Some(Form::Signed)).then_some(claims),
+            "{entry}"
+        );
+    }
+}
+
+#[test]
+fn every_refused_token_is_refused_for_its_reason() {
+    let mut reasons = HashSet::new();
+    for entry in entries(TOKENS, "refused") {
+        let refusal = realm(&entry)
+            .open(text(&entry, "token").as_bytes())
+            .unwrap_err();
+        assert_eq!(word(refusal), text(&entry, "refusal"), "{entry}");
+        reasons.insert(refusal);
+    }
+    let all = [
+        Refusal::Malformed,
+        Refusal::UnknownKey,
+        Refusal::BadSignature,
+    ];
+    assert_eq!(reasons, HashSet::from(all), "each reason has a vector");
+}
+
+const HOST: &str = "192.0.2.1:80";
+const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+/// A request that brings this token, and the response to it by the host that the token names.
+struct Exchange(String);
+
+impl RequestView for Exchange {
+    fn route_session(&self) -> Answer {
+        Ok(Some(b"p/scope".to_vec()))
+    }
+    fn route_name(&self) -> Answer {
+        Ok(None)
+    }
+    fn virtual_host(&self) -> Answer {
+        Ok(None)
+    }
+    fn cluster_name(&self) -> Answer {
+        Ok(Some(b"c".to_vec()))
+    }
+    fn header(&self, name: &str) -> Answer {
+        Ok((name == "x-session").then(|| self.0.clone().into_bytes()))
+    }
+}
+
+impl ResponseView for Exchange {
+    fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
+        Ok(false)
+    }
+    fn code_details(&self) -> Answer {
+        Ok(Some(b"via_upstream".to_vec()))
+    }
+    fn upstream_address(&self) -> Result<Option<SocketAddr>, ViewError> {
+        Ok(HOST.parse().ok())
+    }
+    fn cluster_name(&self) -> Answer {
+        RequestView::cluster_name(self)
+    }
+    fn status(&self) -> Result<u16, ViewError> {
+        Ok(200)
+    }
+    fn header(&self, _: &str) -> Answer {
+        Ok(None)
+    }
+    fn nonce(&self) -> Result<[u8; 4], ViewError> {
+        Ok([0; 4])
+    }
+}
+
+fn duration(entry: &Value, field: &str) -> Option<String> {
+    let millis = entry.get(field)?.as_u64().unwrap();
+    Some(GatewayDuration::from(Duration::from_millis(millis)).to_string())
+}
+
+fn filter(entry: &Value) -> Filter {
+    let mut policy = json!({ "header": { "name": "x-session" } });
+    for field in ["absoluteTimeout", "idleTimeout"] {
+        if let Some(timeout) = duration(entry, field) {
+            policy[field] = timeout.into();
+        }
+    }
+    let fences = entry.get("notBefore").map(|not_before| {
+        let millis = not_before.as_u64().unwrap();
+        assert_eq!(millis % 1000, 0, "fences are written in seconds");
+        json!({ "address": HOST, "notBefore": millis / 1000 })
+    });
+    let config = json!({
+        "keys": [{ "id": 1, "inline": SECRET }],
+        "policies": { "p": policy },
+        "maxIdle": duration(entry, "maxIdle"),
+        "clockSkew": duration(entry, "clockSkew"),
+        "fences": fences.into_iter().collect::<Vec<_>>(),
+    });
+    Filter::from_json(config.to_string().as_bytes(), &|_| None)
+        .unwrap()
+        .0
+}
+
+fn what_happens(entry: &Value) -> &'static str {
+    let secret = Secret::new(std::array::from_fn(|i| u8::try_from(i).unwrap()));
+    let keyring = Keyring::new(vec![Key::new(KeyId(1), KeyState::Signing, &secret)]).unwrap();
+    let claims = Claims {
+        host: HOST.parse().unwrap(),
+        destination: Destination::of_cluster(b"c"),
+        secure: false,
+        issued_at: time(entry, "issuedAt"),
+        last_seen: time(entry, "lastSeen"),
+    };
+    let token = Realm::new(&keyring, b"scope", CarrierMode::Header, "x-session").seal(
+        Form::Sealed,
+        &claims,
+        [0; 4],
+    );
+    let (exchange, now) = (Exchange(token), time(entry, "now"));
+    let mut session = filter(entry).session(&exchange).unwrap().unwrap();
+    if let RequestOutcome::Refused(refusal) = session.on_request(&exchange, now).unwrap().outcome {
+        return word(refusal);
+    }
+    let plan = session.on_response(&exchange, now).unwrap();
+    let tokens = plan
+        .edits
+        .iter()
+        .filter(|edit| matches!(edit, HeaderEdit::Set("x-session", _)));
+    match (plan.outcome, tokens.count()) {
+        (ResponseOutcome::Unchanged, 0) => "ok",
+        (ResponseOutcome::Renewed, 1) => "renewed",
+        other => panic!("{other:?} for {entry}"),
+    }
+}
+
+#[test]
+fn the_rules_about_time_hold_to_the_millisecond() {
+    for entry in entries(TIMES, "cases") {
+        assert_eq!(what_happens(&entry), text(&entry, "outcome"), "{entry}");
+    }
+}
