@@ -8,14 +8,22 @@ use zeroize::Zeroize;
 
 use crate::time::GatewayDuration;
 
+#[cfg(feature = "schema")]
+use constraints::{
+    DOMAIN, POLICY_NAME, TOKEN, exactly_one, needs_secure, one_signs, pattern,
+    permanent_needs_a_timeout,
+};
+
 /// Configuration of the Limpet filter, the same for every build of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterConfig {
     /// The keyring. Exactly one key signs; every key verifies its own tokens.
+    #[cfg_attr(feature = "schema", schemars(extend("contains" = one_signs(), "minContains" = 1, "maxContains" = 1)))]
     pub keys: Vec<KeyConfig>,
     /// Session policies by name. A name has letters, digits, `.`, `_` and `-`.
+    #[cfg_attr(feature = "schema", schemars(extend("propertyNames" = pattern(POLICY_NAME))))]
     pub policies: BTreeMap<String, PolicyConfig>,
     /// Which policy applies to which route, for route tables that belong to somebody else. Route metadata, where there is any, wins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -25,6 +33,7 @@ pub struct FilterConfig {
     pub default: Option<DefaultConfig>,
     /// Whether routes name their session in their metadata (`filter_metadata.limpet.session: "<policy>/<scope>"`). `false` spares one host call per request where none does.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
     pub route_metadata: bool,
     /// The idle bound of sessions whose policy has neither `idleTimeout` nor `absoluteTimeout`.
     #[serde(default = "seven_days")]
@@ -40,6 +49,7 @@ pub struct FilterConfig {
 /// One key of the keyring. Its 32 bytes come from `env` or from `inline`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("env", "inline"))))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyConfig {
     /// Names the key within tokens, 0 to 255.
@@ -59,7 +69,10 @@ pub struct KeyConfig {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-pub struct InlineKey(pub String);
+pub struct InlineKey(
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$")))]
+    pub String,
+);
 
 impl fmt::Debug for InlineKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,6 +103,7 @@ pub enum KeyStateConfig {
 /// How sessions of this policy are kept. Exactly one of `cookie` and `header`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("cookie", "header"), "allOf" = [permanent_needs_a_timeout()])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicyConfig {
     /// The token travels in a cookie.
@@ -100,9 +114,11 @@ pub struct PolicyConfig {
     pub header: Option<HeaderConfig>,
     /// Whether a request fails when its session's backend is gone or unhealthy. `false`: it is load-balanced and gets a new token.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub strict: bool,
     /// The status of a request that `strict` fails, 400 to 599.
     #[serde(default = "service_unavailable", skip_serializing_if = "is_service_unavailable")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 400, max = 599), extend("default" = SERVICE_UNAVAILABLE)))]
     pub strict_status: u16,
     /// How long a session on one backend lasts, counted from its first token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,33 +137,40 @@ pub struct PolicyConfig {
 /// The session cookie.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("allOf" = [needs_secure("sameSite", &serde_json::json!("None")), needs_secure("partitioned", &serde_json::json!(true))])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CookieConfig {
     /// Its name (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
     /// Its Path, at most 1,024 characters.
     #[serde(default = "root")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 1024), regex(pattern = "^/[!-+\\--:<-~]*$")))]
     pub path: String,
     /// Its Domain. Without one the cookie belongs to the request's host alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 253), regex(pattern = DOMAIN)))]
     pub domain: Option<String>,
     /// Whether it is Secure.
     #[serde(default)]
     pub secure: SecureConfig,
     /// Whether scripts cannot read it.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
     pub http_only: bool,
     /// Whether it comes along from other sites.
     #[serde(default)]
     pub same_site: SameSiteConfig,
     /// Whether it is kept apart per top-level site (CHIPS). Requires `secure: always`.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub partitioned: bool,
     /// How long a browser keeps it.
     #[serde(default)]
     pub lifetime_type: LifetimeTypeConfig,
     /// Whether the backend sees the cookie.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub forward: bool,
 }
 
@@ -195,9 +218,11 @@ pub enum LifetimeTypeConfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HeaderConfig {
     /// Its name, in any case.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
     /// Whether the backend sees the header.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub forward: bool,
 }
 
@@ -239,6 +264,7 @@ pub struct RouteConfig {
     pub policy: String,
     /// The scope of its sessions; the route's name where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 1024)))]
     pub scope: Option<String>,
 }
 
@@ -251,6 +277,7 @@ pub struct DefaultConfig {
     pub policy: String,
     /// One scope for all these routes, so that they share sessions; without it each route has its own, by its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 1024)))]
     pub scope: Option<String>,
 }
 
@@ -327,6 +354,45 @@ impl schemars::JsonSchema for GatewayDuration {
             "type": "string",
             "pattern": "^([0-9]{1,5}(h|m|s|ms)){1,4}$",
             "description": "A duration as the Gateway API writes it (GEP-2257), like 30m, 1h30m or 500ms."
+        })
+    }
+}
+
+/// What the types alone do not say, for the schema. `compile` has the last word; the schema's test compares the two.
+#[cfg(feature = "schema")]
+mod constraints {
+    use serde_json::{Value, json};
+
+    pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
+    /// RFC 9110's `token`.
+    pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$";
+    pub(super) const DOMAIN: &str = "^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
+
+    pub(super) fn pattern(pattern: &str) -> Value {
+        json!({"pattern": pattern})
+    }
+
+    pub(super) fn exactly_one(a: &str, b: &str) -> Value {
+        json!([{"required": [a]}, {"required": [b]}])
+    }
+
+    /// A key without a state signs.
+    pub(super) fn one_signs() -> Value {
+        json!({"properties": {"state": {"const": "signing"}}})
+    }
+
+    pub(super) fn permanent_needs_a_timeout() -> Value {
+        let permanent = json!({"properties": {"lifetimeType": {"const": "Permanent"}}, "required": ["lifetimeType"]});
+        json!({
+            "if": {"properties": {"cookie": permanent}, "required": ["cookie"]},
+            "then": {"required": ["absoluteTimeout"]},
+        })
+    }
+
+    pub(super) fn needs_secure(field: &str, value: &Value) -> Value {
+        json!({
+            "if": {"properties": {field: {"const": value}}, "required": [field]},
+            "then": {"properties": {"secure": {"const": "always"}}, "required": ["secure"]},
         })
     }
 }
