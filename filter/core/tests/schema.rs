@@ -1,0 +1,261 @@
+//! The checked-in JSON Schema, `schema/limpet.schema.json`: it is what the types say, and it agrees with the checks.
+//!
+//! Regenerate it with `UPDATE_SCHEMA=1 cargo test -p limpet-core --features schema --test schema`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test reads files, and fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use limpet_core::Filter;
+use limpet_core::config::schema::FilterConfig;
+use serde_json::{Value, json};
+
+fn schema_file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/limpet.schema.json")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn generated() -> String {
+    let schema = schemars::schema_for!(FilterConfig);
+    serde_json::to_string_pretty(&schema).unwrap() + "\n"
+}
+
+fn checked_in() -> Value {
+    serde_json::from_str(&read(&schema_file())).unwrap()
+}
+
+#[test]
+fn the_schema_is_what_the_types_say() {
+    let generated = generated();
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(schema_file(), &generated).unwrap();
+    }
+    assert!(
+        read(&schema_file()) == generated,
+        "filter/core/schema/limpet.schema.json is out of date; regenerate it with\n  \
+         UPDATE_SCHEMA=1 cargo test -p limpet-core --features schema --test schema"
+    );
+}
+
+/// A configuration with one policy of these fields.
+fn with_policy(policy: &Value) -> Value {
+    json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"web": policy}})
+}
+
+fn with_cookie(cookie: &Value) -> Value {
+    with_policy(&json!({"cookie": cookie, "absoluteTimeout": "1h"}))
+}
+
+fn with_keys(keys: &Value) -> Value {
+    json!({"keys": keys, "policies": {}})
+}
+
+const INLINE: &str = "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ=";
+
+fn accepted() -> Vec<Value> {
+    vec![
+        with_keys(&json!([{"id": 255, "inline": INLINE}])),
+        with_keys(
+            &json!([{"id": 0, "env": "A"}, {"id": 1, "env": "B", "state": "verifying"}, {"id": 2, "env": "C", "state": "retiring"}]),
+        ),
+        with_cookie(&json!({"name": "session"})),
+        with_cookie(&json!({
+            "name": "__Host-s", "path": "/", "secure": "always", "httpOnly": false, "sameSite": "None",
+            "partitioned": true, "lifetimeType": "Permanent", "forward": true,
+        })),
+        with_cookie(
+            &json!({"name": "s", "path": "/a/b?c=+d", "domain": "a-1.example.com", "secure": "never", "sameSite": "Lax"}),
+        ),
+        with_policy(
+            &json!({"header": {"name": "X-Session", "forward": true}, "strict": true, "strictStatus": 599}),
+        ),
+        with_policy(&json!({
+            "header": {"name": "s"}, "absoluteTimeout": "1h30m", "idleTimeout": "500ms", "token": "signed", "cacheControl": "keep",
+        })),
+        json!({
+            "keys": [{"id": 1, "env": "KEY"}],
+            "policies": {"a.b_c-D9": {"cookie": {"name": "s"}}},
+            "routes": [{"route": "r", "virtualHost": "v", "policy": "a.b_c-D9", "scope": "s"}, {"route": "", "policy": "a.b_c-D9"}],
+            "default": {"policy": "a.b_c-D9", "scope": "s"},
+            "routeMetadata": false,
+            "maxIdle": "24h",
+            "clockSkew": "0s",
+            "fences": [{"address": "10.0.0.7", "notBefore": 1_790_000_000}, {"address": "[2001:db8::7]:80", "notBefore": 0}],
+        }),
+    ]
+}
+
+fn refused() -> Vec<Value> {
+    let policy = json!({"cookie": {"name": "s"}});
+    vec![
+        json!([]),
+        json!({}),
+        json!({"keys": [{"id": 1, "env": "KEY"}]}),
+        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {}, "policy": 1}),
+        with_keys(&json!([])),
+        with_keys(&json!([{"id": 256, "env": "KEY"}])),
+        with_keys(&json!([{"id": -1, "env": "KEY"}])),
+        with_keys(&json!([{"id": "1", "env": "KEY"}])),
+        with_keys(&json!([{"id": 1}])),
+        with_keys(&json!([{"id": 1, "env": "KEY", "inline": INLINE}])),
+        with_keys(&json!([{"id": 1, "env": "KEY", "name": "x"}])),
+        with_keys(&json!([{"id": 1, "inline": "c2hvcnQ="}])),
+        with_keys(&json!([{"id": 1, "inline": INLINE.replace("XQ=", "XR=")}])),
+        with_keys(&json!([{"id": 1, "env": "KEY", "state": "verifying"}])),
+        with_keys(&json!([{"id": 1, "env": "KEY"}, {"id": 2, "env": "KEY", "state": "signing"}])),
+        with_keys(&json!([{"id": 1, "env": "KEY", "state": "Signing"}])),
+        with_policy(&json!({})),
+        with_policy(&json!({"cookie": {"name": "s"}, "header": {"name": "s"}})),
+        with_policy(&json!({"cookie": {}})),
+        with_policy(&json!({"header": {"name": ""}})),
+        with_policy(&json!({"header": {"name": "a b"}})),
+        with_policy(&json!({"header": {"name": "a", "path": "/"}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "strictStatus": 399})),
+        with_policy(&json!({"cookie": {"name": "s"}, "strictStatus": 600})),
+        with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": "1d"})),
+        with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": 60})),
+        with_policy(&json!({"cookie": {"name": "s"}, "token": "plain"})),
+        with_policy(&json!({"cookie": {"name": "s", "lifetimeType": "Permanent"}})),
+        with_cookie(&json!({"name": "a=b"})),
+        with_cookie(&json!({"name": "a".repeat(129)})),
+        with_cookie(&json!({"name": "s", "path": "x"})),
+        with_cookie(&json!({"name": "s", "path": ""})),
+        with_cookie(&json!({"name": "s", "path": "/a;b"})),
+        with_cookie(&json!({"name": "s", "path": "/a,b"})),
+        with_cookie(&json!({"name": "s", "path": "/a b"})),
+        with_cookie(&json!({"name": "s", "path": format!("/{}", "a".repeat(1024))})),
+        with_cookie(&json!({"name": "s", "domain": ".example.com"})),
+        with_cookie(&json!({"name": "s", "domain": "-a.example.com"})),
+        with_cookie(&json!({"name": "s", "domain": ""})),
+        with_cookie(&json!({"name": "s", "sameSite": "strict"})),
+        with_cookie(&json!({"name": "s", "sameSite": "None"})),
+        with_cookie(&json!({"name": "s", "partitioned": true, "secure": "auto"})),
+        with_cookie(&json!({"name": "s", "httponly": true})),
+        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"a/b": policy}}),
+        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"": policy}}),
+        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "default": {"policy": "p", "scope": ""}}),
+        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "routes": [{"policy": "p"}]}),
+        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "fences": [{"address": "10.0.0.7"}]}),
+        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "fences": [{"address": "10.0.0.7", "notBefore": -1}]}),
+    ]
+}
+
+#[test]
+fn the_schema_and_the_filter_agree() {
+    let schema = jsonschema::validator_for(&checked_in()).unwrap();
+    let filter = |config: &Value| {
+        Filter::from_json(config.to_string().as_bytes(), &|_| Some(INLINE.to_owned()))
+    };
+    for config in accepted() {
+        assert!(
+            schema.is_valid(&config),
+            "the schema refuses {config}: {:?}",
+            schema.validate(&config)
+        );
+        assert!(
+            filter(&config).is_ok(),
+            "the filter refuses {config}: {}",
+            filter(&config).unwrap_err()
+        );
+    }
+    for config in refused() {
+        assert!(!schema.is_valid(&config), "the schema accepts {config}");
+        assert!(filter(&config).is_err(), "the filter accepts {config}");
+    }
+}
+
+/// Every field of the schema by its path, like `policies.<name>.cookie.name` or `keys[].id`, with its default.
+fn fields(schema: &Value) -> BTreeMap<String, Option<Value>> {
+    let mut fields = BTreeMap::new();
+    collect(schema, schema, "", &mut fields);
+    fields
+}
+
+fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<String, Option<Value>>) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let pointer = reference
+            .strip_prefix('#')
+            .expect("a reference within the schema");
+        let target = root
+            .pointer(pointer)
+            .unwrap_or_else(|| panic!("no {reference} in the schema"));
+        collect(root, target, path, fields);
+    }
+    for alternative in schema["anyOf"].as_array().into_iter().flatten() {
+        collect(root, alternative, path, fields);
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        fields.insert(path.clone(), property.get("default").cloned());
+        collect(root, property, &path, fields);
+    }
+    if schema["items"].is_object() {
+        collect(root, &schema["items"], &format!("{path}[]"), fields);
+    }
+    if schema["additionalProperties"].is_object() {
+        collect(
+            root,
+            &schema["additionalProperties"],
+            &format!("{path}.<name>"),
+            fields,
+        );
+    }
+}
+
+/// The place of a field in this configuration, as a JSON pointer's segments.
+fn place(field: &str) -> Vec<String> {
+    let policy = if field.contains(".header.") {
+        "api"
+    } else {
+        "web"
+    };
+    let dotted = field.replace("[]", ".0").replace("<name>", policy);
+    dotted.split('.').map(str::to_owned).collect()
+}
+
+#[test]
+fn the_defaults_are_what_an_absent_field_means() {
+    let config = json!({
+        "keys": [{"id": 1, "env": "KEY"}],
+        "policies": {"web": {"cookie": {"name": "s"}}, "api": {"header": {"name": "s"}}},
+        "routes": [{"route": "r", "policy": "web"}],
+        "default": {"policy": "web"},
+        "fences": [{"address": "10.0.0.7", "notBefore": 0}],
+    });
+    let parse = |config: &Value| limpet_core::config::parse(config.to_string().as_bytes()).unwrap();
+    for (field, default) in fields(&checked_in()) {
+        let Some(default) = default else { continue };
+        let place = place(&field);
+        let (name, parents) = place.split_last().unwrap();
+        let mut written = config.clone();
+        let parent = parents.iter().fold(&mut written, |value, segment| {
+            match segment.parse::<usize>() {
+                Ok(index) => &mut value[index],
+                Err(_) => &mut value[segment],
+            }
+        });
+        assert!(
+            parent.is_object(),
+            "the configuration of this test has no place for {field}"
+        );
+        parent[name] = default.clone();
+        assert_eq!(
+            parse(&written),
+            parse(&config),
+            "the schema's default of {field} is {default}"
+        );
+    }
+}
