@@ -1,1 +1,37 @@
-//! Harness.
+//! The harness of the end-to-end tests: a real Envoy with a configuration from `envoy-configs/`, real backends, real clients.
+//!
+//! A test says which configuration it starts from, what it changes in it, and what a client then sees:
+//!
+//! ```no_run
+//! # async fn test() -> anyhow::Result<()> {
+//! use limpet_e2e::{Config, Site};
+//!
+//! let site = Site::start(Config::load("cookie.yaml")?).await?;
+//! let mut visitor = site.visitor();
+//! let first = visitor.get("/").await?;
+//! assert_eq!(visitor.get("/").await?.backend(), first.backend());
+//! # Ok(()) }
+//! ```
+//!
+//! Every Envoy has ports of its own, so tests run side by side. Nothing sleeps and hopes: [`poll::until`] waits for what is awaited.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "JSON by index: what is not there is null"
+)]
+
+mod backend;
+mod client;
+mod config;
+mod cookie;
+mod envoy;
+pub mod poll;
+mod site;
+pub mod tools;
+
+pub use backend::{Answering, Backend, Seen};
+pub use client::{Answer, Request, Visitor};
+pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
+pub use cookie::SetCookie;
+pub use envoy::Envoy;
+pub use site::Site;

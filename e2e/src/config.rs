@@ -1,0 +1,388 @@
+//! What an Envoy is started with: a file of `envoy-configs/`, and what a test changes in it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+
+use crate::{Backend, tools};
+
+/// The key of the tests, in `LIMPET_KEY` and `LIMPET_KEY_1`. No secret: everybody reads it here.
+pub const TEST_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+/// Another one, in `LIMPET_KEY_2`.
+pub const OTHER_KEY: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
+
+/// A configuration of Envoy, and the environment that goes with it.
+#[derive(Debug, Clone)]
+pub struct Config {
+    bootstrap: Value,
+    /// The file that the filter is discovered from, where it is.
+    ecds: Option<Value>,
+    environment: BTreeMap<String, String>,
+}
+
+impl Config {
+    /// A file of `envoy-configs/`, with ports that are free: each Envoy gets its own.
+    ///
+    /// # Errors
+    /// When the file is not there or is no YAML.
+    pub fn load(file: &str) -> Result<Self> {
+        let mut bootstrap = read_yaml(file)?;
+        let mut ecds = None;
+        each_object(&mut bootstrap, &mut |object| {
+            if let Some(path) = object
+                .get("path_config_source")
+                .and_then(|source| source["path"].as_str())
+            {
+                ecds = Some(path.trim_start_matches("envoy-configs/").to_owned());
+            }
+        });
+        let ecds = ecds.map(|file| read_yaml(&file)).transpose()?;
+        let config = Self {
+            bootstrap,
+            ecds,
+            environment: BTreeMap::new(),
+        };
+        let config = config
+            .env("LIMPET_KEY", TEST_KEY)
+            .env("LIMPET_KEY_1", TEST_KEY)
+            .env("LIMPET_KEY_2", OTHER_KEY);
+        Ok(config.admin_port(0).port(0))
+    }
+
+    /// The first listener's port, on 127.0.0.1; 0 is a free one.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.listener()["address"] = address("127.0.0.1", port);
+        self
+    }
+
+    /// The admin interface's port, on 127.0.0.1; 0 is a free one.
+    #[must_use]
+    pub fn admin_port(mut self, port: u16) -> Self {
+        self.bootstrap["admin"]["address"] = address("127.0.0.1", port);
+        self
+    }
+
+    /// A variable of Envoy's environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Takes a variable out of Envoy's environment.
+    #[must_use]
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.environment.remove(name);
+        self
+    }
+
+    /// The backends of the first cluster.
+    #[must_use]
+    pub fn backends<'a>(mut self, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
+        self.cluster_mut()["load_assignment"]["endpoints"] = endpoints(backends);
+        self
+    }
+
+    /// One more cluster, like the first, with backends of its own.
+    #[must_use]
+    pub fn another_cluster<'a>(
+        mut self,
+        name: &str,
+        backends: impl IntoIterator<Item = &'a Backend>,
+    ) -> Self {
+        let mut cluster = self.cluster_mut().clone();
+        cluster["name"] = name.into();
+        cluster["load_assignment"] =
+            json!({"cluster_name": name, "endpoints": endpoints(backends)});
+        push(&mut self.bootstrap["static_resources"]["clusters"], cluster);
+        self
+    }
+
+    /// One more listener, like the first, with another name and another configuration of the filter.
+    #[must_use]
+    pub fn another_listener(mut self, name: &str, filter: &Value) -> Self {
+        let mut listener = self.listener().clone();
+        listener["name"] = name.into();
+        set_filter(&mut listener, filter);
+        push(
+            &mut self.bootstrap["static_resources"]["listeners"],
+            listener,
+        );
+        self
+    }
+
+    /// The filter's configuration, in every listener and in the file that it is discovered from.
+    #[must_use]
+    pub fn filter(mut self, filter: &Value) -> Self {
+        set_filter(&mut self.bootstrap, filter);
+        if let Some(ecds) = &mut self.ecds {
+            set_filter(ecds, filter);
+        }
+        self
+    }
+
+    /// The filter's configuration with one policy, `web`, as the default, and `default` as its scope.
+    #[must_use]
+    pub fn policy(self, policy: &Value) -> Self {
+        self.filter(&filter_with(policy))
+    }
+
+    /// The variables that the filter may read.
+    #[must_use]
+    pub fn filter_environment(mut self, variables: &[&str]) -> Self {
+        each_wasm(&mut self.bootstrap, &mut |wasm| {
+            wasm["config"]["vm_config"]["environment_variables"] =
+                json!({"host_env_keys": variables});
+        });
+        self
+    }
+
+    /// Changes in the connection manager of the first listener: what is not named stays (RFC 7396).
+    #[must_use]
+    pub fn connection_manager(mut self, patch: &Value) -> Self {
+        merge(self.hcm(), patch);
+        self
+    }
+
+    /// Changes in the first cluster: what is not named stays (RFC 7396).
+    #[must_use]
+    pub fn cluster(mut self, patch: &Value) -> Self {
+        merge(self.cluster_mut(), patch);
+        self
+    }
+
+    /// The first cluster asks its backends over HTTP/2.
+    #[must_use]
+    pub fn http2_upstream(self) -> Self {
+        self.cluster(&json!({"typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": {"http2_protocol_options": {}},
+            },
+        }}))
+    }
+
+    /// The first cluster's health is checked, at `/healthz`, several times a second.
+    #[must_use]
+    pub fn health_checks(self) -> Self {
+        self.cluster(&json!({
+            "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+            "health_checks": [{
+                "timeout": "1s",
+                "interval": "0.1s",
+                "no_traffic_interval": "0.1s",
+                "unhealthy_interval": "0.1s",
+                "unhealthy_threshold": 1,
+                "healthy_threshold": 1,
+                "http_health_check": {"path": "/healthz"},
+            }],
+        }))
+    }
+
+    /// Changes in every route of the first listener: what is not named stays (RFC 7396).
+    #[must_use]
+    pub fn route(mut self, patch: &Value) -> Self {
+        each_item(self.routes_mut(), |route| merge(route, patch));
+        self
+    }
+
+    /// These routes instead of the first listener's own.
+    #[must_use]
+    pub fn routes(mut self, routes: Value) -> Self {
+        *self.routes_mut() = routes;
+        self
+    }
+
+    /// Every route steers by the strict filter in place of the other one.
+    #[must_use]
+    pub fn strict_routes(self) -> Self {
+        self.route(&json!({"typed_per_filter_config": {
+            "limpet.stateful_session": {
+                "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+                "disabled": true,
+            },
+            "limpet.stateful_session_strict": {
+                "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+                "config": {},
+            },
+        }}))
+    }
+
+    /// Takes Limpet out of the chain; the filters around it stay.
+    #[must_use]
+    pub fn without_limpet(mut self) -> Self {
+        if let Some(filters) = self.hcm()["http_filters"].as_array_mut() {
+            filters.retain(|filter| filter["name"] != "limpet");
+        }
+        self
+    }
+
+    /// Takes everything out of the chain that removes internal headers of a client's own.
+    #[must_use]
+    pub fn without_header_removal(mut self) -> Self {
+        let hcm = self.hcm();
+        hcm["early_header_mutation_extensions"] = json!([]);
+        hcm["route_config"]["request_headers_to_remove"] = json!([]);
+        if let Some(filters) = hcm["http_filters"].as_array_mut() {
+            filters.retain(|filter| filter["name"] != "limpet.internal_headers");
+        }
+        self
+    }
+
+    /// The variables that Envoy is to be started with.
+    pub(crate) fn environment(&self) -> &BTreeMap<String, String> {
+        &self.environment
+    }
+
+    /// The first listener's name.
+    pub(crate) fn listener_name(&self) -> &str {
+        self.bootstrap["static_resources"]["listeners"][0]["name"]
+            .as_str()
+            .unwrap_or_default()
+    }
+
+    /// The file for Envoy, with the filter that is under test, and with its discovery reading `ecds`.
+    ///
+    /// # Errors
+    /// When there is no filter to test.
+    pub(crate) fn bootstrap(&self, ecds: &Path) -> Result<Value> {
+        let mut bootstrap = self.bootstrap.clone();
+        each_object(&mut bootstrap, &mut |object| {
+            if let Some(source) = object.get_mut("path_config_source") {
+                source["path"] = ecds.to_string_lossy().into();
+            }
+        });
+        use_tested_filter(&mut bootstrap)?;
+        Ok(bootstrap)
+    }
+
+    /// The file that the filter is discovered from, where it is.
+    ///
+    /// # Errors
+    /// When there is no filter to test.
+    pub(crate) fn ecds(&self) -> Result<Option<Value>> {
+        let mut ecds = self.ecds.clone();
+        ecds.as_mut().map(use_tested_filter).transpose()?;
+        Ok(ecds)
+    }
+
+    fn listener(&mut self) -> &mut Value {
+        &mut self.bootstrap["static_resources"]["listeners"][0]
+    }
+
+    fn hcm(&mut self) -> &mut Value {
+        &mut self.listener()["filter_chains"][0]["filters"][0]["typed_config"]
+    }
+
+    fn routes_mut(&mut self) -> &mut Value {
+        &mut self.hcm()["route_config"]["virtual_hosts"][0]["routes"]
+    }
+
+    fn cluster_mut(&mut self) -> &mut Value {
+        &mut self.bootstrap["static_resources"]["clusters"][0]
+    }
+}
+
+/// A configuration of the filter with this policy, `web`, as the default, and `default` as its scope.
+#[must_use]
+pub fn filter_with(policy: &Value) -> Value {
+    json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"web": policy},
+        "default": {"policy": "web", "scope": "default"},
+    })
+}
+
+fn read_yaml(file: &str) -> Result<Value> {
+    let path = tools::checkout().join("envoy-configs").join(file);
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("can not read {}", path.display()))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("{} is no YAML", path.display()))
+}
+
+fn address(ip: &str, port: u16) -> Value {
+    json!({"socket_address": {"address": ip, "port_value": port}})
+}
+
+fn endpoints<'a>(backends: impl IntoIterator<Item = &'a Backend>) -> Value {
+    let endpoint = |backend: &Backend| {
+        let at = backend.address();
+        json!({"endpoint": {"address": address(&at.ip().to_string(), at.port())}})
+    };
+    json!([{"lb_endpoints": backends.into_iter().map(endpoint).collect::<Vec<_>>()}])
+}
+
+fn set_filter(value: &mut Value, filter: &Value) {
+    each_wasm(value, &mut |wasm| {
+        wasm["config"]["configuration"] = json!({
+            "@type": "type.googleapis.com/google.protobuf.StringValue",
+            "value": filter.to_string(),
+        });
+    });
+}
+
+fn use_tested_filter(value: &mut Value) -> Result<()> {
+    let wasm = tools::wasm()?;
+    each_wasm(value, &mut |filter| {
+        filter["config"]["vm_config"]["code"]["local"]["filename"] = wasm.to_string_lossy().into();
+    });
+    Ok(())
+}
+
+/// Every configuration of a wasm filter in there.
+fn each_wasm(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+    each_object(value, &mut |object| {
+        let kind = object.get("@type").and_then(Value::as_str);
+        if kind == Some("type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm") {
+            visit(object);
+        }
+    });
+}
+
+fn each_object(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+    match value {
+        Value::Object(object) => {
+            visit(object);
+            object
+                .values_mut()
+                .for_each(|value| each_object(value, visit));
+        }
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| each_object(value, visit)),
+        _ => {}
+    }
+}
+
+fn each_item(array: &mut Value, visit: impl FnMut(&mut Value)) {
+    array.as_array_mut().into_iter().flatten().for_each(visit);
+}
+
+fn push(array: &mut Value, value: Value) {
+    if let Some(array) = array.as_array_mut() {
+        array.push(value);
+    }
+}
+
+/// JSON Merge Patch (RFC 7396): objects are merged, null removes, everything else replaces.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in patch {
+        if value.is_null() {
+            target
+                .as_object_mut()
+                .and_then(|object| object.remove(name));
+        } else {
+            merge(&mut target[name], value);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Set-Cookie as a browser reads it.
+
+use std::collections::BTreeSet;
+
+/// A Set-Cookie field, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetCookie {
+    /// The cookie's name.
+    pub name: String,
+    /// The cookie's value.
+    pub value: String,
+    /// The attributes as written, in no order: `Path=/`, `HttpOnly`.
+    pub attributes: BTreeSet<String>,
+}
+
+impl SetCookie {
+    /// Takes a field's value apart.
+    #[must_use]
+    pub fn parse(field: &str) -> Self {
+        let mut parts = field.split(';').map(str::trim);
+        let (name, value) = parts
+            .next()
+            .and_then(|pair| pair.split_once('='))
+            .unwrap_or_default();
+        Self {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            attributes: parts.map(str::to_owned).collect(),
+        }
+    }
+
+    /// What follows `name=` among the attributes; a flag such as `HttpOnly` has the empty text.
+    #[must_use]
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find_map(|attribute| {
+            let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+            key.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+
+    /// The pair that a client sends back.
+    #[must_use]
+    pub fn pair(&self) -> String {
+        format!("{}={}", self.name, self.value)
+    }
+}

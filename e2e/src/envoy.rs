@@ -1,0 +1,356 @@
+//! A running Envoy.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Config, Request, poll, tools};
+
+/// An Envoy of a test's own, on ports of its own, with two worker threads. It ends with its value.
+#[derive(Debug)]
+pub struct Envoy {
+    process: Child,
+    run: RunDirectory,
+    admin: SocketAddr,
+    listeners: BTreeMap<String, SocketAddr>,
+    main_listener: String,
+}
+
+impl Envoy {
+    /// Starts an Envoy and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not come up; the message has the end of its log.
+    pub async fn start(config: Config) -> Result<Self> {
+        Self::launch(Command::new(tools::envoy()?), config).await
+    }
+
+    /// Starts an Envoy as its users do with func-e: `func-e run -c FILE`.
+    ///
+    /// # Errors
+    /// When it does not come up; the message has the end of its log.
+    pub async fn start_by_func_e(config: Config) -> Result<Self> {
+        let home = TempDir::new()?;
+        let mut command = Command::new(tools::func_e()?);
+        command.arg("run").env("ENVOY_PATH", tools::envoy()?);
+        // Nothing of the user's own is read or written.
+        for variable in [
+            "HOME",
+            "FUNC_E_HOME",
+            "FUNC_E_CONFIG_HOME",
+            "FUNC_E_DATA_HOME",
+            "FUNC_E_STATE_HOME",
+            "FUNC_E_RUNTIME_DIR",
+        ] {
+            command.env(variable, home.path());
+        }
+        let mut envoy = Self::launch(command, config).await?;
+        envoy.run.keep.push(home);
+        Ok(envoy)
+    }
+
+    /// Whether Envoy accepts this configuration (`--mode validate`), and what it says.
+    ///
+    /// # Errors
+    /// When Envoy can not be run.
+    pub fn validate(config: &Config) -> Result<(bool, String)> {
+        let run = RunDirectory::new(config)?;
+        validate("envoy.json", run.directory.path(), config.environment())
+    }
+
+    /// Whether Envoy accepts a file of `envoy-configs/` as it is, and what it says. The filter under test is where the file expects it.
+    ///
+    /// # Errors
+    /// When Envoy can not be run.
+    pub fn validate_file(file: &str) -> Result<(bool, String)> {
+        let checkout = TempDir::new()?;
+        symlink(
+            tools::checkout().join("envoy-configs"),
+            checkout.path().join("envoy-configs"),
+        )?;
+        std::fs::create_dir(checkout.path().join("dist"))?;
+        symlink(tools::wasm()?, checkout.path().join("dist/limpet.wasm"))?;
+        validate(
+            &format!("envoy-configs/{file}"),
+            checkout.path(),
+            Config::load(file)?.environment(),
+        )
+    }
+
+    /// `command` is Envoy, or a program that passes its arguments on to Envoy.
+    async fn launch(mut command: Command, config: Config) -> Result<Self> {
+        let run = RunDirectory::new(&config)?;
+        // Envoy ends when the thread that started it does: no Envoy outlives a test, however the test ends.
+        let process = command
+            .arg("-c")
+            .arg(run.path("envoy.json"))
+            .arg("--admin-address-path")
+            .arg(run.path("admin"))
+            .args([
+                "--concurrency",
+                "2",
+                "--disable-hot-restart",
+                "--file-flush-interval-msec",
+                "50",
+                "-l",
+                "info",
+            ])
+            .envs(config.environment())
+            .stdout(File::create(run.path("stdout"))?)
+            .stderr(File::create(run.path("stderr"))?)
+            .spawn()
+            .context("can not start Envoy")?;
+        let mut envoy = Self {
+            process,
+            run,
+            admin: SocketAddr::from(([127, 0, 0, 1], 0)),
+            listeners: BTreeMap::new(),
+            main_listener: config.listener_name().to_owned(),
+        };
+        envoy.wait_until_ready().await?;
+        Ok(envoy)
+    }
+
+    /// The first listener's address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.listeners
+            .get(&self.main_listener)
+            .copied()
+            .unwrap_or(self.admin)
+    }
+
+    /// The address of the listener of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn listener(&self, name: &str) -> Result<SocketAddr> {
+        self.listeners
+            .get(name)
+            .copied()
+            .with_context(|| format!("Envoy has no listener {name}"))
+    }
+
+    /// The admin interface's address.
+    #[must_use]
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// A GET request to the first listener.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Request {
+        Request::get(self.address(), path)
+    }
+
+    /// One of the filter's counters, named as in `web.issued`.
+    ///
+    /// # Errors
+    /// When the admin interface does not answer.
+    pub async fn metric(&self, name: &str) -> Result<u64> {
+        self.stat(&format!("wasmcustom.limpet.{name}")).await
+    }
+
+    /// One of Envoy's counters or gauges; 0 where it does not exist yet.
+    ///
+    /// # Errors
+    /// When the admin interface does not answer.
+    pub async fn stat(&self, name: &str) -> Result<u64> {
+        Ok(self.stats(name).await?.get(name).copied().unwrap_or(0))
+    }
+
+    /// All counters and gauges whose names match a regular expression.
+    ///
+    /// # Errors
+    /// When the admin interface does not answer.
+    pub async fn stats(&self, filter: &str) -> Result<BTreeMap<String, u64>> {
+        let text = self.admin_text(&format!("/stats?filter={filter}")).await?;
+        let stat = |line: &str| {
+            let (name, value) = line.rsplit_once(": ")?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        Ok(text.lines().filter_map(stat).collect())
+    }
+
+    /// What the admin interface answers at this path.
+    ///
+    /// # Errors
+    /// When it does not answer, or not with 200.
+    pub async fn admin_text(&self, path: &str) -> Result<String> {
+        let answer = Request::get(self.admin, path).send().await?;
+        if answer.status != 200 {
+            bail!(
+                "Envoy's admin interface answers {} for {path}",
+                answer.status
+            );
+        }
+        Ok(String::from_utf8_lossy(&answer.body).into_owned())
+    }
+
+    /// Waits until a counter or gauge has this value.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn until_stat(&self, name: &str, value: u64) -> Result<()> {
+        let what = format!("{name} to be {value}");
+        poll::until(&what, async || {
+            (self.stat(name).await.ok()? == value).then_some(())
+        })
+        .await
+    }
+
+    /// Puts another configuration of the filter in place, as a file that Envoy watches. `config` needs to be one with discovery.
+    ///
+    /// # Errors
+    /// When the file can not be written.
+    pub fn update_filter(&self, config: &Config) -> Result<()> {
+        let ecds = config
+            .ecds()?
+            .context("this configuration has no filter that is discovered")?;
+        let new = self.run.path("ecds.new");
+        std::fs::write(&new, ecds.to_string())?;
+        // Envoy watches for moves: it never sees half a file.
+        std::fs::rename(new, self.run.path("ecds.json"))?;
+        Ok(())
+    }
+
+    /// Everything Envoy has logged.
+    ///
+    /// # Errors
+    /// When the log can not be read.
+    pub fn log(&self) -> Result<String> {
+        self.run.text("stderr")
+    }
+
+    /// What Envoy has written to its standard output: the access log, where there is one.
+    ///
+    /// # Errors
+    /// When it can not be read.
+    pub fn stdout(&self) -> Result<String> {
+        self.run.text("stdout")
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        let admin_file = self.run.path("admin");
+        let process = &mut self.process;
+        let found = poll::until("Envoy to come up", async || {
+            if let Ok(Some(status)) = process.try_wait() {
+                return Some(Err(anyhow::anyhow!("Envoy ended ({status})")));
+            }
+            let admin = std::fs::read_to_string(&admin_file)
+                .ok()?
+                .trim()
+                .parse()
+                .ok()?;
+            let ready = Request::get(admin, "/ready").send().await.ok()?;
+            (ready.status == 200).then_some(Ok(admin))
+        })
+        .await;
+        self.admin = found
+            .and_then(|answer| answer)
+            .with_context(|| format!("Envoy's log ends with:\n{}", self.run.log_tail()))?;
+        self.listeners = self.listening().await?;
+        Ok(())
+    }
+
+    async fn listening(&self) -> Result<BTreeMap<String, SocketAddr>> {
+        let listeners: Value =
+            serde_json::from_str(&self.admin_text("/listeners?format=json").await?)?;
+        let mut found = BTreeMap::new();
+        for listener in listeners["listener_statuses"]
+            .as_array()
+            .context("Envoy has no listeners")?
+        {
+            let socket = &listener["local_address"]["socket_address"];
+            let address = format!(
+                "{}:{}",
+                socket["address"].as_str().unwrap_or_default(),
+                socket["port_value"]
+            );
+            found.insert(
+                listener["name"].as_str().unwrap_or_default().to_owned(),
+                address.parse()?,
+            );
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        // A helpless Drop: where killing fails, the process is gone already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the end of Envoy's log ---\n{}", self.run.log_tail());
+        }
+    }
+}
+
+fn validate(
+    file: &str,
+    directory: &Path,
+    environment: &BTreeMap<String, String>,
+) -> Result<(bool, String)> {
+    let output = Command::new(tools::envoy()?)
+        .args(["--mode", "validate", "-l", "warning", "-c", file])
+        .current_dir(directory)
+        .envs(environment)
+        .output()?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
+}
+
+/// The files of one Envoy, gone with it.
+#[derive(Debug)]
+struct RunDirectory {
+    directory: TempDir,
+    keep: Vec<TempDir>,
+}
+
+impl RunDirectory {
+    fn new(config: &Config) -> Result<Self> {
+        let directory = TempDir::with_prefix("limpet-e2e-")?;
+        let run = Self {
+            directory,
+            keep: Vec::new(),
+        };
+        if let Some(ecds) = config.ecds()? {
+            std::fs::write(run.path("ecds.json"), ecds.to_string())?;
+        }
+        std::fs::write(
+            run.path("envoy.json"),
+            config.bootstrap(&run.path("ecds.json"))?.to_string(),
+        )?;
+        Ok(run)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(Path::new(file))
+    }
+
+    fn text(&self, file: &str) -> Result<String> {
+        Ok(String::from_utf8_lossy(&std::fs::read(self.path(file))?).into_owned())
+    }
+
+    /// The end of the log, without the lists of extensions that Envoy begins it with.
+    fn log_tail(&self) -> String {
+        let log = self.text("stderr").unwrap_or_default();
+        let mut lines: Vec<_> = log
+            .lines()
+            .filter(|line| !line.contains("[info][main]"))
+            .collect();
+        lines.drain(..lines.len().saturating_sub(30));
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,86 @@
+//! Three backends behind an Envoy.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::{Answer, Backend, Config, Envoy, Visitor, poll};
+
+/// Backends a, b and c, and an Envoy in front of them.
+#[derive(Debug)]
+pub struct Site {
+    /// The backends.
+    pub backends: [Backend; 3],
+    /// The Envoy.
+    pub envoy: Envoy,
+}
+
+impl Site {
+    /// Starts three backends, and an Envoy that has them in its first cluster.
+    ///
+    /// # Errors
+    /// When Envoy does not come up.
+    pub async fn start(config: Config) -> Result<Self> {
+        let backends = Backend::three()?;
+        let envoy = Envoy::start(config.backends(&backends)).await?;
+        Ok(Self { backends, envoy })
+    }
+
+    /// Starts with `cookie.yaml`, but with this policy in place of its own.
+    ///
+    /// # Errors
+    /// When Envoy does not come up.
+    pub async fn with_policy(policy: &Value) -> Result<Self> {
+        Self::start(Config::load("cookie.yaml")?.policy(policy)).await
+    }
+
+    /// The backend that gave this answer.
+    ///
+    /// # Errors
+    /// When none did.
+    pub fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
+        let name = answer.backend().context("Envoy answered by itself")?;
+        let backend = self
+            .backends
+            .iter_mut()
+            .find(|backend| backend.name() == name);
+        backend.context("an answer of somebody else's backend")
+    }
+
+    /// Lets the health check of these backends fail, and waits until every worker of Envoy has heard of it.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn make_unhealthy(&self, names: &[&str]) -> Result<()> {
+        for backend in self
+            .backends
+            .iter()
+            .filter(|backend| names.contains(&backend.name()))
+        {
+            backend.set_healthy(false);
+        }
+        let left = self.backends.len() - names.len();
+        self.envoy
+            .until_stat("cluster.backends.membership_healthy", left as u64)
+            .await?;
+        // The count is the main thread's; a run of new visitors meets every worker.
+        poll::until("every worker to know the unhealthy backends", async || {
+            for _ in 0..20 {
+                let answer = self.envoy.get("/").send().await.ok()?;
+                if answer
+                    .backend()
+                    .is_some_and(|backend| names.contains(&backend))
+                {
+                    return None;
+                }
+            }
+            Some(())
+        })
+        .await
+    }
+
+    /// A visitor without cookies.
+    #[must_use]
+    pub fn visitor(&self) -> Visitor {
+        Visitor::new(&self.envoy)
+    }
+}

@@ -1,0 +1,172 @@
+//! The configurations that people copy: Envoy accepts them as they are, `limpet check` does, and they do what the README says.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use limpet_e2e::{Config, Envoy, Site, tools};
+use serde_json::Value;
+
+const BOOTSTRAPS: [&str; 7] = [
+    "access-log.yaml",
+    "cookie.yaml",
+    "ecds.yaml",
+    "header.yaml",
+    "inline-key.yaml",
+    "two-keys.yaml",
+    "two-policies.yaml",
+];
+
+#[test]
+fn envoy_accepts_every_file_as_it_is() -> Result<()> {
+    for file in BOOTSTRAPS {
+        let (accepted, said) = Envoy::validate_file(file)?;
+        assert!(accepted, "{file}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn limpet_check_accepts_every_file() -> Result<()> {
+    for file in BOOTSTRAPS
+        .into_iter()
+        .filter(|file| *file != "ecds.yaml")
+        .chain(["ecds/limpet.yaml"])
+    {
+        let output = tools::run_limpet(&["check", &format!("envoy-configs/{file}")], &[])?;
+        assert!(
+            output.status.success(),
+            "{file}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn no_file_is_left_out_of_these_tests() -> Result<()> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(tools::checkout().join("envoy-configs"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if Path::new(&name)
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+            && name != "docker-compose.yaml"
+        {
+            files.push(name);
+        }
+    }
+    files.sort();
+    assert_eq!(files, BOOTSTRAPS);
+    Ok(())
+}
+
+#[test]
+fn the_readme_names_every_file() -> Result<()> {
+    let readme = std::fs::read_to_string(tools::checkout().join("envoy-configs/README.md"))?;
+    for file in BOOTSTRAPS
+        .into_iter()
+        .chain(["ecds/limpet.yaml", "docker-compose.yaml"])
+    {
+        assert!(
+            readme.contains(&format!("[{file}]({file})")),
+            "{file} is not in the README"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_file_starts_a_session_that_holds() -> Result<()> {
+    for file in BOOTSTRAPS {
+        let site = Site::start(Config::load(file)?).await?;
+        let path = if file == "two-policies.yaml" {
+            "/web"
+        } else {
+            "/"
+        };
+        let first = site.envoy.get(path).send().await?;
+        let token = match first.set_cookie("session") {
+            Some(cookie) => ("cookie", cookie.pair()),
+            None => (
+                "x-session",
+                first
+                    .header("x-session")
+                    .with_context(|| format!("{file} starts no session"))?
+                    .to_owned(),
+            ),
+        };
+        for _ in 0..6 {
+            let answer = site
+                .envoy
+                .get(path)
+                .header(token.0, &token.1)
+                .send()
+                .await?;
+            assert_eq!(answer.backend(), first.backend(), "{file}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn func_e_runs_the_quickstart() -> Result<()> {
+    let backends = limpet_e2e::Backend::three()?;
+    let envoy = Envoy::start_by_func_e(Config::load("cookie.yaml")?.backends(&backends)).await?;
+    let mut visitor = limpet_e2e::Visitor::new(&envoy);
+    let first = visitor.get("/").await?;
+    assert!(first.set_cookie("session").is_some());
+    for _ in 0..6 {
+        assert_eq!(visitor.get("/").await?.backend(), first.backend());
+    }
+    Ok(())
+}
+
+/// There may be no container engine here, so this checks what the file says against what it refers to.
+#[test]
+fn the_compose_file_fits_the_quickstart() -> Result<()> {
+    let folder = tools::checkout().join("envoy-configs");
+    let yaml = |file: &str| -> Result<Value> {
+        Ok(serde_saphyr::from_str(&std::fs::read_to_string(
+            folder.join(file),
+        )?)?)
+    };
+    let (compose, quickstart) = (yaml("docker-compose.yaml")?, yaml("cookie.yaml")?);
+    let envoy = &compose["services"]["envoy"];
+    assert_eq!(
+        envoy["command"],
+        serde_json::json!(["envoy", "-c", "envoy-configs/cookie.yaml"])
+    );
+    for volume in envoy["volumes"].as_array().context("no volumes")? {
+        let (here, there) = volume
+            .as_str()
+            .and_then(|volume| volume.split_once(':'))
+            .context("no volume")?;
+        let name = Path::new(here)
+            .file_name()
+            .context("no name")?
+            .to_string_lossy()
+            .into_owned();
+        assert_eq!(here, format!("../{name}"));
+        assert_eq!(there, format!("/limpet/{name}:ro"));
+    }
+    let port =
+        &quickstart["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"];
+    assert_eq!(
+        envoy["ports"],
+        serde_json::json!([format!("127.0.0.1:{port}:{port}")])
+    );
+
+    let endpoints = &quickstart["static_resources"]["clusters"][0]["load_assignment"]["endpoints"]
+        [0]["lb_endpoints"];
+    let endpoints = endpoints.as_array().context("no endpoints")?;
+    for (endpoint, name) in endpoints.iter().zip(["a", "b", "c"]) {
+        let backend = &compose["services"][format!("backend-{name}")];
+        assert_eq!(backend["network_mode"], "service:envoy");
+        let port = endpoint["endpoint"]["address"]["socket_address"]["port_value"].to_string();
+        assert_eq!(
+            backend["command"],
+            serde_json::json!(["--name", name, "--port", port])
+        );
+    }
+    Ok(())
+}

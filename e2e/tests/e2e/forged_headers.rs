@@ -1,0 +1,162 @@
+//! Nobody but the filter steers: internal headers of a client's own reach neither route matching, nor the load balancer, nor a
+//! backend; not where the filter works, not where it is disabled, not where it is absent.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use base64::prelude::{BASE64_STANDARD, Engine};
+use limpet_e2e::{Backend, Config, Envoy, Request};
+use serde_json::{Value, json};
+
+/// Routes as a split has them: whoever can set x-limpet-destination reaches the cluster `secret`.
+fn routes(patch: &Value) -> Value {
+    let mut secret = json!({
+        "name": "web",
+        "match": {"prefix": "/", "headers": [{"name": "x-limpet-destination", "string_match": {"exact": "secret"}}]},
+        "route": {"cluster": "secret"},
+    });
+    let mut usual =
+        json!({"name": "web", "match": {"prefix": "/"}, "route": {"cluster": "backends"}});
+    for (name, value) in patch.as_object().into_iter().flatten() {
+        secret[name] = value.clone();
+        usual[name] = value.clone();
+    }
+    json!([secret, usual])
+}
+
+/// The request with copies of every internal header, valid for this backend.
+fn forge(request: Request, backend: &Backend) -> Request {
+    let host = BASE64_STANDARD.encode(backend.address().to_string());
+    request
+        .header("x-limpet-host", &host)
+        .header("x-limpet-host-strict", &host)
+        .header("x-limpet-destination", "secret")
+}
+
+/// Sends forged requests to an Envoy with this configuration; none of them has any effect.
+async fn assert_forgery_is_futile(config: Config) -> Result<()> {
+    let backends = Backend::three()?;
+    let secret = Backend::start("secret")?;
+    let envoy = Envoy::start(
+        config
+            .backends(&backends)
+            .another_cluster("secret", [&secret]),
+    )
+    .await?;
+    let mut reached = BTreeSet::new();
+    for http2 in [false, true].into_iter().cycle().take(24) {
+        let request = forge(envoy.get("/"), &backends[0]);
+        let answer = if http2 { request.http2() } else { request }.send().await?;
+        assert_eq!(
+            answer.seen()?.internal_headers(),
+            Vec::<&str>::new(),
+            "the backend saw internal headers"
+        );
+        assert!(
+            !answer
+                .headers
+                .keys()
+                .any(|name| name.as_str().starts_with("x-limpet")),
+            "the client got internal headers"
+        );
+        reached.insert(answer.backend().unwrap_or_default().to_owned());
+    }
+    assert!(
+        !reached.contains("secret"),
+        "a forged header reached route matching"
+    );
+    assert!(
+        reached.len() > 1,
+        "a forged header steered: only {reached:?} was reached"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_the_filter_present() -> Result<()> {
+    assert_forgery_is_futile(Config::load("cookie.yaml")?.routes(routes(&json!({})))).await
+}
+
+#[tokio::test]
+async fn with_the_filter_present_and_strict() -> Result<()> {
+    let policy = json!({"cookie": {"name": "session"}, "strict": true});
+    assert_forgery_is_futile(
+        Config::load("cookie.yaml")?
+            .policy(&policy)
+            .routes(routes(&json!({})))
+            .strict_routes(),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn with_the_filter_disabled_on_the_route() -> Result<()> {
+    let disabled = json!({"typed_per_filter_config": {
+        "limpet": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true},
+    }});
+    assert_forgery_is_futile(Config::load("cookie.yaml")?.routes(routes(&disabled))).await
+}
+
+#[tokio::test]
+async fn with_the_filter_disabled_on_a_strict_route() -> Result<()> {
+    let disabled = json!({"typed_per_filter_config": {
+        "limpet": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true},
+    }});
+    assert_forgery_is_futile(
+        Config::load("cookie.yaml")?
+            .routes(routes(&disabled))
+            .strict_routes(),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn without_the_filter() -> Result<()> {
+    assert_forgery_is_futile(
+        Config::load("cookie.yaml")?
+            .without_limpet()
+            .routes(routes(&json!({}))),
+    )
+    .await
+}
+
+/// The filter's first configuration is refused, so that its `default_config` passes everything through.
+#[tokio::test]
+async fn with_a_bad_first_configuration_over_ecds() -> Result<()> {
+    let config = Config::load("ecds.yaml")?.filter(&json!({"keys": []}));
+    assert_forgery_is_futile(config.routes(routes(&json!({})))).await
+}
+
+/// The proof that the tests above could fail: without the parts of the chain that remove them, forged headers do steer.
+#[tokio::test]
+async fn they_would_steer_without_the_chain() -> Result<()> {
+    let backends = Backend::three()?;
+    let secret = Backend::start("secret")?;
+    let config = Config::load("cookie.yaml")?
+        .without_limpet()
+        .without_header_removal()
+        .routes(routes(&json!({})));
+    let envoy = Envoy::start(
+        config
+            .backends(&backends)
+            .another_cluster("secret", [&secret]),
+    )
+    .await?;
+    assert_eq!(
+        forge(envoy.get("/"), &backends[0]).send().await?.backend(),
+        Some("secret")
+    );
+    let host = BASE64_STANDARD.encode(backends[0].address().to_string());
+    for _ in 0..6 {
+        assert_eq!(
+            envoy
+                .get("/")
+                .header("x-limpet-host", &host)
+                .send()
+                .await?
+                .backend(),
+            Some("a")
+        );
+    }
+    Ok(())
+}

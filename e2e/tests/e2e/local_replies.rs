@@ -1,0 +1,143 @@
+//! Answers that Envoy gives by itself start no session and move none.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use limpet_e2e::{Answer, Answering, Config, Site};
+use serde_json::json;
+
+/// One policy of each kind under test: a cookie session, a header session, a strict one.
+fn sites() -> Result<[Config; 3]> {
+    let load = || Config::load("cookie.yaml");
+    Ok([
+        load()?,
+        load()?.policy(&json!({"header": {"name": "session"}})),
+        load()?
+            .policy(&json!({"cookie": {"name": "session"}, "strict": true}))
+            .strict_routes(),
+    ])
+}
+
+#[track_caller]
+fn assert_issues_nothing(answer: &Answer, status: u16) {
+    assert_eq!(answer.status, status);
+    assert_eq!(answer.backend(), None, "this is a backend's answer");
+    assert!(
+        answer.set_cookies().is_empty() && answer.header("session").is_none(),
+        "a token was issued"
+    );
+    let internal: Vec<_> = answer
+        .headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("x-limpet"))
+        .collect();
+    assert!(internal.is_empty(), "{internal:?}");
+}
+
+#[tokio::test]
+async fn a_route_miss() -> Result<()> {
+    for config in sites()? {
+        let site = Site::start(config.route(&json!({"match": {"prefix": "/here"}}))).await?;
+        assert_issues_nothing(&site.envoy.get("/elsewhere").send().await?, 404);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_direct_response() -> Result<()> {
+    for config in sites()? {
+        let site =
+            Site::start(config.route(&json!({"route": null, "direct_response": {"status": 200}})))
+                .await?;
+        assert_issues_nothing(&site.envoy.get("/").send().await?, 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_redirect() -> Result<()> {
+    for config in sites()? {
+        let redirect = json!({"route": null, "redirect": {"path_redirect": "/there"}});
+        let site = Site::start(config.route(&redirect)).await?;
+        assert_issues_nothing(&site.envoy.get("/").send().await?, 301);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_healthy_host() -> Result<()> {
+    for config in sites()? {
+        let site = Site::start(config.health_checks()).await?;
+        site.make_unhealthy(&["a", "b", "c"]).await?;
+        assert_issues_nothing(&site.envoy.get("/").send().await?, 503);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_connection() -> Result<()> {
+    for config in sites()? {
+        let mut site = Site::start(config).await?;
+        for backend in &mut site.backends {
+            backend.stop().await;
+        }
+        assert_issues_nothing(&site.envoy.get("/").send().await?, 503);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_upstream_timeout() -> Result<()> {
+    for config in sites()? {
+        let site = Site::start(config.route(&json!({"route": {"timeout": "0.1s"}}))).await?;
+        for backend in &site.backends {
+            backend.answer(Answering::ok().after(Duration::from_secs(60)));
+        }
+        assert_issues_nothing(&site.envoy.get("/").send().await?, 504);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reset() -> Result<()> {
+    for config in sites()? {
+        let site = Site::start(config).await?;
+        for backend in &site.backends {
+            backend.answer(Answering::hanging_up());
+        }
+        assert_issues_nothing(&site.envoy.get("/").send().await?, 503);
+    }
+    Ok(())
+}
+
+/// A session whose backend times out once still has its token, and its backend.
+#[tokio::test]
+async fn a_session_outlives_them() -> Result<()> {
+    let mut site =
+        Site::start(Config::load("cookie.yaml")?.route(&json!({"route": {"timeout": "0.5s"}})))
+            .await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/").await?;
+    site.backend_of(&first)?
+        .answer_next(Answering::ok().after(Duration::from_secs(60)));
+    assert_issues_nothing(&visitor.get("/").await?, 504);
+    site.backend_of(&first)?
+        .answer_next(Answering::hanging_up());
+    assert_issues_nothing(&visitor.get("/").await?, 503);
+    assert_eq!(visitor.get("/").await?.backend(), first.backend());
+    Ok(())
+}
+
+/// An error of the backend's own is an answer like any other.
+#[tokio::test]
+async fn but_a_backends_own_error_starts_a_session() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    for backend in &site.backends {
+        backend.answer(Answering::status(503));
+    }
+    let mut visitor = site.visitor();
+    let first = visitor.get("/").await?;
+    assert!(first.set_cookie("session").is_some());
+    assert_eq!(visitor.get("/").await?.backend(), first.backend());
+    Ok(())
+}

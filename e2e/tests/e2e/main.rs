@@ -1,0 +1,17 @@
+//! What Limpet does in a real Envoy, told as a client sees it.
+#![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
+
+mod application_cookies;
+mod cookie_session;
+mod ecds;
+mod envoy_configs;
+mod failover;
+mod forged_headers;
+mod header_session;
+mod keys;
+mod lifetimes;
+mod local_replies;
+mod observability;
+mod policies;
+mod protocols;
+mod refusals;

@@ -1,0 +1,165 @@
+//! What operators see: counters for every policy, and a word in the access log for every request.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use limpet_e2e::{Config, Envoy, Site, poll};
+
+/// The counters of one policy that are not 0.
+async fn counters(envoy: &Envoy, policy: &str) -> Result<BTreeMap<String, u64>> {
+    let prefix = format!("wasmcustom.limpet.{policy}.");
+    let stats = envoy
+        .stats(&prefix)
+        .await?
+        .into_iter()
+        .filter(|(_, value)| *value > 0);
+    Ok(stats
+        .filter_map(|(name, value)| Some((name.strip_prefix(&prefix)?.to_owned(), value)))
+        .collect())
+}
+
+fn counted<const N: usize>(counters: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    counters
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+}
+
+#[tokio::test]
+async fn every_request_of_a_session_is_counted_by_what_happened() -> Result<()> {
+    let mut site = Site::start(Config::load("cookie.yaml")?).await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/").await?;
+    assert_eq!(
+        counters(&site.envoy, "web").await?,
+        counted([("no_token", 1), ("issued", 1)])
+    );
+    for _ in 0..5 {
+        visitor.get("/").await?;
+    }
+    assert_eq!(
+        counters(&site.envoy, "web").await?,
+        counted([("no_token", 1), ("issued", 1), ("steered", 5)])
+    );
+    site.backend_of(&first)?.stop().await;
+    visitor.get("/").await?;
+    let moved = counted([
+        ("no_token", 1),
+        ("issued", 1),
+        ("steered", 6),
+        ("reissued", 1),
+    ]);
+    assert_eq!(counters(&site.envoy, "web").await?, moved);
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_policy_has_counters_of_its_own() -> Result<()> {
+    let site = Site::start(Config::load("two-policies.yaml")?).await?;
+    site.envoy.get("/cart").send().await?;
+    site.envoy.get("/web").send().await?;
+    site.envoy.get("/web").cookie("session=x").send().await?;
+    site.envoy.get("/").send().await?;
+    assert_eq!(
+        counters(&site.envoy, "cart").await?,
+        counted([("no_token", 1), ("issued", 1)])
+    );
+    let web = counted([("no_token", 1), ("refused.malformed", 1), ("issued", 2)]);
+    assert_eq!(counters(&site.envoy, "web").await?, web);
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_counter_is_there_from_the_start() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    let stats = site.envoy.stats("wasmcustom.limpet.web").await?;
+    let expected = [
+        "issued",
+        "reissued",
+        "steered",
+        "no_token",
+        "unaddressable",
+        "refused.malformed",
+        "refused.unknown_key",
+        "refused.bad_signature",
+        "refused.expired",
+        "refused.idle",
+        "refused.from_the_future",
+        "refused.fenced",
+        "refused.unknown_destination",
+    ];
+    for word in expected {
+        assert_eq!(
+            stats.get(&format!("wasmcustom.limpet.web.{word}")),
+            Some(&0),
+            "{word}"
+        );
+    }
+    Ok(())
+}
+
+/// What the access log says about the session of the request for this path.
+async fn logged(envoy: &Envoy, path: &str) -> Result<String> {
+    poll::until(&format!("an access log line for {path}"), async || {
+        let log = envoy.stdout().ok()?;
+        let line = log
+            .lines()
+            .find(|line| line.contains(&format!(" {path} ")))?;
+        Some(line.split_once("session=")?.1.to_owned())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_access_log_tells_what_happened_to_a_session() -> Result<()> {
+    let mut site = Site::start(Config::load("access-log.yaml")?).await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/first").await?;
+    visitor.get("/again").await?;
+    site.envoy.get("/forged").cookie("session=x").send().await?;
+    site.backend_of(&first)?.stop().await;
+    visitor.get("/moved").await?;
+    for backend in &mut site.backends {
+        backend.stop().await;
+    }
+    site.envoy.get("/nobody").send().await?;
+
+    for (path, expected) in [
+        ("/first", "no_token+issued"),
+        ("/again", "steered"),
+        ("/forged", "refused.malformed+issued"),
+        ("/moved", "steered+reissued"),
+        ("/nobody", "no_token"),
+    ] {
+        assert_eq!(logged(&site.envoy, path).await?, expected, "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_log_has_a_token_or_an_address() -> Result<()> {
+    let mut site = Site::start(Config::load("access-log.yaml")?).await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/first").await?;
+    let mut tokens = vec![visitor.cookie("session").context("no cookie")?.to_owned()];
+    visitor.get("/again").await?;
+    site.backend_of(&first)?.stop().await;
+    visitor.get("/moved").await?;
+    tokens.push(visitor.cookie("session").context("no cookie")?.to_owned());
+    let forged = format!("{}x", tokens[0]);
+    site.envoy
+        .get("/last")
+        .cookie(format!("session={forged}"))
+        .send()
+        .await?;
+    logged(&site.envoy, "/last").await?;
+
+    let logs = site.envoy.stdout()? + &site.envoy.log()?;
+    let addresses = site
+        .backends
+        .each_ref()
+        .map(|backend| backend.address().to_string());
+    for secret in tokens.iter().chain(&addresses) {
+        assert!(!logs.contains(secret), "a log has {secret}");
+    }
+    Ok(())
+}

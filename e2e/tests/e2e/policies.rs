@@ -1,0 +1,283 @@
+//! Which policy a request has: by its route's metadata, by the table of routes, by default, or none.
+
+use anyhow::{Context, Result};
+use limpet_e2e::{Config, Site};
+use serde_json::{Value, json};
+
+fn route(name: &str, prefix: &str) -> Value {
+    json!({"name": name, "match": {"prefix": prefix}, "route": {"cluster": "backends"}})
+}
+
+#[tokio::test]
+async fn two_routes_have_two_sessions() -> Result<()> {
+    let site = Site::start(Config::load("two-policies.yaml")?).await?;
+    let mut visitor = site.visitor();
+    let cart = visitor.get("/cart").await?;
+    assert_eq!(
+        cart.set_cookie("cart")
+            .context("no cookie cart")?
+            .attribute("Path"),
+        Some("/cart")
+    );
+    let mut web = visitor.get("/web").await?;
+    while web.backend() == cart.backend() {
+        // Two sessions on two backends tell more than two on one.
+        visitor = site.visitor();
+        visitor.keep(
+            "cart",
+            &cart.set_cookie("cart").context("no cookie cart")?.value,
+        );
+        web = visitor.get("/web").await?;
+    }
+    assert!(web.set_cookie("session").is_some());
+    for _ in 0..10 {
+        assert_eq!(visitor.get("/cart").await?.backend(), cart.backend());
+        assert_eq!(visitor.get("/web").await?.backend(), web.backend());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_of_two_routes_is_strict() -> Result<()> {
+    let mut site = Site::start(Config::load("two-policies.yaml")?).await?;
+    let mut visitor = site.visitor();
+    let cart = visitor.get("/cart").await?;
+    let pair = cart.set_cookie("cart").context("no cookie cart")?;
+    site.backend_of(&cart)?.stop().await;
+    for _ in 0..5 {
+        let answer = site.envoy.get("/cart").cookie(pair.pair()).send().await?;
+        assert_eq!((answer.status, answer.set_cookies().len()), (503, 0));
+    }
+    for _ in 0..5 {
+        assert_eq!(site.visitor().get("/web").await?.status, 200);
+    }
+
+    let web = site.visitor().get("/web").await?;
+    let pair = web.set_cookie("session").context("no cookie session")?;
+    site.backend_of(&web)?.stop().await;
+    let moved = site.envoy.get("/web").cookie(pair.pair()).send().await?;
+    assert_eq!(moved.status, 200);
+    assert!(moved.set_cookie("session").is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_route_without_a_policy_is_left_alone() -> Result<()> {
+    let site = Site::start(Config::load("two-policies.yaml")?).await?;
+    let token = site
+        .visitor()
+        .get("/web")
+        .await?
+        .set_cookie("session")
+        .context("no cookie session")?;
+    let cookies = format!("a=1; {}; cart=2", token.pair());
+    let mut backends = std::collections::BTreeSet::new();
+    for _ in 0..12 {
+        let answer = site
+            .envoy
+            .get("/")
+            .cookie(&cookies)
+            .header("x-session", "3")
+            .send()
+            .await?;
+        assert!(answer.set_cookies().is_empty());
+        let seen = answer.seen()?;
+        assert_eq!(seen.all("cookie"), [&cookies]);
+        assert_eq!(seen.all("x-session"), ["3"]);
+        backends.insert(answer.backend().map(str::to_owned));
+    }
+    assert!(
+        backends.len() > 1,
+        "a session steered on a route without a policy"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_table_of_routes_names_policies_by_route() -> Result<()> {
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"shop": {"cookie": {"name": "shop"}}, "blog": {"cookie": {"name": "blog"}}},
+        "routes": [{"route": "shop", "policy": "shop"}, {"route": "blog", "policy": "blog", "scope": "pages"}],
+    });
+    let routes = json!([
+        route("shop", "/shop"),
+        route("blog", "/blog"),
+        route("other", "/")
+    ]);
+    let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).routes(routes)).await?;
+    for (path, cookie) in [
+        ("/shop", Some("shop")),
+        ("/blog", Some("blog")),
+        ("/", None),
+    ] {
+        let answer = site.envoy.get(path).send().await?;
+        let names: Vec<_> = answer
+            .set_cookies()
+            .into_iter()
+            .map(|cookie| cookie.name)
+            .collect();
+        assert_eq!(names, Vec::from_iter(cookie), "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"one": {"cookie": {"name": "one"}}, "two": {"cookie": {"name": "two"}}},
+        "routes": [
+            {"route": "all", "virtualHost": "one", "policy": "one"},
+            {"route": "all", "virtualHost": "two", "policy": "two"},
+        ],
+    });
+    let virtual_host = |name: &str| json!({"name": name, "domains": [format!("{name}.example")], "routes": [route("all", "/")]});
+    let hosts = json!({"route_config": {"virtual_hosts": [virtual_host("one"), virtual_host("two"), virtual_host("three")]}});
+    let site = Site::start(
+        Config::load("cookie.yaml")?
+            .filter(&filter)
+            .connection_manager(&hosts),
+    )
+    .await?;
+    for (host, cookie) in [
+        ("one.example", Some("one")),
+        ("two.example", Some("two")),
+        ("three.example", None),
+    ] {
+        let answer = site.envoy.get("/").header("host", host).send().await?;
+        let names: Vec<_> = answer
+            .set_cookies()
+            .into_iter()
+            .map(|cookie| cookie.name)
+            .collect();
+        assert_eq!(names, Vec::from_iter(cookie), "{host}");
+    }
+    Ok(())
+}
+
+/// Two routes with one policy, told apart by the scopes in their metadata.
+fn two_scopes(one: &str, two: &str) -> Result<Config> {
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"web": {"cookie": {"name": "session"}}},
+    });
+    let with_session = |name: &str, prefix: &str, session: &str| {
+        let mut route = route(name, prefix);
+        route["metadata"] = json!({"filter_metadata": {"limpet": {"session": session}}});
+        route
+    };
+    let routes = json!([
+        with_session("one", "/one", one),
+        with_session("two", "/two", two)
+    ]);
+    Ok(Config::load("cookie.yaml")?.filter(&filter).routes(routes))
+}
+
+#[tokio::test]
+async fn a_token_is_worth_nothing_in_another_scope() -> Result<()> {
+    let site = Site::start(two_scopes("web/one", "web/two")?).await?;
+    let token = site
+        .envoy
+        .get("/one")
+        .send()
+        .await?
+        .set_cookie("session")
+        .context("no cookie")?;
+    let elsewhere = site.envoy.get("/two").cookie(token.pair()).send().await?;
+    assert!(elsewhere.set_cookie("session").is_some());
+    assert_eq!(site.envoy.metric("web.refused.bad_signature").await?, 1);
+    assert_eq!(site.envoy.metric("web.steered").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn routes_of_one_scope_share_a_session() -> Result<()> {
+    let site = Site::start(two_scopes("web/both", "web/both")?).await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/one").await?;
+    for _ in 0..6 {
+        assert_eq!(visitor.get("/two").await?.backend(), first.backend());
+    }
+    Ok(())
+}
+
+/// Without a scope the route's name is the scope: two routes, two sessions.
+#[tokio::test]
+async fn a_policy_without_a_scope_takes_the_routes_name() -> Result<()> {
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"web": {"cookie": {"name": "session"}}},
+        "default": {"policy": "web"},
+    });
+    let routes = json!([route("one", "/one"), route("two", "/two")]);
+    let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).routes(routes)).await?;
+    let token = site
+        .envoy
+        .get("/one")
+        .send()
+        .await?
+        .set_cookie("session")
+        .context("no cookie")?;
+    site.envoy.get("/two").cookie(token.pair()).send().await?;
+    assert_eq!(site.envoy.metric("web.refused.bad_signature").await?, 1);
+    site.envoy.get("/one").cookie(token.pair()).send().await?;
+    assert_eq!(site.envoy.metric("web.steered").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn metadata_wins_over_the_default() -> Result<()> {
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"usual": {"cookie": {"name": "usual"}}, "special": {"cookie": {"name": "special"}}},
+        "default": {"policy": "usual", "scope": "default"},
+    });
+    let mut special = route("special", "/special");
+    special["metadata"] = json!({"filter_metadata": {"limpet": {"session": "special/a/b"}}});
+    let routes = json!([special, route("usual", "/")]);
+    let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).routes(routes)).await?;
+    assert!(
+        site.envoy
+            .get("/special")
+            .send()
+            .await?
+            .set_cookie("special")
+            .is_some()
+    );
+    assert!(
+        site.envoy
+            .get("/")
+            .send()
+            .await?
+            .set_cookie("usual")
+            .is_some()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn route_metadata_can_be_left_unread() -> Result<()> {
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
+        "default": {"policy": "web", "scope": "default"},
+        "routeMetadata": false,
+    });
+    let site = Site::start(Config::load("two-policies.yaml")?.filter(&filter)).await?;
+    let cookies = site.envoy.get("/cart").send().await?.set_cookies();
+    assert_eq!(cookies.len(), 1);
+    assert_eq!(cookies[0].name, "session");
+    Ok(())
+}
+
+/// A route that names a policy which is not there is served without a session, and counted.
+#[tokio::test]
+async fn an_unknown_policy_in_metadata_is_counted_and_harms_nobody() -> Result<()> {
+    let site = Site::start(two_scopes("missing/one", "web/two")?).await?;
+    let answer = site.envoy.get("/one").cookie("session=x").send().await?;
+    assert_eq!((answer.status, answer.set_cookies().len()), (200, 0));
+    assert_eq!(answer.seen()?.cookies().as_deref(), Some("session=x"));
+    assert_eq!(site.envoy.metric("unknown_sessions").await?, 1);
+    Ok(())
+}

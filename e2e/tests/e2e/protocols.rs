@@ -1,0 +1,127 @@
+//! IPv4 and IPv6, HTTP/1.1 and HTTP/2, on either side.
+
+use std::net::{Ipv6Addr, SocketAddr};
+
+use anyhow::Result;
+use limpet_e2e::{Backend, Config, Envoy, Site, Visitor};
+use serde_json::json;
+
+#[tokio::test]
+async fn sessions_hold_with_http1_and_http2_on_either_side() -> Result<()> {
+    for http2_upstream in [false, true] {
+        let config = Config::load("cookie.yaml")?;
+        let site = Site::start(if http2_upstream {
+            config.http2_upstream()
+        } else {
+            config
+        })
+        .await?;
+        for http2_downstream in [false, true] {
+            let request = || {
+                if http2_downstream {
+                    site.envoy.get("/").http2()
+                } else {
+                    site.envoy.get("/")
+                }
+            };
+            let mut visitor = site.visitor();
+            let first = visitor.send(request()).await?;
+            assert!(first.set_cookie("session").is_some());
+            for _ in 0..10 {
+                let answer = visitor.send(request()).await?;
+                assert_eq!(answer.backend(), first.backend());
+                assert_eq!(
+                    answer.seen()?.version,
+                    if http2_upstream {
+                        "HTTP/2.0"
+                    } else {
+                        "HTTP/1.1"
+                    }
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_goes_on_when_its_client_changes_the_protocol() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/").await?;
+    for _ in 0..6 {
+        assert_eq!(
+            visitor.send(site.envoy.get("/").http2()).await?.backend(),
+            first.backend()
+        );
+    }
+    Ok(())
+}
+
+/// Three backends on the IPv6 loopback.
+fn ipv6_backends() -> Result<Vec<Backend>> {
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    ["a", "b", "c"]
+        .into_iter()
+        .map(|name| Backend::start_at(name, address))
+        .collect()
+}
+
+async fn assert_sessions_hold(envoy: &Envoy) -> Result<()> {
+    for _ in 0..6 {
+        let mut visitor = Visitor::new(envoy);
+        let first = visitor.get("/").await?;
+        for _ in 0..6 {
+            let answer = visitor.get("/").await?;
+            assert_eq!(answer.backend(), first.backend());
+            assert!(answer.set_cookies().is_empty());
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_hold_on_ipv6_backends() -> Result<()> {
+    let backends = ipv6_backends()?;
+    assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?)
+        .await
+}
+
+#[tokio::test]
+async fn strict_sessions_hold_on_ipv6_backends() -> Result<()> {
+    let backends = ipv6_backends()?;
+    let policy = json!({"cookie": {"name": "session"}, "strict": true});
+    let config = Config::load("cookie.yaml")?
+        .policy(&policy)
+        .strict_routes()
+        .backends(&backends);
+    assert_sessions_hold(&Envoy::start(config).await?).await
+}
+
+#[tokio::test]
+async fn sessions_hold_on_ipv4_and_ipv6_backends_side_by_side() -> Result<()> {
+    let mut backends = ipv6_backends()?;
+    backends.push(Backend::start("d")?);
+    backends.push(Backend::start("e")?);
+    assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?)
+        .await
+}
+
+#[tokio::test]
+async fn a_session_moves_between_ipv4_and_ipv6() -> Result<()> {
+    let [mut four, six] = [
+        Backend::start("four")?,
+        Backend::start_at("six", SocketAddr::from((Ipv6Addr::LOCALHOST, 0)))?,
+    ];
+    let envoy = Envoy::start(Config::load("cookie.yaml")?.backends([&four, &six])).await?;
+    let mut visitor = Visitor::new(&envoy);
+    while visitor.get("/").await?.backend() != Some("four") {
+        visitor = Visitor::new(&envoy);
+    }
+    four.stop().await;
+    let moved = visitor.get("/").await?;
+    assert_eq!(moved.backend(), Some("six"));
+    assert!(moved.set_cookie("session").is_some());
+    assert!(visitor.get("/").await?.set_cookies().is_empty());
+    Ok(())
+}
