@@ -40,7 +40,11 @@ fn directives(field: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn directive_name(directive: &[u8]) -> &[u8] {
-    directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
+    directive
+        .split(|byte| *byte == b'=')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii()
 }
 
 #[cfg(test)]
@@ -57,7 +61,10 @@ mod tests {
         assert_eq!(private(200, "public, max-age=60").unwrap(), "private, max-age=60");
         assert_eq!(private(200, "s-maxage=5, Max-Age=60").unwrap(), "private, Max-Age=60");
         assert_eq!(private(200, "no-cache").unwrap(), "private, no-cache");
-        assert_eq!(private(200, "private=\"a, no-store\", max-age=1").unwrap(), "private, max-age=1");
+        assert_eq!(
+            private(200, "private=\"a, no-store\", max-age=1").unwrap(),
+            "private, max-age=1"
+        );
         assert_eq!(private(302, "max-age=60").unwrap(), "private, max-age=60");
         assert_eq!(made_private(302, None, true), Some(b"private".to_vec()));
     }

@@ -7,8 +7,8 @@ mod compile;
 
 pub mod schema;
 
-pub use compile::{Environment, Warning};
 pub(crate) use compile::{Carrier, Compiled, Fences, MAX_SCOPE_LEN, Policy, compile};
+pub use compile::{Environment, Warning};
 
 use std::fmt;
 

@@ -50,7 +50,9 @@ pub enum SessionError {
     #[error(transparent)]
     View(#[from] ViewError),
     /// Route metadata names a policy that the configuration does not have.
-    #[error("filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, found {0:?}")]
+    #[error(
+        "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, found {0:?}"
+    )]
     UnknownSession(String),
 }
 
@@ -118,7 +120,9 @@ impl Filter {
         }
         let mut halves = name.splitn(2, |byte| *byte == b'/');
         let policy = halves.next().unwrap_or_default();
-        let policy = std::str::from_utf8(policy).ok().and_then(|policy| self.config.policies.get(policy));
+        let policy = std::str::from_utf8(policy)
+            .ok()
+            .and_then(|policy| self.config.policies.get(policy));
         match (policy, halves.next()) {
             (Some(policy), Some(scope)) if (1..=config::MAX_SCOPE_LEN).contains(&scope.len()) => {
                 Ok(Some(self.keep(name.as_slice(), policy, scope)))
@@ -127,7 +131,9 @@ impl Filter {
                 let scope = route_scope(request)?;
                 Ok(Some(self.bound(policy, &scope)))
             }
-            _ => Err(SessionError::UnknownSession(String::from_utf8_lossy(&name).into_owned())),
+            _ => Err(SessionError::UnknownSession(
+                String::from_utf8_lossy(&name).into_owned(),
+            )),
         }
     }
 
@@ -136,7 +142,9 @@ impl Filter {
             return Ok(None);
         }
         let name = request.route_name()?.unwrap_or_default();
-        let entries = std::str::from_utf8(&name).ok().and_then(|name| self.config.routes.get(name));
+        let entries = std::str::from_utf8(&name)
+            .ok()
+            .and_then(|name| self.config.routes.get(name));
         let Some(entries) = entries else {
             return Ok(None);
         };

@@ -113,7 +113,11 @@ impl Session {
     ///
     /// # Errors
     /// The proxy did not answer.
-    pub fn on_request<'a>(&'a mut self, request: &impl RequestView, now: Timestamp) -> Result<RequestPlan<'a>, ViewError> {
+    pub fn on_request<'a>(
+        &'a mut self,
+        request: &impl RequestView,
+        now: Timestamp,
+    ) -> Result<RequestPlan<'a>, ViewError> {
         let (verdict, edit) = match &self.bound.policy.carrier {
             Carrier::Cookie { cookie, forward } => {
                 let field = request.header("cookie")?;
@@ -167,7 +171,11 @@ impl Session {
     ///
     /// # Errors
     /// The proxy did not answer.
-    pub fn on_response<'a>(&'a self, response: &impl ResponseView, now: Timestamp) -> Result<ResponsePlan<'a>, ViewError> {
+    pub fn on_response<'a>(
+        &'a self,
+        response: &impl ResponseView,
+        now: Timestamp,
+    ) -> Result<ResponsePlan<'a>, ViewError> {
         let policy = &*self.bound.policy;
         let due = match self.honoured {
             None => true,

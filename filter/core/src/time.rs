@@ -51,10 +51,7 @@ impl Timestamp {
     /// The time `by` after this one.
     #[must_use]
     pub fn after(self, by: Duration) -> Self {
-        Self::from_unix_millis(
-            self.0
-                .saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)),
-        )
+        Self::from_unix_millis(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -78,7 +75,9 @@ impl From<Duration> for GatewayDuration {
 
 /// A text that is no GEP-2257 duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, each with h, m, s or ms)")]
+#[error(
+    "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, each with h, m, s or ms)"
+)]
 pub struct DurationError;
 
 impl FromStr for GatewayDuration {
@@ -154,7 +153,19 @@ mod tests {
 
     #[test]
     fn other_spellings_are_refused() {
-        for text in ["", "30", "m", "1d", "1.5h", "-1s", "100000s", "1h 1m", "1h1h1h1h1h", "1H", "٣s"] {
+        for text in [
+            "",
+            "30",
+            "m",
+            "1d",
+            "1.5h",
+            "-1s",
+            "100000s",
+            "1h 1m",
+            "1h1h1h1h1h",
+            "1H",
+            "٣s",
+        ] {
             assert_eq!(text.parse::<GatewayDuration>(), Err(DurationError), "{text:?}");
         }
     }

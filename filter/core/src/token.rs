@@ -47,7 +47,9 @@ impl Form {
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Sealed, Self::Signed].into_iter().find(|form| form.byte() == byte)
+        [Self::Sealed, Self::Signed]
+            .into_iter()
+            .find(|form| form.byte() == byte)
     }
 
     /// The name that configuration and command line use.

@@ -76,7 +76,10 @@ impl ResponseView for Response {
 
     fn status(&self) -> Result<u16, ViewError> {
         let status = self.header(":status")?.unwrap_or_default();
-        Ok(std::str::from_utf8(&status).ok().and_then(|status| status.parse().ok()).unwrap_or(0))
+        Ok(std::str::from_utf8(&status)
+            .ok()
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0))
     }
 
     fn header(&self, name: &str) -> Answer {

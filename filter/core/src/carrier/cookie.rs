@@ -137,10 +137,7 @@ pub fn find<'a>(field: &'a [u8], name: &str) -> Option<Found<'a>> {
             }
         }
     }
-    remaining.map(|remaining| Found {
-        candidates,
-        remaining,
-    })
+    remaining.map(|remaining| Found { candidates, remaining })
 }
 
 /// The value of `segment` where it is a pair called `name`, without the quotes that RFC 6265 allows around it.
@@ -166,7 +163,10 @@ mod tests {
     }
 
     fn found(candidates: &[&str], remaining: &str) -> Option<(Vec<String>, String)> {
-        Some((candidates.iter().map(ToString::to_string).collect(), remaining.to_owned()))
+        Some((
+            candidates.iter().map(ToString::to_string).collect(),
+            remaining.to_owned(),
+        ))
     }
 
     #[test]
@@ -226,7 +226,10 @@ mod tests {
     #[test]
     fn a_cookie_is_strict_and_for_http_alone_unless_told_otherwise() {
         assert_eq!(written(&cookie(), false), "s=T; HttpOnly; SameSite=Strict; Path=/");
-        assert_eq!(written(&cookie(), true), "s=T; HttpOnly; SameSite=Strict; Secure; Path=/");
+        assert_eq!(
+            written(&cookie(), true),
+            "s=T; HttpOnly; SameSite=Strict; Secure; Path=/"
+        );
     }
 
     #[test]

@@ -62,17 +62,33 @@ pub(super) fn cookie(
             .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
     if prefixed("__Host-") {
-        expect(always, "secure", "expected always, because the name begins with __Host-");
-        expect(config.path == "/", "path", "expected /, because the name begins with __Host-");
+        expect(
+            always,
+            "secure",
+            "expected always, because the name begins with __Host-",
+        );
+        expect(
+            config.path == "/",
+            "path",
+            "expected /, because the name begins with __Host-",
+        );
         expect(
             config.domain.is_none(),
             "domain",
             "expected none, because the name begins with __Host-",
         );
     } else if prefixed("__Secure-") {
-        expect(always, "secure", "expected always, because the name begins with __Secure-");
+        expect(
+            always,
+            "secure",
+            "expected always, because the name begins with __Secure-",
+        );
     }
-    let is_attribute = |value: &str| value.bytes().all(|b| (0x21..0x7f).contains(&b) && b != b';' && b != b',');
+    let is_attribute = |value: &str| {
+        value
+            .bytes()
+            .all(|b| (0x21..0x7f).contains(&b) && b != b';' && b != b',')
+    };
     expect(
         config.path.starts_with('/') && config.path.len() <= MAX_PATH_LEN && is_attribute(&config.path),
         "path",

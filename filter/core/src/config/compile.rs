@@ -68,9 +68,15 @@ pub(crate) struct Policy {
 
 #[derive(Debug)]
 pub(crate) enum Carrier {
-    Cookie { cookie: SessionCookie, forward: bool },
+    Cookie {
+        cookie: SessionCookie,
+        forward: bool,
+    },
     /// The name is in lower case.
-    Header { name: String, forward: bool },
+    Header {
+        name: String,
+        forward: bool,
+    },
 }
 
 /// A policy together with the scope that was written beside it.
@@ -107,7 +113,10 @@ impl Fences {
 pub(crate) const MAX_SCOPE_LEN: usize = 1024;
 
 /// Checks a configuration.
-pub(crate) fn compile(config: &FilterConfig, environment: Environment<'_>) -> Result<(Compiled, Vec<Warning>), ConfigError> {
+pub(crate) fn compile(
+    config: &FilterConfig,
+    environment: Environment<'_>,
+) -> Result<(Compiled, Vec<Warning>), ConfigError> {
     let mut compiler = Compiler {
         declared: config.policies.keys().cloned().collect(),
         ..Compiler::default()
@@ -127,7 +136,10 @@ pub(crate) fn compile(config: &FilterConfig, environment: Environment<'_>) -> Re
             if entries.iter().any(|entry| entry.virtual_host == route.virtual_host) {
                 compiler.problem(
                     &format!("{field}.route"),
-                    &format!("expected each route and virtualHost once, found {:?} again", route.route),
+                    &format!(
+                        "expected each route and virtualHost once, found {:?} again",
+                        route.route
+                    ),
                 );
             }
             entries.push(Route {
@@ -245,7 +257,10 @@ impl Compiler {
         let field = format!("policies.{name}");
         let is_name = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
         if !((1..=128).contains(&name.len()) && name.bytes().all(is_name)) {
-            self.problem(&field, "expected a name of 1 to 128 letters, digits, dots, underscores or hyphens");
+            self.problem(
+                &field,
+                "expected a name of 1 to 128 letters, digits, dots, underscores or hyphens",
+            );
         }
         for (name, timeout) in [
             ("absoluteTimeout", config.absolute_timeout),

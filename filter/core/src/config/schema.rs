@@ -10,8 +10,7 @@ use crate::time::GatewayDuration;
 
 #[cfg(feature = "schema")]
 use constraints::{
-    DOMAIN, POLICY_NAME, TOKEN, exactly_one, needs_secure, one_signs, pattern,
-    permanent_needs_a_timeout,
+    DOMAIN, POLICY_NAME, TOKEN, exactly_one, needs_secure, one_signs, pattern, permanent_needs_a_timeout,
 };
 
 /// Configuration of the Limpet filter, the same for every build of it.
@@ -70,7 +69,10 @@ pub struct KeyConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct InlineKey(
-    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$")))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(regex(pattern = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"))
+    )]
     pub String,
 );
 
@@ -145,7 +147,10 @@ pub struct CookieConfig {
     pub name: String,
     /// Its Path, at most 1,024 characters.
     #[serde(default = "root")]
-    #[cfg_attr(feature = "schema", schemars(length(max = 1024), regex(pattern = "^/[!-+\\--:<-~]*$")))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 1024), regex(pattern = "^/[!-+\\--:<-~]*$"))
+    )]
     pub path: String,
     /// Its Domain. Without one the cookie belongs to the request's host alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -366,7 +371,8 @@ mod constraints {
     pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
     /// RFC 9110's `token`.
     pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$";
-    pub(super) const DOMAIN: &str = "^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
+    pub(super) const DOMAIN: &str =
+        "^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
 
     pub(super) fn pattern(pattern: &str) -> Value {
         json!({"pattern": pattern})

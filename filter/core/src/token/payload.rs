@@ -99,7 +99,9 @@ impl Reader<'_> {
 
     fn time(&mut self) -> Option<Timestamp> {
         let bytes: [u8; 6] = self.take()?;
-        let millis = bytes.into_iter().fold(0, |millis, byte| (millis << 8) | u64::from(byte));
+        let millis = bytes
+            .into_iter()
+            .fold(0, |millis, byte| (millis << 8) | u64::from(byte));
         Some(Timestamp::from_unix_millis(millis))
     }
 }

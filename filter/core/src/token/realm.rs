@@ -125,9 +125,7 @@ impl Realm {
             .find(|key| key.id == parts.key_id())
             .ok_or(Refusal::UnknownKey)?;
         let mut buffer = [0; super::payload::MAX_LEN];
-        let payload = buffer
-            .get_mut(..parts.payload().len())
-            .ok_or(Refusal::Malformed)?;
+        let payload = buffer.get_mut(..parts.payload().len()).ok_or(Refusal::Malformed)?;
         payload.copy_from_slice(parts.payload());
         if parts.form == Form::Sealed {
             key.apply_key_stream(parts.tag(), payload);
