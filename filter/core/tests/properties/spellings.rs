@@ -1,0 +1,144 @@
+//! A token has one spelling: whatever differs from it in anything is refused.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use limpet_core::token::Refusal::{self, BadSignature, Malformed, UnknownKey};
+use limpet_core::token::Unverified;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use crate::token::{examples, realm, token};
+
+fn open(text: &[u8]) -> Result<(), Refusal> {
+    realm().open(text).map(|_| ())
+}
+
+/// Why a token whose byte `at` became `byte` is refused.
+fn expected(at: usize, byte: u8) -> Refusal {
+    match (at, byte) {
+        (0, 0x10 | 0x11) => BadSignature,
+        (0, _) => Malformed,
+        (1, _) => UnknownKey,
+        _ => BadSignature,
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_refused() {
+    for token in examples() {
+        let bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let refusal = expected(bit / 8, changed[bit / 8]);
+            let text = URL_SAFE_NO_PAD.encode(changed);
+            assert_eq!(open(text.as_bytes()), Err(refusal), "bit {bit} of {token}: {text}");
+        }
+    }
+}
+
+#[test]
+fn every_other_character_in_any_place_is_refused() {
+    for token in examples() {
+        for at in 0..token.len() {
+            for byte in (0..=255).filter(|byte| *byte != token.as_bytes()[at]) {
+                let mut changed = token.clone().into_bytes();
+                changed[at] = byte;
+                assert!(open(&changed).is_err(), "byte {byte} at {at} of {token} opens");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_truncation_is_malformed() {
+    for token in examples() {
+        for at in 0..token.len() {
+            // A long token cut to a short one's length is one that nobody signed.
+            let refusal = |text: &str| match text.len() {
+                60 => open(text.as_bytes()).is_err(),
+                _ => open(text.as_bytes()) == Err(Malformed),
+            };
+            assert!(refusal(&token[..at]), "the first {at} of {token}");
+            assert!(refusal(&token[at + 1..]), "all behind {at} of {token}");
+        }
+    }
+}
+
+#[test]
+fn every_extension_by_a_byte_is_malformed() {
+    for token in examples() {
+        for at in 0..=token.len() {
+            for byte in 0..=255 {
+                let mut longer = token.clone().into_bytes();
+                longer.insert(at, byte);
+                assert_eq!(open(&longer), Err(Malformed), "byte {byte} at {at} of {token}");
+            }
+        }
+    }
+}
+
+#[test]
+fn other_spellings_of_the_same_bytes_are_malformed() {
+    for token in examples() {
+        let spellings = [
+            format!("{token}="),
+            format!("{token}=="),
+            format!("\"{token}\""),
+            format!(" {token}"),
+            format!("{token}\r\n"),
+            format!("{}%3D", token),
+            token.bytes().map(|b| format!("%{b:02X}")).collect::<String>(),
+            token.repeat(2),
+        ];
+        for spelling in spellings {
+            assert_eq!(open(spelling.as_bytes()), Err(Malformed), "{spelling:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_flipped_bit_is_refused(token in token(), bit: Index) {
+        let mut bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
+        let bit = bit.index(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let refusal = expected(bit / 8, bytes[bit / 8]);
+        prop_assert_eq!(open(URL_SAFE_NO_PAD.encode(bytes).as_bytes()), Err(refusal));
+    }
+
+    #[test]
+    fn any_other_bytes_in_its_place_are_refused(token in token(), from: Index, bytes: Vec<u8>) {
+        let mut changed = token.clone().into_bytes();
+        let from = from.index(changed.len());
+        let until = changed.len().min(from + bytes.len());
+        changed.splice(from..until, bytes);
+        prop_assert_eq!(open(&changed).is_ok(), changed == token.as_bytes());
+    }
+
+    #[test]
+    fn the_standard_alphabet_is_malformed(token in token()) {
+        let standard = token.replace('-', "+").replace('_', "/");
+        let refused = open(standard.as_bytes()) == Err(Malformed);
+        prop_assert_eq!(refused, standard != token);
+    }
+
+    #[test]
+    fn what_nobody_signed_is_refused(bytes: Vec<u8>, payload in prop::collection::vec(any::<u8>(), 39)) {
+        prop_assert_eq!(open(&bytes), Err(Malformed));
+        // The right head and length, so that only the tag stands in the way.
+        for (form, len) in [(0x10, 27), (0x11, 27), (0x10, 39), (0x11, 39)] {
+            let bytes = [&[form, 5][..], &[0; 16], &payload[..len]].concat();
+            prop_assert_eq!(open(URL_SAFE_NO_PAD.encode(bytes).as_bytes()), Err(BadSignature));
+        }
+    }
+
+    #[test]
+    fn reading_without_a_key_never_panics(text: Vec<u8>, token in token(), at: Index, byte: u8) {
+        let _ = Unverified::parse(&text);
+        let mut changed = token.into_bytes();
+        let at = at.index(changed.len());
+        changed[at] = byte;
+        let _ = Unverified::parse(&changed);
+    }
+}

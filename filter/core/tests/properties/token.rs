@@ -1,0 +1,91 @@
+//! Tokens say what was put into them. Also what the other modules make tokens with.
+
+use std::net::{IpAddr, SocketAddr};
+
+use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::time::Timestamp;
+use limpet_core::token::{CarrierMode, Claims, Destination, Form, MAX_TEXT_LEN, Realm, Unverified};
+use proptest::prelude::*;
+
+pub(crate) const KEY: KeyId = KeyId(5);
+pub(crate) const SECRET: [u8; 32] = [0x5a; 32];
+
+pub(crate) fn realm_of(id: KeyId, secret: [u8; 32], scope: &[u8], mode: CarrierMode, name: &str) -> Realm {
+    let key = Key::new(id, KeyState::Signing, &Secret::new(secret));
+    Realm::new(&Keyring::new(vec![key]).unwrap(), scope, mode, name)
+}
+
+pub(crate) fn realm() -> Realm {
+    realm_of(KEY, SECRET, b"scope", CarrierMode::Cookie, "session")
+}
+
+pub(crate) fn form() -> impl Strategy<Value = Form> {
+    prop_oneof![Just(Form::Sealed), Just(Form::Signed)]
+}
+
+pub(crate) fn claims() -> impl Strategy<Value = Claims> {
+    let host = any::<(IpAddr, u16)>().prop_map(SocketAddr::from);
+    let time = || (0..=Timestamp::MAX.unix_millis()).prop_map(Timestamp::from_unix_millis);
+    (host, any::<[u8; 4]>(), any::<bool>(), time(), time()).prop_map(
+        |(host, destination, secure, issued_at, last_seen)| Claims {
+            host,
+            destination: Destination(destination),
+            secure,
+            issued_at,
+            last_seen,
+        },
+    )
+}
+
+pub(crate) fn token() -> impl Strategy<Value = String> {
+    (form(), claims(), any::<[u8; 4]>()).prop_map(|(form, claims, nonce)| realm().seal(form, &claims, nonce))
+}
+
+/// One token of each form and address family.
+pub(crate) fn examples() -> Vec<String> {
+    let seconds = Timestamp::from_unix_seconds;
+    let hosts = ["10.1.2.3:8080", "[2001:db8::1]:443"];
+    let forms = [Form::Sealed, Form::Signed];
+    let pairs = hosts.into_iter().flat_map(|host| forms.map(|form| (host, form)));
+    let claims = |host: &str| Claims {
+        host: host.parse().unwrap(),
+        destination: Destination::of_cluster(b"backends"),
+        secure: true,
+        issued_at: seconds(1_763_718_000),
+        last_seen: seconds(1_763_718_060),
+    };
+    pairs
+        .map(|(host, form)| realm().seal(form, &claims(host), [1, 2, 3, 4]))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn a_token_says_what_was_put_into_it(form in form(), claims in claims(), nonce: [u8; 4]) {
+        let token = realm().seal(form, &claims, nonce);
+        let opened = realm().open(token.as_bytes()).unwrap();
+        prop_assert_eq!(opened.claims, claims);
+        prop_assert!(!opened.key_retiring);
+    }
+
+    #[test]
+    fn a_token_has_one_of_two_lengths_and_only_letters_that_need_no_quoting(token in token()) {
+        let opened = realm().open(token.as_bytes()).unwrap();
+        let length = if opened.claims.host.is_ipv4() { 60 } else { MAX_TEXT_LEN };
+        prop_assert_eq!(token.len(), length);
+        prop_assert!(token.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
+    }
+
+    #[test]
+    fn equal_claims_give_different_tokens_by_the_nonce(form in form(), claims in claims(), a: [u8; 4], b: [u8; 4]) {
+        prop_assert_eq!(realm().seal(form, &claims, a) == realm().seal(form, &claims, b), a == b);
+    }
+
+    #[test]
+    fn without_a_key_only_a_signed_token_can_be_read(form in form(), claims in claims(), nonce: [u8; 4]) {
+        let token = realm().seal(form, &claims, nonce);
+        let seen = Unverified::parse(token.as_bytes()).unwrap();
+        prop_assert_eq!((seen.form, seen.key_id), (form, KEY));
+        prop_assert_eq!(seen.claims, (form == Form::Signed).then_some(claims));
+    }
+}
