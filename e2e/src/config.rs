@@ -20,6 +20,7 @@ pub struct Config {
     /// The file that the filter is discovered from, where it is.
     ecds: Option<Value>,
     environment: BTreeMap<String, String>,
+    workers: u8,
 }
 
 impl Config {
@@ -43,6 +44,7 @@ impl Config {
             bootstrap,
             ecds,
             environment: BTreeMap::new(),
+            workers: 2,
         };
         let config = config
             .env("LIMPET_KEY", TEST_KEY)
@@ -62,6 +64,13 @@ impl Config {
     #[must_use]
     pub fn admin_port(mut self, port: u16) -> Self {
         self.bootstrap["admin"]["address"] = address("127.0.0.1", port);
+        self
+    }
+
+    /// The number of Envoy's worker threads.
+    #[must_use]
+    pub fn workers(mut self, workers: u8) -> Self {
+        self.workers = workers;
         self
     }
 
@@ -237,6 +246,11 @@ impl Config {
         &self.environment
     }
 
+    /// How many worker threads Envoy is to have.
+    pub(crate) fn worker_count(&self) -> u8 {
+        self.workers
+    }
+
     /// The first listener's name.
     pub(crate) fn listener_name(&self) -> &str {
         self.bootstrap["static_resources"]["listeners"][0]["name"]
@@ -327,7 +341,10 @@ fn set_filter(value: &mut Value, filter: &Value) {
 fn use_tested_filter(value: &mut Value) -> Result<()> {
     let wasm = tools::wasm()?;
     each_wasm(value, &mut |filter| {
-        filter["config"]["vm_config"]["code"]["local"]["filename"] = wasm.to_string_lossy().into();
+        let file = &mut filter["config"]["vm_config"]["code"]["local"]["filename"];
+        if file == "dist/limpet.wasm" {
+            *file = wasm.to_string_lossy().into();
+        }
     });
     Ok(())
 }

@@ -93,10 +93,8 @@ impl Envoy {
             .arg(run.path("envoy.json"))
             .arg("--admin-address-path")
             .arg(run.path("admin"))
-            .args([
-                "--concurrency",
-                "2",
-                "--disable-hot-restart",
+            .args(["--concurrency", &config.worker_count().to_string()])
+            .args(["--disable-hot-restart",
                 "--file-flush-interval-msec",
                 "50",
                 "-l",
@@ -116,6 +114,12 @@ impl Envoy {
         };
         envoy.wait_until_ready().await?;
         Ok(envoy)
+    }
+
+    /// The process's id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// The first listener's address.
@@ -200,10 +204,12 @@ impl Envoy {
     /// When that does not happen.
     pub async fn until_stat(&self, name: &str, value: u64) -> Result<()> {
         let what = format!("{name} to be {value}");
-        poll::until(&what, async || {
+        let met = poll::until(&what, async || {
             (self.stat(name).await.ok()? == value).then_some(())
         })
-        .await
+        .await;
+        if met.is_err() { println!("{}", self.admin_text("/clusters").await?); println!("{}", self.admin_text("/stats?filter=health_check").await?);}
+        met
     }
 
     /// Puts another configuration of the filter in place, as a file that Envoy watches. `config` needs to be one with discovery.
