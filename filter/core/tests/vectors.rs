@@ -1,9 +1,5 @@
 //! The frozen vectors, through the crate's own interface. `verify_vectors.py` runs them through a second implementation.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test may panic"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -57,11 +53,7 @@ fn realm(entry: &Value) -> Realm {
     let mode = CarrierMode::ALL
         .into_iter()
         .find(|mode| mode.name() == text(entry, "mode"));
-    let key = Key::new(
-        key_id(entry),
-        KeyState::Signing,
-        &Secret::new(bytes(entry, "secret")),
-    );
+    let key = Key::new(key_id(entry), KeyState::Signing, &Secret::new(bytes(entry, "secret")));
     let keyring = Keyring::new(vec![key]).unwrap();
     Realm::new(
         &keyring,
@@ -92,11 +84,7 @@ fn every_valid_token_opens_to_its_fields_and_is_sealed_from_them() {
             issued_at: time(&entry, "issuedAt"),
             last_seen: time(&entry, "lastSeen"),
         };
-        assert_eq!(
-            claims.destination.to_string(),
-            text(&entry, "destination"),
-            "{entry}"
-        );
+        assert_eq!(claims.destination.to_string(), text(&entry, "destination"), "{entry}");
         let opened = realm(&entry).open(token.as_bytes()).unwrap();
         assert_eq!(opened.claims, claims, "{entry}");
         assert_eq!(
@@ -123,17 +111,11 @@ fn every_valid_token_opens_to_its_fields_and_is_sealed_from_them() {
 fn every_refused_token_is_refused_for_its_reason() {
     let mut reasons = HashSet::new();
     for entry in entries(TOKENS, "refused") {
-        let refusal = realm(&entry)
-            .open(text(&entry, "token").as_bytes())
-            .unwrap_err();
+        let refusal = realm(&entry).open(text(&entry, "token").as_bytes()).unwrap_err();
         assert_eq!(word(refusal), text(&entry, "refusal"), "{entry}");
         reasons.insert(refusal);
     }
-    let all = [
-        Refusal::Malformed,
-        Refusal::UnknownKey,
-        Refusal::BadSignature,
-    ];
+    let all = [Refusal::Malformed, Refusal::UnknownKey, Refusal::BadSignature];
     assert_eq!(reasons, HashSet::from(all), "each reason has a vector");
 }
 
@@ -209,9 +191,7 @@ fn filter(entry: &Value) -> Filter {
         "clockSkew": duration(entry, "clockSkew"),
         "fences": fences.into_iter().collect::<Vec<_>>(),
     });
-    Filter::from_json(config.to_string().as_bytes(), &|_| None)
-        .unwrap()
-        .0
+    Filter::from_json(config.to_string().as_bytes(), &|_| None).unwrap().0
 }
 
 fn what_happens(entry: &Value) -> &'static str {
@@ -224,11 +204,7 @@ fn what_happens(entry: &Value) -> &'static str {
         issued_at: time(entry, "issuedAt"),
         last_seen: time(entry, "lastSeen"),
     };
-    let token = Realm::new(&keyring, b"scope", CarrierMode::Header, "x-session").seal(
-        Form::Sealed,
-        &claims,
-        [0; 4],
-    );
+    let token = Realm::new(&keyring, b"scope", CarrierMode::Header, "x-session").seal(Form::Sealed, &claims, [0; 4]);
     let (exchange, now) = (Exchange(token), time(entry, "now"));
     let mut session = filter(entry).session(&exchange).unwrap().unwrap();
     if let RequestOutcome::Refused(refusal) = session.on_request(&exchange, now).unwrap().outcome {
