@@ -111,8 +111,7 @@ impl Seen {
 
     /// From what a backend answered with.
     pub(crate) fn from_json(body: &[u8]) -> Result<Self> {
-        let body: Value =
-            serde_json::from_slice(body).context("this is not the answer of a backend")?;
+        let body: Value = serde_json::from_slice(body).context("this is not the answer of a backend")?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let headers = body["headers"]
             .as_array()
@@ -120,10 +119,7 @@ impl Seen {
         Ok(Self {
             version: text(&body["version"]),
             path: text(&body["path"]),
-            headers: headers
-                .iter()
-                .map(|pair| (text(&pair[0]), text(&pair[1])))
-                .collect(),
+            headers: headers.iter().map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
         })
     }
 }
@@ -145,9 +141,7 @@ struct Shared {
 
 impl Shared {
     fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
-        self.behaviour
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.behaviour.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -259,9 +253,9 @@ impl Backend {
             TcpSocket::new_v4()
         }?;
         socket.set_reuseaddr(true)?;
-        socket.bind(self.address).with_context(|| {
-            format!("backend {} can not listen at {}", self.name(), self.address)
-        })?;
+        socket
+            .bind(self.address)
+            .with_context(|| format!("backend {} can not listen at {}", self.name(), self.address))?;
         let listener = socket.listen(1024)?;
         self.address = listener.local_addr()?;
         self.server = Some(tokio::spawn(serve(listener, Arc::clone(&self.shared))));
@@ -303,10 +297,7 @@ async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Resp
             Answering::status(if behaviour.healthy { 200 } else { 503 })
         } else {
             behaviour.requests += 1;
-            behaviour
-                .next
-                .pop_front()
-                .unwrap_or_else(|| behaviour.usual.clone())
+            behaviour.next.pop_front().unwrap_or_else(|| behaviour.usual.clone())
         }
     };
     tokio::time::sleep(answering.delay).await;

@@ -47,8 +47,7 @@ impl Request {
     /// With one field more, its value byte for byte.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.headers
-            .push((name.to_owned(), value.as_ref().to_vec()));
+        self.headers.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
@@ -74,12 +73,7 @@ impl Request {
             self.path.clone()
         };
         let mut request = hyper::Request::builder().method(&self.method).uri(uri);
-        if !self.http2
-            && !self
-                .headers
-                .iter()
-                .any(|(name, _)| name.eq_ignore_ascii_case("host"))
-        {
+        if !self.http2 && !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             request = request.header("host", &authority);
         }
         for (name, value) in &self.headers {
@@ -94,10 +88,7 @@ impl Request {
             tokio::spawn(connection);
             sender.send_request(request).await?
         } else {
-            let (mut sender, connection) = http1::Builder::new()
-                .title_case_headers(true)
-                .handshake(io)
-                .await?;
+            let (mut sender, connection) = http1::Builder::new().title_case_headers(true).handshake(io).await?;
             tokio::spawn(connection);
             sender.send_request(request).await?
         };
@@ -155,9 +146,7 @@ impl Answer {
     /// The cookie of this name that the answer sets.
     #[must_use]
     pub fn set_cookie(&self, name: &str) -> Option<SetCookie> {
-        self.set_cookies()
-            .into_iter()
-            .find(|cookie| cookie.name == name)
+        self.set_cookies().into_iter().find(|cookie| cookie.name == name)
     }
 }
 

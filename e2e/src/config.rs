@@ -1,6 +1,7 @@
 //! What an Envoy is started with: a file of `envoy-configs/`, and what a test changes in it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -91,21 +92,24 @@ impl Config {
     /// The backends of the first cluster.
     #[must_use]
     pub fn backends<'a>(mut self, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
-        self.cluster_mut()["load_assignment"]["endpoints"] = endpoints(backends);
+        self.cluster_mut()["load_assignment"]["endpoints"] = endpoints(backends.into_iter().map(Backend::address));
+        self
+    }
+
+    /// The backends of the first cluster, by their addresses.
+    #[must_use]
+    pub fn backend_addresses(mut self, addresses: &[SocketAddr]) -> Self {
+        self.cluster_mut()["load_assignment"]["endpoints"] = endpoints(addresses.iter().copied());
         self
     }
 
     /// One more cluster, like the first, with backends of its own.
     #[must_use]
-    pub fn another_cluster<'a>(
-        mut self,
-        name: &str,
-        backends: impl IntoIterator<Item = &'a Backend>,
-    ) -> Self {
+    pub fn another_cluster<'a>(mut self, name: &str, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
         let mut cluster = self.cluster_mut().clone();
         cluster["name"] = name.into();
         cluster["load_assignment"] =
-            json!({"cluster_name": name, "endpoints": endpoints(backends)});
+            json!({"cluster_name": name, "endpoints": endpoints(backends.into_iter().map(Backend::address))});
         push(&mut self.bootstrap["static_resources"]["clusters"], cluster);
         self
     }
@@ -116,10 +120,7 @@ impl Config {
         let mut listener = self.listener().clone();
         listener["name"] = name.into();
         set_filter(&mut listener, filter);
-        push(
-            &mut self.bootstrap["static_resources"]["listeners"],
-            listener,
-        );
+        push(&mut self.bootstrap["static_resources"]["listeners"], listener);
         self
     }
 
@@ -143,8 +144,7 @@ impl Config {
     #[must_use]
     pub fn filter_environment(mut self, variables: &[&str]) -> Self {
         each_wasm(&mut self.bootstrap, &mut |wasm| {
-            wasm["config"]["vm_config"]["environment_variables"] =
-                json!({"host_env_keys": variables});
+            wasm["config"]["vm_config"]["environment_variables"] = json!({"host_env_keys": variables});
         });
         self
     }
@@ -153,6 +153,15 @@ impl Config {
     #[must_use]
     pub fn connection_manager(mut self, patch: &Value) -> Self {
         merge(self.hcm(), patch);
+        self
+    }
+
+    /// Filters in front of those that the first listener has.
+    #[must_use]
+    pub fn prepend_filters(mut self, filters: &Value) -> Self {
+        if let (Some(present), Some(new)) = (self.hcm()["http_filters"].as_array_mut(), filters.as_array()) {
+            present.splice(0..0, new.iter().cloned());
+        }
         self
     }
 
@@ -180,7 +189,7 @@ impl Config {
         self.cluster(&json!({
             "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
             "health_checks": [{
-                "timeout": "1s",
+                "timeout": "10s",
                 "interval": "0.1s",
                 "no_traffic_interval": "0.1s",
                 "unhealthy_interval": "0.1s",
@@ -312,8 +321,7 @@ pub fn filter_with(policy: &Value) -> Value {
 
 fn read_yaml(file: &str) -> Result<Value> {
     let path = tools::checkout().join("envoy-configs").join(file);
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("can not read {}", path.display()))?;
+    let text = std::fs::read_to_string(&path).with_context(|| format!("can not read {}", path.display()))?;
     serde_saphyr::from_str(&text).with_context(|| format!("{} is no YAML", path.display()))
 }
 
@@ -321,12 +329,9 @@ fn address(ip: &str, port: u16) -> Value {
     json!({"socket_address": {"address": ip, "port_value": port}})
 }
 
-fn endpoints<'a>(backends: impl IntoIterator<Item = &'a Backend>) -> Value {
-    let endpoint = |backend: &Backend| {
-        let at = backend.address();
-        json!({"endpoint": {"address": address(&at.ip().to_string(), at.port())}})
-    };
-    json!([{"lb_endpoints": backends.into_iter().map(endpoint).collect::<Vec<_>>()}])
+fn endpoints(addresses: impl Iterator<Item = SocketAddr>) -> Value {
+    let endpoint = |at: SocketAddr| json!({"endpoint": {"address": address(&at.ip().to_string(), at.port())}});
+    json!([{"lb_endpoints": addresses.map(endpoint).collect::<Vec<_>>()}])
 }
 
 fn set_filter(value: &mut Value, filter: &Value) {
@@ -363,13 +368,9 @@ fn each_object(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)
     match value {
         Value::Object(object) => {
             visit(object);
-            object
-                .values_mut()
-                .for_each(|value| each_object(value, visit));
+            object.values_mut().for_each(|value| each_object(value, visit));
         }
-        Value::Array(values) => values
-            .iter_mut()
-            .for_each(|value| each_object(value, visit)),
+        Value::Array(values) => values.iter_mut().for_each(|value| each_object(value, visit)),
         _ => {}
     }
 }
@@ -395,9 +396,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
     for (name, value) in patch {
         if value.is_null() {
-            target
-                .as_object_mut()
-                .and_then(|object| object.remove(name));
+            target.as_object_mut().and_then(|object| object.remove(name));
         } else {
             merge(&mut target[name], value);
         }

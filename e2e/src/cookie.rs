@@ -18,10 +18,7 @@ impl SetCookie {
     #[must_use]
     pub fn parse(field: &str) -> Self {
         let mut parts = field.split(';').map(str::trim);
-        let (name, value) = parts
-            .next()
-            .and_then(|pair| pair.split_once('='))
-            .unwrap_or_default();
+        let (name, value) = parts.next().and_then(|pair| pair.split_once('=')).unwrap_or_default();
         Self {
             name: name.to_owned(),
             value: value.to_owned(),

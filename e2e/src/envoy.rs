@@ -94,7 +94,8 @@ impl Envoy {
             .arg("--admin-address-path")
             .arg(run.path("admin"))
             .args(["--concurrency", &config.worker_count().to_string()])
-            .args(["--disable-hot-restart",
+            .args([
+                "--disable-hot-restart",
                 "--file-flush-interval-msec",
                 "50",
                 "-l",
@@ -125,10 +126,13 @@ impl Envoy {
     /// The first listener's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.listeners
-            .get(&self.main_listener)
-            .copied()
-            .unwrap_or(self.admin)
+        self.listeners.get(&self.main_listener).copied().unwrap_or(self.admin)
+    }
+
+    /// The addresses of all listeners.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.values().copied().collect()
     }
 
     /// The address of the listener of this name.
@@ -190,10 +194,7 @@ impl Envoy {
     pub async fn admin_text(&self, path: &str) -> Result<String> {
         let answer = Request::get(self.admin, path).send().await?;
         if answer.status != 200 {
-            bail!(
-                "Envoy's admin interface answers {} for {path}",
-                answer.status
-            );
+            bail!("Envoy's admin interface answers {} for {path}", answer.status);
         }
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
     }
@@ -204,12 +205,7 @@ impl Envoy {
     /// When that does not happen.
     pub async fn until_stat(&self, name: &str, value: u64) -> Result<()> {
         let what = format!("{name} to be {value}");
-        let met = poll::until(&what, async || {
-            (self.stat(name).await.ok()? == value).then_some(())
-        })
-        .await;
-        if met.is_err() { println!("{}", self.admin_text("/clusters").await?); println!("{}", self.admin_text("/stats?filter=health_check").await?);}
-        met
+        poll::until(&what, async || (self.stat(name).await.ok()? == value).then_some(())).await
     }
 
     /// Puts another configuration of the filter in place, as a file that Envoy watches. `config` needs to be one with discovery.
@@ -250,11 +246,7 @@ impl Envoy {
             if let Ok(Some(status)) = process.try_wait() {
                 return Some(Err(anyhow::anyhow!("Envoy ended ({status})")));
             }
-            let admin = std::fs::read_to_string(&admin_file)
-                .ok()?
-                .trim()
-                .parse()
-                .ok()?;
+            let admin = std::fs::read_to_string(&admin_file).ok()?.trim().parse().ok()?;
             let ready = Request::get(admin, "/ready").send().await.ok()?;
             (ready.status == 200).then_some(Ok(admin))
         })
@@ -267,8 +259,7 @@ impl Envoy {
     }
 
     async fn listening(&self) -> Result<BTreeMap<String, SocketAddr>> {
-        let listeners: Value =
-            serde_json::from_str(&self.admin_text("/listeners?format=json").await?)?;
+        let listeners: Value = serde_json::from_str(&self.admin_text("/listeners?format=json").await?)?;
         let mut found = BTreeMap::new();
         for listener in listeners["listener_statuses"]
             .as_array()
@@ -300,21 +291,14 @@ impl Drop for Envoy {
     }
 }
 
-fn validate(
-    file: &str,
-    directory: &Path,
-    environment: &BTreeMap<String, String>,
-) -> Result<(bool, String)> {
+fn validate(file: &str, directory: &Path, environment: &BTreeMap<String, String>) -> Result<(bool, String)> {
     let output = Command::new(tools::envoy()?)
         .args(["--mode", "validate", "-l", "warning", "-c", file])
         .current_dir(directory)
         .envs(environment)
         .output()?;
     let said = [output.stdout, output.stderr].concat();
-    Ok((
-        output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
-    ))
+    Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
 }
 
 /// The files of one Envoy, gone with it.
@@ -352,10 +336,7 @@ impl RunDirectory {
     /// The end of the log, without the lists of extensions that Envoy begins it with.
     fn log_tail(&self) -> String {
         let log = self.text("stderr").unwrap_or_default();
-        let mut lines: Vec<_> = log
-            .lines()
-            .filter(|line| !line.contains("[info][main]"))
-            .collect();
+        let mut lines: Vec<_> = log.lines().filter(|line| !line.contains("[info][main]")).collect();
         lines.drain(..lines.len().saturating_sub(30));
         lines.join("\n")
     }

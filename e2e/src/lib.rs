@@ -15,10 +15,7 @@
 //!
 //! Every Envoy has ports of its own, so tests run side by side. Nothing sleeps and hopes: [`poll::until`] waits for what is awaited.
 
-#![allow(
-    clippy::indexing_slicing,
-    reason = "JSON by index: what is not there is null"
-)]
+#![allow(clippy::indexing_slicing, reason = "JSON by index: what is not there is null")]
 
 mod backend;
 mod client;

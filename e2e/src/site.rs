@@ -22,6 +22,7 @@ impl Site {
     pub async fn start(config: Config) -> Result<Self> {
         let backends = Backend::three()?;
         let envoy = Envoy::start(config.backends(&backends)).await?;
+        envoy.until_stat("cluster.backends.membership_healthy", 3).await?;
         Ok(Self { backends, envoy })
     }
 
@@ -39,10 +40,7 @@ impl Site {
     /// When none did.
     pub fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
         let name = answer.backend().context("Envoy answered by itself")?;
-        let backend = self
-            .backends
-            .iter_mut()
-            .find(|backend| backend.name() == name);
+        let backend = self.backends.iter_mut().find(|backend| backend.name() == name);
         backend.context("an answer of somebody else's backend")
     }
 
@@ -51,11 +49,7 @@ impl Site {
     /// # Errors
     /// When that does not happen.
     pub async fn make_unhealthy(&self, names: &[&str]) -> Result<()> {
-        for backend in self
-            .backends
-            .iter()
-            .filter(|backend| names.contains(&backend.name()))
-        {
+        for backend in self.backends.iter().filter(|backend| names.contains(&backend.name())) {
             backend.set_healthy(false);
         }
         let left = self.backends.len() - names.len();
@@ -66,10 +60,7 @@ impl Site {
         poll::until("every worker to know the unhealthy backends", async || {
             for _ in 0..20 {
                 let answer = self.envoy.get("/").send().await.ok()?;
-                if answer
-                    .backend()
-                    .is_some_and(|backend| names.contains(&backend))
-                {
+                if answer.backend().is_some_and(|backend| names.contains(&backend)) {
                     return None;
                 }
             }

@@ -67,9 +67,7 @@ pub fn run_limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<Output> {
 /// When the variable is not set or names no file; the message says what to do.
 fn from_environment(variable: &str) -> Result<PathBuf> {
     let Some(value) = std::env::var_os(variable) else {
-        bail!(
-            "{variable} is not set. `make e2e` builds and fetches what the tests need, and runs them."
-        );
+        bail!("{variable} is not set. `make e2e` builds and fetches what the tests need, and runs them.");
     };
     let path = checkout().join(value);
     if !path.is_file() {

@@ -8,10 +8,7 @@ use serde_json::json;
 async fn visited(config: Config) -> Result<(Site, String, String)> {
     let site = Site::start(config).await?;
     let answer = site.visitor().get("/").await?;
-    let pair = answer
-        .set_cookie("session")
-        .context("no cookie was set")?
-        .pair();
+    let pair = answer.set_cookie("session").context("no cookie was set")?.pair();
     let backend = answer.backend().context("no backend")?.to_owned();
     Ok((site, pair, backend))
 }
@@ -52,19 +49,13 @@ const CASES: [(&[&str], &str); 18] = [
 async fn they_arrive_byte_for_byte_and_in_order_over_http1() -> Result<()> {
     let (site, ours, backend) = visited(Config::load("cookie.yaml")?).await?;
     for (fields, expected) in CASES {
-        let answer = with_fields(site.envoy.get("/"), fields, &ours)
-            .send()
-            .await?;
+        let answer = with_fields(site.envoy.get("/"), fields, &ours).send().await?;
         assert_eq!(
             answer.backend(),
             Some(&*backend),
             "{fields:?} does not hold the session"
         );
-        assert_eq!(
-            answer.seen()?.cookies().as_deref(),
-            Some(expected),
-            "{fields:?}"
-        );
+        assert_eq!(answer.seen()?.cookies().as_deref(), Some(expected), "{fields:?}");
     }
     Ok(())
 }
@@ -73,20 +64,13 @@ async fn they_arrive_byte_for_byte_and_in_order_over_http1() -> Result<()> {
 async fn they_arrive_byte_for_byte_and_in_order_over_http2() -> Result<()> {
     let (site, ours, backend) = visited(Config::load("cookie.yaml")?.http2_upstream()).await?;
     for (fields, expected) in CASES {
-        let answer = with_fields(site.envoy.get("/"), fields, &ours)
-            .http2()
-            .send()
-            .await?;
+        let answer = with_fields(site.envoy.get("/"), fields, &ours).http2().send().await?;
         assert_eq!(
             answer.backend(),
             Some(&*backend),
             "{fields:?} does not hold the session"
         );
-        assert_eq!(
-            answer.seen()?.cookies().as_deref(),
-            Some(expected),
-            "{fields:?}"
-        );
+        assert_eq!(answer.seen()?.cookies().as_deref(), Some(expected), "{fields:?}");
     }
     Ok(())
 }
@@ -101,10 +85,7 @@ async fn without_a_cookie_of_ours_the_very_fields_arrive() -> Result<()> {
         &[";; ;"],
         &["a=\u{e9}\u{df}"],
     ] {
-        let seen = with_fields(site.envoy.get("/"), fields, "")
-            .send()
-            .await?
-            .seen()?;
+        let seen = with_fields(site.envoy.get("/"), fields, "").send().await?.seen()?;
         let as_latin1: Vec<String> = fields
             .iter()
             .map(|field| field.bytes().map(char::from).collect())
@@ -141,12 +122,7 @@ async fn our_cookie_may_be_quoted() -> Result<()> {
     let (site, ours, backend) = visited(Config::load("cookie.yaml")?).await?;
     let quoted = format!("{}\"", ours.replacen('=', "=\"", 1));
     for _ in 0..6 {
-        let answer = site
-            .envoy
-            .get("/")
-            .cookie(format!("a=1; {quoted}"))
-            .send()
-            .await?;
+        let answer = site.envoy.get("/").cookie(format!("a=1; {quoted}")).send().await?;
         assert_eq!(answer.backend(), Some(&*backend));
         assert_eq!(answer.seen()?.cookies().as_deref(), Some("a=1"));
     }
@@ -156,12 +132,7 @@ async fn our_cookie_may_be_quoted() -> Result<()> {
 #[tokio::test]
 async fn a_cookie_that_is_refused_does_not_reach_the_backend() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
-    let answer = site
-        .envoy
-        .get("/")
-        .cookie("a=1; session=forged; b=2")
-        .send()
-        .await?;
+    let answer = site.envoy.get("/").cookie("a=1; session=forged; b=2").send().await?;
     assert_eq!(answer.seen()?.cookies().as_deref(), Some("a=1; b=2"));
     Ok(())
 }
@@ -181,11 +152,7 @@ async fn the_backend_sees_our_cookie_where_the_policy_says_so() -> Result<()> {
 async fn the_session_is_found_among_two_hundred_cookies() -> Result<()> {
     let (site, ours, backend) = visited(Config::load("cookie.yaml")?).await?;
     let others: Vec<_> = (0..200).map(|n| format!("cookie{n}=value{n}")).collect();
-    let field = format!(
-        "{}; {ours}; {}",
-        others[..100].join("; "),
-        others[100..].join("; ")
-    );
+    let field = format!("{}; {ours}; {}", others[..100].join("; "), others[100..].join("; "));
     for request in [site.envoy.get("/"), site.envoy.get("/").http2()] {
         let answer = request.cookie(&field).send().await?;
         assert_eq!(answer.backend(), Some(&*backend));
@@ -197,15 +164,9 @@ async fn the_session_is_found_among_two_hundred_cookies() -> Result<()> {
 #[tokio::test]
 async fn the_session_is_found_in_a_cookie_field_of_60_kib() -> Result<()> {
     let room = json!({"max_request_headers_kb": 96});
-    let (site, ours, backend) =
-        visited(Config::load("cookie.yaml")?.connection_manager(&room)).await?;
+    let (site, ours, backend) = visited(Config::load("cookie.yaml")?.connection_manager(&room)).await?;
     let large = format!("large={}", "x".repeat(60 * 1024));
-    let answer = site
-        .envoy
-        .get("/")
-        .cookie(format!("{large}; {ours}"))
-        .send()
-        .await?;
+    let answer = site.envoy.get("/").cookie(format!("{large}; {ours}")).send().await?;
     assert_eq!(answer.backend(), Some(&*backend));
     assert_eq!(answer.seen()?.cookies(), Some(large));
     Ok(())

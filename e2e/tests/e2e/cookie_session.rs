@@ -10,12 +10,7 @@ use serde_json::json;
 /// The cookie `session` that a new visitor of a site with this policy gets.
 async fn first_cookie(policy: serde_json::Value, scheme: &str) -> Result<SetCookie> {
     let site = Site::with_policy(&policy).await?;
-    let answer = site
-        .envoy
-        .get("/")
-        .header("x-forwarded-proto", scheme)
-        .send()
-        .await?;
+    let answer = site.envoy.get("/").header("x-forwarded-proto", scheme).send().await?;
     answer.set_cookie("session").context("no cookie was set")
 }
 
@@ -44,11 +39,7 @@ async fn visitors_spread_over_all_backends() -> Result<()> {
         site.visitor().get("/").await?;
     }
     for backend in &site.backends {
-        assert!(
-            backend.requests() > 0,
-            "backend {} got no visitor",
-            backend.name()
-        );
+        assert!(backend.requests() > 0, "backend {} got no visitor", backend.name());
     }
     Ok(())
 }
@@ -56,10 +47,7 @@ async fn visitors_spread_over_all_backends() -> Result<()> {
 #[tokio::test]
 async fn the_cookie_is_for_this_host_and_no_scripts_and_no_other_sites() -> Result<()> {
     let cookie = first_cookie(json!({"cookie": {"name": "session"}}), "http").await?;
-    assert_eq!(
-        cookie.attributes,
-        attributes(["Path=/", "HttpOnly", "SameSite=Strict"])
-    );
+    assert_eq!(cookie.attributes, attributes(["Path=/", "HttpOnly", "SameSite=Strict"]));
     Ok(())
 }
 
@@ -75,22 +63,14 @@ async fn the_cookie_is_secure_where_the_request_came_over_https() -> Result<()> 
 
 #[tokio::test]
 async fn secure_can_be_had_always() -> Result<()> {
-    let cookie = first_cookie(
-        json!({"cookie": {"name": "session", "secure": "always"}}),
-        "http",
-    )
-    .await?;
+    let cookie = first_cookie(json!({"cookie": {"name": "session", "secure": "always"}}), "http").await?;
     assert!(cookie.attribute("Secure").is_some());
     Ok(())
 }
 
 #[tokio::test]
 async fn secure_can_be_had_never() -> Result<()> {
-    let cookie = first_cookie(
-        json!({"cookie": {"name": "session", "secure": "never"}}),
-        "https",
-    )
-    .await?;
+    let cookie = first_cookie(json!({"cookie": {"name": "session", "secure": "never"}}), "https").await?;
     assert!(cookie.attribute("Secure").is_none());
     Ok(())
 }
@@ -138,11 +118,7 @@ async fn a_sealed_token_is_short_and_shows_no_address() -> Result<()> {
 
 #[tokio::test]
 async fn a_signed_token_shows_the_address() -> Result<()> {
-    let cookie = first_cookie(
-        json!({"cookie": {"name": "session"}, "token": "signed"}),
-        "http",
-    )
-    .await?;
+    let cookie = first_cookie(json!({"cookie": {"name": "session"}, "token": "signed"}), "http").await?;
     assert!(shows(&cookie.value, &[127, 0, 0, 1])?);
     Ok(())
 }
@@ -198,17 +174,13 @@ async fn an_answer_that_nobody_stores_keeps_its_cache_control() -> Result<()> {
     for backend in &site.backends {
         backend.answer(Answering::ok().header("cache-control", "no-store"));
     }
-    assert_eq!(
-        site.visitor().get("/").await?.header("cache-control"),
-        Some("no-store")
-    );
+    assert_eq!(site.visitor().get("/").await?.header("cache-control"), Some("no-store"));
     Ok(())
 }
 
 #[tokio::test]
 async fn cache_control_can_be_kept() -> Result<()> {
-    let site =
-        Site::with_policy(&json!({"cookie": {"name": "session"}, "cacheControl": "keep"})).await?;
+    let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "cacheControl": "keep"})).await?;
     for backend in &site.backends {
         backend.answer(Answering::ok().header("cache-control", "public, max-age=60"));
     }
@@ -229,11 +201,7 @@ async fn the_applications_own_cookies_are_set_too() -> Result<()> {
         );
     }
     let answer = site.visitor().get("/").await?;
-    let names: Vec<_> = answer
-        .set_cookies()
-        .into_iter()
-        .map(|cookie| cookie.name)
-        .collect();
+    let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
     assert_eq!(names, ["a", "b", "session"]);
     Ok(())
 }

@@ -83,11 +83,8 @@ async fn many_updates_fail_no_request() -> Result<()> {
         let reloads = "extension_config_discovery.http_filter.limpet.config_reload";
         for minutes in 1..=20 {
             let before = site.envoy.stat(reloads).await?;
-            site.envoy.update_filter(
-                &config
-                    .clone()
-                    .filter(&with_idle_timeout(&format!("{minutes}h"))),
-            )?;
+            site.envoy
+                .update_filter(&config.clone().filter(&with_idle_timeout(&format!("{minutes}h"))))?;
             site.envoy.until_stat(reloads, before + 1).await?;
         }
         Ok(())
@@ -117,19 +114,13 @@ async fn a_bad_update_is_refused_and_the_running_configuration_keeps_serving() -
             poll::until(&format!("a refusal that names {field}"), async || {
                 let log = site.envoy.log().ok()?;
                 log.lines()
-                    .any(|line| {
-                        line.contains("limpet: configuration refused") && line.contains(field)
-                    })
+                    .any(|line| line.contains("limpet: configuration refused") && line.contains(field))
                     .then_some(())
             })
             .await?;
             for _ in 0..6 {
                 ensure!(
-                    site.visitor()
-                        .get("/")
-                        .await?
-                        .set_cookie("session")
-                        .is_some(),
+                    site.visitor().get("/").await?.set_cookie("session").is_some(),
                     "the running configuration is gone"
                 );
             }
@@ -143,8 +134,7 @@ async fn a_bad_update_is_refused_and_the_running_configuration_keeps_serving() -
 async fn after_a_bad_update_a_good_one_takes_effect() -> Result<()> {
     let config = Config::load("ecds.yaml")?;
     let site = Site::start(config.clone()).await?;
-    site.envoy
-        .update_filter(&config.clone().filter(&json!({"keys": []})))?;
+    site.envoy.update_filter(&config.clone().filter(&json!({"keys": []})))?;
     poll::until("the refusal", async || {
         site.envoy
             .log()
@@ -153,25 +143,16 @@ async fn after_a_bad_update_a_good_one_takes_effect() -> Result<()> {
             .then_some(())
     })
     .await?;
-    site.envoy.update_filter(
-        &config
-            .clone()
-            .policy(&json!({"cookie": {"name": "renamed"}})),
-    )?;
+    site.envoy
+        .update_filter(&config.clone().policy(&json!({"cookie": {"name": "renamed"}})))?;
     poll::until("the renamed cookie", async || {
-        site.visitor()
-            .get("/")
-            .await
-            .ok()?
-            .set_cookie("renamed")
-            .map(|_| ())
+        site.visitor().get("/").await.ok()?.set_cookie("renamed").map(|_| ())
     })
     .await
 }
 
 #[tokio::test]
-async fn with_a_bad_first_configuration_envoy_serves_without_sessions_until_a_good_one()
--> Result<()> {
+async fn with_a_bad_first_configuration_envoy_serves_without_sessions_until_a_good_one() -> Result<()> {
     let config = Config::load("ecds.yaml")?;
     let site = Site::start(config.clone().filter(&json!({"keys": []}))).await?;
     for _ in 0..6 {
@@ -180,12 +161,7 @@ async fn with_a_bad_first_configuration_envoy_serves_without_sessions_until_a_go
     }
     site.envoy.update_filter(&config)?;
     poll::until("sessions", async || {
-        site.visitor()
-            .get("/")
-            .await
-            .ok()?
-            .set_cookie("session")
-            .map(|_| ())
+        site.visitor().get("/").await.ok()?.set_cookie("session").map(|_| ())
     })
     .await
 }

@@ -79,11 +79,7 @@ fn the_readme_names_every_file() -> Result<()> {
 async fn every_file_starts_a_session_that_holds() -> Result<()> {
     for file in BOOTSTRAPS {
         let site = Site::start(Config::load(file)?).await?;
-        let path = if file == "two-policies.yaml" {
-            "/web"
-        } else {
-            "/"
-        };
+        let path = if file == "two-policies.yaml" { "/web" } else { "/" };
         let first = site.envoy.get(path).send().await?;
         let token = match first.set_cookie("session") {
             Some(cookie) => ("cookie", cookie.pair()),
@@ -96,12 +92,7 @@ async fn every_file_starts_a_session_that_holds() -> Result<()> {
             ),
         };
         for _ in 0..6 {
-            let answer = site
-                .envoy
-                .get(path)
-                .header(token.0, &token.1)
-                .send()
-                .await?;
+            let answer = site.envoy.get(path).header(token.0, &token.1).send().await?;
             assert_eq!(answer.backend(), first.backend(), "{file}");
         }
     }
@@ -125,11 +116,8 @@ async fn func_e_runs_the_quickstart() -> Result<()> {
 #[test]
 fn the_compose_file_fits_the_quickstart() -> Result<()> {
     let folder = tools::checkout().join("envoy-configs");
-    let yaml = |file: &str| -> Result<Value> {
-        Ok(serde_saphyr::from_str(&std::fs::read_to_string(
-            folder.join(file),
-        )?)?)
-    };
+    let yaml =
+        |file: &str| -> Result<Value> { Ok(serde_saphyr::from_str(&std::fs::read_to_string(folder.join(file))?)?) };
     let (compose, quickstart) = (yaml("docker-compose.yaml")?, yaml("cookie.yaml")?);
     let envoy = &compose["services"]["envoy"];
     assert_eq!(
@@ -149,24 +137,16 @@ fn the_compose_file_fits_the_quickstart() -> Result<()> {
         assert_eq!(here, format!("../{name}"));
         assert_eq!(there, format!("/limpet/{name}:ro"));
     }
-    let port =
-        &quickstart["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"];
-    assert_eq!(
-        envoy["ports"],
-        serde_json::json!([format!("127.0.0.1:{port}:{port}")])
-    );
+    let port = &quickstart["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"];
+    assert_eq!(envoy["ports"], serde_json::json!([format!("127.0.0.1:{port}:{port}")]));
 
-    let endpoints = &quickstart["static_resources"]["clusters"][0]["load_assignment"]["endpoints"]
-        [0]["lb_endpoints"];
+    let endpoints = &quickstart["static_resources"]["clusters"][0]["load_assignment"]["endpoints"][0]["lb_endpoints"];
     let endpoints = endpoints.as_array().context("no endpoints")?;
     for (endpoint, name) in endpoints.iter().zip(["a", "b", "c"]) {
         let backend = &compose["services"][format!("backend-{name}")];
         assert_eq!(backend["network_mode"], "service:envoy");
         let port = endpoint["endpoint"]["address"]["socket_address"]["port_value"].to_string();
-        assert_eq!(
-            backend["command"],
-            serde_json::json!(["--name", name, "--port", port])
-        );
+        assert_eq!(backend["command"], serde_json::json!(["--name", name, "--port", port]));
     }
     Ok(())
 }

@@ -51,8 +51,7 @@ async fn a_session_whose_backend_is_unhealthy_moves() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?.health_checks()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    site.make_unhealthy(&[first.backend().unwrap_or_default()])
-        .await?;
+    site.make_unhealthy(&[first.backend().unwrap_or_default()]).await?;
 
     let moved = visitor.get("/").await?;
     assert_ne!(moved.backend(), first.backend());
@@ -74,12 +73,7 @@ async fn a_session_whose_backend_left_the_cluster_moves() -> Result<()> {
         .set_cookie("session")
         .map(|cookie| cookie.pair());
     let after = Site::start(Config::load("cookie.yaml")?).await?;
-    let moved = after
-        .envoy
-        .get("/")
-        .cookie(token.unwrap_or_default())
-        .send()
-        .await?;
+    let moved = after.envoy.get("/").cookie(token.unwrap_or_default()).send().await?;
     assert_eq!(moved.status, 200);
     assert!(moved.set_cookie("session").is_some());
     assert_eq!(after.envoy.metric("web.reissued").await?, 1);
@@ -101,13 +95,11 @@ async fn a_strict_session_holds_like_any_other() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_strict_session_fails_while_its_backend_is_unhealthy_and_goes_on_afterwards() -> Result<()>
-{
+async fn a_strict_session_fails_while_its_backend_is_unhealthy_and_goes_on_afterwards() -> Result<()> {
     let mut site = strict_site(&strict()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    site.make_unhealthy(&[first.backend().unwrap_or_default()])
-        .await?;
+    site.make_unhealthy(&[first.backend().unwrap_or_default()]).await?;
 
     for _ in 0..10 {
         let refused = visitor.get("/").await?;
@@ -116,11 +108,7 @@ async fn a_strict_session_fails_while_its_backend_is_unhealthy_and_goes_on_after
     }
     site.backend_of(&first)?.set_healthy(true);
     let again = poll::until("the session to go on", async || {
-        visitor
-            .get("/")
-            .await
-            .ok()
-            .filter(|answer| answer.status == 200)
+        visitor.get("/").await.ok().filter(|answer| answer.status == 200)
     })
     .await?;
     assert_eq!(again.backend(), first.backend());
@@ -130,13 +118,10 @@ async fn a_strict_session_fails_while_its_backend_is_unhealthy_and_goes_on_after
 
 #[tokio::test]
 async fn the_status_of_a_strict_failure_can_be_chosen() -> Result<()> {
-    let site =
-        strict_site(&json!({"cookie": {"name": "session"}, "strict": true, "strictStatus": 410}))
-            .await?;
+    let site = strict_site(&json!({"cookie": {"name": "session"}, "strict": true, "strictStatus": 410})).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    site.make_unhealthy(&[first.backend().unwrap_or_default()])
-        .await?;
+    site.make_unhealthy(&[first.backend().unwrap_or_default()]).await?;
     assert_eq!(visitor.get("/").await?.status, 410);
     Ok(())
 }
@@ -144,9 +129,7 @@ async fn the_status_of_a_strict_failure_can_be_chosen() -> Result<()> {
 /// The status is for strict failures alone: a backend's own 503 stays what it is.
 #[tokio::test]
 async fn a_backends_own_503_keeps_its_status() -> Result<()> {
-    let site =
-        strict_site(&json!({"cookie": {"name": "session"}, "strict": true, "strictStatus": 410}))
-            .await?;
+    let site = strict_site(&json!({"cookie": {"name": "session"}, "strict": true, "strictStatus": 410})).await?;
     let mut visitor = site.visitor();
     visitor.get("/").await?;
     for backend in &site.backends {
@@ -158,14 +141,8 @@ async fn a_backends_own_503_keeps_its_status() -> Result<()> {
 
 /// The route of `cookie.yaml` retries refused connections at other hosts.
 #[tokio::test]
-async fn a_strict_session_is_not_retried_elsewhere_when_its_backend_refuses_connections()
--> Result<()> {
-    let mut site = Site::start(
-        Config::load("cookie.yaml")?
-            .policy(&strict())
-            .strict_routes(),
-    )
-    .await?;
+async fn a_strict_session_is_not_retried_elsewhere_when_its_backend_refuses_connections() -> Result<()> {
+    let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     site.backend_of(&first)?.stop().await;
@@ -202,12 +179,7 @@ async fn a_strict_session_is_not_retried_elsewhere_when_its_backend_fails() -> R
 /// Nor does a client's own wish for retries move it.
 #[tokio::test]
 async fn a_strict_session_is_not_retried_elsewhere_when_the_client_asks_for_it() -> Result<()> {
-    let mut site = Site::start(
-        Config::load("cookie.yaml")?
-            .policy(&strict())
-            .strict_routes(),
-    )
-    .await?;
+    let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     site.backend_of(&first)?.stop().await;
@@ -224,12 +196,7 @@ async fn a_strict_session_is_not_retried_elsewhere_when_the_client_asks_for_it()
 
 #[tokio::test]
 async fn requests_without_a_session_are_retried_under_a_strict_policy_too() -> Result<()> {
-    let mut site = Site::start(
-        Config::load("cookie.yaml")?
-            .policy(&strict())
-            .strict_routes(),
-    )
-    .await?;
+    let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
     site.backends[0].stop().await;
     for _ in 0..12 {
         let answer = site.visitor().get("/").await?;

@@ -15,8 +15,7 @@ fn routes(patch: &Value) -> Value {
         "match": {"prefix": "/", "headers": [{"name": "x-limpet-destination", "string_match": {"exact": "secret"}}]},
         "route": {"cluster": "secret"},
     });
-    let mut usual =
-        json!({"name": "web", "match": {"prefix": "/"}, "route": {"cluster": "backends"}});
+    let mut usual = json!({"name": "web", "match": {"prefix": "/"}, "route": {"cluster": "backends"}});
     for (name, value) in patch.as_object().into_iter().flatten() {
         secret[name] = value.clone();
         usual[name] = value.clone();
@@ -37,12 +36,7 @@ fn forge(request: Request, backend: &Backend) -> Request {
 async fn assert_forgery_is_futile(config: Config) -> Result<()> {
     let backends = Backend::three()?;
     let secret = Backend::start("secret")?;
-    let envoy = Envoy::start(
-        config
-            .backends(&backends)
-            .another_cluster("secret", [&secret]),
-    )
-    .await?;
+    let envoy = Envoy::start(config.backends(&backends).another_cluster("secret", [&secret])).await?;
     let mut reached = BTreeSet::new();
     for http2 in [false, true].into_iter().cycle().take(24) {
         let request = forge(envoy.get("/"), &backends[0]);
@@ -53,18 +47,12 @@ async fn assert_forgery_is_futile(config: Config) -> Result<()> {
             "the backend saw internal headers"
         );
         assert!(
-            !answer
-                .headers
-                .keys()
-                .any(|name| name.as_str().starts_with("x-limpet")),
+            !answer.headers.keys().any(|name| name.as_str().starts_with("x-limpet")),
             "the client got internal headers"
         );
         reached.insert(answer.backend().unwrap_or_default().to_owned());
     }
-    assert!(
-        !reached.contains("secret"),
-        "a forged header reached route matching"
-    );
+    assert!(!reached.contains("secret"), "a forged header reached route matching");
     assert!(
         reached.len() > 1,
         "a forged header steered: only {reached:?} was reached"
@@ -102,22 +90,12 @@ async fn with_the_filter_disabled_on_a_strict_route() -> Result<()> {
     let disabled = json!({"typed_per_filter_config": {
         "limpet": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true},
     }});
-    assert_forgery_is_futile(
-        Config::load("cookie.yaml")?
-            .routes(routes(&disabled))
-            .strict_routes(),
-    )
-    .await
+    assert_forgery_is_futile(Config::load("cookie.yaml")?.routes(routes(&disabled)).strict_routes()).await
 }
 
 #[tokio::test]
 async fn without_the_filter() -> Result<()> {
-    assert_forgery_is_futile(
-        Config::load("cookie.yaml")?
-            .without_limpet()
-            .routes(routes(&json!({}))),
-    )
-    .await
+    assert_forgery_is_futile(Config::load("cookie.yaml")?.without_limpet().routes(routes(&json!({})))).await
 }
 
 /// The filter's first configuration is refused, so that its `default_config` passes everything through.
@@ -136,12 +114,7 @@ async fn they_would_steer_without_the_chain() -> Result<()> {
         .without_limpet()
         .without_header_removal()
         .routes(routes(&json!({})));
-    let envoy = Envoy::start(
-        config
-            .backends(&backends)
-            .another_cluster("secret", [&secret]),
-    )
-    .await?;
+    let envoy = Envoy::start(config.backends(&backends).another_cluster("secret", [&secret])).await?;
     assert_eq!(
         forge(envoy.get("/"), &backends[0]).send().await?.backend(),
         Some("secret")
@@ -149,12 +122,7 @@ async fn they_would_steer_without_the_chain() -> Result<()> {
     let host = BASE64_STANDARD.encode(backends[0].address().to_string());
     for _ in 0..6 {
         assert_eq!(
-            envoy
-                .get("/")
-                .header("x-limpet-host", &host)
-                .send()
-                .await?
-                .backend(),
+            envoy.get("/").header("x-limpet-host", &host).send().await?.backend(),
             Some("a")
         );
     }

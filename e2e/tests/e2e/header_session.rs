@@ -11,12 +11,7 @@ async fn the_first_answer_has_the_token_and_it_holds_the_session() -> Result<()>
     let token = first.header("x-session").context("no token")?;
     assert!(first.set_cookies().is_empty());
     for _ in 0..20 {
-        let answer = site
-            .envoy
-            .get("/")
-            .header("x-session", token)
-            .send()
-            .await?;
+        let answer = site.envoy.get("/").header("x-session", token).send().await?;
         assert_eq!(answer.backend(), first.backend());
         assert_eq!(answer.header("x-session"), None, "a token was issued again");
     }
@@ -30,23 +25,9 @@ async fn its_name_is_read_in_any_case() -> Result<()> {
     let first = site.envoy.get("/").send().await?;
     let token = first.header("x-session").context("no token")?;
     for _ in 0..6 {
-        let title_case = site
-            .envoy
-            .get("/")
-            .header("x-session", token)
-            .send()
-            .await?;
-        let lower_case = site
-            .envoy
-            .get("/")
-            .header("x-session", token)
-            .http2()
-            .send()
-            .await?;
-        assert_eq!(
-            [title_case.backend(), lower_case.backend()],
-            [first.backend(); 2]
-        );
+        let title_case = site.envoy.get("/").header("x-session", token).send().await?;
+        let lower_case = site.envoy.get("/").header("x-session", token).http2().send().await?;
+        assert_eq!([title_case.backend(), lower_case.backend()], [first.backend(); 2]);
     }
     Ok(())
 }
@@ -56,13 +37,7 @@ async fn the_backend_does_not_see_it() -> Result<()> {
     let site = Site::start(Config::load("header.yaml")?).await?;
     let first = site.envoy.get("/").send().await?;
     let token = first.header("x-session").context("no token")?;
-    let seen = site
-        .envoy
-        .get("/")
-        .header("x-session", token)
-        .send()
-        .await?
-        .seen()?;
+    let seen = site.envoy.get("/").header("x-session", token).send().await?.seen()?;
     assert!(seen.all("x-session").is_empty());
     let seen = site
         .envoy
@@ -80,16 +55,10 @@ async fn the_backend_does_not_see_it() -> Result<()> {
 
 #[tokio::test]
 async fn the_backend_sees_it_where_the_policy_says_so() -> Result<()> {
-    let site =
-        Site::with_policy(&json!({"header": {"name": "x-session", "forward": true}})).await?;
+    let site = Site::with_policy(&json!({"header": {"name": "x-session", "forward": true}})).await?;
     let first = site.envoy.get("/").send().await?;
     let token = first.header("x-session").context("no token")?;
-    let answer = site
-        .envoy
-        .get("/")
-        .header("x-session", token)
-        .send()
-        .await?;
+    let answer = site.envoy.get("/").header("x-session", token).send().await?;
     assert_eq!(answer.backend(), first.backend());
     assert_eq!(answer.seen()?.all("x-session"), [token]);
     Ok(())
@@ -107,9 +76,6 @@ async fn a_header_token_is_no_cookie_token() -> Result<()> {
         .cookie(format!("session={token}"))
         .send()
         .await?;
-    assert_eq!(
-        by_cookie.envoy.metric("web.refused.bad_signature").await?,
-        1
-    );
+    assert_eq!(by_cookie.envoy.metric("web.refused.bad_signature").await?, 1);
     Ok(())
 }

@@ -34,20 +34,8 @@ async fn change_of_keys(keys: &Value) -> Result<(Site, Envoy)> {
 #[tokio::test]
 async fn a_key_from_the_environment_is_shown_nowhere() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
-    assert!(
-        site.visitor()
-            .get("/")
-            .await?
-            .set_cookie("session")
-            .is_some()
-    );
-    assert!(
-        !site
-            .envoy
-            .admin_text("/config_dump")
-            .await?
-            .contains(TEST_KEY)
-    );
+    assert!(site.visitor().get("/").await?.set_cookie("session").is_some());
+    assert!(!site.envoy.admin_text("/config_dump").await?.contains(TEST_KEY));
     assert!(!site.envoy.log()?.contains(TEST_KEY));
     Ok(())
 }
@@ -59,30 +47,22 @@ async fn envoys_with_the_same_key_honour_each_others_tokens() -> Result<()> {
     let pair = first.set_cookie("session").context("no cookie")?.pair();
     let other = Envoy::start(Config::load("cookie.yaml")?.backends(&site.backends)).await?;
     for _ in 0..6 {
-        assert_eq!(
-            other.get("/").cookie(&pair).send().await?.backend(),
-            first.backend()
-        );
+        assert_eq!(other.get("/").cookie(&pair).send().await?.backend(), first.backend());
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn a_key_that_is_not_in_the_environment_is_an_error_that_names_it() -> Result<()> {
-    let (accepted, said) =
-        Envoy::validate(&Config::load("cookie.yaml")?.without_env("LIMPET_KEY"))?;
+    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.without_env("LIMPET_KEY"))?;
     assert!(!accepted);
-    assert!(
-        said.contains("keys[0].env") && said.contains("LIMPET_KEY"),
-        "{said}"
-    );
+    assert!(said.contains("keys[0].env") && said.contains("LIMPET_KEY"), "{said}");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_key_that_is_none_is_an_error_that_does_not_show_it() -> Result<()> {
-    let (accepted, said) =
-        Envoy::validate(&Config::load("cookie.yaml")?.env("LIMPET_KEY", "dG9vIHNob3J0"))?;
+    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.env("LIMPET_KEY", "dG9vIHNob3J0"))?;
     assert!(!accepted);
     assert!(said.contains("keys[0]"), "{said}");
     assert!(!said.contains("dG9vIHNob3J0"), "{said}");
@@ -165,12 +145,7 @@ async fn phase_1_the_new_key_verifies_and_the_old_one_signs() -> Result<()> {
 
     // An Envoy that is in phase 2 already signs with key 2.
     let ahead = filter(&json!([{"id": 2, "env": "LIMPET_KEY_2"}]));
-    let ahead = Envoy::start(
-        Config::load("two-keys.yaml")?
-            .filter(&ahead)
-            .backends(&site.backends),
-    )
-    .await?;
+    let ahead = Envoy::start(Config::load("two-keys.yaml")?.filter(&ahead).backends(&site.backends)).await?;
     assert_session_moves_on_unchanged(&ahead, &envoy).await
 }
 
@@ -211,9 +186,7 @@ async fn phase_3_tokens_of_a_retiring_key_are_honoured_and_replaced() -> Result<
     let envoy = Envoy::start(Config::load("two-keys.yaml")?.backends(&site.backends)).await?;
     let answer = envoy.get("/").cookie(old.pair()).send().await?;
     assert_eq!(answer.backend(), first.backend());
-    let new = answer
-        .set_cookie("session")
-        .context("the token was not replaced")?;
+    let new = answer.set_cookie("session").context("the token was not replaced")?;
     assert_eq!(key_of(&new.value)?, 2);
     assert_eq!(envoy.metric("web.renewed").await?, 1);
 

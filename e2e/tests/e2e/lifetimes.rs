@@ -79,18 +79,12 @@ async fn a_token_is_renewed_once_a_tenth_of_the_idle_timeout_has_passed() -> Res
 
 #[tokio::test]
 async fn a_session_ends_with_its_absolute_timeout_however_much_it_is_used() -> Result<()> {
-    let site = Site::with_policy(&policy(
-        &json!({"absoluteTimeout": "3s", "idleTimeout": "2s"}),
-    ))
-    .await?;
+    let site = Site::with_policy(&policy(&json!({"absoluteTimeout": "3s", "idleTimeout": "2s"}))).await?;
     let mut visitor = site.visitor();
     visitor.get("/").await?;
     let start = Instant::now();
     while site.envoy.metric("web.refused.expired").await? == 0 {
-        assert!(
-            start.elapsed() < Duration::from_secs(8),
-            "the session does not end"
-        );
+        assert!(start.elapsed() < Duration::from_secs(8), "the session does not end");
         pass(0.4).await;
         visitor.get("/").await?;
     }
@@ -98,21 +92,14 @@ async fn a_session_ends_with_its_absolute_timeout_however_much_it_is_used() -> R
         start.elapsed() > Duration::from_millis(1900),
         "the session ended too early"
     );
-    assert_eq!(
-        site.envoy.metric("web.issued").await?,
-        2,
-        "a new one begins"
-    );
+    assert_eq!(site.envoy.metric("web.issued").await?, 2, "a new one begins");
     assert_eq!(site.envoy.metric("web.refused.idle").await?, 0);
     Ok(())
 }
 
 #[tokio::test]
 async fn a_session_cookie_has_neither_expires_nor_max_age() -> Result<()> {
-    let site = Site::with_policy(&policy(
-        &json!({"absoluteTimeout": "1h", "idleTimeout": "10m"}),
-    ))
-    .await?;
+    let site = Site::with_policy(&policy(&json!({"absoluteTimeout": "1h", "idleTimeout": "10m"}))).await?;
     let cookie = site
         .visitor()
         .get("/")
@@ -154,17 +141,9 @@ async fn a_renewed_permanent_cookie_lasts_for_what_is_left() -> Result<()> {
     });
     let site = Site::with_policy(&policy).await?;
     let mut visitor = site.visitor();
-    let first = visitor
-        .get("/")
-        .await?
-        .set_cookie("session")
-        .context("no cookie")?;
+    let first = visitor.get("/").await?.set_cookie("session").context("no cookie")?;
     pass(2.1).await;
-    let renewed = visitor
-        .get("/")
-        .await?
-        .set_cookie("session")
-        .context("not renewed")?;
+    let renewed = visitor.get("/").await?.set_cookie("session").context("not renewed")?;
     assert!((3590..=3598).contains(&max_age(&renewed)?));
     assert_eq!(first.attribute("Expires"), renewed.attribute("Expires"));
     Ok(())

@@ -46,9 +46,7 @@ async fn a_route_miss() -> Result<()> {
 #[tokio::test]
 async fn a_direct_response() -> Result<()> {
     for config in sites()? {
-        let site =
-            Site::start(config.route(&json!({"route": null, "direct_response": {"status": 200}})))
-                .await?;
+        let site = Site::start(config.route(&json!({"route": null, "direct_response": {"status": 200}}))).await?;
         assert_issues_nothing(&site.envoy.get("/").send().await?, 200);
     }
     Ok(())
@@ -113,16 +111,13 @@ async fn a_reset() -> Result<()> {
 /// A session whose backend times out once still has its token, and its backend.
 #[tokio::test]
 async fn a_session_outlives_them() -> Result<()> {
-    let mut site =
-        Site::start(Config::load("cookie.yaml")?.route(&json!({"route": {"timeout": "0.5s"}})))
-            .await?;
+    let mut site = Site::start(Config::load("cookie.yaml")?.route(&json!({"route": {"timeout": "0.5s"}}))).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     site.backend_of(&first)?
         .answer_next(Answering::ok().after(Duration::from_secs(60)));
     assert_issues_nothing(&visitor.get("/").await?, 504);
-    site.backend_of(&first)?
-        .answer_next(Answering::hanging_up());
+    site.backend_of(&first)?.answer_next(Answering::hanging_up());
     assert_issues_nothing(&visitor.get("/").await?, 503);
     assert_eq!(visitor.get("/").await?.backend(), first.backend());
     Ok(())

@@ -8,20 +8,14 @@ use limpet_e2e::{Config, Envoy, Site, poll};
 /// The counters of one policy that are not 0.
 async fn counters(envoy: &Envoy, policy: &str) -> Result<BTreeMap<String, u64>> {
     let prefix = format!("wasmcustom.limpet.{policy}.");
-    let stats = envoy
-        .stats(&prefix)
-        .await?
-        .into_iter()
-        .filter(|(_, value)| *value > 0);
+    let stats = envoy.stats(&prefix).await?.into_iter().filter(|(_, value)| *value > 0);
     Ok(stats
         .filter_map(|(name, value)| Some((name.strip_prefix(&prefix)?.to_owned(), value)))
         .collect())
 }
 
 fn counted<const N: usize>(counters: [(&str, u64); N]) -> BTreeMap<String, u64> {
-    counters
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+    counters.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 #[tokio::test]
@@ -42,12 +36,7 @@ async fn every_request_of_a_session_is_counted_by_what_happened() -> Result<()> 
     );
     site.backend_of(&first)?.stop().await;
     visitor.get("/").await?;
-    let moved = counted([
-        ("no_token", 1),
-        ("issued", 1),
-        ("steered", 6),
-        ("reissued", 1),
-    ]);
+    let moved = counted([("no_token", 1), ("issued", 1), ("steered", 6), ("reissued", 1)]);
     assert_eq!(counters(&site.envoy, "web").await?, moved);
     Ok(())
 }
@@ -88,11 +77,7 @@ async fn every_counter_is_there_from_the_start() -> Result<()> {
         "refused.unknown_destination",
     ];
     for word in expected {
-        assert_eq!(
-            stats.get(&format!("wasmcustom.limpet.web.{word}")),
-            Some(&0),
-            "{word}"
-        );
+        assert_eq!(stats.get(&format!("wasmcustom.limpet.web.{word}")), Some(&0), "{word}");
     }
     Ok(())
 }
@@ -101,9 +86,7 @@ async fn every_counter_is_there_from_the_start() -> Result<()> {
 async fn logged(envoy: &Envoy, path: &str) -> Result<String> {
     poll::until(&format!("an access log line for {path}"), async || {
         let log = envoy.stdout().ok()?;
-        let line = log
-            .lines()
-            .find(|line| line.contains(&format!(" {path} ")))?;
+        let line = log.lines().find(|line| line.contains(&format!(" {path} ")))?;
         Some(line.split_once("session=")?.1.to_owned())
     })
     .await
@@ -154,10 +137,7 @@ async fn no_log_has_a_token_or_an_address() -> Result<()> {
     logged(&site.envoy, "/last").await?;
 
     let logs = site.envoy.stdout()? + &site.envoy.log()?;
-    let addresses = site
-        .backends
-        .each_ref()
-        .map(|backend| backend.address().to_string());
+    let addresses = site.backends.each_ref().map(|backend| backend.address().to_string());
     for secret in tokens.iter().chain(&addresses) {
         assert!(!logs.contains(secret), "a log has {secret}");
     }

@@ -14,19 +14,14 @@ async fn two_routes_have_two_sessions() -> Result<()> {
     let mut visitor = site.visitor();
     let cart = visitor.get("/cart").await?;
     assert_eq!(
-        cart.set_cookie("cart")
-            .context("no cookie cart")?
-            .attribute("Path"),
+        cart.set_cookie("cart").context("no cookie cart")?.attribute("Path"),
         Some("/cart")
     );
     let mut web = visitor.get("/web").await?;
     while web.backend() == cart.backend() {
         // Two sessions on two backends tell more than two on one.
         visitor = site.visitor();
-        visitor.keep(
-            "cart",
-            &cart.set_cookie("cart").context("no cookie cart")?.value,
-        );
+        visitor.keep("cart", &cart.set_cookie("cart").context("no cookie cart")?.value);
         web = visitor.get("/web").await?;
     }
     assert!(web.set_cookie("session").is_some());
@@ -86,10 +81,7 @@ async fn a_route_without_a_policy_is_left_alone() -> Result<()> {
         assert_eq!(seen.all("x-session"), ["3"]);
         backends.insert(answer.backend().map(str::to_owned));
     }
-    assert!(
-        backends.len() > 1,
-        "a session steered on a route without a policy"
-    );
+    assert!(backends.len() > 1, "a session steered on a route without a policy");
     Ok(())
 }
 
@@ -100,23 +92,11 @@ async fn the_table_of_routes_names_policies_by_route() -> Result<()> {
         "policies": {"shop": {"cookie": {"name": "shop"}}, "blog": {"cookie": {"name": "blog"}}},
         "routes": [{"route": "shop", "policy": "shop"}, {"route": "blog", "policy": "blog", "scope": "pages"}],
     });
-    let routes = json!([
-        route("shop", "/shop"),
-        route("blog", "/blog"),
-        route("other", "/")
-    ]);
+    let routes = json!([route("shop", "/shop"), route("blog", "/blog"), route("other", "/")]);
     let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).routes(routes)).await?;
-    for (path, cookie) in [
-        ("/shop", Some("shop")),
-        ("/blog", Some("blog")),
-        ("/", None),
-    ] {
+    for (path, cookie) in [("/shop", Some("shop")), ("/blog", Some("blog")), ("/", None)] {
         let answer = site.envoy.get(path).send().await?;
-        let names: Vec<_> = answer
-            .set_cookies()
-            .into_iter()
-            .map(|cookie| cookie.name)
-            .collect();
+        let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
         assert_eq!(names, Vec::from_iter(cookie), "{path}");
     }
     Ok(())
@@ -132,25 +112,18 @@ async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
             {"route": "all", "virtualHost": "two", "policy": "two"},
         ],
     });
-    let virtual_host = |name: &str| json!({"name": name, "domains": [format!("{name}.example")], "routes": [route("all", "/")]});
-    let hosts = json!({"route_config": {"virtual_hosts": [virtual_host("one"), virtual_host("two"), virtual_host("three")]}});
-    let site = Site::start(
-        Config::load("cookie.yaml")?
-            .filter(&filter)
-            .connection_manager(&hosts),
-    )
-    .await?;
+    let virtual_host =
+        |name: &str| json!({"name": name, "domains": [format!("{name}.example")], "routes": [route("all", "/")]});
+    let hosts =
+        json!({"route_config": {"virtual_hosts": [virtual_host("one"), virtual_host("two"), virtual_host("three")]}});
+    let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).connection_manager(&hosts)).await?;
     for (host, cookie) in [
         ("one.example", Some("one")),
         ("two.example", Some("two")),
         ("three.example", None),
     ] {
         let answer = site.envoy.get("/").header("host", host).send().await?;
-        let names: Vec<_> = answer
-            .set_cookies()
-            .into_iter()
-            .map(|cookie| cookie.name)
-            .collect();
+        let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
         assert_eq!(names, Vec::from_iter(cookie), "{host}");
     }
     Ok(())
@@ -167,10 +140,7 @@ fn two_scopes(one: &str, two: &str) -> Result<Config> {
         route["metadata"] = json!({"filter_metadata": {"limpet": {"session": session}}});
         route
     };
-    let routes = json!([
-        with_session("one", "/one", one),
-        with_session("two", "/two", two)
-    ]);
+    let routes = json!([with_session("one", "/one", one), with_session("two", "/two", two)]);
     Ok(Config::load("cookie.yaml")?.filter(&filter).routes(routes))
 }
 
@@ -237,22 +207,8 @@ async fn metadata_wins_over_the_default() -> Result<()> {
     special["metadata"] = json!({"filter_metadata": {"limpet": {"session": "special/a/b"}}});
     let routes = json!([special, route("usual", "/")]);
     let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).routes(routes)).await?;
-    assert!(
-        site.envoy
-            .get("/special")
-            .send()
-            .await?
-            .set_cookie("special")
-            .is_some()
-    );
-    assert!(
-        site.envoy
-            .get("/")
-            .send()
-            .await?
-            .set_cookie("usual")
-            .is_some()
-    );
+    assert!(site.envoy.get("/special").send().await?.set_cookie("special").is_some());
+    assert!(site.envoy.get("/").send().await?.set_cookie("usual").is_some());
     Ok(())
 }
 

@@ -32,11 +32,7 @@ async fn sessions_hold_with_http1_and_http2_on_either_side() -> Result<()> {
                 assert_eq!(answer.backend(), first.backend());
                 assert_eq!(
                     answer.seen()?.version,
-                    if http2_upstream {
-                        "HTTP/2.0"
-                    } else {
-                        "HTTP/1.1"
-                    }
+                    if http2_upstream { "HTTP/2.0" } else { "HTTP/1.1" }
                 );
             }
         }
@@ -83,8 +79,7 @@ async fn assert_sessions_hold(envoy: &Envoy) -> Result<()> {
 #[tokio::test]
 async fn sessions_hold_on_ipv6_backends() -> Result<()> {
     let backends = ipv6_backends()?;
-    assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?)
-        .await
+    assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?).await
 }
 
 #[tokio::test]
@@ -103,8 +98,7 @@ async fn sessions_hold_on_ipv4_and_ipv6_backends_side_by_side() -> Result<()> {
     let mut backends = ipv6_backends()?;
     backends.push(Backend::start("d")?);
     backends.push(Backend::start("e")?);
-    assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?)
-        .await
+    assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?).await
 }
 
 #[tokio::test]

@@ -24,11 +24,7 @@ async fn site_and_token() -> Result<(Site, String)> {
 async fn assert_refused(envoy: &Envoy, token: &str, reason: &str) -> Result<()> {
     let counter = format!("web.refused.{reason}");
     let before = envoy.metric(&counter).await?;
-    let answer = envoy
-        .get("/")
-        .cookie(format!("session={token}"))
-        .send()
-        .await?;
+    let answer = envoy.get("/").cookie(format!("session={token}")).send().await?;
     assert_eq!(answer.status, 200);
     assert!(
         answer.set_cookie("session").is_some(),
@@ -70,12 +66,7 @@ async fn what_is_no_token() -> Result<()> {
 #[tokio::test]
 async fn a_token_of_a_key_that_is_not_there() -> Result<()> {
     let (site, token) = site_and_token().await?;
-    assert_refused(
-        &site.envoy,
-        &changed(&token, |bytes| bytes[1] = 7)?,
-        "unknown_key",
-    )
-    .await
+    assert_refused(&site.envoy, &changed(&token, |bytes| bytes[1] = 7)?, "unknown_key").await
 }
 
 #[tokio::test]
@@ -96,16 +87,8 @@ async fn a_token_with_any_bit_flipped() -> Result<()> {
     let bits = BASE64_URL_SAFE_NO_PAD.decode(&token)?.len() * 8;
     for bit in 0..bits {
         let forged = changed(&token, |bytes| bytes[bit / 8] ^= 1 << (bit % 8))?;
-        let answer = site
-            .envoy
-            .get("/")
-            .cookie(format!("session={forged}"))
-            .send()
-            .await?;
-        assert!(
-            answer.set_cookie("session").is_some(),
-            "bit {bit} is not protected"
-        );
+        let answer = site.envoy.get("/").cookie(format!("session={forged}")).send().await?;
+        assert!(answer.set_cookie("session").is_some(), "bit {bit} is not protected");
     }
     assert_eq!(site.envoy.metric("web.steered").await?, 0);
     Ok(())
@@ -113,12 +96,7 @@ async fn a_token_with_any_bit_flipped() -> Result<()> {
 
 /// A second Envoy in front of the same backends, with another configuration of the filter.
 async fn another_envoy(site: &Site, filter: &Value) -> Result<Envoy> {
-    Envoy::start(
-        Config::load("cookie.yaml")?
-            .filter(filter)
-            .backends(&site.backends),
-    )
-    .await
+    Envoy::start(Config::load("cookie.yaml")?.filter(filter).backends(&site.backends)).await
 }
 
 fn unix_seconds() -> Result<u64> {
@@ -143,11 +121,7 @@ async fn but_not_a_token_for_another_address() -> Result<()> {
         {"address": "127.0.0.1:1", "notBefore": not_before},
     ]);
     let envoy = another_envoy(&site, &filter).await?;
-    envoy
-        .get("/")
-        .cookie(format!("session={token}"))
-        .send()
-        .await?;
+    envoy.get("/").cookie(format!("session={token}")).send().await?;
     assert_eq!(envoy.metric("web.steered").await?, 1);
     Ok(())
 }
@@ -158,11 +132,7 @@ async fn and_not_a_token_that_was_issued_to_the_new_owner() -> Result<()> {
     let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
     filter["fences"] = json!([{"address": "127.0.0.1", "notBefore": unix_seconds()? - 3600}]);
     let envoy = another_envoy(&site, &filter).await?;
-    envoy
-        .get("/")
-        .cookie(format!("session={token}"))
-        .send()
-        .await?;
+    envoy.get("/").cookie(format!("session={token}")).send().await?;
     assert_eq!(envoy.metric("web.steered").await?, 1);
     Ok(())
 }
@@ -191,11 +161,7 @@ async fn a_strict_token_for_a_cluster_that_the_route_left() -> Result<()> {
 async fn a_token_of_another_cookie_name() -> Result<()> {
     let (site, token) = site_and_token().await?;
     let envoy = another_envoy(&site, &filter_with(&json!({"cookie": {"name": "other"}}))).await?;
-    envoy
-        .get("/")
-        .cookie(format!("other={token}"))
-        .send()
-        .await?;
+    envoy.get("/").cookie(format!("other={token}")).send().await?;
     assert_eq!(envoy.metric("web.refused.bad_signature").await?, 1);
     Ok(())
 }
