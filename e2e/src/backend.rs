@@ -226,6 +226,12 @@ impl Backend {
         self.shared.behaviour().requests
     }
 
+    /// Whether it listens.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// Closes all connections and refuses new ones.
     pub async fn stop(&mut self) {
         if let Some(server) = self.server.take() {

@@ -3,6 +3,7 @@
 
 mod application_cookies;
 mod cookie_session;
+mod demo;
 mod ecds;
 mod envoy_configs;
 mod failover;

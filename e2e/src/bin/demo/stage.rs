@@ -1,0 +1,104 @@
+//! What the demo plays with: three backends and an Envoy, with the ports of `envoy-configs/cookie.yaml` where those are free.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::{Answer, Backend, Config, Envoy, Visitor, tools};
+
+/// The configuration that the demo shows.
+pub(crate) const CONFIG: &str = "envoy-configs/cookie.yaml";
+
+const WEB: u16 = 10000;
+const ADMIN: u16 = 9901;
+const BACKENDS: [(&str, u16); 3] = [("a", 8081), ("b", 8082), ("c", 8083)];
+
+pub(crate) struct Stage {
+    pub(crate) backends: [Backend; 3],
+    pub(crate) envoy: Envoy,
+    key: String,
+}
+
+impl Stage {
+    /// Starts everything, and says so.
+    pub(crate) async fn set() -> Result<Self> {
+        println!("Three backends, and a stock Envoy in front of them:");
+        let start = |(name, port)| Backend::start_at(name, local(free(port)));
+        let [a, b, c] = BACKENDS;
+        let backends = [start(a)?, start(b)?, start(c)?];
+        let key = limpet(&["keys", "generate"], &[])?.trim().to_owned();
+        let config = Config::load("cookie.yaml")?
+            .backends(&backends)
+            .env("LIMPET_KEY", &key)
+            .port(free(WEB))
+            .admin_port(free(ADMIN));
+        let envoy = Envoy::start(config).await?;
+        for backend in &backends {
+            println!("  backend {} at {}", backend.name(), backend.address());
+        }
+        println!("  Envoy     at {}, with {CONFIG}", envoy.address());
+        println!("  a new key in Envoy's environment, from: limpet keys generate");
+        Ok(Self { backends, envoy, key })
+    }
+
+    /// Where to send requests.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.envoy.address())
+    }
+
+    /// A client without cookies.
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor::new(&self.envoy)
+    }
+
+    /// The backend that gave this answer.
+    pub(crate) fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
+        let backend = self
+            .backends
+            .iter_mut()
+            .find(|backend| answer.backend() == Some(backend.name()));
+        backend.context("no backend answered")
+    }
+
+    /// Starts the backends that were stopped.
+    pub(crate) fn restart_backends(&mut self) -> Result<()> {
+        self.backends
+            .iter_mut()
+            .filter(|backend| !backend.is_running())
+            .try_for_each(Backend::restart)
+    }
+
+    /// What `limpet token inspect` says about a token, with the key or without.
+    pub(crate) fn inspect(&self, token: &str, with_key: bool) -> Result<String> {
+        let mut arguments = vec!["token", "inspect", token];
+        if with_key {
+            arguments.extend(["--config", CONFIG]);
+        }
+        limpet(&arguments, &[("LIMPET_KEY", &self.key)])
+    }
+}
+
+/// The port, or 0 for any that is free where another program has it.
+fn free(port: u16) -> u16 {
+    if TcpListener::bind(local(port)).is_ok() {
+        return port;
+    }
+    println!("  port {port} is taken by another program: taking one that is free");
+    0
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// What the `limpet` command prints.
+fn limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<String> {
+    let Output { status, stdout, stderr } = tools::run_limpet(arguments, env)?;
+    ensure!(
+        status.success(),
+        "limpet {} fails: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&stderr)
+    );
+    Ok(String::from_utf8(stdout)?)
+}
