@@ -1,0 +1,234 @@
+//! The token in a cookie: what reaches the backend, and what the Set-Cookie says.
+
+use serde_json::{Value, json};
+
+use crate::world::*;
+
+fn site(cookie: Value) -> Site {
+    Site::new(cookie_policy(json!({ "cookie": cookie })))
+}
+
+fn token() -> String {
+    cookie_token("cart", &claims(A, at(0), at(0)))
+}
+
+/// What becomes of a Cookie field.
+fn edit(site: &Site, field: &str) -> Option<Edit> {
+    site.visit(&Request::new().cookie(field), &Response::by(A), at(0))
+        .request_edit
+}
+
+#[test]
+fn the_backend_does_not_see_it() {
+    let site = site(json!({}));
+    let ours = format!("{COOKIE}={}", token());
+    assert_eq!(edit(&site, &ours), Some(Edit::Remove("cookie".into())));
+    assert_eq!(
+        edit(&site, &format!("a=1; {ours}; b=2")),
+        Some(Edit::Set("cookie".into(), "a=1; b=2".into()))
+    );
+    assert_eq!(
+        edit(&site, "session=forged; a=1"),
+        Some(Edit::Set("cookie".into(), "a=1".into()))
+    );
+}
+
+#[test]
+fn a_field_without_it_is_left_alone() {
+    let site = site(json!({}));
+    for field in [
+        "",
+        "a=1; b=\"x y\"",
+        "Session=1; sessions=2; xsession=3",
+        "session",
+        ";;a= ;",
+        "a=session=1",
+    ] {
+        assert_eq!(edit(&site, field), None, "{field:?}");
+    }
+}
+
+#[test]
+fn the_backend_sees_it_where_the_policy_says_so() {
+    let site = site(json!({ "forward": true }));
+    let request = Request::new().cookie(&format!("a=1; {COOKIE}={}", token()));
+    let visit = site.visit(&request, &Response::by(A), at(0));
+    assert_eq!((visit.request, visit.request_edit), (STEERED, None));
+}
+
+#[test]
+fn its_attributes_are_the_policys() {
+    let attributes = |cookie: Value| {
+        let visit = site(cookie).visit(&Request::new(), &Response::by(A), at(0));
+        let mut attributes: Vec<String> = visit.attributes().into_iter().map(str::to_owned).collect();
+        attributes.sort();
+        attributes
+    };
+    assert_eq!(attributes(json!({})), ["HttpOnly", "Path=/", "SameSite=Strict"]);
+    assert_eq!(
+        attributes(json!({ "sameSite": "Lax", "httpOnly": false })),
+        ["Path=/", "SameSite=Lax"]
+    );
+    assert_eq!(
+        attributes(json!({ "path": "/shop", "domain": "example.com", "secure": "always" })),
+        [
+            "Domain=example.com",
+            "HttpOnly",
+            "Path=/shop",
+            "SameSite=Strict",
+            "Secure"
+        ]
+    );
+    assert_eq!(
+        attributes(json!({ "sameSite": "None", "secure": "always", "partitioned": true })),
+        ["HttpOnly", "Partitioned", "Path=/", "SameSite=None", "Secure"]
+    );
+}
+
+fn is_secure(visit: &Visit) -> bool {
+    visit.attributes().contains(&"Secure")
+}
+
+#[test]
+fn it_is_secure_where_the_request_is() {
+    let site = site(json!({}));
+    assert!(is_secure(&site.visit(&Request::new().https(), &Response::by(A), at(0))));
+    assert!(is_secure(&site.visit(
+        &Request::new().header(":scheme", "HTTPS"),
+        &Response::by(A),
+        at(0)
+    )));
+    assert!(!is_secure(&site.visit(&Request::new(), &Response::by(A), at(0))));
+}
+
+#[test]
+fn it_is_secure_always_or_never_where_the_policy_says_so() {
+    for (secure, expected) in [("always", true), ("never", false)] {
+        let site = site(json!({ "secure": secure }));
+        for request in [Request::new(), Request::new().https()] {
+            assert_eq!(
+                is_secure(&site.visit(&request, &Response::by(A), at(0))),
+                expected,
+                "{secure}"
+            );
+            assert!(
+                !request.asked().contains(&":scheme".to_owned()),
+                "{secure}: the scheme does not matter"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_session_that_moves_is_as_secure_as_it_began() {
+    for https in [true, false] {
+        let site = site(json!({}));
+        let client = site.client();
+        let request = || if https { Request::new().https() } else { Request::new() };
+        client.visit_by(request(), &Response::by(A), at(0));
+        assert_eq!(client.claims().secure, https);
+        let moved = client.visit_by(request(), &Response::by(B), at(0));
+        assert_eq!((moved.response, is_secure(&moved)), (REISSUED, https));
+        assert_eq!(client.claims().secure, https);
+    }
+}
+
+#[test]
+fn a_renewed_cookie_is_as_secure_as_the_request() {
+    let site = Site::new(cookie_policy(json!({ "idleTimeout": "100s" })));
+    let client = site.client();
+    client.visit_by(Request::new().https(), &Response::by(A), at(0));
+    let renewed = client.visit_by(Request::new().https(), &Response::by(A), at(50));
+    assert_eq!((renewed.response, is_secure(&renewed)), (RENEWED, true));
+    let first = site.client();
+    first.visit(A, at(0));
+    let renewed = first.visit_by(Request::new().https(), &Response::by(A), at(50));
+    assert_eq!(
+        (renewed.response, is_secure(&renewed)),
+        (RENEWED, true),
+        "never less secure than the request"
+    );
+}
+
+#[test]
+fn a_session_cookie_has_no_lifetime_of_its_own() {
+    let site = Site::new(cookie_policy(json!({ "absoluteTimeout": "1h" })));
+    let visit = site.visit(&Request::new(), &Response::by(A), at(0));
+    assert!(
+        !visit
+            .attributes()
+            .iter()
+            .any(|a| a.starts_with("Max-Age") || a.starts_with("Expires"))
+    );
+}
+
+#[test]
+fn a_permanent_cookie_lasts_for_what_is_left_of_the_absolute_timeout() {
+    let site = Site::new(cookie_policy(json!({
+        "cookie": { "lifetimeType": "Permanent" }, "absoluteTimeout": "1000s", "idleTimeout": "100s",
+    })));
+    let client = site.client();
+    let lifetime = |visit: &Visit| {
+        let attributes = visit.attributes();
+        let value = |name: &str| {
+            attributes
+                .iter()
+                .find_map(|a| a.strip_prefix(name))
+                .expect(name)
+                .to_owned()
+        };
+        (value("Max-Age="), value("Expires="))
+    };
+    // 1763718000 is 2025-11-21 09:40:00 UTC.
+    let end = "Fri, 21 Nov 2025 09:56:40 GMT".to_owned();
+    assert_eq!(lifetime(&client.visit(A, at(0))), ("1000".to_owned(), end.clone()));
+    assert_eq!(
+        lifetime(&client.visit(A, at(50))),
+        ("950".to_owned(), end),
+        "a renewal extends nothing"
+    );
+    let moved = lifetime(&client.visit(B, at(60)));
+    assert_eq!(moved, ("1000".to_owned(), "Fri, 21 Nov 2025 09:57:40 GMT".to_owned()));
+}
+
+#[test]
+fn a_response_that_a_shared_cache_could_store_becomes_private() {
+    let site = site(json!({}));
+    let becomes = |response: &Response| {
+        site.visit(&Request::new(), response, at(0))
+            .cache_control()
+            .map(str::to_owned)
+    };
+    let saying = |field: &str| Response::by(A).header("cache-control", field);
+    let private = |value: &str| Some(value.to_owned());
+    assert_eq!(
+        becomes(&Response::by(A)),
+        private("private"),
+        "200 may be stored without a word"
+    );
+    assert_eq!(becomes(&saying("public, max-age=60")), private("private, max-age=60"));
+    assert_eq!(
+        becomes(&saying("S-MaxAge=60, max-age=1")),
+        private("private, max-age=1")
+    );
+    assert_eq!(becomes(&saying("private, max-age=60")), None);
+    assert_eq!(becomes(&saying("no-store")), None);
+    assert_eq!(becomes(&Response::by(A).status(302)), None);
+    assert_eq!(
+        becomes(&Response::by(A).status(302).header("expires", "0")),
+        private("private")
+    );
+    assert_eq!(becomes(&Response::by(A).status(404)), private("private"));
+    assert_eq!(becomes(&Response::by(A).status(500)), None);
+}
+
+#[test]
+fn caching_stays_as_it_is_where_no_cookie_is_set_or_the_policy_says_so() {
+    let steady = site(json!({})).visit(&bringing(&claims(A, at(0), at(0))), &Response::by(A), at(0));
+    assert!(steady.edits.is_empty());
+    let keep = Site::new(cookie_policy(json!({ "cacheControl": "keep" })));
+    let response = Response::by(A).header("cache-control", "public");
+    let visit = keep.visit(&Request::new(), &response, at(0));
+    assert!(visit.set_cookie().is_some() && visit.cache_control().is_none());
+    assert!(!response.asked().contains(&"cache-control".to_owned()));
+}

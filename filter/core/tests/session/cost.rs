@@ -1,0 +1,96 @@
+//! What is asked of the proxy: every question that returns data costs a wasm filter about 3 microseconds.
+
+use serde_json::{Value, json};
+
+use crate::world::*;
+
+/// The questions about a request with a live session, and about the response of its backend.
+fn steady_state(policy: Value, fields: Value, request: Request) -> (Vec<String>, Vec<String>) {
+    let site = Site::configured(policy, fields);
+    let response = Response::by(A).surely_as_asked();
+    let visit = site.visit(&request, &response, at(1));
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+    (request.asked(), response.asked())
+}
+
+fn session() -> Request {
+    bringing(&claims(A, at(0), at(0)))
+}
+
+#[test]
+fn the_steady_state_asks_for_session_and_cookie_then_for_one_header() {
+    let (request, response) = steady_state(cookie_policy(json!({})), json!({}), session());
+    assert_eq!(request, ["route_session", "cookie"]);
+    assert_eq!(response, ["maybe_other_host"]);
+}
+
+#[test]
+fn without_route_metadata_it_asks_for_the_cookie_alone() {
+    let fields = json!({ "routeMetadata": false, "default": { "policy": "shop", "scope": "cart" } });
+    let (request, response) = steady_state(cookie_policy(json!({})), fields, session());
+    assert_eq!(
+        (request, response),
+        (vec!["cookie".to_owned()], vec!["maybe_other_host".to_owned()])
+    );
+}
+
+#[test]
+fn over_https_it_asks_no_more() {
+    let secure = limpet_core::token::Claims {
+        secure: true,
+        ..claims(A, at(0), at(0))
+    };
+    let (request, _) = steady_state(cookie_policy(json!({})), json!({}), bringing(&secure).https());
+    assert_eq!(request, ["route_session", "cookie"]);
+}
+
+#[test]
+fn a_strict_session_asks_for_its_cluster_too() {
+    let (request, response) = steady_state(cookie_policy(json!({ "strict": true })), json!({}), session());
+    assert_eq!(request, ["route_session", "cookie", "cluster_name"]);
+    assert_eq!(response, ["maybe_other_host"]);
+}
+
+#[test]
+fn a_status_of_its_own_costs_a_strict_session_one_more() {
+    let policy = cookie_policy(json!({ "strict": true, "strictStatus": 421 }));
+    assert_eq!(
+        steady_state(policy, json!({}), session()).1,
+        ["maybe_other_host", "code_details"]
+    );
+}
+
+#[test]
+fn a_request_without_a_session_costs_one_question() {
+    let site = Site::new(cookie_policy(json!({})));
+    let request = Request::on_route("other").cookie("session=x");
+    assert_eq!(site.policy_of(&request), Ok(None));
+    assert_eq!(request.asked(), ["route_session"]);
+}
+
+#[test]
+fn nothing_is_asked_twice() {
+    let site = Site::new(cookie_policy(
+        json!({ "strict": true, "strictStatus": 421, "idleTimeout": "10s" }),
+    ));
+    for (request, response) in [
+        (Request::new(), Response::by(A)),
+        (session(), Response::by(A)),
+        (session(), Response::by(B)),
+        (session(), Response::local(503, "no_healthy_upstream", A)),
+    ] {
+        for now in [at(0), at(5), at(50)] {
+            let before = (request.asked().len(), response.asked().len());
+            site.visit(&request, &response, now);
+            for mut asked in [
+                request.asked().split_off(before.0),
+                response.asked().split_off(before.1),
+            ] {
+                let all = asked.len();
+                asked.sort();
+                asked.dedup();
+                assert_eq!(asked.len(), all, "{request:?} {response:?}");
+            }
+        }
+    }
+}

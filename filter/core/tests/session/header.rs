@@ -1,0 +1,93 @@
+//! The token in a header of its own.
+
+use limpet_core::token::{CarrierMode, Form, Refusal};
+use serde_json::{Value, json};
+
+use crate::world::*;
+
+fn site(fields: Value) -> Site {
+    Site::new(header_policy(fields))
+}
+
+fn token(host: &str) -> String {
+    realm(1, "cart", CarrierMode::Header, HEADER).seal(Form::Sealed, &claims(host, at(0), at(0)), [0; 4])
+}
+
+#[test]
+fn it_is_issued_read_and_kept_from_the_backend() {
+    let site = site(json!({}));
+    let client = site.client();
+    let first = client.visit(A, at(0));
+    assert_eq!(first.outcomes(), (NO_TOKEN, ISSUED));
+    assert_eq!(first.edits, [Edit::Set(HEADER.into(), first.token().unwrap())]);
+    assert_eq!(first.request_edit, None);
+    let second = client.visit(A, at(1));
+    assert_eq!(second.outcomes(), (STEERED, UNCHANGED));
+    assert_eq!(second.request_edit, Some(Edit::Remove(HEADER.into())));
+}
+
+#[test]
+fn the_backend_sees_it_where_the_policy_says_so() {
+    let site = site(json!({ "header": { "forward": true } }));
+    let visit = site.visit(&Request::new().header(HEADER, &token(A)), &Response::by(A), at(0));
+    assert_eq!((visit.request, visit.request_edit), (STEERED, None));
+}
+
+#[test]
+fn a_refused_one_is_kept_from_the_backend_too() {
+    let visit = site(json!({})).visit(&Request::new().header(HEADER, "x"), &Response::by(A), at(0));
+    assert_eq!(visit.outcomes(), (refused(Refusal::Malformed), ISSUED));
+    assert_eq!(visit.request_edit, Some(Edit::Remove(HEADER.into())));
+}
+
+#[test]
+fn the_case_of_the_name_is_nothing() {
+    // The proxy asks and answers in lower case, and tokens are bound so: a configuration that changes case keeps sessions.
+    for name in ["x-session", "X-Session", "X-SESSION"] {
+        let site = site(json!({ "header": { "name": name } }));
+        let visit = site.visit(&Request::new().header(HEADER, &token(A)), &Response::by(A), at(0));
+        assert_eq!(visit.outcomes(), (STEERED, UNCHANGED), "{name}");
+        let issued = site.visit(&Request::new(), &Response::by(A), at(0));
+        assert!(issued.token().is_some(), "{name}");
+    }
+}
+
+#[test]
+fn several_fields_or_one_list_are_several_candidates() {
+    let visit = |field: &str| site(json!({})).visit(&Request::new().header(HEADER, field), &Response::by(A), at(0));
+    assert_eq!(
+        visit(&format!("x, {} ,{}", token(B), token(A))).host().as_deref(),
+        Some(B)
+    );
+    assert_eq!(visit(&format!("{},x", token(A))).host().as_deref(), Some(A));
+    assert_eq!(visit("x,y").request, refused(Refusal::Malformed));
+    assert_eq!(
+        visit(&format!("x,x,x,x,{}", token(A))).request,
+        refused(Refusal::Malformed)
+    );
+}
+
+#[test]
+fn a_cookie_is_none_of_its_business() {
+    let cookie = format!("{COOKIE}={}; a=1", cookie_token("cart", &claims(A, at(0), at(0))));
+    let visit = site(json!({})).visit(&Request::new().cookie(&cookie), &Response::by(A), at(0));
+    assert_eq!((visit.request, &visit.request_edit), (NO_TOKEN, &None));
+    assert_eq!(visit.set_cookie(), None);
+}
+
+#[test]
+fn a_token_made_for_a_cookie_is_refused() {
+    let token = realm(1, "cart", CarrierMode::Cookie, HEADER).seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4]);
+    let visit = site(json!({})).visit(&Request::new().header(HEADER, &token), &Response::by(A), at(0));
+    assert_eq!(visit.request, refused(Refusal::BadSignature));
+}
+
+#[test]
+fn renewal_and_moves_are_those_of_every_session() {
+    let site = site(json!({ "idleTimeout": "100s" }));
+    let client = site.client();
+    client.visit(A, at(0));
+    assert_eq!(client.visit(A, at(50)).response, RENEWED);
+    assert_eq!(client.visit(B, at(51)).response, REISSUED);
+    assert_eq!(client.visit(B, at(300)).request, refused(Refusal::Idle));
+}

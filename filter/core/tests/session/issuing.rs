@@ -1,0 +1,203 @@
+//! When a client gets a token, and what it says.
+
+use limpet_core::token::{Destination, Refusal};
+use serde_json::json;
+
+use crate::world::*;
+
+fn site() -> Site {
+    Site::new(cookie_policy(json!({ "idleTimeout": "10s" })))
+}
+
+#[test]
+fn a_client_without_a_token_goes_where_load_balancing_sends_it_and_gets_one() {
+    let site = site();
+    let client = site.client();
+    let first = client.visit(A, at(0));
+    assert_eq!(first.outcomes(), (NO_TOKEN, ISSUED));
+    assert_eq!(first.steering, None);
+    assert_eq!(first.request_edit, None, "nothing of ours to take away");
+    assert_eq!(client.claims(), claims(A, at(0), at(0)));
+}
+
+#[test]
+fn a_client_with_a_token_is_steered_to_its_backend_and_gets_no_other() {
+    let site = site();
+    let client = site.client();
+    client.visit(A, at(0));
+    for _ in 0..10 {
+        let next = client.visit(A, at(1));
+        assert_eq!(next.outcomes(), (STEERED, UNCHANGED));
+        assert_eq!(next.host().as_deref(), Some(A));
+        assert!(next.edits.is_empty());
+    }
+}
+
+#[test]
+fn ipv6_backends_too() {
+    let site = site();
+    let client = site.client();
+    client.visit("[2001:db8::7]:443", at(0));
+    assert_eq!(
+        client.visit("[2001:db8::7]:443", at(0)).host().as_deref(),
+        Some("[2001:db8::7]:443")
+    );
+}
+
+#[test]
+fn the_token_names_the_host_and_the_cluster_that_answered() {
+    let site = site();
+    let client = site.client();
+    client.visit_by(Request::new(), &Response::by(B).cluster("canary"), at(3));
+    assert_eq!(client.claims().host, B.parse().unwrap());
+    assert_eq!(client.claims().destination, Destination::of_cluster(b"canary"));
+}
+
+#[test]
+fn a_token_begins_when_the_response_begins() {
+    let site = site();
+    let visit = site.visit_lasting(&Request::new(), &Response::by(A), at(0), at(7));
+    let opened =
+        realm(1, "cart", limpet_core::token::CarrierMode::Cookie, COOKIE).open(visit.token().unwrap().as_bytes());
+    assert_eq!(opened.unwrap().claims, claims(A, at(7), at(7)));
+}
+
+#[test]
+fn another_host_answered_so_a_new_session_begins_there() {
+    let site = site();
+    let client = site.client();
+    client.visit(A, at(0));
+    let moved = client.visit(B, at(5));
+    assert_eq!(moved.outcomes(), (STEERED, REISSUED));
+    assert_eq!(client.claims(), claims(B, at(5), at(5)));
+    assert_eq!(client.visit(B, at(5)).outcomes(), (STEERED, UNCHANGED));
+}
+
+#[test]
+fn another_port_is_another_host() {
+    let site = site();
+    let client = site.client();
+    client.visit("10.0.0.1:80", at(0));
+    assert_eq!(client.visit("10.0.0.1:81", at(0)).response, REISSUED);
+}
+
+#[test]
+fn a_move_that_is_due_for_renewal_too_is_a_new_session() {
+    let site = site();
+    let client = site.client();
+    client.visit(A, at(0));
+    assert_eq!(client.visit(B, at(5)).response, REISSUED);
+    assert_eq!(client.claims().issued_at, at(5));
+}
+
+#[test]
+fn the_proxy_only_supposed_another_host() {
+    let site = site();
+    let request = bringing(&claims(A, at(0), at(0)));
+    let visit = site.visit(&request, &Response::by(A), at(1));
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+    assert!(visit.edits.is_empty());
+}
+
+#[test]
+fn a_refused_token_is_replaced() {
+    let site = site();
+    let mut token = cookie_token("cart", &claims(A, at(0), at(0)));
+    token.replace_range(20..21, if &token[20..21] == "A" { "B" } else { "A" });
+    let visit = site.visit(
+        &Request::new().cookie(&format!("{COOKIE}={token}")),
+        &Response::by(B),
+        at(0),
+    );
+    assert_eq!(visit.outcomes(), (refused(Refusal::BadSignature), ISSUED));
+    assert_eq!(visit.steering, None);
+}
+
+#[test]
+fn nothing_is_issued_on_the_proxys_own_replies() {
+    for (status, details) in [
+        (404, "route_not_found"),
+        (200, "direct_response"),
+        (503, "no_healthy_upstream"),
+        (503, "upstream_reset_before_response_started{connection_failure}"),
+        (504, "response_timeout"),
+        (503, "cluster_not_found"),
+        (200, "via_upstream2"),
+        (200, ""),
+    ] {
+        let site = site();
+        let client = site.client();
+        let visit = client.visit_by(Request::new(), &Response::local(status, details, A), at(0));
+        assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED), "{details}");
+        assert!(visit.edits.is_empty() && visit.status.is_none(), "{details}");
+        // A session does not move and is not renewed by them either.
+        client.visit(A, at(0));
+        let visit = client.visit_by(Request::new(), &Response::local(status, details, B), at(5));
+        assert_eq!(
+            (visit.outcomes(), visit.status),
+            ((STEERED, UNCHANGED), None),
+            "{details}"
+        );
+        assert!(visit.edits.is_empty(), "{details}");
+    }
+}
+
+#[test]
+fn nothing_is_issued_where_the_proxy_does_not_know_who_answered() {
+    let visit = site().visit(&Request::new(), &Response::by(A).without_details(), at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED));
+}
+
+#[test]
+fn every_status_that_a_backend_gives_is_as_good() {
+    for status in [200, 204, 304, 404, 500, 503] {
+        assert_eq!(
+            site()
+                .visit(&Request::new(), &Response::by(A).status(status), at(0))
+                .response,
+            ISSUED,
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn no_token_can_name_a_backend_without_an_ip_address() {
+    let site = site();
+    let visit = site.visit(&Request::new(), &Response::by_a_pipe(), at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, UNADDRESSABLE));
+    assert!(visit.edits.is_empty());
+    let moved = site.visit(&bringing(&claims(A, at(0), at(0))), &Response::by_a_pipe(), at(0));
+    assert_eq!(moved.outcomes(), (STEERED, UNADDRESSABLE));
+    assert!(moved.edits.is_empty());
+}
+
+#[test]
+fn two_tokens_of_one_moment_differ() {
+    let response = Response::by(A);
+    let [one, two] = [(); 2].map(|()| site().visit(&Request::new(), &response, at(0)).token().unwrap());
+    assert_ne!(one, two);
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_an_error() {
+    let site = site();
+    let mut session = site.session(&Request::new());
+    assert!(session.on_request(&Request::new().broken("cookie"), at(0)).is_err());
+    assert!(session.on_request(&Request::new().broken(":scheme"), at(0)).is_err());
+    session.on_request(&Request::new(), at(0)).unwrap();
+    for what in [
+        "code_details",
+        "upstream_address",
+        "cluster_name",
+        "nonce",
+        "status",
+        "cache-control",
+        "expires",
+    ] {
+        assert!(
+            session.on_response(&Response::by(A).broken(what), at(0)).is_err(),
+            "{what}"
+        );
+    }
+}

@@ -1,0 +1,22 @@
+//! What happens to a request and its response, told from outside: a filter, a proxy that only answers questions, and
+//! clients that keep what they are given.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod world;
+
+mod candidates;
+mod cookie;
+mod cost;
+mod fences;
+mod header;
+mod issuing;
+mod keys;
+mod routes;
+mod strict;
+mod time;

@@ -1,0 +1,250 @@
+//! Which policy and which scope a request belongs to: route metadata, then the routes table, then the default policy.
+
+use limpet_core::SessionError;
+use limpet_core::token::{CarrierMode, Refusal};
+use serde_json::{Value, json};
+
+use crate::world::*;
+
+/// Two policies with one cookie; `shop` and `api` differ in what is strict.
+fn site(fields: Value) -> Site {
+    let base = json!({
+        "keys": [key(1, "signing")],
+        "policies": { "shop": cookie_policy(json!({})), "api": cookie_policy(json!({ "strict": true })) },
+    });
+    Site::of(&with(base, fields))
+}
+
+fn table() -> Site {
+    site(json!({ "routes": [
+        { "route": "cart", "policy": "shop", "scope": "basket" },
+        { "route": "plain", "policy": "shop" },
+        { "route": "two", "virtualHost": "v1", "policy": "shop", "scope": "first" },
+        { "route": "two", "policy": "api", "scope": "rest" },
+        { "route": "one", "virtualHost": "v1", "policy": "shop" },
+    ] }))
+}
+
+/// The policy and the scope that a request's token is bound to.
+fn bound(site: &Site, request: Request, scopes: &[&'static str]) -> Option<(String, &'static str)> {
+    let policy = site.policy_of(&request).unwrap()?;
+    let token = site.visit(&request, &Response::by(A), at(0)).token().expect("a token");
+    let opens = |scope: &&&str| {
+        realm(1, scope, CarrierMode::Cookie, COOKIE)
+            .open(token.as_bytes())
+            .is_ok()
+    };
+    let scope = scopes
+        .iter()
+        .find(opens)
+        .unwrap_or_else(|| panic!("in none of the scopes {scopes:?}"));
+    Some((policy, scope))
+}
+
+fn is(policy: &str, scope: &'static str) -> Option<(String, &'static str)> {
+    Some((policy.to_owned(), scope))
+}
+
+#[test]
+fn metadata_names_policy_and_scope() {
+    let request = |session: &str| Request::new().session(session);
+    let site = site(json!({}));
+    assert_eq!(bound(&site, request("shop/a"), &["a"]), is("shop", "a"));
+    assert_eq!(bound(&site, request("api/a"), &["a"]), is("api", "a"));
+}
+
+#[test]
+fn metadata_is_split_at_the_first_slash() {
+    let request = Request::new().session("shop/HTTPRoute/ns/web/rule");
+    assert_eq!(
+        bound(&site(json!({})), request, &["HTTPRoute/ns/web/rule"]),
+        is("shop", "HTTPRoute/ns/web/rule")
+    );
+}
+
+#[test]
+fn metadata_without_a_scope_means_the_routes_name() {
+    for session in ["shop", "shop/"] {
+        let request = || Request::on_route("cart").session(session);
+        assert_eq!(bound(&site(json!({})), request(), &["cart"]), is("shop", "cart"));
+        // Also once the session was bound before.
+        let site = site(json!({}));
+        bound(&site, request(), &["cart"]);
+        let other = Request::on_route("other").session(session);
+        assert_eq!(bound(&site, other, &["other"]), is("shop", "other"));
+    }
+}
+
+#[test]
+fn metadata_without_a_scope_on_a_nameless_route_means_default() {
+    let request = Request::on_nameless_route().session("shop");
+    assert_eq!(
+        bound(&site(json!({})), request, &["default", ""]),
+        is("shop", "default")
+    );
+}
+
+#[test]
+fn metadata_that_names_no_policy_is_an_error_and_no_other_rule_applies() {
+    let site = site(json!({ "default": { "policy": "shop" } }));
+    for session in ["other/a", "other", "", "/a", "Shop/a", " shop/a", "@destination"] {
+        let error = site.policy_of(&Request::new().session(session)).unwrap_err();
+        assert_eq!(error, SessionError::UnknownSession(session.to_owned()));
+    }
+    let not_text = Request::new().session([0xff, b'/', b'a']);
+    assert!(matches!(
+        site.policy_of(&not_text),
+        Err(SessionError::UnknownSession(_))
+    ));
+}
+
+#[test]
+fn a_scope_in_metadata_has_at_most_1024_bytes() {
+    let site = site(json!({}));
+    let policy = |bytes| site.policy_of(&Request::new().session(format!("shop/{}", "s".repeat(bytes))));
+    assert_eq!(policy(1024), Ok(Some("shop".to_owned())));
+    assert!(matches!(policy(1025), Err(SessionError::UnknownSession(_))));
+}
+
+#[test]
+fn metadata_goes_before_the_table_and_the_default() {
+    let site = site(json!({
+        "routes": [{ "route": "cart", "policy": "api", "scope": "table" }],
+        "default": { "policy": "api", "scope": "default" },
+    }));
+    let request = Request::on_route("cart").session("shop/metadata");
+    assert_eq!(
+        bound(&site, request, &["metadata", "table", "default"]),
+        is("shop", "metadata")
+    );
+}
+
+#[test]
+fn metadata_is_not_read_where_the_configuration_says_so() {
+    let site = site(json!({ "routeMetadata": false, "default": { "policy": "api", "scope": "default" } }));
+    let request = Request::new().session("shop/metadata");
+    assert_eq!(bound(&site, request, &["metadata", "default"]), is("api", "default"));
+    let request = Request::new().session("nonsense");
+    site.policy_of(&request).unwrap();
+    assert_eq!(request.asked(), Vec::<String>::new());
+}
+
+#[test]
+fn the_table_goes_by_the_routes_name() {
+    assert_eq!(
+        bound(&table(), Request::on_route("cart"), &["basket"]),
+        is("shop", "basket")
+    );
+    assert_eq!(
+        bound(&table(), Request::on_route("plain"), &["plain"]),
+        is("shop", "plain")
+    );
+    assert_eq!(bound(&table(), Request::on_route("cart2"), &[]), None);
+    assert_eq!(bound(&table(), Request::on_nameless_route(), &[]), None);
+}
+
+#[test]
+fn an_entry_with_the_virtual_host_goes_before_one_without() {
+    let on = |route, host: &str| Request::on_route(route).virtual_host(host);
+    assert_eq!(
+        bound(&table(), on("two", "v1"), &["first", "rest"]),
+        is("shop", "first")
+    );
+    assert_eq!(bound(&table(), on("two", "v2"), &["first", "rest"]), is("api", "rest"));
+    assert_eq!(bound(&table(), on("one", "v1"), &["one"]), is("shop", "one"));
+    assert_eq!(bound(&table(), on("one", "v2"), &[]), None);
+}
+
+#[test]
+fn the_virtual_host_is_asked_only_where_an_entry_needs_it() {
+    let asked = |request: Request| {
+        table().policy_of(&request).unwrap();
+        request.asked()
+    };
+    assert_eq!(asked(Request::on_route("cart")), ["route_session", "route_name"]);
+    assert_eq!(
+        asked(Request::on_route("two")),
+        ["route_session", "route_name", "virtual_host"]
+    );
+}
+
+#[test]
+fn the_table_goes_before_the_default() {
+    let site = site(json!({
+        "routes": [{ "route": "cart", "policy": "shop" }],
+        "default": { "policy": "api" },
+    }));
+    assert_eq!(bound(&site, Request::on_route("cart"), &["cart"]), is("shop", "cart"));
+    assert_eq!(bound(&site, Request::on_route("other"), &["other"]), is("api", "other"));
+}
+
+#[test]
+fn an_entry_for_nameless_routes_has_the_scope_default() {
+    let site = site(json!({ "routes": [{ "route": "", "policy": "shop" }] }));
+    assert_eq!(
+        bound(&site, Request::on_nameless_route(), &["default", ""]),
+        is("shop", "default")
+    );
+}
+
+#[test]
+fn the_default_policy_has_its_own_scope_or_each_routes() {
+    let own = site(json!({ "default": { "policy": "shop", "scope": "all" } }));
+    assert_eq!(bound(&own, Request::on_route("a"), &["all", "a"]), is("shop", "all"));
+    assert_eq!(bound(&own, Request::on_nameless_route(), &["all"]), is("shop", "all"));
+    let each = site(json!({ "default": { "policy": "shop" } }));
+    assert_eq!(bound(&each, Request::on_route("a"), &["a"]), is("shop", "a"));
+    assert_eq!(
+        bound(&each, Request::on_nameless_route(), &["default"]),
+        is("shop", "default")
+    );
+}
+
+#[test]
+fn without_any_of_these_a_route_has_no_session() {
+    assert_eq!(site(json!({})).policy_of(&Request::on_route("a")), Ok(None));
+}
+
+#[test]
+fn a_session_of_one_scope_is_none_of_another() {
+    let site = site(json!({}));
+    let token = cookie_token("cart", &claims(A, at(0), at(0)));
+    let request = |session: &str| Request::new().session(session).cookie(&format!("{COOKIE}={token}"));
+    assert_eq!(
+        site.visit(&request("shop/cart"), &Response::by(A), at(0)).request,
+        STEERED
+    );
+    let elsewhere = site.visit(&request("shop/checkout"), &Response::by(A), at(0));
+    assert_eq!(elsewhere.outcomes(), (refused(Refusal::BadSignature), ISSUED));
+}
+
+#[test]
+fn more_scopes_than_are_kept_ready_all_have_their_sessions() {
+    let site = site(json!({}));
+    for i in (0..5000).chain([0, 1, 4999]) {
+        let scope = format!("scope-{i}");
+        let token = cookie_token(&scope, &claims(A, at(0), at(0)));
+        let request = Request::new()
+            .session(format!("shop/{scope}"))
+            .cookie(&format!("{COOKIE}={token}"));
+        assert_eq!(
+            site.visit(&request, &Response::by(A), at(0)).outcomes(),
+            (STEERED, UNCHANGED),
+            "{scope}"
+        );
+    }
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_an_error() {
+    let site = site(
+        json!({ "routes": [{ "route": "r", "virtualHost": "v", "policy": "shop" }], "default": { "policy": "shop" } }),
+    );
+    for what in ["route_session", "route_name", "virtual_host"] {
+        let request = Request::on_route("r").broken(what);
+        assert!(
+            matches!(site.policy_of(&request), Err(SessionError::View(error)) if error.what == what),
+            "{what}"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! A site behind the filter, and its clients.
+
+mod proxy;
+mod visit;
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
+use limpet_core::time::Timestamp;
+use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal};
+use limpet_core::{Filter, SessionError};
+use serde_json::{Value, json};
+
+pub(crate) use proxy::{Request, Response};
+pub(crate) use visit::{Edit, Visit};
+
+/// Two backends, and the cluster that the route leads to.
+pub(crate) const A: &str = "10.0.0.1:8080";
+pub(crate) const B: &str = "10.0.0.2:8080";
+pub(crate) const CLUSTER: &str = "backends";
+
+/// The route's metadata, so the policy and the scope of most tests.
+pub(crate) const SESSION: &str = "shop/cart";
+pub(crate) const COOKIE: &str = "session";
+pub(crate) const HEADER: &str = "x-session";
+
+/// A moment, `seconds` after the tests' beginning.
+pub(crate) fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix_seconds(1_763_718_000 + seconds)
+}
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A key whose 32 bytes all are its id.
+pub(crate) fn key(id: u8, state: &str) -> Value {
+    json!({ "id": id, "state": state, "inline": inline(id) })
+}
+
+fn inline(id: u8) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode([id; 32])
+}
+
+/// A policy with a cookie, and these further fields.
+pub(crate) fn cookie_policy(fields: Value) -> Value {
+    with(json!({ "cookie": { "name": COOKIE } }), fields)
+}
+
+/// A policy with a header, and these further fields.
+pub(crate) fn header_policy(fields: Value) -> Value {
+    with(json!({ "header": { "name": HEADER } }), fields)
+}
+
+/// `base` with `fields` put in, deeply.
+pub(crate) fn with(mut base: Value, fields: Value) -> Value {
+    match (&mut base, fields) {
+        (Value::Object(base), Value::Object(fields)) => {
+            for (name, field) in fields {
+                let slot = base.entry(name).or_insert(Value::Null);
+                *slot = with(slot.take(), field);
+            }
+        }
+        (base, field) => *base = field,
+    }
+    base
+}
+
+/// A filter in force.
+pub(crate) struct Site {
+    filter: Filter,
+}
+
+impl Site {
+    /// One policy, `shop`, under one key.
+    pub(crate) fn new(policy: Value) -> Self {
+        Self::configured(policy, json!({}))
+    }
+
+    /// One policy, `shop`, and these further fields of the configuration.
+    pub(crate) fn configured(policy: Value, fields: Value) -> Self {
+        let base = json!({ "keys": [key(1, "signing")], "policies": { "shop": policy } });
+        Self::of(&with(base, fields))
+    }
+
+    /// A whole configuration.
+    pub(crate) fn of(config: &Value) -> Self {
+        let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None)
+            .unwrap_or_else(|error| panic!("{error} in {config}"));
+        Self { filter }
+    }
+
+    /// A request and its response at one moment; the route must have a session.
+    pub(crate) fn visit(&self, request: &Request, response: &Response, now: Timestamp) -> Visit {
+        self.visit_lasting(request, response, now, now)
+    }
+
+    /// The same where the response comes later.
+    pub(crate) fn visit_lasting(
+        &self,
+        request: &Request,
+        response: &Response,
+        asked: Timestamp,
+        answered: Timestamp,
+    ) -> Visit {
+        let mut session = self.filter.session(request).unwrap().expect("the route has a session");
+        let plan = session.on_request(request, asked).unwrap();
+        let visit = Visit::requested(plan);
+        visit.answered(session.on_response(response, answered).unwrap())
+    }
+
+    /// The policy of a request; `None` where it has no session.
+    pub(crate) fn policy_of(&self, request: &Request) -> Result<Option<String>, SessionError> {
+        let session = self.filter.session(request)?;
+        Ok(session.map(|session| session.policy().to_owned()))
+    }
+
+    /// A session itself, for tests that need its two halves apart.
+    pub(crate) fn session(&self, request: &Request) -> limpet_core::Session {
+        self.filter.session(request).unwrap().expect("the route has a session")
+    }
+
+    /// A client that has no token yet.
+    pub(crate) fn client(&self) -> Client<'_> {
+        Client {
+            site: self,
+            token: RefCell::default(),
+        }
+    }
+}
+
+/// A client that keeps its session's token, in a cookie or in a header, and sends it with every request.
+pub(crate) struct Client<'a> {
+    site: &'a Site,
+    token: RefCell<Option<String>>,
+}
+
+impl Client<'_> {
+    /// A request that `host` answers.
+    pub(crate) fn visit(&self, host: &str, now: Timestamp) -> Visit {
+        self.visit_by(Request::new(), &Response::by(host), now)
+    }
+
+    /// This request, with the client's token put in.
+    pub(crate) fn visit_by(&self, request: Request, response: &Response, now: Timestamp) -> Visit {
+        let request = match &*self.token.borrow() {
+            None => request,
+            Some(token) => request.cookie(&format!("{COOKIE}={token}")).header(HEADER, token),
+        };
+        let visit = self.site.visit(&request, response, now);
+        if let Some(token) = visit.token() {
+            self.token.replace(Some(token));
+        }
+        visit
+    }
+
+    /// What the client's token says, under key 1.
+    pub(crate) fn claims(&self) -> Claims {
+        let token = self.token.borrow().clone().expect("the client has a token");
+        let modes = [(CarrierMode::Cookie, COOKIE), (CarrierMode::Header, HEADER)];
+        let realms = modes.map(|(mode, name)| realm(1, "cart", mode, name));
+        let opened = realms.iter().find_map(|realm| realm.open(token.as_bytes()).ok());
+        opened.expect("a token of key 1, scope cart").claims
+    }
+}
+
+pub(crate) fn realm(key: u8, scope: &str, mode: CarrierMode, name: &str) -> Realm {
+    let key = Key::new(KeyId(key), KeyState::Signing, &Secret::new([key; 32]));
+    Realm::new(&Keyring::new(vec![key]).unwrap(), scope.as_bytes(), mode, name)
+}
+
+/// What a token of a session on `host` says that was issued and last seen at these moments.
+pub(crate) fn claims(host: &str, issued_at: Timestamp, last_seen: Timestamp) -> Claims {
+    Claims {
+        host: host.parse().unwrap(),
+        destination: Destination::of_cluster(CLUSTER.as_bytes()),
+        secure: false,
+        issued_at,
+        last_seen,
+    }
+}
+
+/// A token of this scope, under key 1, in the tests' cookie.
+pub(crate) fn cookie_token(scope: &str, claims: &Claims) -> String {
+    realm(1, scope, CarrierMode::Cookie, COOKIE).seal(Form::Sealed, claims, [7; 4])
+}
+
+/// A request with that token in its cookie.
+pub(crate) fn bringing(claims: &Claims) -> Request {
+    Request::new().cookie(&format!("{COOKIE}={}", cookie_token("cart", claims)))
+}
+
+pub(crate) const STEERED: RequestOutcome = RequestOutcome::Steered;
+pub(crate) const NO_TOKEN: RequestOutcome = RequestOutcome::NoToken;
+pub(crate) const UNCHANGED: ResponseOutcome = ResponseOutcome::Unchanged;
+pub(crate) const ISSUED: ResponseOutcome = ResponseOutcome::Issued;
+pub(crate) const REISSUED: ResponseOutcome = ResponseOutcome::Reissued;
+pub(crate) const RENEWED: ResponseOutcome = ResponseOutcome::Renewed;
+pub(crate) const UNADDRESSABLE: ResponseOutcome = ResponseOutcome::Unaddressable;
+
+pub(crate) fn refused(refusal: Refusal) -> RequestOutcome {
+    RequestOutcome::Refused(refusal)
+}

@@ -1,0 +1,103 @@
+//! What came out of a request and its response.
+
+use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
+use limpet_core::{HeaderEdit, RequestPlan, ResponsePlan, Steering};
+
+use super::{COOKIE, HEADER};
+
+/// A [`HeaderEdit`] that stands for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Edit {
+    Remove(String),
+    Set(String, String),
+    Add(String, String),
+}
+
+impl From<HeaderEdit<'_>> for Edit {
+    fn from(edit: HeaderEdit<'_>) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        match edit {
+            HeaderEdit::Remove(name) => Self::Remove(name.to_owned()),
+            HeaderEdit::Set(name, value) => Self::Set(name.to_owned(), text(value)),
+            HeaderEdit::Add(name, value) => Self::Add(name.to_owned(), text(value)),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Visit {
+    pub(crate) request: RequestOutcome,
+    pub(crate) request_edit: Option<Edit>,
+    pub(crate) steering: Option<Steering>,
+    pub(crate) response: ResponseOutcome,
+    pub(crate) status: Option<u16>,
+    pub(crate) edits: Vec<Edit>,
+}
+
+impl Visit {
+    pub(crate) fn requested(plan: RequestPlan<'_>) -> Self {
+        Self {
+            request: plan.outcome,
+            request_edit: plan.edit.map(Edit::from),
+            steering: plan.steering,
+            response: ResponseOutcome::Unchanged,
+            status: None,
+            edits: Vec::new(),
+        }
+    }
+
+    pub(crate) fn answered(self, plan: ResponsePlan<'_>) -> Self {
+        Self {
+            response: plan.outcome,
+            status: plan.status,
+            edits: plan.edits.into_iter().map(Edit::from).collect(),
+            ..self
+        }
+    }
+
+    /// Both outcomes, which is what most tests are about.
+    pub(crate) fn outcomes(&self) -> (RequestOutcome, ResponseOutcome) {
+        (self.request, self.response)
+    }
+
+    /// Where the request was sent.
+    pub(crate) fn host(&self) -> Option<String> {
+        self.steering.map(|steering| steering.host.to_string())
+    }
+
+    /// The response's Set-Cookie, of which there is at most one.
+    pub(crate) fn set_cookie(&self) -> Option<&str> {
+        let mut cookies = self.edits.iter().filter_map(|edit| match edit {
+            Edit::Add(name, value) if name == "set-cookie" => Some(value.as_str()),
+            _ => None,
+        });
+        let cookie = cookies.next();
+        assert_eq!(cookies.next(), None, "one Set-Cookie at most");
+        cookie
+    }
+
+    /// The Set-Cookie's attributes, without its token.
+    pub(crate) fn attributes(&self) -> Vec<&str> {
+        self.set_cookie().expect("a Set-Cookie").split("; ").skip(1).collect()
+    }
+
+    /// What the response's Cache-Control becomes.
+    pub(crate) fn cache_control(&self) -> Option<&str> {
+        self.edits.iter().find_map(|edit| match edit {
+            Edit::Set(name, value) if name == "cache-control" => Some(value.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The token that the client got.
+    pub(crate) fn token(&self) -> Option<String> {
+        let in_header = self.edits.iter().find_map(|edit| match edit {
+            Edit::Set(name, value) if name == HEADER => Some(value.clone()),
+            _ => None,
+        });
+        in_header.or_else(|| {
+            let pair = self.set_cookie()?.split(';').next()?;
+            Some(pair.strip_prefix(COOKIE)?.strip_prefix('=')?.to_owned())
+        })
+    }
+}
