@@ -1,0 +1,77 @@
+//! A configuration without mistakes, and what a change makes of it.
+
+use limpet_core::Filter;
+use limpet_core::config::{ConfigError, Warning};
+use serde_json::{Value, json};
+
+pub(crate) const INLINE: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+pub(crate) fn valid() -> Value {
+    json!({
+        "keys": [{ "id": 1, "inline": INLINE }],
+        "policies": {
+            "shop": { "cookie": { "name": "shop" }, "absoluteTimeout": "12h", "idleTimeout": "30m" },
+            "api": { "header": { "name": "x-session" } },
+        },
+        "routes": [{ "route": "r", "policy": "shop" }],
+        "default": { "policy": "api" },
+        "fences": [{ "address": "10.0.0.7:80", "notBefore": 1_763_718_000 }],
+    })
+}
+
+/// The valid configuration with `value` at `pointer` (RFC 6901); a place that is not there yet is made.
+pub(crate) fn changed(changes: &[(&str, Value)]) -> Value {
+    let mut config = valid();
+    for (pointer, value) in changes {
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        match config.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}")) {
+            Value::Object(fields) => drop(fields.insert(name.to_owned(), value.clone())),
+            Value::Array(items) => match name.parse::<usize>().unwrap() {
+                at if at < items.len() => items[at] = value.clone(),
+                _ => items.push(value.clone()),
+            },
+            other => panic!("{other} has no fields"),
+        }
+    }
+    config
+}
+
+/// Variables that the filter is given.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    match name {
+        "KEY" => Some(INLINE.to_owned()),
+        "SHORT" => Some("AAEC".to_owned()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    }
+}
+
+pub(crate) fn load(config: &Value) -> Result<(Filter, Vec<Warning>), ConfigError> {
+    Filter::from_json(config.to_string().as_bytes(), &environment)
+}
+
+/// The fields that are wrong, in the order of the problems; none where the configuration is taken.
+pub(crate) fn fields(config: &Value) -> Vec<String> {
+    match load(config) {
+        Ok(_) => Vec::new(),
+        Err(error) => error.problems.into_iter().map(|problem| problem.field).collect(),
+    }
+}
+
+/// The one change and the fields that are wrong then.
+#[track_caller]
+pub(crate) fn wrong(pointer: &str, value: Value, expected: &[&str]) {
+    assert_eq!(
+        fields(&changed(&[(pointer, value.clone())])),
+        expected,
+        "{pointer} = {value}"
+    );
+}
+
+/// The one change is no mistake.
+#[track_caller]
+pub(crate) fn right(pointer: &str, value: Value) {
+    wrong(pointer, value, &[]);
+}
+
+pub(crate) const NONE: Value = Value::Null;

@@ -1,0 +1,215 @@
+//! What a cookie and a header may be (RFC 6265bis, RFC 9110, GEP-1619).
+
+use serde_json::{Value, json};
+
+use crate::base::*;
+
+fn cookie_fields(cookie: Value) -> Vec<String> {
+    let prefix = "policies.shop.cookie.";
+    let found = fields(&changed(&[("/policies/shop/cookie", cookie)]));
+    found
+        .into_iter()
+        .map(|field| field.strip_prefix(prefix).unwrap_or(&field).to_owned())
+        .collect()
+}
+
+#[track_caller]
+fn cookie(cookie: Value, expected: &[&str]) {
+    assert_eq!(cookie_fields(cookie.clone()), expected, "{cookie}");
+}
+
+#[test]
+fn a_cookies_name_is_a_token() {
+    for name in ["a", "JSESSIONID", "!#$%&'*+-.^_`|~", &"n".repeat(128)] {
+        cookie(json!({ "name": name }), &[]);
+    }
+    for name in [
+        "",
+        " ",
+        "a b",
+        "a=b",
+        "a;b",
+        "a,b",
+        "a\"b",
+        "a\tb",
+        "a\r\nb",
+        "é",
+        "a/b",
+        "[a]",
+        &"n".repeat(129),
+    ] {
+        cookie(json!({ "name": name }), &["name"]);
+    }
+}
+
+#[test]
+fn a_host_cookie_is_secure_for_one_host_and_for_all_of_it() {
+    for name in ["__Host-a", "__host-a", "__HOST-a", "__Host-"] {
+        cookie(json!({ "name": name, "secure": "always" }), &[]);
+        cookie(json!({ "name": name, "secure": "always", "path": "/" }), &[]);
+        cookie(json!({ "name": name }), &["secure"]);
+        cookie(json!({ "name": name, "secure": "never" }), &["secure"]);
+        cookie(json!({ "name": name, "secure": "always", "path": "/a" }), &["path"]);
+        cookie(
+            json!({ "name": name, "secure": "always", "domain": "example.com" }),
+            &["domain"],
+        );
+        cookie(
+            json!({ "name": name, "path": "/a", "domain": "example.com" }),
+            &["secure", "path", "domain"],
+        );
+    }
+    cookie(json!({ "name": "x__Host-a", "path": "/a" }), &[]);
+    cookie(json!({ "name": "__Hosta", "path": "/a" }), &[]);
+}
+
+#[test]
+fn a_secure_cookie_is_secure() {
+    for name in ["__Secure-a", "__SECURE-a"] {
+        cookie(
+            json!({ "name": name, "secure": "always", "path": "/a", "domain": "example.com" }),
+            &[],
+        );
+        cookie(json!({ "name": name }), &["secure"]);
+        cookie(json!({ "name": name, "secure": "never" }), &["secure"]);
+    }
+}
+
+#[test]
+fn a_cookie_for_other_sites_is_secure_always() {
+    cookie(json!({ "name": "a", "sameSite": "None", "secure": "always" }), &[]);
+    cookie(json!({ "name": "a", "sameSite": "None" }), &["secure"]);
+    cookie(
+        json!({ "name": "a", "sameSite": "None", "secure": "never" }),
+        &["secure"],
+    );
+    for same_site in ["Strict", "Lax"] {
+        cookie(json!({ "name": "a", "sameSite": same_site, "secure": "never" }), &[]);
+    }
+}
+
+#[test]
+fn a_partitioned_cookie_is_secure_always() {
+    cookie(json!({ "name": "a", "partitioned": true, "secure": "always" }), &[]);
+    cookie(json!({ "name": "a", "partitioned": true }), &["secure"]);
+    cookie(
+        json!({ "name": "a", "partitioned": true, "secure": "never" }),
+        &["secure"],
+    );
+}
+
+#[test]
+fn a_permanent_cookie_has_an_absolute_timeout_to_last_for() {
+    cookie(json!({ "name": "a", "lifetimeType": "Permanent" }), &[]);
+    let policy = json!({ "cookie": { "name": "a", "lifetimeType": "Permanent" }, "idleTimeout": "1h" });
+    wrong("/policies/shop", policy, &["policies.shop.cookie.lifetimeType"]);
+    right(
+        "/policies/shop",
+        json!({ "cookie": { "name": "a", "lifetimeType": "Session" } }),
+    );
+}
+
+#[test]
+fn a_cookies_path_is_one() {
+    for path in ["/", "/a", "/a/b/", "/~a%20b=c", &format!("/{}", "p".repeat(1023))] {
+        cookie(json!({ "name": "a", "path": path }), &[]);
+    }
+    for path in [
+        "",
+        "a",
+        "a/",
+        "/a;b",
+        "/a b",
+        "/a,b",
+        "/a\r\nb",
+        "/é",
+        "/\u{7f}",
+        &format!("/{}", "p".repeat(1024)),
+    ] {
+        cookie(json!({ "name": "a", "path": path }), &["path"]);
+    }
+}
+
+#[test]
+fn a_cookies_domain_is_one() {
+    for domain in [
+        "example.com",
+        "localhost",
+        "a-b.example.co",
+        "xn--bcher-kva.example",
+        "EXAMPLE.com",
+    ] {
+        cookie(json!({ "name": "a", "domain": domain }), &[]);
+    }
+    let long = vec!["d".repeat(63); 4].join(".");
+    for domain in [
+        "",
+        ".",
+        ".example.com",
+        "example.com.",
+        "a..b",
+        "a b",
+        "a;b",
+        "-a.com",
+        "a-.com",
+        "a_b.com",
+        "é.com",
+        "example.com/x",
+        "example.com:80",
+        &"d".repeat(64),
+        &long,
+    ] {
+        cookie(json!({ "name": "a", "domain": domain }), &["domain"]);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_with_a_cookie_is_said() {
+    let all = json!({ "name": "a b", "path": "x", "domain": ".x", "sameSite": "None" });
+    let mut found = cookie_fields(all);
+    found.sort();
+    assert_eq!(found, ["domain", "name", "path", "secure"]);
+}
+
+#[test]
+fn a_headers_name_is_a_token() {
+    for name in ["x-session", "X-Session", "session", "Mcp-Session-Id", "a"] {
+        right("/policies/api/header/name", json!(name));
+    }
+    for name in [
+        "",
+        "a b",
+        "a:b",
+        ":path",
+        ":scheme",
+        "x-é",
+        "a\r\nb",
+        "a,b",
+        &"n".repeat(129),
+    ] {
+        wrong("/policies/api/header/name", json!(name), &["policies.api.header.name"]);
+    }
+}
+
+#[test]
+fn a_header_is_none_that_has_another_meaning() {
+    for name in [
+        "cookie",
+        "Cookie",
+        "set-cookie",
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "upgrade",
+        "te",
+        "authorization",
+        "x-limpet-host",
+        "X-Limpet-Host-Strict",
+        "x-limpet-destination",
+        "x-limpet-anything",
+        "x-envoy-max-retries",
+    ] {
+        wrong("/policies/api/header/name", json!(name), &["policies.api.header.name"]);
+    }
+}

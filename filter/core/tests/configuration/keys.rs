@@ -1,0 +1,104 @@
+//! The keyring: one key signs, every id once, 32 bytes each.
+
+use limpet_core::config::Warning;
+use limpet_core::keyring::KeyId;
+use serde_json::{Value, json};
+
+use crate::base::*;
+
+fn key(id: u8, state: &str) -> Value {
+    json!({ "id": id, "inline": INLINE, "state": state })
+}
+
+#[test]
+fn exactly_one_signs() {
+    right(
+        "/keys",
+        json!([key(1, "signing"), key(2, "verifying"), key(3, "retiring")]),
+    );
+    right(
+        "/keys",
+        json!([key(3, "retiring"), key(255, "signing"), key(0, "verifying")]),
+    );
+    wrong("/keys", json!([]), &["keys"]);
+    wrong("/keys", json!([key(1, "verifying"), key(2, "retiring")]), &["keys"]);
+    wrong("/keys", json!([key(1, "signing"), key(2, "signing")]), &["keys"]);
+    wrong(
+        "/keys",
+        json!([key(1, "signing"), { "id": 2, "inline": INLINE }]),
+        &["keys"],
+    );
+}
+
+#[test]
+fn every_id_is_there_once() {
+    wrong("/keys", json!([key(1, "signing"), key(1, "retiring")]), &["keys[1].id"]);
+    wrong(
+        "/keys",
+        json!([key(1, "retiring"), key(2, "signing"), key(1, "verifying")]),
+        &["keys[2].id"],
+    );
+}
+
+#[test]
+fn a_key_comes_from_one_place() {
+    wrong("/keys/0", json!({ "id": 1 }), &["keys[0]"]);
+    wrong(
+        "/keys/0",
+        json!({ "id": 1, "env": "KEY", "inline": INLINE }),
+        &["keys[0]"],
+    );
+    right("/keys/0", json!({ "id": 1, "env": "KEY" }));
+}
+
+#[test]
+fn a_variable_that_is_not_there_or_no_key_is_refused() {
+    for name in ["UNSET", "SHORT", "EMPTY", ""] {
+        wrong("/keys/0", json!({ "id": 1, "env": name }), &["keys[0].env"]);
+    }
+}
+
+#[test]
+fn an_inline_key_has_32_bytes_in_padded_base64() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
+    right("/keys/0/inline", json!(STANDARD.encode([0xfb; 32])));
+    right("/keys/0/inline", json!(format!(" {INLINE}\n")));
+    for bytes in [0, 1, 16, 31, 33, 34, 35, 48, 64, 1000] {
+        wrong(
+            "/keys/0/inline",
+            json!(STANDARD.encode(vec![7; bytes])),
+            &["keys[0].inline"],
+        );
+    }
+    for text in [
+        STANDARD_NO_PAD.encode([7; 32]),
+        URL_SAFE.encode([0xfb; 32]),
+        "%".repeat(44),
+        INLINE.replace("8=", "9="),
+    ] {
+        wrong("/keys/0/inline", json!(text), &["keys[0].inline"]);
+    }
+}
+
+#[test]
+fn every_wrong_key_is_named() {
+    let keys = json!([
+        { "id": 1, "env": "UNSET" },
+        { "id": 2, "inline": "AAEC", "state": "retiring" },
+        { "id": 3, "state": "retiring" },
+    ]);
+    wrong("/keys", keys, &["keys[0].env", "keys[1].inline", "keys[2]"]);
+}
+
+#[test]
+fn an_inline_key_warns_and_one_from_the_environment_does_not() {
+    let warnings = |config: &Value| load(config).unwrap().1;
+    assert_eq!(warnings(&valid()), [Warning::InlineKey(KeyId(1))]);
+    assert_eq!(warnings(&changed(&[("/keys/0", json!({ "id": 1, "env": "KEY" }))])), []);
+    let two = json!([key(9, "signing"), { "id": 8, "env": "KEY", "state": "retiring" }, key(7, "retiring")]);
+    assert_eq!(
+        warnings(&changed(&[("/keys", two)])),
+        [Warning::InlineKey(KeyId(9)), Warning::InlineKey(KeyId(7))]
+    );
+}

@@ -1,0 +1,71 @@
+//! A policy's own fields.
+
+use serde_json::{Value, json};
+
+use crate::base::*;
+
+#[test]
+fn a_name_has_letters_digits_dots_underscores_and_hyphens() {
+    let named = |name: &str| {
+        let mut config = valid();
+        config["policies"][name] = json!({ "header": { "name": "x-s" } });
+        fields(&config)
+    };
+    for name in ["a", "Shop-1.2_x", &"n".repeat(128)] {
+        assert_eq!(named(name), Vec::<String>::new(), "{name}");
+    }
+    for name in ["a/b", "a b", "é", "a:b", &"n".repeat(129)] {
+        assert_eq!(named(name), [format!("policies.{name}")]);
+    }
+    assert_eq!(named("").len(), 1);
+}
+
+#[test]
+fn there_may_be_none_as_long_as_none_is_used() {
+    let config = changed(&[
+        ("/policies", json!({})),
+        ("/routes", json!([])),
+        ("/default", Value::Null),
+    ]);
+    assert_eq!(fields(&config), Vec::<String>::new());
+}
+
+#[test]
+fn it_has_one_carrier() {
+    wrong("/policies/shop", json!({}), &["policies.shop"]);
+    let both = json!({ "cookie": { "name": "a" }, "header": { "name": "x-a" } });
+    wrong("/policies/shop", both, &["policies.shop"]);
+}
+
+#[test]
+fn its_timeouts_are_longer_than_nothing() {
+    for zero in ["0s", "0h0m", "0ms"] {
+        wrong(
+            "/policies/shop/absoluteTimeout",
+            json!(zero),
+            &["policies.shop.absoluteTimeout"],
+        );
+        wrong(
+            "/policies/shop/idleTimeout",
+            json!(zero),
+            &["policies.shop.idleTimeout"],
+        );
+        wrong("/maxIdle", json!(zero), &["maxIdle"]);
+        right("/clockSkew", json!(zero));
+    }
+    right("/policies/shop/idleTimeout", json!("1ms"));
+}
+
+#[test]
+fn its_strict_status_is_an_error() {
+    for status in [400, 503, 599] {
+        right("/policies/shop/strictStatus", json!(status));
+    }
+    for status in [0, 200, 399, 600, 65535] {
+        wrong(
+            "/policies/shop/strictStatus",
+            json!(status),
+            &["policies.shop.strictStatus"],
+        );
+    }
+}

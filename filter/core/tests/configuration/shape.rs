@@ -1,0 +1,225 @@
+//! The document itself: types, unknown fields, durations.
+
+use limpet_core::config;
+use serde_json::json;
+
+use crate::base::*;
+
+#[test]
+fn a_valid_one_is_taken() {
+    let (filter, _) = load(&valid()).unwrap();
+    assert_eq!(filter.policies().collect::<Vec<_>>(), ["api", "shop"]);
+}
+
+#[test]
+fn a_text_that_is_no_document_is_wrong_as_a_whole() {
+    for text in ["", " ", "nonsense", "null", "[]", "7", "\"text\"", "\u{feff}{}"] {
+        let error = config::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(error.problems.len(), 1, "{text:?}");
+        assert_eq!(error.problems[0].field, "configuration", "{text:?}");
+    }
+    assert!(config::parse(&[0xff]).is_err());
+}
+
+#[test]
+fn nothing_may_follow_the_document() {
+    let text = valid().to_string();
+    assert!(config::parse(format!("{text} \n").as_bytes()).is_ok());
+    for rest in ["x", "}", "{}", ",", "\0"] {
+        let error = config::parse(format!("{text}{rest}").as_bytes()).expect_err(rest);
+        assert_eq!(error.problems[0].field, "configuration", "{rest:?}");
+    }
+}
+
+#[test]
+fn what_is_required_is_missed_where_it_belongs() {
+    for field in ["keys", "policies"] {
+        let mut config = valid();
+        config.as_object_mut().unwrap().remove(field);
+        assert_eq!(fields(&config), ["configuration"], "{field}");
+        let message = load(&config).unwrap_err().to_string();
+        assert!(message.contains(field), "{message}");
+    }
+    wrong("/policies/shop/cookie", json!({}), &["policies.shop.cookie"]);
+    wrong("/keys/0", json!({ "inline": INLINE }), &["keys[0]"]);
+    wrong("/routes/0", json!({ "route": "r" }), &["routes[0]"]);
+    wrong("/fences/0", json!({ "address": "10.0.0.1" }), &["fences[0]"]);
+    wrong("/default", json!({}), &["default"]);
+}
+
+#[test]
+fn unknown_fields_are_refused_by_their_path() {
+    for (parent, path) in [
+        ("", ""),
+        ("/keys/0", "keys[0]."),
+        ("/policies/shop", "policies.shop."),
+        ("/policies/shop/cookie", "policies.shop.cookie."),
+        ("/policies/api/header", "policies.api.header."),
+        ("/routes/0", "routes[0]."),
+        ("/default", "default."),
+        ("/fences/0", "fences[0]."),
+    ] {
+        wrong(
+            &format!("{parent}/idletimeout"),
+            json!("1h"),
+            &[&format!("{path}idletimeout")],
+        );
+    }
+}
+
+#[test]
+fn a_field_given_twice_is_refused() {
+    let twice = valid()
+        .to_string()
+        .replacen('{', "{\"maxIdle\":\"1h\",\"maxIdle\":\"2h\",", 1);
+    assert_eq!(
+        config::parse(twice.as_bytes()).unwrap_err().problems[0].field,
+        "maxIdle"
+    );
+}
+
+#[test]
+fn a_policy_given_twice_is_refused() {
+    let policy = r#""api": { "header": { "name": "x-other" } }, "#;
+    let twice = valid()
+        .to_string()
+        .replacen("\"policies\":{", &format!("\"policies\":{{{policy}"), 1);
+    assert!(twice.contains("x-other") && twice.contains("x-session"));
+    let error = config::parse(twice.as_bytes()).expect_err("which of the two is meant?");
+    assert!(error.problems[0].field.starts_with("policies"), "{error}");
+}
+
+#[test]
+fn wrong_types_are_refused_by_their_path() {
+    for (pointer, value, field) in [
+        ("/keys", json!({}), "keys"),
+        ("/keys/0/id", json!("1"), "keys[0].id"),
+        ("/keys/0/id", json!(256), "keys[0].id"),
+        ("/keys/0/id", json!(-1), "keys[0].id"),
+        ("/keys/0/id", json!(1.5), "keys[0].id"),
+        ("/keys/0/state", json!("Signing"), "keys[0].state"),
+        ("/keys/0/inline", json!(7), "keys[0].inline"),
+        ("/policies", json!([]), "policies"),
+        ("/policies/shop", json!("x"), "policies.shop"),
+        ("/policies/shop/strict", json!("yes"), "policies.shop.strict"),
+        (
+            "/policies/shop/strictStatus",
+            json!("503"),
+            "policies.shop.strictStatus",
+        ),
+        (
+            "/policies/shop/strictStatus",
+            json!(65536),
+            "policies.shop.strictStatus",
+        ),
+        ("/policies/shop/token", json!("plain"), "policies.shop.token"),
+        (
+            "/policies/shop/cacheControl",
+            json!("public"),
+            "policies.shop.cacheControl",
+        ),
+        (
+            "/policies/shop/cookie/secure",
+            json!(true),
+            "policies.shop.cookie.secure",
+        ),
+        (
+            "/policies/shop/cookie/sameSite",
+            json!("strict"),
+            "policies.shop.cookie.sameSite",
+        ),
+        (
+            "/policies/shop/cookie/lifetimeType",
+            json!("permanent"),
+            "policies.shop.cookie.lifetimeType",
+        ),
+        (
+            "/policies/shop/cookie/httpOnly",
+            json!(1),
+            "policies.shop.cookie.httpOnly",
+        ),
+        ("/policies/api/header/name", NONE, "policies.api.header.name"),
+        ("/routes", json!({}), "routes"),
+        ("/routes/0/route", json!(1), "routes[0].route"),
+        ("/routeMetadata", json!("no"), "routeMetadata"),
+        ("/fences/0/notBefore", json!("2026-11-21"), "fences[0].notBefore"),
+        ("/fences/0/notBefore", json!(-1), "fences[0].notBefore"),
+    ] {
+        wrong(pointer, value, &[field]);
+    }
+}
+
+#[test]
+fn durations_are_gep_2257s() {
+    for (pointer, field) in [
+        ("/maxIdle", "maxIdle"),
+        ("/clockSkew", "clockSkew"),
+        ("/policies/shop/absoluteTimeout", "policies.shop.absoluteTimeout"),
+        ("/policies/shop/idleTimeout", "policies.shop.idleTimeout"),
+    ] {
+        for value in [
+            json!("1d"),
+            json!("30"),
+            json!(""),
+            json!("1.5h"),
+            json!("-1s"),
+            json!(30),
+            json!("1h 1m"),
+            json!("100000s"),
+        ] {
+            wrong(pointer, value, &[field]);
+        }
+        for value in ["30m", "1h30m", "500ms", "99999h"] {
+            right(pointer, json!(value));
+        }
+    }
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let config = config::parse(valid().to_string().as_bytes()).unwrap();
+    assert!(config.route_metadata);
+    assert_eq!(config.max_idle.to_string(), "168h");
+    assert_eq!(config.clock_skew.to_string(), "1m");
+    assert_eq!(config.policies["shop"].strict_status, 503);
+    let shop = config.policies["shop"].cookie.as_ref().unwrap();
+    assert!(shop.http_only && !shop.partitioned && !shop.forward);
+    assert_eq!(shop.path, "/");
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let config = changed(&[
+        ("/keys/0/inline", json!("AAEC")),
+        ("/maxIdle", json!("0s")),
+        ("/policies/api/header/name", json!("cookie")),
+        ("/policies/api/strictStatus", json!(200)),
+        ("/policies/shop/idleTimeout", json!("0s")),
+        ("/policies/shop/cookie/name", json!("a b")),
+        ("/policies/shop/cookie/sameSite", json!("None")),
+        ("/routes/0/policy", json!("none")),
+        ("/routes/1", json!({ "route": "q", "policy": "nor this" })),
+        ("/default/policy", json!("neither")),
+        ("/fences/0/address", json!("localhost")),
+    ]);
+    let mut found = fields(&config);
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "default.policy",
+            "fences[0].address",
+            "keys[0].inline",
+            "maxIdle",
+            "policies.api.header.name",
+            "policies.api.strictStatus",
+            "policies.shop.cookie.name",
+            "policies.shop.cookie.secure",
+            "policies.shop.idleTimeout",
+            "routes[0].policy",
+            "routes[1].policy",
+        ]
+    );
+    let text = load(&config).unwrap_err().to_string();
+    assert!(found.iter().all(|field| text.contains(&format!("{field}: "))), "{text}");
+}
