@@ -1,0 +1,298 @@
+//! The chain of HTTP filters around ours. `docs/configuration.md` says what each part is for.
+
+use limpet_core::config::schema::FilterConfig;
+
+use super::discovery::{self, Sources};
+use super::report::Report;
+use super::routes;
+use crate::find::{self, Found};
+use crate::node::Node;
+
+const STATEFUL_SESSION: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession";
+const HEADER_MUTATION: &str = "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation";
+const EARLY_HEADER_MUTATION: &str = "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
+const ROUTER: &str = "envoy.extensions.filters.http.router.v3.Router";
+
+/// What the filter and Envoy tell each other by; none of a client's own may get in, and none may get out.
+pub(super) const INTERNAL_HEADERS: [&str; 3] = [SOFT_HEADER, STRICT_HEADER, "x-limpet-destination"];
+const SOFT_HEADER: &str = "x-limpet-host";
+const STRICT_HEADER: &str = "x-limpet-host-strict";
+
+/// One HTTP filter.
+#[derive(Debug)]
+pub(super) struct HttpFilter<'a> {
+    pub(super) name: &'a str,
+    pub(super) node: Node<'a>,
+    /// Its message type; empty where it is discovered.
+    kind: &'a str,
+    content: Option<Node<'a>>,
+    /// Whether only routes that ask for it have it.
+    pub(super) disabled: bool,
+}
+
+impl<'a> HttpFilter<'a> {
+    fn new(node: Node<'a>) -> Self {
+        let typed = node.get("typed_config");
+        let (kind, content) = match typed.as_ref().and_then(Node::typed) {
+            Some((kind, content)) => (kind, Some(content)),
+            None => ("", None),
+        };
+        Self {
+            name: node.text("name").unwrap_or_default(),
+            disabled: node.flag("disabled"),
+            kind,
+            content,
+            node,
+        }
+    }
+
+    /// The header by which this filter is told the host, where it is one that can be told.
+    fn host_header(&self) -> Option<&'a str> {
+        let content = self.content.as_ref().filter(|_| self.kind == STATEFUL_SESSION)?;
+        content.at(&["session_state", "typed_config"])?.typed()?.1.text("name")
+    }
+
+    /// Whether it takes the header away: of requests, or of responses.
+    fn removes(&self, header: &str, mutations: &str) -> bool {
+        let content = self.content.as_ref().filter(|_| self.kind == HEADER_MUTATION);
+        let mutations = content.and_then(|content| content.at(&["mutations", mutations]));
+        mutations.is_some_and(|mutations| mutations.children().any(|mutation| removes(&mutation, header)))
+    }
+}
+
+/// Whether a mutation takes the header away.
+fn removes(mutation: &Node<'_>, header: &str) -> bool {
+    let matcher = mutation.at(&["remove_on_match", "key_matcher"]);
+    let pattern = |kind: &str| matcher.as_ref()?.text(kind).map(str::to_ascii_lowercase);
+    mutation
+        .text("remove")
+        .is_some_and(|name| name.eq_ignore_ascii_case(header))
+        || pattern("exact").is_some_and(|name| name == header)
+        || pattern("prefix").is_some_and(|prefix| header.starts_with(&prefix))
+}
+
+/// A chain with our filter in it.
+#[derive(Debug)]
+pub(super) struct Chain<'a> {
+    pub(super) manager: Node<'a>,
+    filters: Vec<HttpFilter<'a>>,
+    limpet: usize,
+    soft: Option<usize>,
+    strict: Option<usize>,
+}
+
+impl<'a> Chain<'a> {
+    pub(super) fn limpet(&self) -> Option<&HttpFilter<'a>> {
+        self.filters.get(self.limpet)
+    }
+
+    /// The filter that steers sessions of policies that are not strict.
+    pub(super) fn soft(&self) -> Option<&HttpFilter<'a>> {
+        self.filters.get(self.soft?)
+    }
+
+    /// The filter that steers sessions of strict policies.
+    pub(super) fn strict(&self) -> Option<&HttpFilter<'a>> {
+        self.filters.get(self.strict?)
+    }
+
+    /// Whether the upstream is kept from this header by a filter of the chain.
+    pub(super) fn hides_from_upstream(&self, header: &str) -> bool {
+        let last = [Some(self.limpet), self.soft, self.strict]
+            .into_iter()
+            .flatten()
+            .max()
+            .unwrap_or(0);
+        self.filters
+            .iter()
+            .skip(last)
+            .any(|filter| filter.removes(header, "request_mutations"))
+    }
+}
+
+/// Whether an entry of `http_filters` is ours.
+enum Ours<'s, 'a> {
+    No,
+    /// Its configuration is not among the documents.
+    Elsewhere,
+    Configured(&'s Found<'a>),
+}
+
+/// Checks every chain of a document that has our filter; says whether there was one.
+pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>) -> bool {
+    let own = find::filters(root);
+    let mut any = false;
+    root.visit(&mut |manager| {
+        for (i, filter) in manager.list("http_filters").iter().enumerate() {
+            let ours = match filter.get("config_discovery") {
+                None => own
+                    .iter()
+                    .find(|found| found.holder.path == filter.path)
+                    .map_or(Ours::No, Ours::Configured),
+                Some(discovery) => discovered(report, filter, &discovery, sources),
+            };
+            let config = match ours {
+                Ours::No => continue,
+                Ours::Elsewhere => None,
+                Ours::Configured(found) => found.configuration.parsed(),
+            };
+            any = true;
+            check(report, manager, i, config.as_ref(), sources);
+        }
+    });
+    any
+}
+
+/// A filter whose configuration is discovered.
+fn discovered<'s, 'a>(
+    report: &mut Report,
+    filter: &Node<'a>,
+    discovery: &Node<'a>,
+    sources: &'s Sources<'a>,
+) -> Ours<'s, 'a> {
+    let name = filter.text("name").unwrap_or_default();
+    let ours = match sources.filter(name) {
+        Some(found) => Ours::Configured(found),
+        None if name == find::NAME => Ours::Elsewhere,
+        None => return Ours::No,
+    };
+    if matches!(ours, Ours::Elsewhere) {
+        let source = discovery.get("config_source");
+        let from = match source.as_ref().and_then(discovery::watched_file) {
+            Some(file) => format!("from {file}, which can not be read from here"),
+            None => "from elsewhere".to_owned(),
+        };
+        report.note(filter, format!("not checked: the filter's configuration, which Envoy gets {from}; give that file as well, or run the check where Envoy runs"));
+    }
+    if discovery.get("default_config").is_none() {
+        report.warning(discovery, "expected a default_config that lets requests pass: without it Envoy answers 500 until there is a first good configuration");
+    }
+    ours
+}
+
+fn check<'a>(
+    report: &mut Report,
+    manager: &Node<'a>,
+    limpet: usize,
+    config: Option<&FilterConfig>,
+    sources: &Sources<'a>,
+) {
+    let filters: Vec<_> = manager.list("http_filters").into_iter().map(HttpFilter::new).collect();
+    let steering = |header: &str| filters.iter().position(|filter| filter.host_header() == Some(header));
+    let chain = Chain {
+        manager: manager.clone(),
+        limpet,
+        soft: steering(SOFT_HEADER),
+        strict: steering(STRICT_HEADER),
+        filters,
+    };
+    check_steering(report, &chain, config);
+    check_headers(report, &chain);
+    if let Some(last) = chain
+        .filters
+        .last()
+        .filter(|last| last.kind != ROUTER && !last.kind.is_empty())
+    {
+        report.error(&last.node, "expected the router as the last filter");
+    }
+    match manager.get("route_config") {
+        Some(routes) => routes::check(report, &chain, config, &routes),
+        None => match manager
+            .at(&["rds", "route_config_name"])
+            .and_then(|name| sources.routes(name.value.as_str()?))
+        {
+            Some(routes) => routes::check(report, &chain, config, routes),
+            None => report.note(
+                manager,
+                "not checked: the routes, which Envoy gets from elsewhere; a file that has them can be given as well",
+            ),
+        },
+    }
+}
+
+/// The two filters of Envoy's own that do the steering.
+fn check_steering(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
+    let any = |strict: bool| config.is_none_or(|config| config.policies.values().any(|policy| policy.strict == strict));
+    let has_strict = config.is_some() && any(true);
+    for (place, header, needed) in [
+        (chain.soft, SOFT_HEADER, any(false)),
+        (chain.strict, STRICT_HEADER, has_strict),
+    ] {
+        let of = if header == STRICT_HEADER {
+            "strict policies"
+        } else {
+            "policies that are not strict"
+        };
+        let Some((place, filter)) = place.and_then(|place| Some((place, chain.filters.get(place)?))) else {
+            if needed {
+                report.error(&chain.manager, format!("http_filters: expected a stateful_session filter with header state {header} behind limpet: sessions of {of} need it"));
+            }
+            continue;
+        };
+        if place < chain.limpet {
+            report.error(
+                &filter.node,
+                format!("expected behind limpet, which tells it the host by {header}"),
+            );
+        }
+        let strict = filter.content.as_ref().is_some_and(|content| content.flag("strict"));
+        if header == STRICT_HEADER && !strict {
+            report.error(
+                &filter.node,
+                "expected strict: true, because sessions of strict policies are steered by this filter",
+            );
+        } else if header == SOFT_HEADER && strict {
+            report.error(
+                &filter.node,
+                "expected no strict: true, because sessions of policies that are not strict are steered by this filter",
+            );
+        }
+    }
+    if let Some(strict) = chain.strict().filter(|strict| !strict.disabled) {
+        report.warning(&strict.node, "expected disabled: true, with the routes that have a strict policy enabling it: where it is not needed, it only adds a header to every response");
+    }
+}
+
+/// The internal headers, at every door.
+fn check_headers(report: &mut Report, chain: &Chain<'_>) {
+    let early: Vec<Node<'_>> = chain
+        .manager
+        .list("early_header_mutation_extensions")
+        .iter()
+        .filter_map(|extension| extension.get("typed_config"))
+        .filter_map(|typed| typed.typed().filter(|(kind, _)| *kind == EARLY_HEADER_MUTATION))
+        .flat_map(|(_, content)| content.list("mutations"))
+        .collect();
+    let missing = missing(&INTERNAL_HEADERS, |header| {
+        early.iter().any(|mutation| removes(mutation, header))
+    });
+    if !missing.is_empty() {
+        report.error(&chain.manager, format!("early_header_mutation_extensions: expected the removal of {missing}: a client's own would choose its backend"));
+    }
+    let in_front = chain.filters.get(..chain.limpet).unwrap_or_default();
+    let leaking = self::missing(&[SOFT_HEADER, STRICT_HEADER], |header| {
+        in_front
+            .iter()
+            .any(|filter| filter.removes(header, "response_mutations"))
+    });
+    if !leaking.is_empty() {
+        report.error(&chain.manager, format!("http_filters: expected a header_mutation filter in front of limpet that removes {leaking} from responses: clients would see the backend's address"));
+    }
+    let last = chain.soft.max(chain.strict).unwrap_or(0);
+    for filter in chain.filters.iter().take(last).skip(chain.limpet + 1) {
+        let removed = ["request_mutations", "response_mutations"].iter().any(|mutations| {
+            [SOFT_HEADER, STRICT_HEADER]
+                .iter()
+                .any(|header| filter.removes(header, mutations))
+        });
+        if removed {
+            report.error(&filter.node, "expected in front of limpet or behind the stateful_session filters: here it takes away what they tell each other");
+        }
+    }
+}
+
+/// The headers that `is_removed` does not hold for, as words.
+pub(super) fn missing(headers: &[&str], is_removed: impl Fn(&str) -> bool) -> String {
+    let missing: Vec<&str> = headers.iter().copied().filter(|header| !is_removed(header)).collect();
+    missing.join(", ")
+}

@@ -1,0 +1,82 @@
+//! What an Envoy discovers: the filter's configuration (ECDS) and routes (RDS), from files or from the other documents.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::document;
+use crate::find::{self, Found};
+use crate::node::Node;
+
+const ROUTE_CONFIGURATION: &str = "envoy.config.route.v3.RouteConfiguration";
+
+/// Adds the files that the documents have the filter's configuration or routes discovered from, where they can be read here.
+/// Their paths are relative to where Envoy runs, which is taken to be here.
+pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
+    let mut paths: Vec<String> = Vec::new();
+    for (file, value) in documents.iter() {
+        Node::root(file, value).visit(&mut |object| {
+            let sources = [
+                object.at(&["config_discovery", "config_source"]),
+                object.at(&["rds", "config_source"]),
+            ];
+            paths.extend(sources.iter().flatten().filter_map(watched_file).map(str::to_owned));
+        });
+    }
+    for path in paths {
+        let canonical = |path: &str| Path::new(path).canonicalize().ok();
+        let is_new = documents.iter().all(|(file, _)| canonical(file) != canonical(&path));
+        if is_new && let Ok(value) = document::read(&path) {
+            documents.push((path, value));
+        }
+    }
+}
+
+/// The file that a configuration source watches.
+pub(super) fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
+    source
+        .at(&["path_config_source", "path"])
+        .or_else(|| source.get("path"))?
+        .value
+        .as_str()
+}
+
+/// What the documents hold for others to discover, by name.
+#[derive(Debug, Default)]
+pub(super) struct Sources<'a> {
+    filters: BTreeMap<&'a str, Found<'a>>,
+    routes: BTreeMap<&'a str, Node<'a>>,
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn new(roots: &[Node<'a>]) -> Self {
+        let mut sources = Self::default();
+        for root in roots {
+            let resources = find::filters(root).into_iter().filter(Found::is_resource);
+            sources.filters.extend(resources.map(|found| (found.name(), found)));
+            root.visit(&mut |object| {
+                if object.kind() == Some(ROUTE_CONFIGURATION) {
+                    let name = object.text("name").unwrap_or_default();
+                    sources.routes.insert(name, object.clone());
+                }
+            });
+        }
+        sources
+    }
+
+    /// The filter's configuration that is discovered under this name.
+    pub(super) fn filter(&self, name: &str) -> Option<&Found<'a>> {
+        self.filters.get(name)
+    }
+
+    /// The route configuration of this name.
+    pub(super) fn routes(&self, name: &str) -> Option<&Node<'a>> {
+        self.routes.get(name)
+    }
+
+    /// Whether routes for others to discover are in this document.
+    pub(super) fn has_routes(&self, root: &Node<'_>) -> bool {
+        self.routes.values().any(|routes| routes.file == root.file)
+    }
+}

@@ -1,0 +1,199 @@
+//! What can be asked for on the command line.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use limpet_core::time::{GatewayDuration, Timestamp};
+use limpet_core::token::{CarrierMode, Form};
+
+use crate::moment;
+use crate::output::Output;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  all is well
+  1  the check found an error, or the token is refused
+  2  the command could not do its work: a wrong argument, or a file that can not be read";
+
+const KEYS_FILE: &str = "\
+A file of keys is the `keys` list of the filter's configuration, in YAML or JSON; a whole configuration of the filter serves as well:
+
+  - {id: 1, env: LIMPET_KEY, state: retiring}
+  - {id: 2, inline: <32 bytes in base64>}
+
+A key given by `env` is read from this command's own environment.";
+
+/// Signed sessions for Envoy: check configurations, look into tokens, make keys.
+#[derive(Debug, Parser)]
+#[command(name = "limpet", version, after_help = EXIT_CODES, max_term_width = 120)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// The form of the output
+    #[arg(long, value_enum, global = true, default_value = "text", value_name = "FORM")]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Checks configurations of the filter, and of Envoy with the filter inside
+    Check(CheckArgs),
+    /// Looks into tokens, and makes some for tests
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Makes keys
+    #[command(subcommand)]
+    Keys(KeysCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Says what a token says, and whether the filter would honour it
+    Inspect(InspectArgs),
+    /// Makes a token, for tests
+    Issue(IssueArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Prints a new key: 32 random bytes in base64
+    #[command(after_help = EXIT_CODES)]
+    Generate,
+}
+
+/// Checks configurations of the filter, and of Envoy with the filter inside.
+///
+/// A file is a configuration of the filter (JSON or YAML), or one of Envoy: a bootstrap, listeners, routes, or the file that
+/// the filter's configuration is discovered from. All problems are reported, each with its place in the file and the field's path. For
+/// Envoy, the chain around the filter and the routes' sessions are checked as well.
+///
+/// Files that belong together (routes, discovered configuration) are best given together.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct CheckArgs {
+    /// The files; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// Requires the keys' environment variables; otherwise a variable that is not set here is merely not checked
+    #[arg(long)]
+    pub(crate) env: bool,
+    /// Counts warnings as errors
+    #[arg(long)]
+    pub(crate) deny_warnings: bool,
+}
+
+/// Where keys come from, and what a token is bound to.
+#[derive(Debug, Args)]
+pub(crate) struct RealmArgs {
+    /// A file of keys
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(crate) keys: Option<String>,
+    /// A configuration of the filter, or of Envoy with the filter inside: keys, policies and scopes are taken from it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<String>,
+    /// The policy of the configuration [default: any]
+    #[arg(long, value_name = "NAME", requires = "config")]
+    pub(crate) policy: Option<String>,
+    /// The scope that the token is for [default: those of the configuration, or `default`]
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// How the token travels [default: as the policy says, or cookie]
+    #[arg(long, value_enum, conflicts_with = "config")]
+    pub(crate) mode: Option<Mode>,
+    /// The cookie's or header's name [default: as the policy or the token's text says]
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) name: Option<String>,
+}
+
+/// Says what a token says, and whether the filter would honour it.
+///
+/// Without a key, only what anybody can read is said: form and key id, and for a signed token its content, unverified.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{KEYS_FILE}\n\n{EXIT_CODES}"))]
+pub(crate) struct InspectArgs {
+    /// The token: a value, `name=value`, or a whole line `Set-Cookie: ...` or `name: value`
+    pub(crate) token: String,
+    #[command(flatten)]
+    pub(crate) realm: RealmArgs,
+    /// The policy's absolute timeout, like 8h
+    #[arg(long, value_name = "DURATION", conflicts_with = "config")]
+    pub(crate) absolute_timeout: Option<GatewayDuration>,
+    /// The policy's idle timeout, like 30m
+    #[arg(long, value_name = "DURATION", conflicts_with = "config")]
+    pub(crate) idle_timeout: Option<GatewayDuration>,
+    /// Judge as of this time: RFC 3339 or Unix seconds [default: now]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    pub(crate) now: Option<Timestamp>,
+}
+
+/// Makes a token, for tests, under the signing key.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{KEYS_FILE}\n\n{EXIT_CODES}"))]
+pub(crate) struct IssueArgs {
+    #[command(flatten)]
+    pub(crate) realm: RealmArgs,
+    /// The backend: its IP address and port
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) host: SocketAddr,
+    /// The name of the backend's cluster in Envoy
+    #[arg(long)]
+    pub(crate) cluster: String,
+    /// Whether the content is readable [default: as the policy says, or sealed]
+    #[arg(long, value_enum)]
+    pub(crate) form: Option<TokenForm>,
+    /// When the session began: RFC 3339 or Unix seconds [default: now]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    pub(crate) issued_at: Option<Timestamp>,
+    /// When the session was last used [default: when it began]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    pub(crate) last_seen: Option<Timestamp>,
+    /// The session began over HTTPS
+    #[arg(long)]
+    pub(crate) secure: bool,
+}
+
+/// [`CarrierMode`] on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Mode {
+    /// In a cookie
+    Cookie,
+    /// In a header
+    Header,
+}
+
+impl From<Mode> for CarrierMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Cookie => Self::Cookie,
+            Mode::Header => Self::Header,
+        }
+    }
+}
+
+/// [`Form`] on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum TokenForm {
+    /// Nothing is readable
+    Sealed,
+    /// Address and times are readable
+    Signed,
+}
+
+impl From<TokenForm> for Form {
+    fn from(form: TokenForm) -> Self {
+        match form {
+            TokenForm::Sealed => Self::Sealed,
+            TokenForm::Signed => Self::Signed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

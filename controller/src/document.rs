@@ -1,0 +1,95 @@
+//! Files of YAML or JSON.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::Failure;
+
+/// No configuration comes near this; what is larger was named by mistake.
+const MAX_LEN: u64 = 64 * 1024 * 1024;
+
+/// Reads a file; `-` is standard input.
+///
+/// # Errors
+/// Says what is wrong with the file, and where.
+pub(crate) fn read(file: &str) -> Result<Value, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
+    let mut bytes = Vec::new();
+    let mut limited = |reader: &mut dyn std::io::Read| reader.take(MAX_LEN + 1).read_to_end(&mut bytes);
+    let read = if file == "-" {
+        limited(&mut std::io::stdin().lock())
+    } else {
+        std::fs::File::open(file).and_then(|mut opened| limited(&mut opened))
+    };
+    read.map_err(|error| failed(&format!("can not be read: {error}")))?;
+    if bytes.len() as u64 > MAX_LEN {
+        return Err(failed(&"larger than 64 MiB, so no configuration"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| failed(&"neither YAML nor JSON: not UTF-8"))?;
+    let is_json = Path::new(file)
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let value = if is_json {
+        serde_json::from_str(&text).map_err(|error| failed(&format!("no JSON: {error}")))
+    } else {
+        yaml(&text).map_err(|error| failed(&error))
+    }?;
+    match value {
+        Value::Null => Err(failed(&"empty")),
+        value => Ok(value),
+    }
+}
+
+/// JSON is YAML, so this reads both. Aliases and merge keys are resolved, within limits.
+fn yaml(text: &str) -> Result<Value, String> {
+    // No snippet of the file: it may hold a key.
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let message = error.to_string();
+        let message = message.strip_prefix("error: ").unwrap_or(&message);
+        format!("neither YAML nor JSON: {message}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn aliases_and_merge_keys_are_resolved() {
+        let text = "a: &x {b: 1, c: 2}\nd: *x\ne: {<<: *x, c: 3}\n";
+        let expected = json!({"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 2}, "e": {"b": 1, "c": 3}});
+        assert_eq!(yaml(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn json_with_tabs_is_yaml_enough() {
+        assert_eq!(
+            yaml("{\n\t\"a\": [1,\n\t2],\"b\":\"x\\u00e9\"}").unwrap(),
+            json!({"a": [1, 2], "b": "xé"})
+        );
+    }
+
+    #[test]
+    fn bad_input_is_refused_with_its_place() {
+        let error = yaml("a: 1\nb: [1\nc: 2\n").unwrap_err();
+        assert!(error.contains("line"), "{error}");
+        let error = yaml("a: 1\na: 2\n").unwrap_err();
+        assert!(error.contains("duplicate"), "{error}");
+    }
+
+    #[test]
+    fn what_expands_without_end_is_refused() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for i in 1..12 {
+            let aliases = vec![format!("*a{}", i - 1); 9].join(", ");
+            text += &format!("a{i}: &a{i} [{aliases}]\n");
+        }
+        assert!(yaml(&text).is_err());
+        assert!(yaml(&"[".repeat(100_000)).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! Finding the filter in a configuration of Envoy, wherever it is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use limpet_core::config;
+use limpet_core::config::schema::FilterConfig;
+use serde_json::Value;
+
+use crate::node::Node;
+
+/// The name that the filter has in every example, and the one it is known by where its configuration can not be read.
+pub(crate) const NAME: &str = "limpet";
+
+const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
+const TYPED_EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
+
+/// A wasm filter that is ours.
+#[derive(Debug, Clone)]
+pub(crate) struct Found<'a> {
+    /// The object that names it: an entry of `http_filters`, or a resource of its own.
+    pub(crate) holder: Node<'a>,
+    /// Envoy's configuration of it.
+    pub(crate) wasm: Node<'a>,
+    /// The filter's own configuration.
+    pub(crate) configuration: Configuration<'a>,
+}
+
+/// The filter's own configuration, as Envoy hands it to the filter.
+#[derive(Debug, Clone)]
+pub(crate) struct Configuration<'a> {
+    /// Where it stands.
+    pub(crate) node: Node<'a>,
+    /// Its JSON, or what is wrong with the message around it.
+    pub(crate) json: Result<Vec<u8>, String>,
+}
+
+impl Configuration<'_> {
+    /// The configuration where it has the schema's types, right or wrong.
+    pub(crate) fn parsed(&self) -> Option<FilterConfig> {
+        config::parse(self.json.as_ref().ok()?).ok()
+    }
+}
+
+impl<'a> Found<'a> {
+    /// The name of the filter, or of the resource that it is discovered as.
+    pub(crate) fn name(&self) -> &'a str {
+        self.holder.text("name").unwrap_or_default()
+    }
+
+    /// Whether it is a resource of its own, for a listener elsewhere to discover.
+    pub(crate) fn is_resource(&self) -> bool {
+        self.holder.kind() == Some(TYPED_EXTENSION)
+    }
+}
+
+/// Every filter of ours in a document, in order.
+pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
+    let mut found = Vec::new();
+    root.visit(&mut |holder| {
+        for field in holder.children() {
+            if let Some((WASM, wasm)) = field.typed() {
+                let filter = Found {
+                    holder: holder.clone(),
+                    configuration: configuration(&wasm),
+                    wasm,
+                };
+                if is_ours(&filter) {
+                    found.push(filter);
+                }
+            }
+        }
+    });
+    found
+}
+
+/// By its name, or by what it is configured with.
+fn is_ours(filter: &Found<'_>) -> bool {
+    let inner = filter.wasm.at(&["config", "name"]);
+    let named = filter.name() == NAME || inner.and_then(|name| name.value.as_str()) == Some(NAME);
+    named || filter.configuration.parsed().is_some() || {
+        let json = filter.configuration.json.as_deref().unwrap_or_default();
+        let value: Option<Value> = serde_json::from_slice(json).ok();
+        value.is_some_and(|value| value.get("keys").is_some() && value.get("policies").is_some())
+    }
+}
+
+/// What Envoy hands to a wasm filter: the text of a `StringValue` or `BytesValue`, a `Struct` as JSON.
+fn configuration<'a>(wasm: &Node<'a>) -> Configuration<'a> {
+    let missing = |node: &Node<'a>, what: &str| Configuration {
+        node: node.clone(),
+        json: Err(format!("expected {what}")),
+    };
+    let Some(message) = wasm.at(&["config", "configuration"]) else {
+        return missing(wasm, "the filter's configuration in config.configuration");
+    };
+    let Some(node) = message.entry("value") else {
+        return missing(&message, "a value");
+    };
+    let text = node.value.as_str();
+    let json = match message.kind() {
+        Some("google.protobuf.StringValue") => text.map(|text| text.as_bytes().to_vec()).ok_or("expected a string"),
+        Some("google.protobuf.BytesValue") => text
+            .and_then(|text| STANDARD.decode(text).ok())
+            .ok_or("expected bytes in base64"),
+        Some("google.protobuf.Struct") => Ok(node.value.to_string().into_bytes()),
+        _ => Err("expected a google.protobuf.StringValue, Struct or BytesValue"),
+    };
+    Configuration {
+        node,
+        json: json.map_err(str::to_owned),
+    }
+}

@@ -1,0 +1,273 @@
+//! The keys, policies and scopes that a token is tried with.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use limpet_core::config;
+use limpet_core::config::schema::{FilterConfig, PolicyConfig};
+use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
+use limpet_core::time::GatewayDuration;
+use limpet_core::token::{CarrierMode, Destination, Realm};
+use serde_json::{Value, json};
+
+use crate::check::discovery;
+use crate::cli::RealmArgs;
+use crate::find;
+use crate::keys::{self, Unavailable};
+use crate::node::Node;
+use crate::{Failure, document};
+
+use super::presented::Presented;
+
+/// The scope of sessions that have no other.
+const DEFAULT_SCOPE: &str = "default";
+
+/// What a session may be, and with which keys.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    pub(super) config: Rc<FilterConfig>,
+    /// The policy, in `config`.
+    pub(super) policy: String,
+    pub(super) scope: String,
+}
+
+/// Everything that a token can be tried with.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) candidates: Vec<Candidate>,
+    /// The clusters that the configuration names.
+    clusters: BTreeSet<String>,
+    /// Whether policies are those of a configuration, rather than made up from arguments.
+    pub(super) has_policies: bool,
+}
+
+impl Candidate {
+    pub(super) fn policy_config(&self) -> Option<&PolicyConfig> {
+        self.config.policies.get(&self.policy)
+    }
+
+    /// How the token travels, and under which name.
+    pub(super) fn carrier(&self) -> (CarrierMode, &str) {
+        match self.policy_config() {
+            Some(PolicyConfig {
+                cookie: Some(cookie), ..
+            }) => (CarrierMode::Cookie, &cookie.name),
+            Some(PolicyConfig {
+                header: Some(header), ..
+            }) => (CarrierMode::Header, &header.name),
+            _ => (CarrierMode::Cookie, ""),
+        }
+    }
+
+    /// What tokens of this session are bound to, with one key: the one of this id, or the one that signs.
+    ///
+    /// # Errors
+    /// `None`: there is no such key.
+    pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<Unavailable>> {
+        let signs = |key: &&config::schema::KeyConfig| match id {
+            Some(id) => key.id == id.0,
+            None => key.state == config::schema::KeyStateConfig::Signing,
+        };
+        let key = self.config.keys.iter().find(signs).ok_or(None)?;
+        let secret = keys::secret(key).map_err(Some)?;
+        let key = Key::new(KeyId(key.id), KeyState::Signing, &secret);
+        let keyring = Keyring::new(vec![key]).map_err(|error| Some(Unavailable::Wrong(error.to_string())))?;
+        let (mode, name) = self.carrier();
+        Ok(Realm::new(&keyring, self.scope.as_bytes(), mode, name))
+    }
+
+    /// Policy, scope and carrier in words.
+    pub(super) fn words(&self, known: &Known) -> String {
+        let (mode, name) = self.carrier();
+        let scope = &self.scope;
+        if known.has_policies {
+            format!("policy {}, scope {scope}, {} {name}", self.policy, mode.name())
+        } else {
+            format!("scope {scope}, {} {name}", mode.name())
+        }
+    }
+}
+
+impl Known {
+    /// The cluster of this destination, where the configuration names it.
+    pub(super) fn cluster(&self, destination: Destination) -> Option<&str> {
+        let is_it = |cluster: &&String| Destination::of_cluster(cluster.as_bytes()) == destination;
+        self.clusters.iter().find(is_it).map(String::as_str)
+    }
+
+    /// From `--keys`, or from `--config`; nothing where neither was given.
+    pub(super) fn from_args(
+        args: &RealmArgs,
+        presented: Option<&Presented<'_>>,
+        timeouts: [Option<GatewayDuration>; 2],
+    ) -> Result<Self, Failure> {
+        match (&args.keys, &args.config) {
+            (Some(file), _) => Self::from_keys(args, file, presented, timeouts),
+            (None, Some(file)) => Self::from_config(args, file),
+            (None, None) => Ok(Self::default()),
+        }
+    }
+
+    fn from_keys(
+        args: &RealmArgs,
+        file: &str,
+        presented: Option<&Presented<'_>>,
+        [absolute_timeout, idle_timeout]: [Option<GatewayDuration>; 2],
+    ) -> Result<Self, Failure> {
+        let name = args.name.as_deref().or(presented.and_then(|presented| presented.name));
+        let Some(name) = name else {
+            let problem = "expected --name, the cookie's or header's name, which a token is bound to (or give the token as name=value)";
+            return Err(Failure(problem.to_owned()));
+        };
+        let mode = args
+            .mode
+            .map(CarrierMode::from)
+            .or(presented.and_then(|presented| presented.mode));
+        let mode = mode.unwrap_or(CarrierMode::Cookie);
+        let written = json!({
+            "keys": [],
+            "policies": {"-": {
+                mode.name(): {"name": name},
+                "absoluteTimeout": absolute_timeout,
+                "idleTimeout": idle_timeout,
+            }},
+            // Without timeouts nothing is known of the configuration that the token is for, so nothing ends it.
+            "maxIdle": "99999h",
+        });
+        let mut config = config::parse(written.to_string().as_bytes()).map_err(|error| Failure(error.to_string()))?;
+        config.keys = keys::read(file)?;
+        let scope = args.scope.clone().unwrap_or_else(|| DEFAULT_SCOPE.to_owned());
+        let candidate = Candidate {
+            config: Rc::new(config),
+            policy: "-".to_owned(),
+            scope,
+        };
+        Ok(Self {
+            candidates: vec![candidate],
+            ..Self::default()
+        })
+    }
+
+    fn from_config(args: &RealmArgs, file: &str) -> Result<Self, Failure> {
+        let mut documents = vec![(file.to_owned(), document::read(file)?)];
+        discovery::add_files(&mut documents);
+        let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
+        let configs = configs(&roots);
+        if configs.is_empty() {
+            return Err(Failure(format!(
+                "{file}: no configuration of the filter in it that can be read; `limpet check {file}` says more"
+            )));
+        }
+        let mut known = Self {
+            has_policies: true,
+            clusters: clusters(&roots),
+            ..Self::default()
+        };
+        let routes = routes(&roots);
+        for config in configs {
+            let config = Rc::new(config);
+            for (policy, scope) in sessions(&config, &routes, args.scope.as_deref()) {
+                if args.policy.as_ref().is_none_or(|wanted| *wanted == policy) {
+                    known.candidates.push(Candidate {
+                        config: Rc::clone(&config),
+                        policy,
+                        scope,
+                    });
+                }
+            }
+        }
+        if known.candidates.is_empty() {
+            let wanted = args.policy.as_deref().unwrap_or_default();
+            return Err(Failure(format!("{file}: no policy {wanted:?} in it")));
+        }
+        Ok(known)
+    }
+}
+
+/// The configurations of the filter in these documents.
+fn configs(roots: &[Node<'_>]) -> Vec<FilterConfig> {
+    let of = |root: &Node<'_>| -> Vec<FilterConfig> {
+        if root.has_types() {
+            find::filters(root)
+                .iter()
+                .filter_map(|found| found.configuration.parsed())
+                .collect()
+        } else {
+            config::parse(root.value.to_string().as_bytes()).into_iter().collect()
+        }
+    };
+    let mut configs: Vec<FilterConfig> = Vec::new();
+    for config in roots.iter().flat_map(of) {
+        if !configs.contains(&config) {
+            configs.push(config);
+        }
+    }
+    configs
+}
+
+/// A route's name, and the session in its metadata.
+type Route<'a> = (&'a str, Option<&'a str>);
+
+fn routes<'a>(roots: &[Node<'a>]) -> Vec<Route<'a>> {
+    let mut routes = Vec::new();
+    for root in roots {
+        root.visit(&mut |object| {
+            if object.get("match").is_some() {
+                let metadata = object.at(&["metadata", "filter_metadata", find::NAME, "session"]);
+                let session = metadata.and_then(|session| session.value.as_str());
+                routes.push((object.text("name").unwrap_or_default(), session));
+            }
+        });
+    }
+    routes
+}
+
+fn clusters(roots: &[Node<'_>]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for root in roots {
+        root.visit(&mut |object| {
+            let listed = object.list("clusters");
+            let listed = listed.iter().filter_map(|cluster| cluster.text("name"));
+            names.extend(object.text("cluster").into_iter().chain(listed).map(str::to_owned));
+        });
+    }
+    names
+}
+
+/// The policies and scopes that sessions of this configuration have on these routes.
+fn sessions(config: &FilterConfig, routes: &[Route<'_>], scope: Option<&str>) -> BTreeSet<(String, String)> {
+    let mut sessions: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut add = |policy: &str, scope: &str| {
+        if config.policies.contains_key(policy) && !scope.is_empty() {
+            sessions.insert((policy.to_owned(), scope.to_owned()));
+        }
+    };
+    if let Some(scope) = scope {
+        config.policies.keys().for_each(|policy| add(policy, scope));
+        return sessions;
+    }
+    for (name, session) in routes {
+        if let Some(session) = session {
+            let (policy, scope) = session.split_once('/').unwrap_or((session, ""));
+            add(policy, if scope.is_empty() { name } else { scope });
+        }
+    }
+    for entry in &config.routes {
+        add(&entry.policy, entry.scope.as_deref().unwrap_or(&entry.route));
+    }
+    if let Some(default) = &config.default {
+        match &default.scope {
+            Some(scope) => add(&default.policy, scope),
+            None => routes.iter().for_each(|(name, _)| add(&default.policy, name)),
+        }
+    }
+    config.policies.keys().for_each(|policy| add(policy, DEFAULT_SCOPE));
+    sessions
+}
+
+/// For the JSON output: what a candidate is.
+pub(super) fn session_json(candidate: &Candidate, known: &Known) -> Value {
+    let (mode, name) = candidate.carrier();
+    let policy = known.has_policies.then_some(&candidate.policy);
+    json!({"policy": policy, "scope": candidate.scope, "mode": mode.name(), "name": name})
+}

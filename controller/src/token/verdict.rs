@@ -1,0 +1,125 @@
+//! What the filter would say to a token: asked of the filter itself.
+
+use limpet_core::Filter;
+use limpet_core::config::schema::{DefaultConfig, FilterConfig};
+use limpet_core::keyring::KeyId;
+use limpet_core::outcome::RequestOutcome;
+use limpet_core::time::Timestamp;
+use limpet_core::token::{CarrierMode, Claims, Refusal};
+use limpet_core::view::{Answer, RequestView};
+
+use crate::Failure;
+use crate::keys::Unavailable;
+
+use super::known::{Candidate, Known};
+
+/// How trying the candidates ended.
+#[derive(Debug)]
+pub(super) enum Opening {
+    /// The token is of this session.
+    Opened(Candidate, Claims),
+    /// Its key is there, and it is of none of the sessions.
+    Refused(Refusal),
+    /// Its key is named, and not to be had.
+    NoKey(Unavailable),
+}
+
+/// Tries every candidate.
+pub(super) fn open(known: &Known, token: &str, key: KeyId) -> Opening {
+    let mut outcome = Opening::Refused(Refusal::UnknownKey);
+    for candidate in &known.candidates {
+        match candidate.realm(Some(key)) {
+            Ok(realm) => match realm.open(token.as_bytes()) {
+                Ok(opened) => return Opening::Opened(candidate.clone(), opened.claims),
+                Err(refusal) => outcome = Opening::Refused(refusal),
+            },
+            Err(Some(unavailable)) if matches!(outcome, Opening::Refused(Refusal::UnknownKey)) => {
+                outcome = Opening::NoKey(unavailable);
+            }
+            Err(_) => {}
+        }
+    }
+    outcome
+}
+
+/// What the filter says to a token of this session at this time. Whether the route leads to the token's cluster is left out.
+pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timestamp) -> Result<RequestOutcome, Failure> {
+    let config = alone(candidate, key);
+    let environment = |name: &str| std::env::var(name).ok();
+    let (filter, _) = Filter::new(&config, &environment)
+        .map_err(|error| Failure(format!("the filter refuses the configuration: {error}")))?;
+    let request = Request::new(candidate, token);
+    // This request answers every question.
+    let unanswered = |error: &dyn std::fmt::Display| Failure(error.to_string());
+    let session = filter.session(&request).map_err(|error| unanswered(&error))?;
+    let mut session = session.ok_or_else(|| Failure("the configuration has no such session".to_owned()))?;
+    let outcome = session
+        .on_request(&request, now)
+        .map_err(|error| unanswered(&error))?
+        .outcome;
+    Ok(outcome)
+}
+
+/// The candidate's configuration with its session for every request, and with the token's key alone.
+fn alone(candidate: &Candidate, key: KeyId) -> FilterConfig {
+    let mut config = FilterConfig::clone(&candidate.config);
+    config.keys.retain(|other| other.id == key.0);
+    config.keys.truncate(1);
+    for key in &mut config.keys {
+        key.state = limpet_core::config::schema::KeyStateConfig::Signing;
+    }
+    config.policies.retain(|name, _| *name == candidate.policy);
+    for policy in config.policies.values_mut() {
+        policy.strict = false;
+    }
+    config.routes.clear();
+    config.route_metadata = false;
+    config.default = Some(DefaultConfig {
+        policy: candidate.policy.clone(),
+        scope: Some(candidate.scope.clone()),
+    });
+    config
+}
+
+/// A request that has nothing but the token.
+struct Request {
+    header: String,
+    value: Vec<u8>,
+}
+
+impl Request {
+    fn new(candidate: &Candidate, token: &str) -> Self {
+        match candidate.carrier() {
+            (CarrierMode::Cookie, name) => Self {
+                header: "cookie".to_owned(),
+                value: format!("{name}={token}").into_bytes(),
+            },
+            (CarrierMode::Header, name) => Self {
+                header: name.to_ascii_lowercase(),
+                value: token.as_bytes().to_vec(),
+            },
+        }
+    }
+}
+
+impl RequestView for Request {
+    fn route_session(&self) -> Answer {
+        Ok(None)
+    }
+
+    fn route_name(&self) -> Answer {
+        Ok(None)
+    }
+
+    fn virtual_host(&self) -> Answer {
+        Ok(None)
+    }
+
+    fn cluster_name(&self) -> Answer {
+        Ok(None)
+    }
+
+    fn header(&self, name: &str) -> Answer {
+        Ok((name == self.header).then(|| self.value.clone()))
+    }
+}
