@@ -6,6 +6,12 @@
     clippy::indexing_slicing,
     reason = "a test may panic"
 )]
+#![allow(
+    clippy::format_collect,
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "a test is to be read"
+)]
 
 mod base;
 

@@ -87,7 +87,7 @@ fn other_spellings_of_the_same_bytes_are_malformed() {
             format!("\"{token}\""),
             format!(" {token}"),
             format!("{token}\r\n"),
-            format!("{}%3D", token),
+            format!("{token}%3D"),
             token.bytes().map(|b| format!("%{b:02X}")).collect::<String>(),
             token.repeat(2),
         ];
