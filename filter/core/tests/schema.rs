@@ -1,4 +1,5 @@
-//! The checked-in JSON Schema, `schema/limpet.schema.json`: it is what the types say, and it agrees with the checks.
+//! The checked-in JSON Schema, `schema/limpet.schema.json`: it is what the types say, it agrees with the checks, and
+//! `docs/configuration.md` has every field of it.
 //!
 //! Regenerate it with `UPDATE_SCHEMA=1 cargo test -p limpet-core --features schema --test schema`.
 #![expect(
@@ -15,6 +16,10 @@ use std::path::{Path, PathBuf};
 use limpet_core::Filter;
 use limpet_core::config::schema::FilterConfig;
 use serde_json::{Value, json};
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")
+}
 
 fn schema_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/limpet.schema.json")
@@ -75,9 +80,7 @@ fn accepted() -> Vec<Value> {
         with_cookie(
             &json!({"name": "s", "path": "/a/b?c=+d", "domain": "a-1.example.com", "secure": "never", "sameSite": "Lax"}),
         ),
-        with_policy(
-            &json!({"header": {"name": "X-Session", "forward": true}, "strict": true, "strictStatus": 599}),
-        ),
+        with_policy(&json!({"header": {"name": "X-Session", "forward": true}, "strict": true, "strictStatus": 599})),
         with_policy(&json!({
             "header": {"name": "s"}, "absoluteTimeout": "1h30m", "idleTimeout": "500ms", "token": "signed", "cacheControl": "keep",
         })),
@@ -152,9 +155,7 @@ fn refused() -> Vec<Value> {
 #[test]
 fn the_schema_and_the_filter_agree() {
     let schema = jsonschema::validator_for(&checked_in()).unwrap();
-    let filter = |config: &Value| {
-        Filter::from_json(config.to_string().as_bytes(), &|_| Some(INLINE.to_owned()))
-    };
+    let filter = |config: &Value| Filter::from_json(config.to_string().as_bytes(), &|_| Some(INLINE.to_owned()));
     for config in accepted() {
         assert!(
             schema.is_valid(&config),
@@ -182,9 +183,7 @@ fn fields(schema: &Value) -> BTreeMap<String, Option<Value>> {
 
 fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<String, Option<Value>>) {
     if let Some(reference) = schema["$ref"].as_str() {
-        let pointer = reference
-            .strip_prefix('#')
-            .expect("a reference within the schema");
+        let pointer = reference.strip_prefix('#').expect("a reference within the schema");
         let target = root
             .pointer(pointer)
             .unwrap_or_else(|| panic!("no {reference} in the schema"));
@@ -206,22 +205,13 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
         collect(root, &schema["items"], &format!("{path}[]"), fields);
     }
     if schema["additionalProperties"].is_object() {
-        collect(
-            root,
-            &schema["additionalProperties"],
-            &format!("{path}.<name>"),
-            fields,
-        );
+        collect(root, &schema["additionalProperties"], &format!("{path}.<name>"), fields);
     }
 }
 
 /// The place of a field in this configuration, as a JSON pointer's segments.
 fn place(field: &str) -> Vec<String> {
-    let policy = if field.contains(".header.") {
-        "api"
-    } else {
-        "web"
-    };
+    let policy = if field.contains(".header.") { "api" } else { "web" };
     let dotted = field.replace("[]", ".0").replace("<name>", policy);
     dotted.split('.').map(str::to_owned).collect()
 }
@@ -241,12 +231,12 @@ fn the_defaults_are_what_an_absent_field_means() {
         let place = place(&field);
         let (name, parents) = place.split_last().unwrap();
         let mut written = config.clone();
-        let parent = parents.iter().fold(&mut written, |value, segment| {
-            match segment.parse::<usize>() {
+        let parent = parents
+            .iter()
+            .fold(&mut written, |value, segment| match segment.parse::<usize>() {
                 Ok(index) => &mut value[index],
                 Err(_) => &mut value[segment],
-            }
-        });
+            });
         assert!(
             parent.is_object(),
             "the configuration of this test has no place for {field}"
@@ -256,6 +246,60 @@ fn the_defaults_are_what_an_absent_field_means() {
             parse(&written),
             parse(&config),
             "the schema's default of {field} is {default}"
+        );
+    }
+}
+
+/// The rows of the page's tables of fields: the cells, of which the first is the field's path and the third its default.
+fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
+    let mut rows = BTreeMap::new();
+    let mut in_table = false;
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        in_table = line.starts_with("| Field |") || (in_table && line.starts_with('|'));
+        if in_table
+            && let Some(path) = cells
+                .first()
+                .and_then(|cell| cell.strip_prefix('`'))
+                .and_then(|cell| cell.strip_suffix('`'))
+        {
+            let cells = cells.iter().map(ToString::to_string).collect();
+            assert!(
+                rows.insert(path.to_owned(), cells).is_none(),
+                "configuration.md has {path} twice"
+            );
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_field_is_documented_and_nothing_else() {
+    let fields = fields(&checked_in());
+    let documented = documented(&read(&page()));
+    let undocumented: Vec<_> = fields.keys().filter(|field| !documented.contains_key(*field)).collect();
+    assert!(
+        undocumented.is_empty(),
+        "not in a table of docs/configuration.md: {undocumented:?}"
+    );
+    let unknown: Vec<_> = documented.keys().filter(|field| !fields.contains_key(*field)).collect();
+    assert!(
+        unknown.is_empty(),
+        "docs/configuration.md names fields that do not exist: {unknown:?}"
+    );
+    for (field, default) in &fields {
+        let Some(default) = default
+            .as_ref()
+            .filter(|default| !default.is_null() && **default != json!([]))
+        else {
+            continue;
+        };
+        let words = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        let said = &documented[field][2];
+        assert_eq!(
+            said,
+            &format!("`{words}`"),
+            "docs/configuration.md has a wrong default for {field}"
         );
     }
 }
