@@ -1,0 +1,42 @@
+//! Configurations from an operator.
+
+use limpet_core::Filter;
+use limpet_core::config::{self, ConfigError};
+
+/// The bytes as a configuration.
+///
+/// # Panics
+/// Where a refusal says nothing, or a configuration changes when it is written and read again.
+pub fn configuration(data: &[u8]) {
+    let parsed = match config::parse(data) {
+        Ok(parsed) => parsed,
+        Err(error) => return says_something(&error),
+    };
+    let value: Result<serde_json::Value, _> = serde_json::from_slice(data);
+    assert!(value.is_ok(), "what is no JSON document is taken");
+    let written = serde_json::to_vec(&parsed).expect("a configuration can be written");
+    assert_eq!(config::parse(&written).as_ref(), Ok(&parsed), "written and read again");
+    match Filter::new(&parsed, &|_| None) {
+        Err(error) => says_something(&error),
+        Ok((filter, warnings)) => {
+            assert!(filter.policies().eq(parsed.policies.keys()), "every policy is in force");
+            assert_eq!(
+                warnings.len(),
+                parsed.keys.len(),
+                "there is no environment, so every key is inline"
+            );
+            for key in parsed.keys.iter().filter_map(|key| key.inline.as_ref()) {
+                let shown = format!("{filter:?} {parsed:?} {warnings:?}");
+                assert!(!shown.contains(key.0.trim()), "a key is shown");
+            }
+        }
+    }
+}
+
+fn says_something(error: &ConfigError) {
+    assert!(!error.problems.is_empty(), "refused for nothing");
+    assert!(
+        error.problems.iter().all(|problem| !problem.message.is_empty()),
+        "{error:?}"
+    );
+}

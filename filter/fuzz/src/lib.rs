@@ -1,0 +1,17 @@
+//! The bodies of the fuzz targets: what must hold whatever the bytes are. A body that returns is content.
+#![forbid(unsafe_code)]
+
+mod configuration;
+mod cookie_header;
+mod token;
+
+pub use configuration::configuration;
+pub use cookie_header::cookie_header;
+pub use token::{realm, token};
+
+/// Every target: its name, which is also its corpus folder, and its body.
+pub const TARGETS: [(&str, fn(&[u8])); 3] = [
+    ("token", token),
+    ("cookie_header", cookie_header),
+    ("configuration", configuration),
+];

@@ -1,0 +1,173 @@
+//! The fuzz targets without a fuzzer: each body over its corpus, then for some seconds over mutations of it.
+//!
+//! A failure prints the seed and the input. `LIMPET_FUZZ_SEED` repeats a run, `LIMPET_FUZZ_SECONDS` makes it longer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use limpet_fuzz::TARGETS;
+
+/// The longest input: Envoy's limit of all request headers is 60 KiB.
+const MAX_LEN: usize = 60 * 1024;
+/// However slow the machine.
+const AT_LEAST: usize = 500;
+
+fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 3, "{}: expected some inputs", folder.display());
+    paths
+        .into_iter()
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        .collect()
+}
+
+fn from_environment(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(bound.max(1)).unwrap()).unwrap()
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[0]
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
+    }
+}
+
+/// What the parsers look for.
+const WORDS: [&[u8]; 16] = [
+    b"session=",
+    b"; ",
+    b";",
+    b"=",
+    b"\"",
+    b",",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"null",
+    b"0",
+    b"-1",
+    b"99999h",
+    b"A",
+    b"\\u0000",
+];
+
+fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(input.len() + 1);
+        let until = (at + random.below(8)).min(input.len());
+        match random.below(8) {
+            0 if at < input.len() => input[at] ^= 1 << random.below(8),
+            1 if at < input.len() => input[at] = random.byte(),
+            2 => input.insert(at, random.byte()),
+            3 => drop(input.drain(at..until)),
+            4 => drop(input.splice(at..at, random.pick(&WORDS).iter().copied())),
+            5 => drop(input.splice(at..until, input[at..until].repeat(2))),
+            6 => {
+                let other = random.pick(seeds);
+                let from = random.below(other.len() + 1);
+                let len = random.below(other.len() - from + 1);
+                drop(input.splice(at..until, other[from..from + len].iter().copied()));
+            }
+            _ => input.truncate(at),
+        }
+    }
+    input.truncate(MAX_LEN);
+}
+
+fn run(name: &str) {
+    let (_, body) = TARGETS.into_iter().find(|(target, _)| *target == name).unwrap();
+    let corpus = corpus(name);
+    for (path, input) in &corpus {
+        let outcome = catch_unwind(AssertUnwindSafe(|| body(input)));
+        assert!(outcome.is_ok(), "{name} fails on {}", path.display());
+    }
+
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = from_environment("LIMPET_FUZZ_SEED").unwrap_or_else(|| clock.as_millis().try_into().unwrap());
+    println!("{name}: LIMPET_FUZZ_SEED={seed}");
+    let seconds = from_environment("LIMPET_FUZZ_SECONDS").unwrap_or(2);
+    let (begin, limit) = (Instant::now(), Duration::from_secs(seconds));
+    let seeds: Vec<Vec<u8>> = corpus.into_iter().map(|(_, input)| input).collect();
+    let mut random = Random(seed);
+    let mut runs = 0;
+    while runs < AT_LEAST || begin.elapsed() < limit {
+        let mut input = match random.below(16) {
+            0 => (0..random.below(200)).map(|_| random.byte()).collect(),
+            _ => random.pick(&seeds).clone(),
+        };
+        mutate(&mut input, &seeds, &mut random);
+        let outcome = catch_unwind(AssertUnwindSafe(|| body(&input)));
+        assert!(
+            outcome.is_ok(),
+            "{name} fails with LIMPET_FUZZ_SEED={seed} after {runs} runs on:\n{}",
+            input.escape_ascii()
+        );
+        runs += 1;
+    }
+    println!("{name}: {runs} inputs in {:.1} s", begin.elapsed().as_secs_f64());
+}
+
+#[test]
+fn token() {
+    run("token");
+}
+
+#[test]
+fn cookie_header() {
+    run("cookie_header");
+}
+
+#[test]
+fn configuration() {
+    run("configuration");
+}
+
+/// A body that is content with everything would find nothing.
+#[test]
+fn the_corpus_has_what_is_taken_and_what_is_refused() {
+    let realm = limpet_fuzz::realm();
+    let tokens = corpus("token");
+    assert!(
+        tokens
+            .iter()
+            .any(|(_, text)| realm.open(text).is_ok_and(|opened| opened.key_retiring))
+    );
+    assert!(
+        tokens
+            .iter()
+            .any(|(_, text)| realm.open(text).is_ok_and(|opened| opened.claims.host.is_ipv6()))
+    );
+    assert!(tokens.iter().any(|(_, text)| realm.open(text).is_err()));
+
+    let fields = corpus("cookie_header");
+    let has_ours = |field: &[u8]| limpet_core::carrier::cookie::find(field, "session").is_some();
+    assert!(fields.iter().any(|(_, field)| has_ours(field)) && fields.iter().any(|(_, field)| !has_ours(field)));
+
+    let documents = corpus("configuration");
+    let is_taken = |document: &[u8]| limpet_core::Filter::from_json(document, &|_| None).is_ok();
+    assert!(documents.iter().any(|(_, d)| is_taken(d)) && documents.iter().any(|(_, d)| !is_taken(d)));
+}
