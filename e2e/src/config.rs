@@ -172,6 +172,13 @@ impl Config {
         self
     }
 
+    /// Any other change in the bootstrap configuration.
+    #[must_use]
+    pub fn edit(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        change(&mut self.bootstrap);
+        self
+    }
+
     /// The first cluster asks its backends over HTTP/2.
     #[must_use]
     pub fn http2_upstream(self) -> Self {

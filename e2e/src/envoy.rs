@@ -265,16 +265,12 @@ impl Envoy {
             .as_array()
             .context("Envoy has no listeners")?
         {
-            let socket = &listener["local_address"]["socket_address"];
-            let address = format!(
-                "{}:{}",
-                socket["address"].as_str().unwrap_or_default(),
-                socket["port_value"]
-            );
-            found.insert(
-                listener["name"].as_str().unwrap_or_default().to_owned(),
-                address.parse()?,
-            );
+            // Others listen at a path.
+            if let Some(socket) = listener["local_address"].get("socket_address") {
+                let name = listener["name"].as_str().unwrap_or_default();
+                let ip = socket["address"].as_str().unwrap_or_default();
+                found.insert(name.to_owned(), format!("{ip}:{}", socket["port_value"]).parse()?);
+            }
         }
         Ok(found)
     }

@@ -33,6 +33,25 @@ async fn fifty_requests_reach_the_backend_of_the_first_one() -> Result<()> {
 }
 
 #[tokio::test]
+async fn requests_of_many_visitors_at_a_time_do_not_mix() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    let mut visitors = tokio::task::JoinSet::new();
+    for _ in 0..30 {
+        let mut visitor = site.visitor();
+        visitors.spawn(async move {
+            let first = visitor.get("/").await?;
+            for _ in 0..20 {
+                let answer = visitor.get("/").await?;
+                assert_eq!(answer.backend(), first.backend());
+                assert!(answer.set_cookies().is_empty());
+            }
+            anyhow::Ok(())
+        });
+    }
+    visitors.join_all().await.into_iter().collect()
+}
+
+#[tokio::test]
 async fn visitors_spread_over_all_backends() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     for _ in 0..30 {

@@ -27,16 +27,17 @@ async fn traffic(envoy: &Envoy, stop: &Cell<bool>) -> Result<()> {
     Ok(())
 }
 
-/// Runs `events` under traffic.
+/// Runs `events` under the traffic of three clients.
 async fn under_traffic(envoy: &Envoy, events: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     let stop = Cell::new(false);
-    let (traffic, events) = tokio::join!(traffic(envoy, &stop), async {
+    let client = || traffic(envoy, &stop);
+    let events = async {
         let outcome = events().await;
         stop.set(true);
         outcome
-    });
-    events?;
-    traffic
+    };
+    tokio::try_join!(events, client(), client(), client())?;
+    Ok(())
 }
 
 fn with_idle_timeout(timeout: &str) -> Value {

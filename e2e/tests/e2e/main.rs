@@ -2,6 +2,7 @@
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod application_cookies;
+mod bad_configurations;
 mod cookie_session;
 mod demo;
 mod ecds;
@@ -16,3 +17,4 @@ mod observability;
 mod policies;
 mod protocols;
 mod refusals;
+mod tokens;

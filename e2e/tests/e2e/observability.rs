@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Envoy, Site, poll};
+use serde_json::json;
 
 /// The counters of one policy that are not 0.
 async fn counters(envoy: &Envoy, policy: &str) -> Result<BTreeMap<String, u64>> {
@@ -142,4 +143,43 @@ async fn no_log_has_a_token_or_an_address() -> Result<()> {
         assert!(!logs.contains(secret), "a log has {secret}");
     }
     Ok(())
+}
+
+/// A backend at a path has no IP address that a token could name.
+#[tokio::test]
+async fn an_answer_of_a_backend_without_an_ip_address_gets_no_token_and_is_counted() -> Result<()> {
+    let path = json!({"pipe": {"path": format!("@limpet-e2e-{}", unique())}});
+    let config = Config::load("access-log.yaml")?.edit(|bootstrap| {
+        let resources = &mut bootstrap["static_resources"];
+        let endpoint = json!([{"lb_endpoints": [{"endpoint": {"address": path}}]}]);
+        resources["clusters"][0]["load_assignment"]["endpoints"] = endpoint;
+        // Another listener of the same Envoy stands in for the backend.
+        let mut backend = resources["listeners"][0].clone();
+        backend["name"] = "backend".into();
+        backend["address"] = path;
+        let manager = &mut backend["filter_chains"][0]["filters"][0]["typed_config"];
+        let last = manager["http_filters"].as_array_mut().and_then(Vec::pop);
+        manager["http_filters"] = json!([last]);
+        manager["access_log"] = json!([]);
+        let routes = json!([{"match": {"prefix": "/"}, "direct_response": {"status": 200}}]);
+        manager["route_config"]["virtual_hosts"][0]["routes"] = routes;
+        resources["listeners"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|listeners| listeners.push(backend.clone()));
+    });
+    let envoy = Envoy::start(config).await?;
+    let answer = envoy.get("/").send().await?;
+    assert_eq!((answer.status, answer.set_cookies().len()), (200, 0));
+    assert_eq!(
+        counters(&envoy, "web").await?,
+        counted([("no_token", 1), ("unaddressable", 1)])
+    );
+    assert_eq!(logged(&envoy, "/").await?, "no_token+unaddressable");
+    Ok(())
+}
+
+/// A name that no other test has.
+fn unique() -> String {
+    format!("{:?}-{}", std::time::SystemTime::now(), std::process::id()).replace(|c: char| !c.is_ascii_digit(), "")
 }

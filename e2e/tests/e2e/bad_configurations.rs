@@ -1,0 +1,106 @@
+//! A bad configuration is refused before any traffic, and the error names its field.
+
+use anyhow::Result;
+use limpet_e2e::{Config, Envoy, filter_with};
+use serde_json::{Value, json};
+
+/// Envoy refuses this configuration of the filter, and says where it is wrong.
+#[track_caller]
+fn assert_refused(filter: &Value, field: &str) -> Result<()> {
+    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.filter(filter))?;
+    assert!(!accepted, "{filter} is accepted");
+    assert!(
+        said.contains(field),
+        "the error of {filter} does not name {field}:\n{said}"
+    );
+    Ok(())
+}
+
+#[test]
+fn in_a_policy() -> Result<()> {
+    let cookie = |cookie: Value| json!({"cookie": cookie});
+    for (policy, field) in [
+        (
+            cookie(json!({"name": "session", "colour": "red"})),
+            "policies.web.cookie.colour",
+        ),
+        (cookie(json!({"name": "a b"})), "policies.web.cookie.name"),
+        (
+            cookie(json!({"name": "session", "sameSite": "None"})),
+            "policies.web.cookie",
+        ),
+        (
+            cookie(json!({"name": "__Host-session", "secure": "always", "path": "/shop"})),
+            "policies.web.cookie",
+        ),
+        (
+            cookie(json!({"name": "__Secure-session", "secure": "never"})),
+            "policies.web.cookie",
+        ),
+        (
+            cookie(json!({"name": "session", "lifetimeType": "Permanent"})),
+            "policies.web",
+        ),
+        (json!({"header": {"name": "x session"}}), "policies.web.header.name"),
+        (
+            json!({"cookie": {"name": "session"}, "header": {"name": "session"}}),
+            "policies.web",
+        ),
+        (json!({"strict": true}), "policies.web"),
+        (
+            json!({"cookie": {"name": "session"}, "strictStatus": 200}),
+            "policies.web.strictStatus",
+        ),
+        (
+            json!({"cookie": {"name": "session"}, "idleTimeout": "30"}),
+            "policies.web.idleTimeout",
+        ),
+    ] {
+        assert_refused(&filter_with(&policy), field)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn in_the_keyring() -> Result<()> {
+    let key = |id: u16, state: &str| json!({"id": id, "env": "LIMPET_KEY", "state": state});
+    for (keys, field) in [
+        (json!([]), "keys"),
+        (json!([key(1, "verifying")]), "keys"),
+        (json!([key(1, "signing"), key(2, "signing")]), "keys"),
+        (json!([key(1, "signing"), key(1, "verifying")]), "keys[1].id"),
+        (json!([key(256, "signing")]), "keys[0].id"),
+        (json!([key(1, "sleeping")]), "keys[0].state"),
+        (json!([{"id": 1, "inline": "too short"}]), "keys[0].inline"),
+        (json!([{"id": 1}]), "keys[0]"),
+    ] {
+        let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+        filter["keys"] = keys;
+        assert_refused(&filter, field)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn anywhere_else() -> Result<()> {
+    for (field, value, named) in [
+        ("default", json!({"policy": "missing"}), "default.policy"),
+        (
+            "routes",
+            json!([{"route": "web", "policy": "missing"}]),
+            "routes[0].policy",
+        ),
+        ("maxIdle", json!("a week"), "maxIdle"),
+        (
+            "fences",
+            json!([{"address": "nowhere", "notBefore": 1}]),
+            "fences[0].address",
+        ),
+        ("typo", json!(1), "typo"),
+    ] {
+        let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+        filter[field] = value;
+        assert_refused(&filter, named)?;
+    }
+    Ok(())
+}

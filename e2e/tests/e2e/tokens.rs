@@ -1,0 +1,120 @@
+//! Tokens between Envoy and the `limpet` command; with those that it issues, time need not pass.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::{Answer, Config, Site, TEST_KEY, tools};
+use serde_json::json;
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+
+/// A token of `cookie.yaml` for the first backend of a site, that began and was last seen these seconds from now.
+fn issue(site: &Site, began: i64, last_seen: i64) -> Result<String> {
+    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
+    let (host, began, last_seen) = (site.backends[0].address(), now + began, now + last_seen);
+    let arguments = format!(
+        "token issue --config envoy-configs/cookie.yaml --cluster backends --host {host} --issued-at {began} --last-seen {last_seen}"
+    );
+    limpet(&arguments.split(' ').collect::<Vec<_>>())
+}
+
+fn limpet(arguments: &[&str]) -> Result<String> {
+    let output = tools::run_limpet(arguments, &[("LIMPET_KEY", TEST_KEY)])?;
+    ensure!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+async fn send(site: &Site, token: &str) -> Result<Answer> {
+    site.envoy.get("/").cookie(format!("session={token}")).send().await
+}
+
+#[tokio::test]
+async fn envoy_honours_a_token_that_the_command_issued() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    let token = issue(&site, 0, 0)?;
+    for _ in 0..6 {
+        let answer = send(&site, &token).await?;
+        assert_eq!(answer.backend(), Some("a"));
+        assert!(answer.set_cookies().is_empty());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_command_opens_a_token_that_envoy_issued() -> Result<()> {
+    let mut site = Site::start(Config::load("cookie.yaml")?).await?;
+    let mut visitor = site.visitor();
+    let answer = visitor.get("/").await?;
+    let token = visitor.cookie("session").context("no cookie")?;
+    let opened = limpet(&["token", "inspect", token, "--config", "envoy-configs/cookie.yaml"])?;
+    let address = site.backend_of(&answer)?.address().to_string();
+    assert!(opened.contains(&address), "{opened}");
+    let unopened = limpet(&["token", "inspect", token])?;
+    assert!(!unopened.contains(&address), "{unopened}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_from_the_future_is_refused() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    assert!(
+        send(&site, &issue(&site, HOUR, HOUR)?)
+            .await?
+            .set_cookie("session")
+            .is_some()
+    );
+    assert_eq!(site.envoy.metric("web.refused.from_the_future").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_of_an_envoy_whose_clock_is_a_little_ahead_is_honoured() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    send(&site, &issue(&site, 30, 30)?).await?;
+    assert_eq!(site.envoy.metric("web.steered").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_timeouts_a_session_lives_for_a_week_unused() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    let answer = send(&site, &issue(&site, -30 * DAY, -6 * DAY)?).await?;
+    assert_eq!(answer.backend(), Some("a"));
+    assert!(answer.set_cookie("session").is_some(), "its token was not renewed");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_timeouts_a_session_ends_unused_after_little_more_than_a_week() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    send(&site, &issue(&site, -30 * DAY, -8 * DAY)?).await?;
+    assert_eq!(site.envoy.metric("web.refused.idle").await?, 1);
+    Ok(())
+}
+
+/// Idle for less than the timeout it always survives; for more than 1.1 times, never.
+#[tokio::test]
+async fn the_idle_timeout_is_exact_to_a_tenth() -> Result<()> {
+    let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "idleTimeout": "10h"})).await?;
+    let survives = send(&site, &issue(&site, -DAY, -10 * HOUR + 60)?).await?;
+    assert_eq!(survives.backend(), Some("a"));
+    assert_eq!(site.envoy.metric("web.steered").await?, 1);
+    send(&site, &issue(&site, -DAY, -11 * HOUR - 60)?).await?;
+    assert_eq!(site.envoy.metric("web.refused.idle").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_absolute_timeout_is_exact() -> Result<()> {
+    let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "absoluteTimeout": "10h"})).await?;
+    send(&site, &issue(&site, -10 * HOUR + 60, 0)?).await?;
+    assert_eq!(site.envoy.metric("web.steered").await?, 1);
+    send(&site, &issue(&site, -10 * HOUR - 1, 0)?).await?;
+    assert_eq!(site.envoy.metric("web.refused.expired").await?, 1);
+    Ok(())
+}
