@@ -84,11 +84,10 @@ mod tests {
 
     #[test]
     fn what_expands_without_end_is_refused() {
-        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
-        for i in 1..12 {
+        let text = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, i| {
             let aliases = vec![format!("*a{}", i - 1); 9].join(", ");
-            text += &format!("a{i}: &a{i} [{aliases}]\n");
-        }
+            text + &format!("a{i}: &a{i} [{aliases}]\n")
+        });
         assert!(yaml(&text).is_err());
         assert!(yaml(&"[".repeat(100_000)).is_err());
     }

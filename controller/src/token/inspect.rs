@@ -83,15 +83,8 @@ impl Inspection {
                 &format!("no key {} is among the keys", unverified.key_id),
             )),
             Opening::Refused(refusal) => {
-                let tried: Vec<String> = known
-                    .candidates
-                    .iter()
-                    .map(|candidate| candidate.words(known))
-                    .collect();
-                let reason = format!(
-                    "changed, or made with another key, or for another session than {}",
-                    tried.join("; ")
-                );
+                let tried = known.words();
+                let reason = format!("changed, or made with another key, or for another session than {tried}");
                 Ok(self.refused(refusal, &reason))
             }
             Opening::Opened(candidate, claims) => {

@@ -54,12 +54,9 @@ fn the_only(known: &Known) -> Result<&Candidate, Failure> {
     match known.candidates.as_slice() {
         [] => Err(Failure("expected --keys or --config".to_owned())),
         [candidate] => Ok(candidate),
-        candidates => {
-            let words: Vec<String> = candidates.iter().map(|candidate| candidate.words(known)).collect();
-            Err(Failure(format!(
-                "expected --policy and --scope to name one session of these: {}",
-                words.join("; ")
-            )))
-        }
+        _ => Err(Failure(format!(
+            "expected --policy and --scope to name one session of these: {}",
+            known.words()
+        ))),
     }
 }

@@ -95,6 +95,14 @@ impl Known {
         self.clusters.iter().find(is_it).map(String::as_str)
     }
 
+    /// The sessions in words, the first few of them.
+    pub(super) fn words(&self) -> String {
+        let shown = self.candidates.iter().take(8).map(|candidate| candidate.words(self));
+        let more = self.candidates.len().saturating_sub(8);
+        let rest = (more > 0).then(|| format!("and {more} more"));
+        shown.chain(rest).collect::<Vec<_>>().join("; ")
+    }
+
     /// From `--keys`, or from `--config`; nothing where neither was given.
     pub(super) fn from_args(
         args: &RealmArgs,

@@ -1,0 +1,170 @@
+//! The chain around the filter: `cookie.yaml` with one part changed.
+
+use serde_json::{Value, json};
+
+use crate::{assert_one, example, findings};
+
+const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
+
+fn changed(change: impl Fn(&mut Value)) -> Value {
+    let mut envoy = example("cookie.yaml");
+    change(envoy.pointer_mut(MANAGER).unwrap());
+    envoy
+}
+
+fn filters(manager: &mut Value) -> &mut Vec<Value> {
+    manager["http_filters"].as_array_mut().unwrap()
+}
+
+/// `cookie.yaml` with a strict policy, and its route made ready for it.
+fn strict() -> Value {
+    changed(|manager| {
+        let configuration = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"];
+        let text = configuration["value"].as_str().unwrap();
+        let strict = text.replace(
+            r#"{"cookie": {"name": "session"}}"#,
+            r#"{"cookie": {"name": "session"}, "strict": true}"#,
+        );
+        assert_ne!(text, strict);
+        configuration["value"] = strict.into();
+        let config = "type.googleapis.com/envoy.config.route.v3.FilterConfig";
+        manager["route_config"]["virtual_hosts"][0]["typed_per_filter_config"] = json!({
+            "limpet.stateful_session": {"@type": config, "disabled": true},
+            "limpet.stateful_session_strict": {"@type": config, "config": {}},
+        });
+    })
+}
+
+#[test]
+fn the_chain_of_the_examples_is_complete() {
+    assert_eq!(findings(&changed(|_| {})), (0, Vec::new()));
+    assert_eq!(findings(&strict()), (0, Vec::new()));
+}
+
+#[test]
+fn the_stateful_session_filter_must_be_there_and_behind() {
+    let without = changed(|manager| drop(filters(manager).remove(2)));
+    assert_one(
+        &without,
+        "error",
+        "typed_config",
+        "expected a stateful_session filter with header state x-limpet-host behind limpet",
+    );
+    let in_front = changed(|manager| filters(manager).swap(1, 2));
+    assert_one(&in_front, "error", "http_filters[1]", "expected behind limpet");
+    let renamed = changed(|manager| manager["http_filters"][2]["name"] = "any".into());
+    assert_eq!(findings(&renamed), (0, Vec::new()));
+    let other = changed(|manager| {
+        manager["http_filters"][2]["typed_config"]["session_state"]["typed_config"]["name"] = "x-other".into();
+    });
+    assert_one(&other, "error", "typed_config", "header state x-limpet-host behind");
+}
+
+#[test]
+fn a_strict_policy_needs_the_strict_filter() {
+    let manager = |mut envoy: Value, change: &dyn Fn(&mut Value)| {
+        change(envoy.pointer_mut(MANAGER).unwrap());
+        envoy
+    };
+    let without = manager(strict(), &|manager| drop(filters(manager).remove(3)));
+    assert_one(
+        &without,
+        "error",
+        "typed_config",
+        "header state x-limpet-host-strict behind limpet",
+    );
+    let soft = manager(strict(), &|manager| {
+        manager["http_filters"][3]["typed_config"]["strict"] = false.into();
+    });
+    assert_one(&soft, "error", "http_filters[3]", "expected strict: true");
+    // Without a strict policy it need not be there.
+    let unneeded = changed(|manager| drop(filters(manager).remove(3)));
+    assert_eq!(findings(&unneeded), (0, Vec::new()));
+    let hard = changed(|manager| manager["http_filters"][2]["typed_config"]["strict"] = true.into());
+    assert_one(&hard, "error", "http_filters[2]", "expected no strict: true");
+}
+
+#[test]
+fn clients_can_not_send_internal_headers() {
+    let without = changed(|manager| manager["early_header_mutation_extensions"] = json!([]));
+    assert_one(
+        &without,
+        "error",
+        "typed_config",
+        "the removal of x-limpet-host, x-limpet-host-strict, x-limpet-destination",
+    );
+    let some = changed(|manager| {
+        manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"] = json!([
+            {"remove": "X-Limpet-Host"},
+            {"remove_on_match": {"key_matcher": {"prefix": "x-limpet-host-"}}},
+        ]);
+    });
+    assert_one(&some, "error", "typed_config", "the removal of x-limpet-destination:");
+    let prefix = changed(|manager| {
+        manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"] =
+            json!([{"remove_on_match": {"key_matcher": {"prefix": "x-limpet-"}}}]);
+    });
+    assert_eq!(findings(&prefix), (0, Vec::new()));
+}
+
+#[test]
+fn clients_can_not_see_internal_headers() {
+    let without = changed(|manager| drop(filters(manager).remove(0)));
+    assert_one(
+        &without,
+        "error",
+        "typed_config",
+        "removes x-limpet-host, x-limpet-host-strict from responses",
+    );
+    let between = changed(|manager| filters(manager).swap(0, 1));
+    let (code, found) = findings(&between);
+    assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+    assert!(
+        found[1].contains("http_filters[1]") && found[1].contains("expected in front of limpet"),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn backends_can_not_see_internal_headers() {
+    let seen = changed(|manager| manager["route_config"]["request_headers_to_remove"] = json!(["x-limpet-host"]));
+    assert_one(
+        &seen,
+        "error",
+        "route_config",
+        "expected x-limpet-host-strict, x-limpet-destination: backends would see them",
+    );
+    // A filter behind the steering does as well.
+    let filtered = changed(|manager| {
+        manager["route_config"]["request_headers_to_remove"] = json!([]);
+        let mut removal = manager["http_filters"][0].clone();
+        removal["name"] = "limpet.upstream".into();
+        filters(manager).insert(4, removal);
+    });
+    assert_eq!(findings(&filtered), (0, Vec::new()));
+}
+
+#[test]
+fn the_router_is_last() {
+    let moved = changed(|manager| filters(manager).swap(3, 4));
+    let (code, found) = findings(&moved);
+    assert_eq!(code, 1);
+    assert!(
+        found
+            .iter()
+            .any(|found| found.contains("expected the router as the last filter")),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn the_strict_filter_is_disabled_unless_needed() {
+    let always = changed(|manager| manager["http_filters"][3]["disabled"] = false.into());
+    let (code, found) = findings(&always);
+    assert_eq!(code, 0);
+    assert!(found.iter().all(|found| found.starts_with("warning")), "{found:#?}");
+    assert!(
+        found[0].contains("http_filters[3]") && found[0].contains("expected disabled: true"),
+        "{found:#?}"
+    );
+}

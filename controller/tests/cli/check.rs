@@ -1,0 +1,300 @@
+//! Files, filter configurations, and finding the filter in Envoy's.
+
+use serde_json::{Value, json};
+
+use crate::{KEY, OTHER_KEY, assert_one, checkout, example, file, findings, folder, limpet, path};
+
+const FILTER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/1";
+
+#[test]
+fn every_example_is_good() {
+    let folder = checkout().join("envoy-configs");
+    let mut files: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .map(|path| path.to_str().unwrap().to_owned())
+        .filter(|path| !path.ends_with("docker-compose.yaml"))
+        .collect();
+    files.push("envoy-configs/ecds/limpet.yaml".to_owned());
+    assert!(files.len() >= 8, "{files:?}");
+    for file in files {
+        limpet(&["check", &file]).run().code(0);
+        let ran = limpet(&["check", &file, "--env", "--deny-warnings", "--output", "json"])
+            .env("LIMPET_KEY", KEY)
+            .env("LIMPET_KEY_1", KEY)
+            .env("LIMPET_KEY_2", OTHER_KEY)
+            .run();
+        let inline = file.ends_with("inline-key.yaml");
+        assert_eq!(ran.code, i32::from(inline), "{ran:?}");
+        let json = ran.json();
+        assert_eq!(json["warnings"], i32::from(inline), "{json}");
+        let filters = json["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| file["filters"].as_array().unwrap().len());
+        assert_eq!(filters.sum::<usize>(), 1, "{json}");
+    }
+}
+
+#[test]
+fn a_configuration_of_the_filter_is_checked_in_yaml_and_json() {
+    let yaml = file(
+        ".yaml",
+        "keys: &k\n- {id: 1, env: LIMPET_KEY}\npolicies:\n  web: {cookie: {name: s}}\n",
+    );
+    limpet(&["check", path(&yaml)])
+        .run()
+        .code(0)
+        .says("not checked: the key in the environment variable LIMPET_KEY");
+    let json = file(
+        ".json",
+        r#"{"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {"web": {"cookie": {"name": "s"}}}}"#,
+    );
+    limpet(&["check", path(&json)])
+        .env("LIMPET_KEY", KEY)
+        .run()
+        .code(0)
+        .says("ok (1 key and the policy web)");
+}
+
+#[test]
+fn a_missing_variable_is_an_error_where_asked_for() {
+    let args = ["check", "envoy-configs/cookie.yaml", "--env"];
+    limpet(&args)
+        .run()
+        .code(1)
+        .complains("keys[0].env: expected the environment variable LIMPET_KEY");
+    limpet(&args)
+        .env("LIMPET_KEY", "short")
+        .run()
+        .code(1)
+        .complains("keys[0].env: expected 32 bytes in base64");
+    limpet(&args[..2])
+        .env("LIMPET_KEY", "short")
+        .run()
+        .code(1)
+        .complains("expected 32 bytes in base64");
+}
+
+#[test]
+fn all_problems_are_reported_with_their_fields() {
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {
+            "shop": {"cookie": {"name": "a=b", "path": "x"}},
+            "api": {"header": {"name": "cookie"}, "strictStatus": 200},
+        },
+        "default": {"policy": "web"},
+    });
+    let (code, found) = findings(&filter);
+    assert_eq!(code, 1);
+    for field in [
+        "policies.shop.cookie.name",
+        "policies.shop.cookie.path",
+        "policies.api.header.name",
+        "policies.api.strictStatus",
+        "default.policy",
+    ] {
+        assert!(
+            found
+                .iter()
+                .any(|found| found.contains(&format!("| {field} | expected"))),
+            "{field}: {found:#?}"
+        );
+    }
+    let text = file(".json", &filter.to_string());
+    limpet(&["check", path(&text)])
+        .run()
+        .code(1)
+        .complains("policies.api.strictStatus: expected a status from 400 to 599");
+}
+
+#[test]
+fn no_key_is_repeated_wherever_it_stands() {
+    for keys in [
+        json!([KEY]),
+        json!(KEY),
+        json!([{"id": KEY, "env": "A"}]),
+        json!([{"id": 1, "env": KEY}]),
+        json!([{"id": 1, "inline": [KEY]}]),
+        json!([{"id": 1, "inline": format!("x{KEY}")}]),
+        json!([{"id": 1, "inline": KEY, "env": "A"}]),
+    ] {
+        let document = file(".yaml", &json!({"keys": keys, "policies": {}}).to_string());
+        // `run` looks for the key in the output.
+        limpet(&["check", path(&document)]).run().code(1);
+        limpet(&["check", path(&document), "--env", "--output", "json"])
+            .run()
+            .code(1);
+        limpet(&["token", "inspect", "s=x", "--keys", path(&document)]).run();
+    }
+    let broken = file(".yaml", &format!("keys:\n- {{id: 1, inline: {KEY}\npolicies: [\n"));
+    limpet(&["check", path(&broken)]).run().code(2);
+}
+
+#[test]
+fn a_file_that_can_not_be_read_is_said_and_the_others_are_checked() {
+    limpet(&["check", "nowhere.yaml", "envoy-configs/cookie.yaml"])
+        .run()
+        .code(2)
+        .complains("nowhere.yaml: can not be read")
+        .says("envoy-configs/cookie.yaml: ok");
+    for (ending, text, complaint) in [
+        (".yaml", "a: [1\nb: 2\n", "neither YAML nor JSON: "),
+        (".yaml", "", "empty"),
+        (".yaml", "a: 1\na: 2\n", "duplicate"),
+        (".yaml", "a: *nobody\n", "unknown anchor at line 1"),
+        (".json", "{\"keys\": ]", "no JSON: expected value at line 1 column 10"),
+    ] {
+        let document = file(ending, text);
+        let ran = limpet(&["check", path(&document)]).run().code(2).complains(complaint);
+        assert!(ran.stdout.is_empty(), "{ran:?}");
+    }
+    let bomb: String = (1..20).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+        text + &format!("a{i}: &a{i} [*a{}, *a{}, *a{}, *a{}]\n", i - 1, i - 1, i - 1, i - 1)
+    });
+    limpet(&["check", path(&file(".yaml", &bomb))])
+        .run()
+        .code(2)
+        .complains("neither YAML nor JSON");
+    limpet(&["check"]).run().code(2).complains("FILE");
+    limpet(&["check", "x", "--output", "xml"])
+        .run()
+        .code(2)
+        .complains("xml");
+}
+
+/// `cookie.yaml` with the filter's configuration as this message.
+fn with_message(message: &Value) -> Value {
+    let mut envoy = example("cookie.yaml");
+    envoy.pointer_mut(FILTER).unwrap()["typed_config"]["config"]["configuration"] = message.clone();
+    envoy
+}
+
+const BAD: &str = r#"{"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {"web": {"cookie": {"name": ""}}}}"#;
+const PLACE: &str = "http_filters[1].typed_config.config.configuration.value";
+
+#[test]
+fn the_filter_is_found_in_every_kind_of_message() {
+    let parsed: Value = serde_json::from_str(BAD).unwrap();
+    // BAD in base64.
+    let bytes = "eyJrZXlzIjogW3siaWQiOiAxLCAiZW52IjogIkxJTVBFVF9LRVkifV0sICJwb2xpY2llcyI6IHsid2ViIjogeyJjb29raWUiOiB7Im5hbWUiOiAiIn19fX0=";
+    for (kind, value) in [
+        ("StringValue", json!(BAD)),
+        ("Struct", parsed),
+        ("BytesValue", json!(bytes)),
+    ] {
+        let message = json!({"@type": format!("type.googleapis.com/google.protobuf.{kind}"), "value": value});
+        assert_one(
+            &with_message(&message),
+            "error",
+            PLACE,
+            "policies.web.cookie.name | expected a cookie name",
+        );
+    }
+    let other = json!({"@type": "type.googleapis.com/google.protobuf.Int32Value", "value": 1});
+    assert_one(
+        &with_message(&other),
+        "error",
+        PLACE,
+        "expected a google.protobuf.StringValue, Struct or BytesValue",
+    );
+}
+
+#[test]
+fn the_filter_is_found_under_another_name_and_in_camel_case() {
+    let message = json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": BAD});
+    let text = with_message(&message).to_string();
+    let renamed = text.replace("\"name\":\"limpet\"", "\"name\":\"ours\"");
+    assert_ne!(renamed, text);
+    assert_one(
+        &serde_json::from_str(&renamed).unwrap(),
+        "error",
+        PLACE,
+        "policies.web.cookie.name",
+    );
+    let camel = text
+        .replace("typed_config", "typedConfig")
+        .replace("http_filters", "httpFilters");
+    let place = PLACE
+        .replace("typed_config", "typedConfig")
+        .replace("http_filters", "httpFilters");
+    assert_one(
+        &serde_json::from_str(&camel).unwrap(),
+        "error",
+        &place,
+        "policies.web.cookie.name",
+    );
+}
+
+#[test]
+fn another_wasm_filter_is_none_of_ours() {
+    let mut envoy = example("cookie.yaml");
+    let filter = envoy.pointer_mut(FILTER).unwrap();
+    filter["name"] = "other".into();
+    filter["typed_config"]["config"] = json!({"name": "other", "configuration": {
+        "@type": "type.googleapis.com/google.protobuf.StringValue", "value": "{}",
+    }});
+    assert_one(&envoy, "error", "", "no Limpet filter in it");
+}
+
+#[test]
+fn a_variable_that_envoy_keeps_is_an_error() {
+    let mut envoy = example("cookie.yaml");
+    envoy.pointer_mut(FILTER).unwrap()["typed_config"]["config"]["vm_config"]["environment_variables"] = Value::Null;
+    assert_one(
+        &envoy,
+        "error",
+        PLACE,
+        "keys[0].env | expected LIMPET_KEY in vm_config.environment_variables.host_env_keys",
+    );
+}
+
+#[test]
+fn a_discovered_configuration_is_read_from_its_file_or_from_the_others() {
+    let checked = |ran: &crate::Ran| {
+        let json = ran.json();
+        json["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| file["filters"].as_array().unwrap().len())
+            .sum::<usize>()
+    };
+    let ran = limpet(&["check", "envoy-configs/ecds.yaml", "--output", "json"])
+        .run()
+        .code(0);
+    assert_eq!(checked(&ran), 1, "{ran:?}");
+    // From another folder the path in it leads nowhere.
+    let elsewhere = folder();
+    let (listener, resource) = (
+        checkout().join("envoy-configs/ecds.yaml"),
+        checkout().join("envoy-configs/ecds/limpet.yaml"),
+    );
+    let (listener, resource) = (listener.to_str().unwrap(), resource.to_str().unwrap());
+    let alone = limpet(&["check", listener]).within(elsewhere.path()).run().code(0);
+    alone.says("not checked: the filter's configuration, which Envoy gets from envoy-configs/ecds/limpet.yaml");
+    let both = limpet(&["check", listener, resource, "--output", "json"])
+        .within(elsewhere.path())
+        .run()
+        .code(0);
+    assert_eq!(checked(&both), 1, "{both:?}");
+    assert!(!both.stdout.contains("not checked: the filter's"), "{both:?}");
+}
+
+#[test]
+fn a_mistake_in_a_discovered_configuration_is_found_in_its_file() {
+    let mut resource = example("ecds/limpet.yaml");
+    resource["resources"][0]["typed_config"]["config"]["configuration"]["value"] = BAD.into();
+    let place = "resources[0].typed_config.config.configuration.value";
+    assert_one(&resource, "error", place, "policies.web.cookie.name");
+}
+
+#[test]
+fn discovery_without_a_default_is_warned_of() {
+    let mut envoy = example("ecds.yaml");
+    envoy.pointer_mut(FILTER).unwrap()["config_discovery"]["default_config"] = Value::Null;
+    assert_one(&envoy, "warning", "http_filters[1].config_discovery", "default_config");
+}

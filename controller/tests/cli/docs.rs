@@ -1,0 +1,45 @@
+//! What `docs/configuration.md` shows and says.
+
+use limpet_core::outcome::{HOST_ERRORS, RequestOutcome, ResponseOutcome, UNKNOWN_SESSIONS, counter_name};
+
+use crate::{KEY, checkout, file, limpet, path};
+
+fn page() -> String {
+    std::fs::read_to_string(checkout().join("docs/configuration.md")).unwrap()
+}
+
+#[test]
+fn the_examples_are_good() {
+    let page = page();
+    let blocks = page
+        .split("```yaml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap());
+    let configurations: Vec<&str> = blocks.filter(|block| block.contains("policies:")).collect();
+    assert!(configurations.len() >= 2, "{configurations:?}");
+    for configuration in configurations {
+        let file = file(".yaml", configuration);
+        limpet(&["check", "--deny-warnings", path(&file)])
+            .env("LIMPET_KEY", KEY)
+            .run()
+            .code(0);
+    }
+}
+
+#[test]
+fn every_counter_is_described() {
+    let page = page();
+    let requests = [RequestOutcome::Steered, RequestOutcome::NoToken]
+        .into_iter()
+        .chain(limpet_core::token::Refusal::ALL.map(RequestOutcome::Refused))
+        .map(RequestOutcome::word);
+    let responses = ResponseOutcome::COUNTED.iter().filter_map(|outcome| outcome.word());
+    let names = requests.chain(responses).map(|word| counter_name("<policy>", word));
+    let names = names.chain([HOST_ERRORS, UNKNOWN_SESSIONS].map(str::to_owned));
+    for name in names {
+        assert!(
+            page.contains(&format!("| `{name}` |")),
+            "{name} is not in configuration.md"
+        );
+    }
+}

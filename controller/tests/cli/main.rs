@@ -1,0 +1,164 @@
+//! The `limpet` command as a person or a program runs it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod chain;
+mod check;
+mod docs;
+mod keys;
+mod routes;
+mod token;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::{NamedTempFile, TempDir};
+
+/// The key of the tests. No secret: everybody reads it here.
+const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+const OTHER_KEY: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
+
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// A run of the command, in the checkout, with no keys in its environment but those given.
+struct Limpet(Command);
+
+/// How it ended.
+#[derive(Debug)]
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn limpet(args: &[&str]) -> Limpet {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_limpet"));
+    command.args(args).current_dir(checkout());
+    for name in ["LIMPET_KEY", "LIMPET_KEY_1", "LIMPET_KEY_2"] {
+        command.env_remove(name);
+    }
+    Limpet(command)
+}
+
+impl Limpet {
+    fn env(mut self, name: &str, value: &str) -> Self {
+        self.0.env(name, value);
+        self
+    }
+
+    fn within(mut self, folder: &Path) -> Self {
+        self.0.current_dir(folder);
+        self
+    }
+
+    fn run(self) -> Ran {
+        self.run_with("")
+    }
+
+    fn run_with(mut self, stdin: &str) -> Ran {
+        let piped = self
+            .0
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let ran = Ran {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        };
+        for key in [KEY, OTHER_KEY] {
+            assert!(
+                !ran.stdout.contains(key) && !ran.stderr.contains(key),
+                "a key is in the output: {ran:?}"
+            );
+        }
+        ran
+    }
+}
+
+impl Ran {
+    /// That it ended with this code.
+    #[track_caller]
+    fn code(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// That stderr says this.
+    #[track_caller]
+    fn complains(self, of: &str) -> Self {
+        assert!(self.stderr.contains(of), "{of:?} is not in {self:?}");
+        self
+    }
+
+    /// That stdout says this.
+    #[track_caller]
+    fn says(self, what: &str) -> Self {
+        assert!(self.stdout.contains(what), "{what:?} is not in {self:?}");
+        self
+    }
+}
+
+/// A file of this name's ending with this text.
+fn file(ending: &str, text: &str) -> NamedTempFile {
+    let mut file = tempfile::Builder::new().suffix(ending).tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+fn path(file: &NamedTempFile) -> &str {
+    file.path().to_str().unwrap()
+}
+
+fn folder() -> TempDir {
+    TempDir::new().unwrap()
+}
+
+/// A file of `envoy-configs/`.
+fn example(name: &str) -> Value {
+    let text = std::fs::read_to_string(checkout().join("envoy-configs").join(name)).unwrap();
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+/// Checks a document; the exit code and what was found: severity, place, field and message.
+fn findings(document: &Value) -> (i32, Vec<String>) {
+    let file = file(".json", &document.to_string());
+    let ran = limpet(&["check", path(&file), "--output", "json"])
+        .env("LIMPET_KEY", KEY)
+        .run();
+    let json = ran.json();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let found = json["files"][0]["findings"].as_array().unwrap().iter().map(|finding| {
+        let parts = ["severity", "path", "field", "message"].map(|part| text(&finding[part]));
+        parts.join(" | ")
+    });
+    (ran.code, found.collect())
+}
+
+/// That a document has this one finding: its severity, the end of its place, and part of what it says.
+#[track_caller]
+fn assert_one(document: &Value, severity: &str, place: &str, message: &str) {
+    let (code, found) = findings(document);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let parts: Vec<&str> = found[0].splitn(3, " | ").collect();
+    assert_eq!(parts[0], severity, "{found:#?}");
+    assert!(parts[1].ends_with(place), "{found:#?}");
+    assert!(parts[2].contains(message), "{found:#?}");
+    assert_eq!(code, i32::from(severity == "error"), "{found:#?}");
+}

@@ -1,0 +1,174 @@
+//! The routes' sessions: `two-policies.yaml` with one thing changed. Its routes are cart (strict), web, and one without.
+
+use serde_json::{Value, json};
+
+use crate::{KEY, assert_one, example, file, findings, limpet, path};
+
+const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
+
+fn changed(change: impl Fn(&mut Value)) -> Value {
+    let mut envoy = example("two-policies.yaml");
+    change(&mut envoy.pointer_mut(MANAGER).unwrap()["route_config"]["virtual_hosts"][0]["routes"]);
+    envoy
+}
+
+fn session(route: &mut Value) -> &mut Value {
+    &mut route["metadata"]["filter_metadata"]["limpet"]["session"]
+}
+
+/// With these fields in the filter's configuration.
+fn with_fields(mut envoy: Value, fields: &Value) -> Value {
+    let filter = &mut envoy.pointer_mut(MANAGER).unwrap()["http_filters"][1]["typed_config"]["config"];
+    let value = &mut filter["configuration"]["value"];
+    let mut config: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+    for (name, field) in fields.as_object().unwrap() {
+        config[name] = field.clone();
+    }
+    *value = config.to_string().into();
+    envoy
+}
+
+#[test]
+fn metadata_must_name_a_policy() {
+    let unknown = changed(|routes| *session(&mut routes[1]) = "shop/web".into());
+    let place = "routes[1].metadata.filter_metadata.limpet.session";
+    assert_one(
+        &unknown,
+        "error",
+        place,
+        "a policy of the filter's configuration (cart, web), found \"shop/web\"",
+    );
+    let number = changed(|routes| *session(&mut routes[1]) = 1.into());
+    assert_one(&number, "error", place, "expected a string");
+    let long = changed(|routes| *session(&mut routes[1]) = format!("web/{}", "x".repeat(1025)).into());
+    assert_one(&long, "error", place, "at most 1024 bytes");
+    let typo = changed(|routes| routes[1]["metadata"]["filter_metadata"]["limpet"]["scope"] = "web".into());
+    assert_one(
+        &typo,
+        "warning",
+        "filter_metadata.limpet.scope",
+        "expected nothing but session",
+    );
+    let unread = with_fields(changed(|_| {}), &json!({"routeMetadata": false}));
+    let (code, found) = findings(&unread);
+    assert_eq!((code, found.len()), (0, 2), "{found:#?}");
+    assert!(found[0].contains("routeMetadata: false"), "{found:#?}");
+}
+
+#[test]
+fn a_strict_policy_needs_the_strict_filter_on_its_route() {
+    let without = changed(|routes| routes[0]["typed_per_filter_config"] = Value::Null);
+    let (code, found) = findings(&without);
+    assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+    assert!(
+        found[0].contains("expected limpet.stateful_session_strict enabled: the session cart/cart is strict"),
+        "{found:#?}"
+    );
+    assert!(
+        found[1].contains("expected limpet.stateful_session disabled"),
+        "{found:#?}"
+    );
+    let other = changed(|routes| routes[1]["typed_per_filter_config"] = routes[0]["typed_per_filter_config"].clone());
+    let (code, found) = findings(&other);
+    assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+    assert!(
+        found[0].contains("expected limpet.stateful_session enabled: the session web/web is not strict"),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn a_route_may_turn_the_filter_off() {
+    let off = changed(|routes| {
+        routes[1]["typed_per_filter_config"] = json!({
+            "limpet": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true},
+        });
+    });
+    assert_one(&off, "warning", "routes[1]", "limpet is disabled here");
+}
+
+#[test]
+fn clusters_of_one_session_must_have_different_hashes() {
+    // Their names' SHA-256 begins with dd0134bc.
+    let (one, other) = ("backend-60466", "backend-81552");
+    let weighted = changed(|routes| {
+        let clusters = json!({"clusters": [{"name": one, "weight": 1}, {"name": other, "weight": 1}]});
+        routes[1]["route"] = json!({"weighted_clusters": clusters});
+    });
+    let (code, found) = findings(&weighted);
+    assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+    assert!(
+        found[0].contains("holds only while Envoy chooses the cluster of its backend"),
+        "{found:#?}"
+    );
+    assert!(
+        found[1].contains("the clusters backend-60466 and backend-81552 of the session web/web"),
+        "{found:#?}"
+    );
+    let two_routes = changed(|routes| {
+        let mut second = routes[1].clone();
+        second["name"] = "second".into();
+        second["route"]["cluster"] = other.into();
+        routes[1]["route"]["cluster"] = one.into();
+        routes.as_array_mut().unwrap().push(second);
+    });
+    assert_one(&two_routes, "error", "routes[3]", "have one destination hash");
+    let two_sessions = changed(|routes| {
+        routes[0]["route"]["cluster"] = other.into();
+        routes[1]["route"]["cluster"] = one.into();
+    });
+    assert_eq!(findings(&two_sessions), (0, Vec::new()));
+}
+
+#[test]
+fn two_sessions_with_one_cookie_are_warned_of() {
+    let envoy = changed(|routes| {
+        let mut second = routes[1].clone();
+        second["name"] = "second".into();
+        *session(&mut second) = "web/second".into();
+        routes.as_array_mut().unwrap().push(second);
+    });
+    assert_one(
+        &envoy,
+        "warning",
+        "routes[3]",
+        "the session web/second has the cookie session with path /, as web/web has",
+    );
+}
+
+#[test]
+fn the_table_must_name_routes_that_are_there() {
+    let table = json!([{"route": "plain", "policy": "web", "scope": "web"}, {"route": "gone", "policy": "web"}]);
+    let envoy = with_fields(changed(|_| {}), &json!({"routes": table}));
+    assert_one(
+        &envoy,
+        "warning",
+        "route_config",
+        "routes[1].route | no route \"gone\" is there",
+    );
+}
+
+#[test]
+fn routes_may_be_in_a_file_of_their_own() {
+    let mut listener = example("two-policies.yaml");
+    let manager = listener.pointer_mut(MANAGER).unwrap();
+    let mut routes = manager["route_config"].take();
+    manager.as_object_mut().unwrap().remove("route_config");
+    manager["rds"] = json!({"route_config_name": "web", "config_source": {"ads": {}}});
+    let (code, found) = findings(&listener);
+    assert_eq!((code, found.len()), (0, 1), "{found:#?}");
+    assert!(
+        found[0].starts_with("note") && found[0].contains("not checked: the routes"),
+        "{found:#?}"
+    );
+
+    *session(&mut routes["virtual_hosts"][0]["routes"][1]) = "shop/web".into();
+    routes["@type"] = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration".into();
+    let listener = file(".json", &listener.to_string());
+    let routes = file(".json", &json!({"resources": [routes]}).to_string());
+    limpet(&["check", path(&listener), path(&routes)])
+        .env("LIMPET_KEY", KEY)
+        .run()
+        .code(1)
+        .complains("resources[0].virtual_hosts[0].routes[1].metadata.filter_metadata.limpet.session");
+}

@@ -1,0 +1,348 @@
+use serde_json::Value;
+use tempfile::NamedTempFile;
+
+use crate::{KEY, Limpet, OTHER_KEY, file, limpet, path};
+
+const HOST: &str = "127.0.0.1:8081";
+const CONFIG: &str = "envoy-configs/cookie.yaml";
+
+fn keys() -> NamedTempFile {
+    file(
+        ".yaml",
+        "- {id: 1, env: LIMPET_KEY}\n- {id: 2, env: LIMPET_KEY_2, state: retiring}\n",
+    )
+}
+
+fn with_key(args: &[&str]) -> Limpet {
+    limpet(args).env("LIMPET_KEY", KEY)
+}
+
+/// A token of `cookie.yaml`, with these arguments as well.
+fn token(more: &[&str]) -> String {
+    let args = [
+        &[
+            "token",
+            "issue",
+            "--config",
+            CONFIG,
+            "--scope",
+            "default",
+            "--host",
+            HOST,
+            "--cluster",
+            "backends",
+        ],
+        more,
+    ];
+    with_key(&args.concat()).run().code(0).stdout.trim_end().to_owned()
+}
+
+fn inspect(code: i32, token: &str, more: &[&str]) -> Value {
+    let args = [&["token", "inspect", token, "--output", "json"], more];
+    with_key(&args.concat()).run().code(code).json()
+}
+
+#[test]
+fn a_token_is_opened_with_the_configuration_it_was_made_for() {
+    let token = token(&[
+        "--issued-at",
+        "2026-01-31T12:00:00Z",
+        "--last-seen",
+        "2026-01-31T12:05:00Z",
+        "--secure",
+    ]);
+    let args = ["--config", CONFIG, "--now", "2026-01-31T12:08:00Z"];
+    let json = inspect(0, &format!("Set-Cookie: session={token}; Path=/; HttpOnly"), &args);
+    assert_eq!(json["form"], "sealed");
+    assert_eq!(json["keyId"], 1);
+    assert_eq!(json["verdict"], "honoured");
+    assert_eq!(
+        json["session"],
+        serde_json::json!({"policy": "web", "scope": "default", "mode": "cookie", "name": "session"})
+    );
+    assert_eq!(json["claims"]["host"], HOST);
+    assert_eq!(json["claims"]["cluster"], "backends");
+    assert_eq!(json["claims"]["secure"], true);
+    assert_eq!(json["claims"]["issuedAt"], "2026-01-31T12:00:00Z");
+    assert_eq!(json["claims"]["ageSeconds"], 480);
+    assert_eq!(json["claims"]["idleSeconds"], 180);
+    assert_eq!(json["left"]["idleSeconds"], 7 * 24 * 3600 - 180);
+    let text = with_key(&[&["token", "inspect", &token][..], &args].concat())
+        .run()
+        .code(0)
+        .stdout;
+    for line in [
+        "token       sealed, 60 characters, key 1\n",
+        "session     policy web, scope default, cookie session\n",
+        "verdict     honoured\n",
+        "backend     127.0.0.1:8081\n",
+        "issued      2026-01-31T12:00:00Z  8m ago\n",
+        "last seen   2026-01-31T12:05:00Z  3m ago\n",
+        "idle        2026-02-07T12:05:00Z  in 6d 23h  (maxIdle 168h, kept to a tenth)\n",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in {text}");
+    }
+}
+
+#[test]
+fn a_token_is_opened_with_keys_alone() {
+    let (keys, token) = (keys(), token(&["--issued-at", "1000000"]));
+    let given = format!("session={token}");
+    let args = ["--keys", path(&keys), "--now", "1000600"];
+    let json = inspect(0, &given, &args);
+    assert_eq!(
+        (&json["verdict"], &json["left"]["idleSeconds"]),
+        (&"honoured".into(), &Value::Null)
+    );
+    let timeouts = ["--absolute-timeout", "30m", "--idle-timeout", "15m"];
+    let json = inspect(0, &given, &[&args[..], &timeouts].concat());
+    assert_eq!(
+        (&json["left"]["absoluteSeconds"], &json["left"]["idleSeconds"]),
+        (&1200.into(), &300.into())
+    );
+    // The filter's own verdict: at the absolute timeout, and at 1.1 times the idle timeout.
+    for (timeouts, verdict, reason) in [
+        (["--absolute-timeout", "10m"], "refused", "expired"),
+        (["--absolute-timeout", "11m"], "honoured", ""),
+        (["--idle-timeout", "9m"], "refused", "idle"),
+        (["--idle-timeout", "9m30s"], "honoured", ""),
+    ] {
+        let json = inspect(
+            i32::from(verdict == "refused"),
+            &given,
+            &[&args[..], &timeouts].concat(),
+        );
+        assert_eq!(json["verdict"], verdict, "{timeouts:?}");
+        assert_eq!(json["reason"].as_str().unwrap_or_default(), reason, "{timeouts:?}");
+    }
+    let json = inspect(1, &given, &["--keys", path(&keys), "--now", "999000"]);
+    assert_eq!(json["reason"], "from_the_future");
+}
+
+#[test]
+fn a_token_for_something_else_is_refused() {
+    let (keys, token) = (keys(), token(&[]));
+    let keys = path(&keys);
+    for (given, args) in [
+        (format!("other={token}"), vec!["--keys", keys]),
+        (format!("session={token}"), vec!["--keys", keys, "--scope", "other"]),
+        (format!("session={token}"), vec!["--keys", keys, "--mode", "header"]),
+        (format!("session: {token}"), vec!["--keys", keys]),
+        (token.clone(), vec!["--config", "envoy-configs/header.yaml"]),
+    ] {
+        let json = inspect(1, &given, &args);
+        assert_eq!(json["reason"], "bad_signature", "{given} {args:?}");
+        assert_eq!(json["claims"], Value::Null);
+    }
+    let ran = limpet(&["token", "inspect", &token, "--config", CONFIG])
+        .env("LIMPET_KEY", OTHER_KEY)
+        .run()
+        .code(1);
+    ran.says("refused: bad_signature");
+    let json = inspect(1, &token, &["--config", "envoy-configs/inline-key.yaml"]);
+    assert_eq!(json["reason"], "bad_signature");
+    let other = file(".yaml", "- {id: 7, env: LIMPET_KEY}\n");
+    let json = inspect(1, &token, &["--keys", path(&other), "--name", "session"]);
+    assert_eq!(json["reason"], "unknown_key");
+}
+
+#[test]
+fn without_a_key_only_what_anybody_can_read_is_said() {
+    let sealed = token(&[]);
+    let json = inspect(0, &sealed, &[]);
+    assert_eq!(
+        (&json["form"], &json["keyId"], &json["length"]),
+        (&"sealed".into(), &1.into(), &60.into())
+    );
+    assert_eq!(
+        (&json["verdict"], &json["claims"]),
+        (&"not verified".into(), &Value::Null)
+    );
+    let signed = token(&["--form", "signed"]);
+    let json = inspect(0, &signed, &[]);
+    assert_eq!(
+        (&json["verdict"], &json["claims"]["host"]),
+        (&"not verified".into(), &HOST.into())
+    );
+    limpet(&["token", "inspect", &signed]).run().code(0).says("UNVERIFIED");
+    // The key is named, and not to be had.
+    let ran = limpet(&["token", "inspect", &signed, "--config", CONFIG]).run().code(0);
+    ran.says("not verified: the environment variable LIMPET_KEY is not set")
+        .says("UNVERIFIED");
+}
+
+#[test]
+fn what_is_no_token_is_malformed() {
+    let token = token(&[]);
+    for text in ["", "x", &token[1..], &format!("{token}A"), &format!("{token}=")] {
+        let json = inspect(1, text, &[]);
+        assert_eq!(
+            (&json["verdict"], &json["reason"]),
+            (&"refused".into(), &"malformed".into()),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn policies_and_scopes_come_from_route_metadata() {
+    let config = "envoy-configs/two-policies.yaml";
+    let base = [
+        "token",
+        "issue",
+        "--config",
+        config,
+        "--host",
+        "[2001:db8::7]:80",
+        "--cluster",
+        "backends",
+    ];
+    let ran = with_key(&base).run().code(2);
+    ran.complains("expected --policy and --scope to name one session of these: policy cart, scope cart, cookie cart");
+    let cart = with_key(&[&base[..], &["--policy", "cart", "--scope", "cart"]].concat())
+        .run()
+        .code(0)
+        .stdout;
+    let json = inspect(0, cart.trim_end(), &["--config", config]);
+    assert_eq!(json["length"], 76);
+    assert_eq!(
+        (&json["session"]["policy"], &json["session"]["scope"]),
+        (&"cart".into(), &"cart".into())
+    );
+    assert_eq!(json["claims"]["host"], "[2001:db8::7]:80");
+    let json = inspect(1, cart.trim_end(), &["--config", config, "--policy", "web"]);
+    assert_eq!(json["reason"], "bad_signature");
+    with_key(&[
+        "token",
+        "inspect",
+        cart.trim_end(),
+        "--config",
+        config,
+        "--policy",
+        "shop",
+    ])
+    .run()
+    .code(2);
+}
+
+#[test]
+fn the_filters_own_and_a_discovered_configuration_serve_as_well() {
+    let token = token(&[]);
+    for config in ["envoy-configs/ecds.yaml", "envoy-configs/ecds/limpet.yaml"] {
+        assert_eq!(
+            inspect(0, &token, &["--config", config])["verdict"],
+            "honoured",
+            "{config}"
+        );
+    }
+    let filter = file(
+        ".yaml",
+        "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {p: {cookie: {name: session}}}\n",
+    );
+    assert_eq!(
+        inspect(0, &token, &["--config", path(&filter)])["session"]["policy"],
+        "p"
+    );
+    let fenced = file(
+        ".yaml",
+        "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {p: {cookie: {name: session}}}\n\
+         fences: [{address: 127.0.0.1, notBefore: 99999999999}]\n",
+    );
+    assert_eq!(inspect(1, &token, &["--config", path(&fenced)])["reason"], "fenced");
+}
+
+#[test]
+fn a_header_token_is_issued_and_opened() {
+    let keys = keys();
+    let args = [
+        "token",
+        "issue",
+        "--keys",
+        path(&keys),
+        "--mode",
+        "header",
+        "--name",
+        "X-Session",
+        "--scope",
+        "s",
+    ];
+    let args = [&args[..], &["--host", HOST, "--cluster", "c", "--output", "json"]].concat();
+    let json = with_key(&args).run().code(0).json();
+    let token = json["token"].as_str().unwrap();
+    assert_eq!(json["session"]["mode"], "header");
+    let json = inspect(
+        0,
+        &format!("x-session: {token}"),
+        &["--keys", path(&keys), "--scope", "s"],
+    );
+    assert_eq!(json["verdict"], "honoured");
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let keys = keys();
+    let token = token(&[]);
+    let base = [
+        "token",
+        "issue",
+        "--keys",
+        path(&keys),
+        "--name",
+        "s",
+        "--cluster",
+        "c",
+        "--host",
+    ];
+    for (args, complaint) in [
+        (vec!["token", "inspect", &token, "--keys", path(&keys)], "--name"),
+        (
+            vec!["token", "inspect", &token, "--keys", "nowhere.yaml", "--name", "s"],
+            "nowhere.yaml: can not be read",
+        ),
+        (vec!["token", "inspect", &token, "--now", "soon"], "--now"),
+        (
+            vec!["token", "inspect", &token, "--keys", path(&keys), "--config", CONFIG],
+            "--config",
+        ),
+        (
+            vec!["token", "issue", "--host", HOST, "--cluster", "c"],
+            "--keys or --config",
+        ),
+        ([&base[..], &["localhost:80"]].concat(), "--host"),
+        (
+            [&base[..], &[HOST, "--issued-at", "2", "--last-seen", "1"]].concat(),
+            "--last-seen",
+        ),
+    ] {
+        with_key(&args).run().code(2).complains(complaint);
+    }
+    limpet(&[&base[..], &[HOST]].concat())
+        .run()
+        .code(2)
+        .complains("LIMPET_KEY is not set");
+    for (text, complaint) in [
+        ("[]", "keys: expected at least one key"),
+        ("{id: 1}", "keys: expected a list of keys"),
+        ("[{id: 300, env: A}]", "[0].id: "),
+        ("keys: [{id: 1, environment: A}]", "keys[0].environment: unknown field"),
+        (
+            "[{id: 1, env: A, state: retiring}]",
+            "keys: expected one with state signing",
+        ),
+    ] {
+        let keys = file(".yaml", text);
+        let args = [
+            "token",
+            "issue",
+            "--keys",
+            path(&keys),
+            "--name",
+            "s",
+            "--cluster",
+            "c",
+            "--host",
+            HOST,
+        ];
+        limpet(&args).run().code(2).complains(complaint);
+    }
+}
