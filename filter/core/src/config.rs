@@ -54,16 +54,29 @@ impl std::error::Error for ConfigError {}
 /// The first field that does not have the schema's type or is not in the schema.
 pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let field = match error.path().to_string() {
-            path if path == "." => "configuration".to_owned(),
-            path => path,
-        };
-        // serde's words without the position: the text that Envoy hands over is not the text that was written.
-        let message = error.into_inner().to_string();
-        let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-        ConfigError {
-            problems: vec![Problem { field, message }],
-        }
-    })
+    let config = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let field = error.path().to_string();
+        unreadable(if field == "." { "configuration" } else { &field }, &error.into_inner())
+    })?;
+    deserializer
+        .end()
+        .map_err(|error| unreadable("configuration", &error))?;
+    Ok(config)
+}
+
+fn unreadable(field: &str, error: &serde_json::Error) -> ConfigError {
+    // serde's words without the position: the text that Envoy hands over is not the text that was written.
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
+    // serde repeats what it found. Below `keys` that may be a key.
+    let message = match message.rsplit_once("expected ") {
+        Some((_, expected)) if field.starts_with("keys") => format!("expected {expected}"),
+        _ => message.to_owned(),
+    };
+    ConfigError {
+        problems: vec![Problem {
+            field: field.to_owned(),
+            message,
+        }],
+    }
 }

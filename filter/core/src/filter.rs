@@ -93,6 +93,12 @@ impl Filter {
         self.config.policies.keys().map(String::as_str)
     }
 
+    /// Whether the adapter leaves what happened where access logs find it ([`crate::outcome::FILTER_STATE`]).
+    #[must_use]
+    pub fn access_log(&self) -> bool {
+        self.config.access_log
+    }
+
     /// The session that a request belongs to; `None` where its route has none, so that it is left alone.
     ///
     /// # Errors

@@ -167,14 +167,14 @@ impl Session {
         })
     }
 
-    /// Gives the client a token where one is due.
+    /// Gives the client a token where one is due. In the steady state none is, so the time is asked for only then.
     ///
     /// # Errors
     /// The proxy did not answer.
     pub fn on_response<'a>(
         &'a self,
         response: &impl ResponseView,
-        now: Timestamp,
+        now: impl FnOnce() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'a>, ViewError> {
         let policy = &*self.bound.policy;
         let due = match self.honoured {
@@ -202,6 +202,7 @@ impl Session {
                 ..ResponsePlan::NOTHING
             });
         };
+        let now = now()?;
         let destination = Destination::of_cluster(&response.cluster_name()?.unwrap_or_default());
         let (claims, outcome) = match self.honoured {
             Some(honoured) if honoured.claims.host == host => {

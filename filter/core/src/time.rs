@@ -55,7 +55,8 @@ impl Timestamp {
     }
 }
 
-/// A duration as the Gateway API writes it (GEP-2257): `^([0-9]{1,5}(h|m|s|ms)){1,4}$`, so `30m`, `1h30m`, `500ms`.
+/// A duration as the Gateway API writes it (GEP-2257): `^([0-9]{1,5}(h|m|s|ms)){1,4}$`, so `30m`, `1h30m`, `500ms`;
+/// less than 100,000 hours in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GatewayDuration(Duration);
 
@@ -76,7 +77,7 @@ impl From<Duration> for GatewayDuration {
 /// A text that is no GEP-2257 duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, each with h, m, s or ms)"
+    "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, each with h, m, s or ms; less than 100000h in all)"
 )]
 pub struct DurationError;
 
@@ -107,7 +108,8 @@ impl FromStr for GatewayDuration {
             parts += 1;
             rest = tail;
         }
-        if (1..=4).contains(&parts) {
+        // More than eleven years cannot be written back in the same grammar, and no session lasts as long.
+        if (1..=4).contains(&parts) && total < Duration::from_secs(100_000 * 3600) {
             Ok(Self(total))
         } else {
             Err(DurationError)

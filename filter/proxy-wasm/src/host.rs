@@ -1,7 +1,9 @@
 //! Answers to the core's questions, each by one host call.
 
 use std::net::SocketAddr;
+use std::time::UNIX_EPOCH;
 
+use limpet_core::time::Timestamp;
 use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
@@ -13,6 +15,13 @@ pub(crate) struct Request;
 
 /// The response that Envoy is calling about.
 pub(crate) struct Response;
+
+/// The time by Envoy's clock.
+pub(crate) fn now() -> Result<Timestamp, ViewError> {
+    let now = hostcalls::get_current_time().map_err(failed("the time"))?;
+    // A clock before 1970 is as good as one at it.
+    Ok(Timestamp::from_unix(now.duration_since(UNIX_EPOCH).unwrap_or_default()))
+}
 
 fn failed(what: &'static str) -> impl Fn(Status) -> ViewError {
     move |status| ViewError {

@@ -1,17 +1,15 @@
 //! One request and its response.
 
 use std::rc::Rc;
-use std::time::UNIX_EPOCH;
 
 use limpet_core::outcome::{FILTER_STATE, RequestOutcome};
-use limpet_core::time::Timestamp;
 use limpet_core::view::ViewError;
 use limpet_core::{HeaderEdit, Session, SessionError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, LogLevel, MapType, Status};
 
-use crate::host::{Request, Response};
+use crate::host::{self, Request, Response};
 use crate::root::{self, Plugin};
 use crate::steering;
 
@@ -81,7 +79,7 @@ fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, Fail
     let Some(mut session) = plugin.filter.session(&Request)? else {
         return Ok(None);
     };
-    let plan = session.on_request(&Request, now()?)?;
+    let plan = session.on_request(&Request, host::now()?)?;
     let outcome = plan.outcome;
     if let Some(edit) = plan.edit {
         apply(MapType::HttpRequestHeaders, edit)?;
@@ -90,12 +88,14 @@ fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, Fail
         steering::apply(steering)?;
     }
     plugin.metrics.count(session.policy(), outcome.word());
-    note(outcome.word())?;
+    if plugin.filter.access_log() {
+        note(outcome.word())?;
+    }
     Ok(Some((session, outcome)))
 }
 
 fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> Result<(), Failure> {
-    let plan = session.on_response(&Response, now()?)?;
+    let plan = session.on_response(&Response, host::now)?;
     if let Some(status) = plan.status {
         apply(
             MapType::HttpResponseHeaders,
@@ -107,7 +107,9 @@ fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> R
     }
     if let Some(word) = plan.outcome.word() {
         plugin.metrics.count(session.policy(), word);
-        note(&format!("{}+{word}", request.word()))?;
+        if plugin.filter.access_log() {
+            note(&format!("{}+{word}", request.word()))?;
+        }
     }
     Ok(())
 }
@@ -133,10 +135,4 @@ fn apply(map: MapType, edit: HeaderEdit<'_>) -> Result<(), Status> {
 /// Puts the words of what happened where access logs find them.
 fn note(words: &str) -> Result<(), Status> {
     hostcalls::set_property(vec![FILTER_STATE], Some(words.as_bytes()))
-}
-
-fn now() -> Result<Timestamp, Status> {
-    let now = hostcalls::get_current_time()?;
-    // A clock before 1970 is as good as one at it.
-    Ok(Timestamp::from_unix(now.duration_since(UNIX_EPOCH).unwrap_or_default()))
 }

@@ -49,6 +49,7 @@ pub(crate) struct Compiled {
     pub(crate) routes: HashMap<String, Vec<Route>>,
     pub(crate) default: Option<PolicyUse>,
     pub(crate) route_metadata: bool,
+    pub(crate) access_log: bool,
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
 }
@@ -162,6 +163,7 @@ pub(crate) fn compile(
                 routes,
                 default,
                 route_metadata: config.route_metadata,
+                access_log: config.access_log,
                 clock_skew: config.clock_skew.get(),
                 fences,
             },
@@ -225,9 +227,10 @@ impl Compiler {
             (Some(name), None) => {
                 let field = format!("{field}.env");
                 let Some(text) = environment(name) else {
+                    // Not even the name is repeated: somebody may have put the key in its place.
                     self.problem(
                         &field,
-                        &format!("expected the environment variable {name}, which the filter does not have (wasm: vm_config.environment_variables.host_env_keys must list it)"),
+                        "expected the name of an environment variable that the filter has (wasm: vm_config.environment_variables.host_env_keys lists those)",
                     );
                     return None;
                 };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
@@ -23,6 +24,7 @@ pub struct FilterConfig {
     pub keys: Vec<KeyConfig>,
     /// Session policies by name. A name has letters, digits, `.`, `_` and `-`.
     #[cfg_attr(feature = "schema", schemars(extend("propertyNames" = pattern(POLICY_NAME))))]
+    #[serde(deserialize_with = "each_once")]
     pub policies: BTreeMap<String, PolicyConfig>,
     /// Which policy applies to which route, for route tables that belong to somebody else. Route metadata, where there is any, wins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -34,6 +36,9 @@ pub struct FilterConfig {
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
     pub route_metadata: bool,
+    /// Whether what happened to each request's session is left for access logs, in the filter state `limpet.session`. It costs one host call per request.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub access_log: bool,
     /// The idle bound of sessions whose policy has neither `idleTimeout` nor `absoluteTimeout`.
     #[serde(default = "seven_days")]
     pub max_idle: GatewayDuration,
@@ -295,6 +300,35 @@ pub struct FenceConfig {
     pub address: String,
     /// Unix seconds: tokens for the address that were issued before are refused.
     pub not_before: u64,
+}
+
+/// A map whose names come once each. JSON leaves open which of two values counts; serde would take the last.
+fn each_once<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, V>, D::Error> {
+    struct EachOnce<V>(PhantomData<V>);
+
+    impl<'de, V: Deserialize<'de>> serde::de::Visitor<'de> for EachOnce<V> {
+        type Value = BTreeMap<String, V>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+            let mut map = BTreeMap::new();
+            while let Some((name, value)) = entries.next_entry::<String, V>()? {
+                if map.contains_key(&name) {
+                    let message = format!("expected each name once, found {name:?} again");
+                    return Err(serde::de::Error::custom(message));
+                }
+                map.insert(name, value);
+            }
+            Ok(map)
+        }
+    }
+
+    deserializer.deserialize_map(EachOnce(PhantomData))
 }
 
 fn yes() -> bool {

@@ -196,7 +196,9 @@ fn a_proxy_that_does_not_answer_is_an_error() {
         "expires",
     ] {
         assert!(
-            session.on_response(&Response::by(A).broken(what), at(0)).is_err(),
+            session
+                .on_response(&Response::by(A).broken(what), || Ok(at(0)))
+                .is_err(),
             "{what}"
         );
     }

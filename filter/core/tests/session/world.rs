@@ -109,7 +109,7 @@ impl Site {
         let mut session = self.filter.session(request).unwrap().expect("the route has a session");
         let plan = session.on_request(request, asked).unwrap();
         let visit = Visit::requested(plan);
-        visit.answered(session.on_response(response, answered).unwrap())
+        visit.answered(session.on_response(response, || Ok(answered)).unwrap())
     }
 
     /// The policy of a request; `None` where it has no session.
