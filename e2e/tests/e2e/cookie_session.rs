@@ -198,6 +198,26 @@ async fn an_answer_that_nobody_stores_keeps_its_cache_control() -> Result<()> {
 }
 
 #[tokio::test]
+async fn no_directive_of_several_cache_control_fields_is_lost() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    for backend in &site.backends {
+        let answering = Answering::ok()
+            .header("cache-control", "max-age=60")
+            .header("cache-control", "must-revalidate");
+        backend.answer(answering);
+    }
+    let answer = site.visitor().get("/").await?;
+    let directives: BTreeSet<_> = answer
+        .header("cache-control")
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .collect();
+    assert_eq!(directives, BTreeSet::from(["private", "max-age=60", "must-revalidate"]));
+    Ok(())
+}
+
+#[tokio::test]
 async fn cache_control_can_be_kept() -> Result<()> {
     let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "cacheControl": "keep"})).await?;
     for backend in &site.backends {

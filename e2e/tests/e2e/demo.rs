@@ -98,3 +98,16 @@ fn it_takes_other_ports_where_its_own_are_taken() -> Result<()> {
     assert_ne!(envoy_in(&said)?.port(), 10000);
     Ok(())
 }
+
+#[test]
+fn it_ends_with_an_error_where_a_step_fails() -> Result<()> {
+    let _turn = ONE_AT_A_TIME.lock();
+    // This is no filter, so Envoy does not start.
+    let demo = Command::new(env!("CARGO_BIN_EXE_demo"))
+        .env("DEMO", "once")
+        .env("LIMPET_WASM", "Cargo.toml")
+        .output()?;
+    assert!(!demo.status.success());
+    assert!(String::from_utf8_lossy(&demo.stderr).contains("The demo ends here"));
+    Ok(())
+}
