@@ -1,9 +1,11 @@
 //! Files of YAML or JSON.
 
+use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
 
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
 use crate::Failure;
 
@@ -32,7 +34,8 @@ pub(crate) fn read(file: &str) -> Result<Value, Failure> {
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     let value = if is_json {
-        serde_json::from_str(&text).map_err(|error| failed(&format!("no JSON: {error}")))
+        let unique = serde_json::from_str(&text).map(|Unique(value)| value);
+        unique.map_err(|error| failed(&format!("no JSON: {error}")))
     } else {
         yaml(&text).map_err(|error| failed(&error))
     }?;
@@ -51,6 +54,68 @@ fn yaml(text: &str) -> Result<Value, String> {
         let message = message.strip_prefix("error: ").unwrap_or(&message);
         format!("neither YAML nor JSON: {message}")
     })
+}
+
+/// JSON whose objects have each name once. JSON leaves open which of two values counts; `Value` would take the last.
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(Self)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Unique(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some((name, Unique(value))) = fields.next_entry::<String, Unique>()? {
+            if object.contains_key(&name) {
+                return Err(Error::custom(format!("expected each name once, found {name:?} again")));
+            }
+            object.insert(name, value);
+        }
+        Ok(object.into())
+    }
 }
 
 #[cfg(test)]

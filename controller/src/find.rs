@@ -30,14 +30,16 @@ pub(crate) struct Found<'a> {
 pub(crate) struct Configuration<'a> {
     /// Where it stands.
     pub(crate) node: Node<'a>,
-    /// Its JSON, or what is wrong with the message around it.
-    pub(crate) json: Result<Vec<u8>, String>,
+    /// Its JSON, where there is any.
+    pub(crate) json: Option<Vec<u8>>,
+    /// What is wrong with the message around it.
+    pub(crate) problem: Option<&'static str>,
 }
 
 impl Configuration<'_> {
     /// The configuration where it has the schema's types, right or wrong.
     pub(crate) fn parsed(&self) -> Option<FilterConfig> {
-        config::parse(self.json.as_ref().ok()?).ok()
+        config::parse(self.json.as_ref()?).ok()
     }
 }
 
@@ -84,29 +86,35 @@ fn is_ours(filter: &Found<'_>) -> bool {
     }
 }
 
-/// What Envoy hands to a wasm filter: the text of a `StringValue` or `BytesValue`, a `Struct` as JSON.
+/// What Envoy hands to a wasm filter: the text of a `StringValue` or `BytesValue`.
 fn configuration<'a>(wasm: &Node<'a>) -> Configuration<'a> {
-    let missing = |node: &Node<'a>, what: &str| Configuration {
+    let problem = |node: &Node<'a>, problem| Configuration {
         node: node.clone(),
-        json: Err(format!("expected {what}")),
+        json: None,
+        problem: Some(problem),
     };
     let Some(message) = wasm.at(&["config", "configuration"]) else {
-        return missing(wasm, "the filter's configuration in config.configuration");
+        return problem(wasm, "expected the filter's configuration in config.configuration");
     };
     let Some(node) = message.entry("value") else {
-        return missing(&message, "a value");
+        return problem(&message, "expected a value");
     };
     let text = node.value.as_str();
-    let json = match message.kind() {
-        Some("google.protobuf.StringValue") => text.map(|text| text.as_bytes().to_vec()).ok_or("expected a string"),
-        Some("google.protobuf.BytesValue") => text
-            .and_then(|text| STANDARD.decode(text).ok())
-            .ok_or("expected bytes in base64"),
-        Some("google.protobuf.Struct") => Ok(node.value.to_string().into_bytes()),
-        _ => Err("expected a google.protobuf.StringValue, Struct or BytesValue"),
+    let (json, problem) = match message.kind() {
+        Some("google.protobuf.StringValue") => (text.map(|text| text.as_bytes().to_vec()), "expected a string"),
+        Some("google.protobuf.BytesValue") => (
+            text.and_then(|text| STANDARD.decode(text).ok()),
+            "expected bytes in base64",
+        ),
+        Some("google.protobuf.Struct") => {
+            let problem = Some(
+                "expected a google.protobuf.StringValue: Envoy hands a Struct to the filter as protobuf, not as JSON",
+            );
+            let json = Some(node.value.to_string().into_bytes());
+            return Configuration { node, json, problem };
+        }
+        _ => (None, "expected a google.protobuf.StringValue or BytesValue"),
     };
-    Configuration {
-        node,
-        json: json.map_err(str::to_owned),
-    }
+    let problem = json.is_none().then_some(problem);
+    Configuration { node, json, problem }
 }

@@ -1,6 +1,5 @@
 //! The filter's own configuration.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use limpet_core::config::schema::FilterConfig;
@@ -35,15 +34,7 @@ pub(super) fn check(
         // The filter's own message would repeat what stands in `env`.
         return;
     }
-    let unset = RefCell::new(BTreeSet::new());
-    let environment = |name: &str| {
-        let value = std::env::var(name).ok();
-        if value.is_some() || require_environment {
-            return value;
-        }
-        unset.borrow_mut().insert(name.to_owned());
-        Some(STAND_IN.to_owned())
-    };
+    let environment = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| STAND_IN.to_owned()));
     match Filter::new(&config, &environment) {
         Ok((_, warnings)) => {
             for warning in warnings {
@@ -52,25 +43,32 @@ pub(super) fn check(
         }
         Err(error) => add_problems(report, node, error),
     }
-    for name in unset.take() {
-        report.note(
-            node,
-            format!(
+    for (field, name) in variables(&config) {
+        if std::env::var_os(name).is_some() {
+            continue;
+        }
+        if require_environment {
+            let message = format!("expected the environment variable {name}, which is not set here");
+            report.field(Severity::Error, node, &field, message);
+        } else {
+            let message = format!(
                 "not checked: the key in the environment variable {name}, which is not set here (--env requires it)"
-            ),
-        );
+            );
+            report.field(Severity::Note, node, &field, message);
+        }
     }
 }
 
 fn add_problems(report: &mut Report, node: &Node<'_>, error: config::ConfigError) {
     for problem in error.problems {
-        let message = if problem.field.starts_with("keys") {
-            keys::without_quotations(&problem.message)
-        } else {
-            problem.message
-        };
-        report.field(Severity::Error, node, &problem.field, message);
+        report.field(Severity::Error, node, &problem.field, problem.message);
     }
+}
+
+/// The variables that keys come from, with the fields that name them.
+fn variables(config: &FilterConfig) -> impl Iterator<Item = (String, &str)> {
+    let keys = config.keys.iter().enumerate();
+    keys.filter_map(|(i, key)| Some((format!("keys[{i}].env"), key.env.as_deref()?)))
 }
 
 /// Whether every `env` can be a variable. One that Envoy does not hand to the filter is reported.
@@ -81,9 +79,7 @@ fn check_variables(
     forwarded: Option<&BTreeSet<String>>,
 ) -> bool {
     let mut plausible = true;
-    for (i, key) in config.keys.iter().enumerate() {
-        let Some(name) = &key.env else { continue };
-        let field = format!("keys[{i}].env");
+    for (field, name) in variables(config) {
         if !keys::is_variable(name) {
             plausible = false;
             report.field(Severity::Error, node, &field, keys::NO_VARIABLE);

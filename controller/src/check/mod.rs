@@ -80,9 +80,11 @@ fn check_filter(report: &mut Report, filter: &Found<'_>, environment: bool) {
                 .flat_map(|values| values.keys().cloned()),
         );
     }
-    match &configuration.json {
-        Ok(json) => filter::check(report, &configuration.node, json, Some(&forwarded), environment),
-        Err(problem) => report.error(&configuration.node, problem.clone()),
+    if let Some(problem) = configuration.problem {
+        report.error(&configuration.node, problem);
+    }
+    if let Some(json) = &configuration.json {
+        filter::check(report, &configuration.node, json, Some(&forwarded), environment);
     }
 }
 

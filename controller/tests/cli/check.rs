@@ -146,6 +146,11 @@ fn a_file_that_can_not_be_read_is_said_and_the_others_are_checked() {
         (".yaml", "", "empty"),
         (".yaml", "a: 1\na: 2\n", "duplicate"),
         (".yaml", "a: *nobody\n", "unknown anchor at line 1"),
+        (
+            ".json",
+            "{\"a\": {\"b\": 1, \"b\": 2}}",
+            "expected each name once, found \"b\" again",
+        ),
         (".json", "{\"keys\": ]", "no JSON: expected value at line 1 column 10"),
     ] {
         let document = file(ending, text);
@@ -178,29 +183,43 @@ const PLACE: &str = "http_filters[1].typed_config.config.configuration.value";
 
 #[test]
 fn the_filter_is_found_in_every_kind_of_message() {
-    let parsed: Value = serde_json::from_str(BAD).unwrap();
     // BAD in base64.
     let bytes = "eyJrZXlzIjogW3siaWQiOiAxLCAiZW52IjogIkxJTVBFVF9LRVkifV0sICJwb2xpY2llcyI6IHsid2ViIjogeyJjb29raWUiOiB7Im5hbWUiOiAiIn19fX0=";
-    for (kind, value) in [
-        ("StringValue", json!(BAD)),
-        ("Struct", parsed),
-        ("BytesValue", json!(bytes)),
-    ] {
-        let message = json!({"@type": format!("type.googleapis.com/google.protobuf.{kind}"), "value": value});
-        assert_one(
-            &with_message(&message),
-            "error",
-            PLACE,
-            "policies.web.cookie.name | expected a cookie name",
-        );
+    let message = |kind: &str, value: Value| {
+        with_message(&json!({"@type": format!("type.googleapis.com/google.protobuf.{kind}"), "value": value}))
+    };
+    for (kind, value) in [("StringValue", BAD), ("BytesValue", bytes)] {
+        let expected = "policies.web.cookie.name | expected a cookie name";
+        assert_one(&message(kind, value.into()), "error", PLACE, expected);
     }
-    let other = json!({"@type": "type.googleapis.com/google.protobuf.Int32Value", "value": 1});
     assert_one(
-        &with_message(&other),
+        &message("Int32Value", 1.into()),
         "error",
         PLACE,
-        "expected a google.protobuf.StringValue, Struct or BytesValue",
+        "expected a google.protobuf.StringValue or BytesValue",
     );
+    assert_one(&message("StringValue", 1.into()), "error", PLACE, "expected a string");
+    assert_one(
+        &message("BytesValue", "%".into()),
+        "error",
+        PLACE,
+        "expected bytes in base64",
+    );
+}
+
+/// Envoy hands a Struct over as serialized protobuf, whatever its documentation says (1.36 to 1.40).
+#[test]
+fn a_struct_is_refused_and_checked_all_the_same() {
+    let (code, found) = findings(&with_message(&json!({
+        "@type": "type.googleapis.com/google.protobuf.Struct",
+        "value": serde_json::from_str::<Value>(BAD).unwrap(),
+    })));
+    assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+    assert!(
+        found[0].contains("expected a google.protobuf.StringValue: Envoy hands a Struct"),
+        "{found:#?}"
+    );
+    assert!(found[1].contains("policies.web.cookie.name"), "{found:#?}");
 }
 
 #[test]
