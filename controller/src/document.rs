@@ -47,11 +47,17 @@ pub(crate) fn read(file: &str) -> Result<Value, Failure> {
 
 /// JSON is YAML, so this reads both. Aliases and merge keys are resolved, within limits.
 fn yaml(text: &str) -> Result<Value, String> {
-    // No snippet of the file: it may hold a key.
-    let options = serde_saphyr::options! { with_snippet: false };
+    let options = serde_saphyr::options! {
+        // No snippet of the file: it may hold a key.
+        with_snippet: false,
+        // The largest files have some millions of nodes. What aliases may expand to is limited apart from that.
+        budget: serde_saphyr::budget! { max_nodes: 8_000_000, max_events: 16_000_000 },
+    };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = error.to_string();
-        let message = message.strip_prefix("error: ").unwrap_or(&message);
+        if message.contains("budget breached") {
+            return format!("larger or deeper than any configuration ({message})");
+        }
         format!("neither YAML nor JSON: {message}")
     })
 }

@@ -1,11 +1,13 @@
 //! What a check finds.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use crate::node::Node;
 
 /// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
     /// It does not work, or not as it is meant.
@@ -17,7 +19,7 @@ pub(crate) enum Severity {
 }
 
 /// One thing that was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct Finding {
     #[serde(skip)]
     pub(crate) file: String,
@@ -44,6 +46,8 @@ pub(crate) struct Checked {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
+    /// The same findings, to know one again.
+    known: HashSet<Finding>,
     pub(crate) checked: Vec<Checked>,
 }
 
@@ -74,7 +78,7 @@ impl Report {
             field,
             message,
         };
-        if !self.findings.contains(&finding) {
+        if self.known.insert(finding.clone()) {
             self.findings.push(finding);
         }
     }

@@ -163,7 +163,7 @@ fn a_file_that_can_not_be_read_is_said_and_the_others_are_checked() {
     limpet(&["check", path(&file(".yaml", &bomb))])
         .run()
         .code(2)
-        .complains("neither YAML nor JSON");
+        .complains("larger or deeper than any configuration");
     limpet(&["check"]).run().code(2).complains("FILE");
     limpet(&["check", "x", "--output", "xml"])
         .run()
