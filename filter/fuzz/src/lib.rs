@@ -9,8 +9,11 @@ pub use configuration::configuration;
 pub use cookie_header::cookie_header;
 pub use token::{realm, token};
 
+/// What is done with an input.
+pub type Body = fn(&[u8]);
+
 /// Every target: its name, which is also its corpus folder, and its body.
-pub const TARGETS: [(&str, fn(&[u8])); 3] = [
+pub const TARGETS: [(&str, Body); 3] = [
     ("token", token),
     ("cookie_header", cookie_header),
     ("configuration", configuration),

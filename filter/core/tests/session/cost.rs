@@ -25,6 +25,18 @@ fn the_steady_state_asks_for_session_and_cookie_then_for_one_header() {
 }
 
 #[test]
+fn the_steady_state_does_not_ask_what_time_the_response_has() {
+    let site = Site::new(cookie_policy(json!({ "strict": true, "strictStatus": 421 })));
+    let (request, response) = (session(), Response::by(A).surely_as_asked());
+    let mut session = site.session(&request);
+    session.on_request(&request, at(1)).unwrap();
+    let plan = session
+        .on_response(&response, || panic!("the time was asked for"))
+        .unwrap();
+    assert_eq!(plan.outcome, UNCHANGED);
+}
+
+#[test]
 fn without_route_metadata_it_asks_for_the_cookie_alone() {
     let fields = json!({ "routeMetadata": false, "default": { "policy": "shop", "scope": "cart" } });
     let (request, response) = steady_state(cookie_policy(json!({})), fields, session());

@@ -202,4 +202,11 @@ fn a_proxy_that_does_not_answer_is_an_error() {
             "{what}"
         );
     }
+    let no_time = || {
+        Err(limpet_core::view::ViewError {
+            what: "time",
+            status: 6,
+        })
+    };
+    assert!(session.on_response(&Response::by(A), no_time).is_err());
 }
