@@ -36,7 +36,6 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Checks configurations of the filter, and of Envoy with the filter inside
     Check(CheckArgs),
     /// Looks into tokens, and makes some for tests
     #[command(subcommand)]
@@ -48,9 +47,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Says what a token says, and whether the filter would honour it
     Inspect(InspectArgs),
-    /// Makes a token, for tests
     Issue(IssueArgs),
 }
 
@@ -82,7 +79,7 @@ pub(crate) struct CheckArgs {
     pub(crate) deny_warnings: bool,
 }
 
-/// Where keys come from, and what a token is bound to.
+// Where keys come from, and what a token is bound to. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
 pub(crate) struct RealmArgs {
     /// A file of keys

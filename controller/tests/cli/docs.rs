@@ -43,3 +43,18 @@ fn every_counter_is_described() {
         );
     }
 }
+
+#[test]
+fn every_command_says_its_exit_codes() {
+    for command in [
+        &["check"][..],
+        &["token", "inspect"],
+        &["token", "issue"],
+        &["keys", "generate"],
+        &[],
+    ] {
+        let ran = limpet(&[command, &["--help"]].concat()).run().code(0);
+        ran.says("2  the command could not do its work");
+    }
+    limpet(&["check", "--help"]).run().says("the chain around the filter");
+}
