@@ -1,6 +1,7 @@
 //! The chain of HTTP filters around ours. `docs/configuration.md` says what each part is for.
 
 use limpet_core::config::schema::FilterConfig;
+use limpet_core::outcome::FILTER_STATE;
 
 use super::discovery::{self, Sources};
 use super::report::Report;
@@ -188,6 +189,7 @@ fn check<'a>(
     };
     check_steering(report, &chain, config);
     check_headers(report, &chain);
+    check_access_log(report, &chain, config);
     if let Some(last) = chain
         .filters
         .last()
@@ -288,6 +290,19 @@ fn check_headers(report: &mut Report, chain: &Chain<'_>) {
         if removed {
             report.error(&filter.node, "expected in front of limpet or behind the stateful_session filters: here it takes away what they tell each other");
         }
+    }
+}
+
+/// An access log that shows what happened to sessions needs the filter to leave it there.
+fn check_access_log(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
+    let state = format!("wasm.{FILTER_STATE}");
+    let logs = chain.manager.get("access_log");
+    let shown = logs.filter(|logs| logs.value.to_string().contains(&state));
+    if let Some(logs) = shown.filter(|_| config.is_some_and(|config| !config.access_log)) {
+        report.warning(
+            &logs,
+            format!("shows {state}, which is empty unless the filter's configuration has accessLog: true"),
+        );
     }
 }
 

@@ -168,3 +168,19 @@ fn the_strict_filter_is_disabled_unless_needed() {
         "{found:#?}"
     );
 }
+
+#[test]
+fn an_access_log_of_sessions_needs_the_filters_help() {
+    let logged = |access_log: bool| {
+        changed(|manager| {
+            let log = example("access-log.yaml").pointer(MANAGER).unwrap()["access_log"].clone();
+            manager["access_log"] = log;
+            let value = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"]["value"];
+            let mut config: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+            config["accessLog"] = access_log.into();
+            *value = config.to_string().into();
+        })
+    };
+    assert_eq!(findings(&logged(true)), (0, Vec::new()));
+    assert_one(&logged(false), "warning", "access_log", "has accessLog: true");
+}
