@@ -115,9 +115,6 @@ impl Filter {
     }
 
     fn session_of_metadata(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
-        if !self.config.route_metadata {
-            return Ok(None);
-        }
         let Some(name) = request.route_session()? else {
             return Ok(None);
         };

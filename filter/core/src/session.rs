@@ -24,7 +24,7 @@ const NO_HEALTHY_UPSTREAM: &[u8] = b"no_healthy_upstream";
 pub struct Session {
     bound: Arc<BoundPolicy>,
     honoured: Option<Honoured>,
-    /// Whether the session's cookie is to be Secure where that depends on the request.
+    /// Whether the request came over HTTPS, where the session's cookie depends on it.
     https: bool,
 }
 
@@ -151,12 +151,7 @@ impl Session {
             Err(outcome) => (None, outcome),
         };
         self.honoured = honoured;
-        self.https = match honoured {
-            // Nothing but a change of host can make a token due now. That is rare, and the scheme a host call: the scheme
-            // that the session began with serves.
-            Some(honoured) if !honoured.renew => honoured.claims.secure,
-            _ => self.bound.is_https(request)?,
-        };
+        self.https = self.bound.is_https(request)?;
         Ok(RequestPlan {
             edit,
             steering: honoured.map(|honoured| Steering {
@@ -209,7 +204,7 @@ impl Session {
                 if !honoured.renew {
                     return Ok(ResponsePlan::NOTHING);
                 }
-                (honoured.renewed(destination, self.https, now), ResponseOutcome::Renewed)
+                (honoured.renewed(destination, now), ResponseOutcome::Renewed)
             }
             Some(_) => (self.begun(host, destination, now), ResponseOutcome::Reissued),
             None => (self.begun(host, destination, now), ResponseOutcome::Issued),
@@ -231,7 +226,6 @@ impl Session {
         Claims {
             host,
             destination,
-            secure: self.https,
             issued_at: now,
             last_seen: now,
         }
@@ -261,10 +255,9 @@ impl Session {
 impl Honoured {
     /// The session goes on: last seen never goes back, and the beginning stays, so that renewal never extends the
     /// absolute timeout.
-    fn renewed(self, destination: Destination, secure: bool, now: Timestamp) -> Claims {
+    fn renewed(self, destination: Destination, now: Timestamp) -> Claims {
         Claims {
             destination,
-            secure,
             last_seen: self.claims.last_seen.max(now),
             ..self.claims
         }

@@ -10,8 +10,22 @@ use proxy_wasm::types::{MapType, Status};
 
 use crate::steering;
 
-/// The request that Envoy is calling about.
-pub(crate) struct Request;
+/// What routes name their session in, written from their metadata by the `header_mutation` filter in front. A header costs
+/// nothing beside the others, a property as much as all headers together.
+const SESSION: &str = "x-limpet-session";
+
+/// The request that Envoy is calling about: all its headers, for one host call.
+pub(crate) struct Request {
+    headers: Vec<(String, Vec<u8>)>,
+}
+
+impl Request {
+    /// Reads the headers.
+    pub(crate) fn read() -> Result<Self, ViewError> {
+        let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).map_err(failed("the request headers"))?;
+        Ok(Self { headers })
+    }
+}
 
 /// The response that Envoy is calling about.
 pub(crate) struct Response;
@@ -40,8 +54,7 @@ fn cluster_name() -> Answer {
 
 impl RequestView for Request {
     fn route_session(&self) -> Answer {
-        let path = ["xds", "route_metadata", "filter_metadata", "limpet", "session"];
-        property("xds.route_metadata", &path)
+        self.header(SESSION)
     }
 
     fn route_name(&self) -> Answer {
@@ -57,7 +70,17 @@ impl RequestView for Request {
     }
 
     fn header(&self, name: &str) -> Answer {
-        hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).map_err(failed("a request header"))
+        let separator: &[u8] = if name == "cookie" { b"; " } else { b"," };
+        let mut fields = self.headers.iter().filter(|(known, _)| known == name);
+        let Some((_, first)) = fields.next() else {
+            return Ok(None);
+        };
+        let mut joined = first.clone();
+        for (_, field) in fields {
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(field);
+        }
+        Ok(Some(joined))
     }
 }
 

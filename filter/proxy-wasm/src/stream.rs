@@ -76,10 +76,11 @@ impl HttpContext for Stream {
 }
 
 fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, Failure> {
-    let Some(mut session) = plugin.filter.session(&Request)? else {
+    let request = Request::read()?;
+    let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
     };
-    let plan = session.on_request(&Request, host::now()?)?;
+    let plan = session.on_request(&request, host::now()?)?;
     let outcome = plan.outcome;
     if let Some(edit) = plan.edit {
         apply(MapType::HttpRequestHeaders, edit)?;

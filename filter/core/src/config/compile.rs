@@ -48,7 +48,6 @@ pub(crate) struct Compiled {
     /// By route name: the entries of that name, those with a virtual host first.
     pub(crate) routes: HashMap<String, Vec<Route>>,
     pub(crate) default: Option<PolicyUse>,
-    pub(crate) route_metadata: bool,
     pub(crate) access_log: bool,
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
@@ -162,7 +161,6 @@ pub(crate) fn compile(
                 policies: compiler.policies,
                 routes,
                 default,
-                route_metadata: config.route_metadata,
                 access_log: config.access_log,
                 clock_skew: config.clock_skew.get(),
                 fences,

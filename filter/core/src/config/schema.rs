@@ -32,10 +32,6 @@ pub struct FilterConfig {
     /// The policy of routes that neither metadata nor `routes` names one for. Without it such routes are untouched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DefaultConfig>,
-    /// Whether routes name their session in their metadata (`filter_metadata.limpet.session: "<policy>/<scope>"`). `false` spares one host call per request where none does.
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
-    #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
-    pub route_metadata: bool,
     /// Whether what happened to each request's session is left for access logs, in the filter state `limpet.session`. It costs one host call per request.
     #[serde(default, skip_serializing_if = "is_false")]
     pub access_log: bool,

@@ -12,20 +12,17 @@ pub struct Claims {
     pub host: SocketAddr,
     /// The cluster that the backend was reached by.
     pub destination: Destination,
-    /// Whether the request that began the session came over HTTPS.
-    pub secure: bool,
     /// When the session on this backend began.
     pub issued_at: Timestamp,
     /// When the session was last noted as used; never before `issued_at`.
     pub last_seen: Timestamp,
 }
 
-/// Flag bit 0: the address is IPv6.
+/// The first byte: what kind of address follows.
+const IPV4: u8 = 0;
 const IPV6: u8 = 1;
-/// Flag bit 1: [`Claims::secure`].
-const SECURE: u8 = 1 << 1;
 
-/// Everything but the address: flags, port, destination, two times, nonce.
+/// Everything but the address: its kind, port, destination, two times, nonce.
 const FIXED_LEN: usize = 1 + 2 + 4 + 6 + 6 + 4;
 const IPV4_LEN: usize = FIXED_LEN + 4;
 /// Bytes of the longest payload.
@@ -37,17 +34,16 @@ pub(super) fn is_length(len: usize) -> bool {
 }
 
 impl Claims {
-    /// Flags, address, port, destination, issued at, last seen, nonce; integers big-endian, times in milliseconds.
+    /// Kind of address, address, port, destination, issued at, last seen, nonce; integers big-endian, times in milliseconds.
     pub(super) fn encode(&self, nonce: [u8; 4]) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAX_LEN);
-        let secure = if self.secure { SECURE } else { 0 };
         match self.host.ip() {
             IpAddr::V4(ip) => {
-                out.push(secure);
+                out.push(IPV4);
                 out.extend_from_slice(&ip.octets());
             }
             IpAddr::V6(ip) => {
-                out.push(secure | IPV6);
+                out.push(IPV6);
                 out.extend_from_slice(&ip.octets());
             }
         }
@@ -64,14 +60,10 @@ impl Claims {
     /// The inverse of [`Claims::encode`]; `None` where the bytes are no payload.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
-        let [flags] = reader.take()?;
-        if flags & !(IPV6 | SECURE) != 0 {
-            return None;
-        }
-        let ip = if flags & IPV6 == 0 {
-            IpAddr::V4(Ipv4Addr::from(reader.take::<4>()?))
-        } else {
-            IpAddr::V6(Ipv6Addr::from(reader.take::<16>()?))
+        let ip = match reader.take()? {
+            [IPV4] => IpAddr::V4(Ipv4Addr::from(reader.take::<4>()?)),
+            [IPV6] => IpAddr::V6(Ipv6Addr::from(reader.take::<16>()?)),
+            _ => return None,
         };
         let port = u16::from_be_bytes(reader.take()?);
         let destination = Destination(reader.take()?);
@@ -81,7 +73,6 @@ impl Claims {
         reader.0.is_empty().then_some(Self {
             host: SocketAddr::new(ip, port),
             destination,
-            secure: flags & SECURE != 0,
             issued_at,
             last_seen,
         })
