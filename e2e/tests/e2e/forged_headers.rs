@@ -30,6 +30,7 @@ fn forge(request: Request, backend: &Backend) -> Request {
         .header("x-limpet-host", &host)
         .header("x-limpet-host-strict", &host)
         .header("x-limpet-destination", "secret")
+        .header("x-limpet-session", "web/forged")
 }
 
 /// Sends forged requests to an Envoy with this configuration; none of them has any effect.

@@ -212,18 +212,30 @@ async fn metadata_wins_over_the_default() -> Result<()> {
     Ok(())
 }
 
+/// The filter is told a route's session in a header; a client's own copy of it is nobody's session.
 #[tokio::test]
-async fn route_metadata_can_be_left_unread() -> Result<()> {
+async fn a_client_does_not_choose_its_session() -> Result<()> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
         "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
         "default": {"policy": "web", "scope": "default"},
-        "routeMetadata": false,
     });
-    let site = Site::start(Config::load("two-policies.yaml")?.filter(&filter)).await?;
-    let cookies = site.envoy.get("/cart").send().await?.set_cookies();
-    assert_eq!(cookies.len(), 1);
-    assert_eq!(cookies[0].name, "session");
+    let named = |name: &str| json!({"metadata": {"filter_metadata": {"limpet": {"session": name}}}});
+    for (metadata, cookie) in [
+        (json!({}), "session"),
+        (named("web/one"), "session"),
+        (named("cart/one"), "cart"),
+    ] {
+        let config = Config::load("cookie.yaml")?.filter(&filter).route(&metadata);
+        let site = Site::start(config).await?;
+        for forged in ["cart/forged", "web/forged", "missing/forged"] {
+            let answer = site.envoy.get("/").header("x-limpet-session", forged).send().await?;
+            let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
+            assert_eq!(names, [cookie], "{metadata} {forged}");
+            assert_eq!(answer.seen()?.internal_headers(), Vec::<&str>::new());
+        }
+        assert_eq!(site.envoy.metric("unknown_sessions").await?, 0);
+    }
     Ok(())
 }
 

@@ -225,10 +225,12 @@ impl Compiler {
             (Some(name), None) => {
                 let field = format!("{field}.env");
                 let Some(text) = environment(name) else {
-                    // Not even the name is repeated: somebody may have put the key in its place.
+                    // Somebody may have put the key in its place. No key in base64 looks like this.
+                    let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+                    let found = if name.bytes().all(is_name) { name } else { "another" };
                     self.problem(
                         &field,
-                        "expected the name of an environment variable that the filter has (wasm: vm_config.environment_variables.host_env_keys lists those)",
+                        &format!("expected the name of an environment variable that the filter has, found {found} (wasm: vm_config.environment_variables.host_env_keys lists those)"),
                     );
                     return None;
                 };
