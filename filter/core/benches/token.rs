@@ -40,7 +40,6 @@ fn claims() -> Claims {
     Claims {
         host: SocketAddr::from(([10, 0, 0, 7], 8080)),
         destination: Destination::of_cluster(b"backends"),
-        secure: true,
         issued_at: now(),
         last_seen: now(),
     }

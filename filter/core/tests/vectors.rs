@@ -85,7 +85,6 @@ fn every_valid_token_opens_to_its_fields_and_is_sealed_from_them() {
         let claims = Claims {
             host: text(&entry, "host").parse().unwrap(),
             destination: Destination::of_cluster(text(&entry, "cluster").as_bytes()),
-            secure: entry["secure"].as_bool().unwrap(),
             issued_at: time(&entry, "issuedAt"),
             last_seen: time(&entry, "lastSeen"),
         };
@@ -205,7 +204,6 @@ fn what_happens(entry: &Value) -> &'static str {
     let claims = Claims {
         host: HOST.parse().unwrap(),
         destination: Destination::of_cluster(b"c"),
-        secure: false,
         issued_at: time(entry, "issuedAt"),
         last_seen: time(entry, "lastSeen"),
     };

@@ -23,7 +23,7 @@ FORM_BYTES = {name: byte for byte, name in FORMS.items()}
 ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 HEAD, TAG = 2, 16
 PAYLOAD_V4, PAYLOAD_V6 = 27, 39
-FLAG_IPV6, FLAG_SECURE = 0x01, 0x02
+KIND_IPV4, KIND_IPV6 = 0, 1
 
 
 class Refused(Exception):
@@ -106,7 +106,6 @@ class Claims:
     destination: bytes
     issued_at: int
     last_seen: int
-    secure: bool
     nonce: bytes
 
 
@@ -118,15 +117,15 @@ def host_to_bytes(host):
 
 def encode_payload(claims):
     address, port = host_to_bytes(claims.host)
-    flags = (FLAG_IPV6 if len(address) == 16 else 0) | (FLAG_SECURE if claims.secure else 0)
+    kind = KIND_IPV6 if len(address) == 16 else KIND_IPV4
     times = claims.issued_at.to_bytes(6, "big") + claims.last_seen.to_bytes(6, "big")
-    return bytes([flags]) + address + port + claims.destination + times + claims.nonce
+    return bytes([kind]) + address + port + claims.destination + times + claims.nonce
 
 
 def decode_payload(clear):
     """Only ever called on what somebody with the key has written."""
-    flags, v6 = clear[0], len(clear) == PAYLOAD_V6
-    if flags & ~(FLAG_IPV6 | FLAG_SECURE) or bool(flags & FLAG_IPV6) != v6:
+    kind, v6 = clear[0], len(clear) == PAYLOAD_V6
+    if kind != (KIND_IPV6 if v6 else KIND_IPV4):
         raise Refused("malformed")
     rest = clear[1:]
     address, rest = (rest[:16], rest[16:]) if v6 else (rest[:4], rest[4:])
@@ -138,7 +137,6 @@ def decode_payload(clear):
         destination=rest[2:6],
         issued_at=int.from_bytes(rest[6:12], "big"),
         last_seen=int.from_bytes(rest[12:18], "big"),
-        secure=bool(flags & FLAG_SECURE),
         nonce=rest[18:22],
     )
 
@@ -234,7 +232,6 @@ def check_valid(entry):
         destination=bytes.fromhex(entry["destination"]),
         issued_at=entry["issuedAt"],
         last_seen=entry["lastSeen"],
-        secure=entry["secure"],
         nonce=bytes.fromhex(entry["nonce"]),
     )
     if hashlib.sha256(entry["cluster"].encode()).digest()[:4] != claims.destination:
@@ -269,7 +266,7 @@ def check_time(entry):
         clock_skew=entry["clockSkew"],
         not_before=entry.get("notBefore"),
     )
-    claims = Claims("192.0.2.1:80", bytes(4), entry["issuedAt"], entry["lastSeen"], False, bytes(4))
+    claims = Claims("192.0.2.1:80", bytes(4), entry["issuedAt"], entry["lastSeen"], bytes(4))
     got = outcome(lambda: check_times(rules, claims, entry["now"]))
     if got == "ok" and renewal_due(rules, claims, entry["now"]):
         got = "renewed"
@@ -299,7 +296,6 @@ def spoil_valid(entry):
     yield "cluster", entry["cluster"] + "x"
     yield "issuedAt", entry["issuedAt"] ^ 1
     yield "lastSeen", entry["lastSeen"] ^ 1
-    yield "secure", not entry["secure"]
     yield "nonce", f"{int(entry['nonce'], 16) ^ 1:08x}"
     yield "scope", entry["scope"] + "x"
     yield "mode", {"cookie": "header", "header": "cookie"}[entry["mode"]]

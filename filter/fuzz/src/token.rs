@@ -94,7 +94,6 @@ fn as_claims(data: &[u8]) {
     let claims = Claims {
         host,
         destination: Destination([numbers[2], numbers[3], address[0], address[15]]),
-        secure: flags & 2 != 0,
         issued_at: time(&numbers[4..10]),
         last_seen: time(&numbers[10..16]),
     };

@@ -140,7 +140,6 @@ fn wrong_types_are_refused_by_their_path() {
         ("/policies/api/header/name", NONE, "policies.api.header.name"),
         ("/routes", json!({}), "routes"),
         ("/routes/0/route", json!(1), "routes[0].route"),
-        ("/routeMetadata", json!("no"), "routeMetadata"),
         ("/accessLog", json!("yes"), "accessLog"),
         ("/fences/0/notBefore", json!("2026-11-21"), "fences[0].notBefore"),
         ("/fences/0/notBefore", json!(-1), "fences[0].notBefore"),
@@ -178,7 +177,7 @@ fn durations_are_gep_2257s() {
 #[test]
 fn what_is_left_out_has_its_default() {
     let config = config::parse(valid().to_string().as_bytes()).unwrap();
-    assert!(config.route_metadata && !config.access_log);
+    assert!(!config.access_log);
     assert_eq!(config.max_idle.to_string(), "168h");
     assert_eq!(config.clock_skew.to_string(), "1m");
     assert_eq!(config.policies["shop"].strict_status, 503);

@@ -28,7 +28,7 @@ fn full() -> Value {
         },
         "routes": [{ "route": "r", "virtualHost": "v", "policy": "shop", "scope": "s" }],
         "default": { "policy": "api", "scope": "all" },
-        "routeMetadata": false, "accessLog": true, "maxIdle": "24h", "clockSkew": "30s",
+        "accessLog": true, "maxIdle": "24h", "clockSkew": "30s",
         "fences": [{ "address": "10.0.0.7:80", "notBefore": 1_763_718_000 }],
     })
 }

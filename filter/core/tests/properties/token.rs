@@ -26,15 +26,12 @@ pub(crate) fn form() -> impl Strategy<Value = Form> {
 pub(crate) fn claims() -> impl Strategy<Value = Claims> {
     let host = any::<(IpAddr, u16)>().prop_map(SocketAddr::from);
     let time = || (0..=Timestamp::MAX.unix_millis()).prop_map(Timestamp::from_unix_millis);
-    (host, any::<[u8; 4]>(), any::<bool>(), time(), time()).prop_map(
-        |(host, destination, secure, issued_at, last_seen)| Claims {
-            host,
-            destination: Destination(destination),
-            secure,
-            issued_at,
-            last_seen,
-        },
-    )
+    (host, any::<[u8; 4]>(), time(), time()).prop_map(|(host, destination, issued_at, last_seen)| Claims {
+        host,
+        destination: Destination(destination),
+        issued_at,
+        last_seen,
+    })
 }
 
 pub(crate) fn token() -> impl Strategy<Value = String> {
@@ -50,7 +47,6 @@ pub(crate) fn examples() -> Vec<String> {
     let claims = |host: &str| Claims {
         host: host.parse().unwrap(),
         destination: Destination::of_cluster(b"backends"),
-        secure: true,
         issued_at: seconds(1_763_718_000),
         last_seen: seconds(1_763_718_060),
     };

@@ -120,16 +120,6 @@ fn metadata_goes_before_the_table_and_the_default() {
 }
 
 #[test]
-fn metadata_is_not_read_where_the_configuration_says_so() {
-    let site = site(json!({ "routeMetadata": false, "default": { "policy": "api", "scope": "default" } }));
-    let request = Request::new().session("shop/metadata");
-    assert_eq!(bound(&site, request, &["metadata", "default"]), is("api", "default"));
-    let request = Request::new().session("nonsense");
-    site.policy_of(&request).unwrap();
-    assert_eq!(request.asked(), Vec::<String>::new());
-}
-
-#[test]
 fn the_table_goes_by_the_routes_name() {
     assert_eq!(
         bound(&table(), Request::on_route("cart"), &["basket"]),

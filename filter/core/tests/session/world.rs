@@ -177,7 +177,6 @@ pub(crate) fn claims(host: &str, issued_at: Timestamp, last_seen: Timestamp) -> 
     Claims {
         host: host.parse().unwrap(),
         destination: Destination::of_cluster(CLUSTER.as_bytes()),
-        secure: false,
         issued_at,
         last_seen,
     }
