@@ -158,7 +158,11 @@ impl Filter {
             None => true,
         });
         Ok(entry.map(|entry| {
-            let scope = entry.used.scope.as_ref().map_or(name.as_slice(), String::as_bytes);
+            let scope = entry
+                .used
+                .scope
+                .as_ref()
+                .map_or(scope_of_route(&name), String::as_bytes);
             self.bound(&entry.used.policy, scope)
         }))
     }
@@ -208,5 +212,9 @@ impl Filter {
 /// The scope of a session whose scope is not written anywhere: the route's name.
 fn route_scope(request: &impl RequestView) -> Result<Vec<u8>, ViewError> {
     let name = request.route_name()?.unwrap_or_default();
-    Ok(if name.is_empty() { DEFAULT_SCOPE.to_vec() } else { name })
+    Ok(scope_of_route(&name).to_vec())
+}
+
+fn scope_of_route(name: &[u8]) -> &[u8] {
+    if name.is_empty() { DEFAULT_SCOPE } else { name }
 }

@@ -206,8 +206,8 @@ impl Session {
                 }
                 (honoured.renewed(destination, now), ResponseOutcome::Renewed)
             }
-            Some(_) => (self.begun(host, destination, now), ResponseOutcome::Reissued),
-            None => (self.begun(host, destination, now), ResponseOutcome::Issued),
+            Some(_) => (Self::begun(host, destination, now), ResponseOutcome::Reissued),
+            None => (Self::begun(host, destination, now), ResponseOutcome::Issued),
         };
         let token = self.bound.realm.seal(policy.form, &claims, response.nonce()?);
         let edits = match &policy.carrier {
@@ -222,7 +222,7 @@ impl Session {
     }
 
     /// A session that begins now, on `host`.
-    fn begun(&self, host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
+    fn begun(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
         Claims {
             host,
             destination,

@@ -33,21 +33,52 @@ fn is_token(name: &str) -> bool {
     (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(is_tchar)
 }
 
-/// Checks a cookie at `field` of a policy with this absolute timeout; what is wrong goes to `problems`.
+/// The cookie at `field` of a policy with this absolute timeout; what is wrong with it goes to `problems`.
 pub(super) fn cookie(
     field: &str,
     config: &CookieConfig,
     absolute_timeout: Option<GatewayDuration>,
     problems: &mut Vec<Problem>,
 ) -> SessionCookie {
-    let mut expect = |holds: bool, name: &str, message: &str| {
+    check_cookie(config, absolute_timeout, &mut |holds, name, message| {
         if !holds {
             problems.push(Problem {
                 field: format!("{field}.{name}"),
                 message: message.to_owned(),
             });
         }
-    };
+    });
+    SessionCookie {
+        name: config.name.clone(),
+        path: config.path.clone(),
+        domain: config.domain.clone(),
+        secure: match config.secure {
+            SecureConfig::Auto => Secure::Auto,
+            SecureConfig::Always => Secure::Always,
+            SecureConfig::Never => Secure::Never,
+        },
+        http_only: config.http_only,
+        same_site: match config.same_site {
+            SameSiteConfig::Strict => SameSite::Strict,
+            SameSiteConfig::Lax => SameSite::Lax,
+            SameSiteConfig::None => SameSite::None,
+        },
+        partitioned: config.partitioned,
+        lifetime: match (config.lifetime_type, absolute_timeout) {
+            (LifetimeTypeConfig::Permanent, Some(timeout)) => Lifetime::Permanent {
+                absolute_timeout: timeout.get(),
+            },
+            _ => Lifetime::Session,
+        },
+    }
+}
+
+/// Tells `expect` of each rule whether it holds, which field it is about, and what it expects.
+fn check_cookie(
+    config: &CookieConfig,
+    absolute_timeout: Option<GatewayDuration>,
+    expect: &mut dyn FnMut(bool, &str, &str),
+) {
     let always = config.secure == SecureConfig::Always;
     expect(
         is_token(&config.name),
@@ -117,38 +148,11 @@ pub(super) fn cookie(
         "secure",
         "expected always, because browsers drop a partitioned cookie that is not Secure",
     );
-    let lifetime = match (config.lifetime_type, absolute_timeout) {
-        (LifetimeTypeConfig::Session, _) => Lifetime::Session,
-        (LifetimeTypeConfig::Permanent, Some(timeout)) => Lifetime::Permanent {
-            absolute_timeout: timeout.get(),
-        },
-        (LifetimeTypeConfig::Permanent, None) => {
-            expect(
-                false,
-                "lifetimeType",
-                "expected Session, or an absoluteTimeout in the policy, because a Permanent cookie lasts for what is left of it",
-            );
-            Lifetime::Session
-        }
-    };
-    SessionCookie {
-        name: config.name.clone(),
-        path: config.path.clone(),
-        domain: config.domain.clone(),
-        secure: match config.secure {
-            SecureConfig::Auto => Secure::Auto,
-            SecureConfig::Always => Secure::Always,
-            SecureConfig::Never => Secure::Never,
-        },
-        http_only: config.http_only,
-        same_site: match config.same_site {
-            SameSiteConfig::Strict => SameSite::Strict,
-            SameSiteConfig::Lax => SameSite::Lax,
-            SameSiteConfig::None => SameSite::None,
-        },
-        partitioned: config.partitioned,
-        lifetime,
-    }
+    expect(
+        config.lifetime_type == LifetimeTypeConfig::Session || absolute_timeout.is_some(),
+        "lifetimeType",
+        "expected Session, or an absoluteTimeout in the policy, because a Permanent cookie lasts for what is left of it",
+    );
 }
 
 /// Checks a session header's name at `field`; returns it in lower case.
