@@ -2,12 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use limpet_core::keyring::KeyId;
 use limpet_core::token::Refusal::{self, BadSignature, Malformed, UnknownKey};
-use limpet_core::token::Unverified;
+use limpet_core::token::{CarrierMode, Unverified};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::token::{examples, realm, token};
+use crate::token::{examples, realm, realm_of, token};
 
 fn open(text: &[u8]) -> Result<(), Refusal> {
     realm().open(text).map(|_| ())
@@ -94,6 +95,18 @@ fn other_spellings_of_the_same_bytes_are_malformed() {
         for spelling in spellings {
             assert_eq!(open(spelling.as_bytes()), Err(Malformed), "{spelling:?}");
         }
+    }
+}
+
+/// Whoever has the key could write these; no version 1 does. Made by the second implementation, `verify_vectors.py`.
+#[test]
+fn a_payload_that_is_none_is_malformed_although_it_is_signed() {
+    let realm = realm_of(KeyId(1), [1; 32], b"scope", CarrierMode::Cookie, "session");
+    let ipv6_in_an_ipv4_length = "EQFKxz3WzUEY558LYQw0MpM0AQoAAAEfkNj5tooBmqXI7YABmqXJ1-ABAgME";
+    let unknown_kind = "EQFKjx9dOazc0FOz1Nrf1SBdgAoAAAEfkNj5tooBmqXI7YABmqXJ1-ABAgME";
+    for token in [ipv6_in_an_ipv4_length, unknown_kind] {
+        assert_eq!(realm.open(token.as_bytes()).unwrap_err(), Malformed, "{token}");
+        assert_eq!(Unverified::parse(token.as_bytes()), Err(Malformed), "{token}");
     }
 }
 

@@ -38,20 +38,23 @@ pub(crate) fn token() -> impl Strategy<Value = String> {
     (form(), claims(), any::<[u8; 4]>()).prop_map(|(form, claims, nonce)| realm().seal(form, &claims, nonce))
 }
 
+/// What a token may say.
+pub(crate) fn example() -> Claims {
+    Claims {
+        host: SocketAddr::from(([10, 1, 2, 3], 8080)),
+        destination: Destination::of_cluster(b"backends"),
+        issued_at: Timestamp::from_unix_seconds(1_763_718_000),
+        last_seen: Timestamp::from_unix_seconds(1_763_718_060),
+    }
+}
+
 /// One token of each form and address family.
 pub(crate) fn examples() -> Vec<String> {
-    let seconds = Timestamp::from_unix_seconds;
-    let hosts = ["10.1.2.3:8080", "[2001:db8::1]:443"];
+    let hosts = ["10.1.2.3:8080", "[2001:db8::1]:443"].map(|host| host.parse().unwrap());
     let forms = [Form::Sealed, Form::Signed];
     let pairs = hosts.into_iter().flat_map(|host| forms.map(|form| (host, form)));
-    let claims = |host: &str| Claims {
-        host: host.parse().unwrap(),
-        destination: Destination::of_cluster(b"backends"),
-        issued_at: seconds(1_763_718_000),
-        last_seen: seconds(1_763_718_060),
-    };
     pairs
-        .map(|(host, form)| realm().seal(form, &claims(host), [1, 2, 3, 4]))
+        .map(|(host, form)| realm().seal(form, &Claims { host, ..example() }, [1, 2, 3, 4]))
         .collect()
 }
 

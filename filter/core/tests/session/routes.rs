@@ -21,6 +21,8 @@ fn table() -> Site {
         { "route": "plain", "policy": "shop" },
         { "route": "two", "virtualHost": "v1", "policy": "shop", "scope": "first" },
         { "route": "two", "policy": "api", "scope": "rest" },
+        { "route": "swapped", "policy": "api", "scope": "rest" },
+        { "route": "swapped", "virtualHost": "v1", "policy": "shop", "scope": "first" },
         { "route": "one", "virtualHost": "v1", "policy": "shop" },
     ] }))
 }
@@ -136,11 +138,13 @@ fn the_table_goes_by_the_routes_name() {
 #[test]
 fn an_entry_with_the_virtual_host_goes_before_one_without() {
     let on = |route, host: &str| Request::on_route(route).virtual_host(host);
-    assert_eq!(
-        bound(&table(), on("two", "v1"), &["first", "rest"]),
-        is("shop", "first")
-    );
-    assert_eq!(bound(&table(), on("two", "v2"), &["first", "rest"]), is("api", "rest"));
+    for route in ["two", "swapped"] {
+        assert_eq!(
+            bound(&table(), on(route, "v1"), &["first", "rest"]),
+            is("shop", "first")
+        );
+        assert_eq!(bound(&table(), on(route, "v2"), &["first", "rest"]), is("api", "rest"));
+    }
     assert_eq!(bound(&table(), on("one", "v1"), &["one"]), is("shop", "one"));
     assert_eq!(bound(&table(), on("one", "v2"), &[]), None);
 }
