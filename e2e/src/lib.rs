@@ -22,6 +22,7 @@ mod client;
 mod config;
 mod cookie;
 mod envoy;
+pub mod haproxy;
 pub mod poll;
 mod site;
 pub mod tools;

@@ -3,6 +3,7 @@
 
 mod application_cookies;
 mod bad_configurations;
+mod comparison;
 mod cookie_session;
 mod demo;
 mod ecds;

@@ -1,0 +1,59 @@
+//! A session that is not used ends by itself, and one that is used goes on.
+
+use super::*;
+
+/// There is no setting for it: the cookie is honoured after a while as at first, and use does not renew it.
+#[tokio::test]
+async fn envoy_has_none() -> Result<()> {
+    let backends = Backend::three()?;
+    let envoy = native(&backends).await?;
+    let session = Session::begin(envoy.address()).await?;
+    assert!(session.send().await?.set_cookies().is_empty());
+    pass(3.0).await;
+    assert!(session.holds().await?);
+    assert!(session.send().await?.set_cookies().is_empty());
+    Ok(())
+}
+
+/// HAProxy's dates are in steps of 4 seconds, rounded up.
+#[tokio::test]
+async fn haproxy_has_maxidle() -> Result<()> {
+    let backends = Backend::three()?;
+    let haproxy = haproxy("cookie session insert indirect maxidle 2", &backends).await?;
+    let unused = Session::begin(haproxy.address()).await?;
+    let mut used = Session::begin(haproxy.address()).await?;
+    while unused.holds().await? {
+        keep_up(&mut used).await?;
+        assert!(unused.since.elapsed() < Duration::from_secs(15), "it does not end");
+        pass(0.3).await;
+    }
+    assert!(unused.since.elapsed() > Duration::from_secs(2));
+    assert!(used.holds().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn limpet_has_one() -> Result<()> {
+    let backends = Backend::three()?;
+    let envoy = limpet(&json!({"idleTimeout": "3s"}), &backends).await?;
+    let unused = Session::begin(envoy.address()).await?;
+    let mut used = Session::begin(envoy.address()).await?;
+    while unused.holds().await? {
+        keep_up(&mut used).await?;
+        assert!(unused.since.elapsed() < Duration::from_secs(15), "it does not end");
+        pass(0.3).await;
+    }
+    assert!(unused.since.elapsed() > Duration::from_secs(3));
+    assert!(used.holds().await?);
+    Ok(())
+}
+
+/// A request as of a browser: a renewed cookie takes the place of the old one.
+async fn keep_up(session: &mut Session) -> Result<()> {
+    let answer = session.send().await?;
+    assert_eq!(answer.backend(), Some(session.backend.as_str()));
+    if let Some(cookie) = answer.set_cookies().into_iter().next() {
+        session.cookie = cookie;
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! What docs/comparison.md claims, shown on the real things: Envoy's own cookie session, HAProxy's `cookie ... insert`, and Limpet.
+//!
+//! A row of the comparison is a module here, with a test for each product that the row says something about.
+
+#![allow(clippy::doc_markdown, reason = "HAProxy is a name, not code")]
+
+mod absolute_timeout;
+mod bound_to_its_rule;
+mod forged_by_anybody;
+mod header_carrier;
+mod idle_timeout;
+mod key_rotation;
+mod only_in_haproxy;
+mod readable;
+mod removed_before_the_backend;
+mod replaced_backend;
+mod strict;
+mod timeouts_rewritten;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use limpet_e2e::haproxy::Haproxy;
+use limpet_e2e::{Answer, Backend, Config, Envoy, Request, SetCookie};
+use serde_json::{Value, json};
+
+/// All three products are told to call their cookie so.
+const COOKIE: &str = "session";
+
+/// Envoy with its own cookie session, and no Limpet in it.
+async fn native(backends: &[Backend]) -> Result<Envoy> {
+    Envoy::start(native_config(&json!({}), &json!({}))?.backends(backends)).await
+}
+
+/// `filter` and `cookie` are changes in what configures the session filter and its cookie.
+fn native_config(filter: &Value, cookie: &Value) -> Result<Config> {
+    let mut config = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
+        "session_state": native_cookie(COOKIE),
+    });
+    add(&mut config, filter);
+    add(&mut config["session_state"]["typed_config"]["cookie"], cookie);
+    native_filter(&config)
+}
+
+fn native_cookie(name: &str) -> Value {
+    json!({
+        "name": "envoy.http.stateful_session.cookie",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
+            "cookie": {"name": name, "path": "/"},
+        },
+    })
+}
+
+fn native_filter(config: &Value) -> Result<Config> {
+    Ok(Config::load("cookie.yaml")?.connection_manager(&json!({
+        "early_header_mutation_extensions": null,
+        "http_filters": [
+            {"name": "envoy.filters.http.stateful_session", "typed_config": config},
+            {
+                "name": "envoy.filters.http.router",
+                "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+            },
+        ],
+        "route_config": {"request_headers_to_remove": null},
+    })))
+}
+
+fn add(object: &mut Value, more: &Value) {
+    for (name, value) in more.as_object().into_iter().flatten() {
+        object[name] = value.clone();
+    }
+}
+
+/// HAProxy with one `backend` section, of these lines. Its servers have the names of the backends, as their cookies' values too.
+async fn haproxy(lines: &str, backends: &[Backend]) -> Result<Haproxy> {
+    Haproxy::start(&section(lines, &servers(backends, |name| format!("cookie {name}")))).await
+}
+
+/// HAProxy that takes the values of its cookies from this key and the servers' addresses.
+async fn haproxy_with_key(key: &str, backends: &[Backend]) -> Result<Haproxy> {
+    let lines = format!("cookie session insert indirect dynamic\ndynamic-cookie-key {key}");
+    Haproxy::start(&section(&lines, &servers(backends, |_| String::new()))).await
+}
+
+/// The only `backend` section of a configuration.
+fn section(lines: &str, servers: &str) -> String {
+    format!("default_backend web\nbackend web\n{lines}\n{servers}")
+}
+
+/// The `server` lines of these backends, each with options.
+fn servers(backends: &[Backend], options: impl Fn(&str) -> String) -> String {
+    let server = |backend: &Backend| {
+        let name = backend.name();
+        format!("server {name} {} {}\n", backend.address(), options(name))
+    };
+    backends.iter().map(server).collect()
+}
+
+/// Envoy with Limpet, and the session cookie's policy with these changes.
+async fn limpet(policy: &Value, backends: &[Backend]) -> Result<Envoy> {
+    let mut changed = json!({"cookie": {"name": COOKIE}});
+    add(&mut changed, policy);
+    Envoy::start(Config::load("cookie.yaml")?.policy(&changed).backends(backends)).await
+}
+
+/// A session that has just begun.
+#[derive(Debug)]
+struct Session {
+    at: SocketAddr,
+    /// Where the first request went.
+    backend: String,
+    cookie: SetCookie,
+    since: Instant,
+}
+
+impl Session {
+    async fn begin(at: SocketAddr) -> Result<Self> {
+        Self::begin_on(at, "/").await
+    }
+
+    async fn begin_on(at: SocketAddr, path: &str) -> Result<Self> {
+        let answer = Request::get(at, path).send().await?;
+        Ok(Self {
+            at,
+            backend: answer.backend().context("no backend answered")?.to_owned(),
+            cookie: answer.set_cookies().into_iter().next().context("no cookie was set")?,
+            since: Instant::now(),
+        })
+    }
+
+    async fn send(&self) -> Result<Answer> {
+        Request::get(self.at, "/").cookie(self.cookie.pair()).send().await
+    }
+
+    /// Whether requests with this cookie reach the session's backend.
+    async fn holds_with(&self, pair: &str) -> Result<bool> {
+        Ok(reached(self.at, pair).await? == one(&self.backend))
+    }
+
+    async fn holds(&self) -> Result<bool> {
+        self.holds_with(&self.cookie.pair()).await
+    }
+
+    /// Sends the first cookie again and again until it is not honoured any more; how long that took.
+    async fn until_it_ends(&self) -> Result<Duration> {
+        while self.holds().await? {
+            if self.since.elapsed() > Duration::from_secs(15) {
+                bail!("the session goes on and on");
+            }
+            pass(0.2).await;
+        }
+        Ok(self.since.elapsed())
+    }
+}
+
+/// Where requests with this cookie go. Without a session six of them are spread over the backends: all products take turns.
+async fn reached(at: SocketAddr, pair: &str) -> Result<BTreeSet<String>> {
+    let mut backends = BTreeSet::new();
+    for _ in 0..6 {
+        let answer = Request::get(at, "/").cookie(pair).send().await?;
+        backends.insert(answer.backend().unwrap_or("none").to_owned());
+    }
+    Ok(backends)
+}
+
+fn one(name: &str) -> BTreeSet<String> {
+    BTreeSet::from([name.to_owned()])
+}
+
+async fn pass(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+/// What anybody can write who knows an address: the cookie of Envoy's own session without its optional parts.
+fn native_forgery(address: &str) -> String {
+    format!("{COOKIE}={}", BASE64_STANDARD.encode(address))
+}
+
+/// The bytes in the value of a cookie of Envoy's own session.
+fn native_bytes(cookie: &SetCookie) -> Result<Vec<u8>> {
+    Ok(BASE64_STANDARD.decode(cookie.value.trim_matches('"'))?)
+}
