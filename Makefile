@@ -48,7 +48,7 @@ test-host:
 
 e2e: build ## The end-to-end tests on one Envoy: make e2e ENVOY_VERSION=1.36.4
 	@echo "Testing end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@FUNC_E=$$(e2e/tools/func-e.sh) && export FUNC_E && $(call with_envoy,$(ENVOY_VERSION)) cargo test --locked -p limpet-e2e
+	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && export FUNC_E HAPROXY && $(call with_envoy,$(ENVOY_VERSION)) cargo test --locked -p limpet-e2e
 
 demo: build ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk)
 	@echo "Starting the demo (about 1 minute the first time)"
