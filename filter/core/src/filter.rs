@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
+use crate::bound::{BoundPolicy, Limits};
 use crate::config::schema::FilterConfig;
-use crate::config::{self, Carrier, Compiled, ConfigError, Environment, Fences, Policy, Warning};
+use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
 use crate::session::Session;
-use crate::token::{CarrierMode, Realm};
 use crate::view::{RequestView, ViewError};
 
 /// Bound policies that are kept ready. A route table has at most that many sessions, or they are bound anew.
@@ -25,21 +24,6 @@ pub struct Filter {
     default: Option<Arc<BoundPolicy>>,
     /// By `<policy>/<scope>`. Workers share a filter, and hardly ever write here.
     bound: RwLock<HashMap<Box<[u8]>, Arc<BoundPolicy>>>,
-}
-
-/// What holds for every session of a configuration.
-#[derive(Debug)]
-pub(crate) struct Limits {
-    pub(crate) clock_skew: Duration,
-    pub(crate) fences: Fences,
-}
-
-/// A policy within a scope: all that a session needs.
-#[derive(Debug)]
-pub(crate) struct BoundPolicy {
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) realm: Realm,
-    pub(crate) limits: Arc<Limits>,
 }
 
 /// Why a request has no session although one was meant for it.
@@ -197,15 +181,7 @@ impl Filter {
     }
 
     fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> BoundPolicy {
-        let (mode, session_name) = match &policy.carrier {
-            Carrier::Cookie { cookie, .. } => (CarrierMode::Cookie, cookie.name.as_str()),
-            Carrier::Header { name, .. } => (CarrierMode::Header, name.as_str()),
-        };
-        BoundPolicy {
-            policy: Arc::clone(policy),
-            realm: Realm::new(&self.config.keyring, scope, mode, session_name),
-            limits: Arc::clone(&self.limits),
-        }
+        BoundPolicy::new(&self.config.keyring, policy, scope, &self.limits)
     }
 }
 

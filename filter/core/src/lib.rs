@@ -16,6 +16,7 @@
 //! - [`outcome`]: the words that metrics and access logs use.
 #![forbid(unsafe_code)]
 
+mod bound;
 mod cache_control;
 pub mod carrier;
 pub mod config;

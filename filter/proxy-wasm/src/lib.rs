@@ -8,6 +8,7 @@
 
 mod host;
 mod metrics;
+mod plugin;
 mod root;
 mod steering;
 mod stream;

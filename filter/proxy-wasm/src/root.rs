@@ -6,17 +6,11 @@ use limpet_core::Filter;
 use limpet_core::config::Warning;
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{BufferType, ContextType, LogLevel, Status};
+use proxy_wasm::types::{BufferType, ContextType, LogLevel};
 
 use crate::metrics::Metrics;
+use crate::plugin::{Plugin, log};
 use crate::stream::Stream;
-
-/// A configuration in force, and its counters.
-#[derive(Debug)]
-pub(crate) struct Plugin {
-    pub(crate) filter: Filter,
-    pub(crate) metrics: Metrics,
-}
 
 /// One configured filter. Envoy makes a new one for a new configuration, and keeps the old one where that is refused.
 #[derive(Default)]
@@ -69,9 +63,4 @@ fn warn_once(warning: &Warning) {
     if !said && hostcalls::set_shared_data(&text, Some(b"said"), None) == Ok(()) {
         log(LogLevel::Warn, &format!("limpet: {text}"));
     }
-}
-
-pub(crate) fn log(level: LogLevel, message: &str) {
-    // Nothing is left to do where even the log fails.
-    let _: Result<(), Status> = hostcalls::log(level, message);
 }

@@ -10,7 +10,7 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, LogLevel, MapType, Status};
 
 use crate::host::{self, Request, Response};
-use crate::root::{self, Plugin};
+use crate::plugin::{self, Plugin};
 use crate::steering;
 
 pub(crate) struct Stream {
@@ -120,7 +120,7 @@ fn report(plugin: &Plugin, failure: Failure) {
         Failure::Host => plugin.metrics.count_host_error(),
         Failure::UnknownSession(error) => {
             plugin.metrics.count_unknown_session();
-            root::log(LogLevel::Debug, &format!("limpet: {error}"));
+            plugin::log(LogLevel::Debug, &format!("limpet: {error}"));
         }
     }
 }
