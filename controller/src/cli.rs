@@ -144,9 +144,6 @@ pub(crate) struct IssueArgs {
     /// When the session was last used [default: when it began]
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     pub(crate) last_seen: Option<Timestamp>,
-    /// The session began over HTTPS
-    #[arg(long)]
-    pub(crate) secure: bool,
 }
 
 /// [`CarrierMode`] on the command line.

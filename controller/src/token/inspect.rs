@@ -135,11 +135,6 @@ impl Inspection {
     fn claims(&mut self, claims: &Claims, known: &Known) {
         let now = self.now;
         let cluster = known.cluster(claims.destination);
-        let scheme = if claims.secure {
-            "https"
-        } else {
-            "http, or a scheme that the cookie does not depend on"
-        };
         self.add("backend", claims.host.to_string());
         self.add(
             "cluster",
@@ -148,7 +143,6 @@ impl Inspection {
                 None => format!("the one whose name has the hash {}", claims.destination),
             },
         );
-        self.add("began over", scheme);
         self.add("issued", moment::words(claims.issued_at, now));
         self.add("last seen", moment::words(claims.last_seen, now));
         self.say(
@@ -157,7 +151,6 @@ impl Inspection {
                 "host": claims.host.to_string(),
                 "destination": claims.destination.to_string(),
                 "cluster": cluster,
-                "secure": claims.secure,
                 "issuedAt": moment::exact(claims.issued_at),
                 "lastSeen": moment::exact(claims.last_seen),
                 "ageSeconds": now.since(claims.issued_at).as_secs(),

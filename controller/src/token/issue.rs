@@ -27,7 +27,6 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
     let claims = Claims {
         host: args.host,
         destination: Destination::of_cluster(args.cluster.as_bytes()),
-        secure: args.secure,
         issued_at,
         last_seen,
     };

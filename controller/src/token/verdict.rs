@@ -73,7 +73,6 @@ fn alone(candidate: &Candidate, key: KeyId) -> FilterConfig {
         policy.strict = false;
     }
     config.routes.clear();
-    config.route_metadata = false;
     config.default = Some(DefaultConfig {
         policy: candidate.policy.clone(),
         scope: Some(candidate.scope.clone()),

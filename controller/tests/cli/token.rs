@@ -49,7 +49,6 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
         "2026-01-31T12:00:00Z",
         "--last-seen",
         "2026-01-31T12:05:00Z",
-        "--secure",
     ]);
     let args = ["--config", CONFIG, "--now", "2026-01-31T12:08:00Z"];
     let json = inspect(0, &format!("Set-Cookie: session={token}; Path=/; HttpOnly"), &args);
@@ -62,7 +61,6 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
     );
     assert_eq!(json["claims"]["host"], HOST);
     assert_eq!(json["claims"]["cluster"], "backends");
-    assert_eq!(json["claims"]["secure"], true);
     assert_eq!(json["claims"]["issuedAt"], "2026-01-31T12:00:00Z");
     assert_eq!(json["claims"]["ageSeconds"], 480);
     assert_eq!(json["claims"]["idleSeconds"], 180);
@@ -72,13 +70,13 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
         .code(0)
         .stdout;
     for line in [
-        "token       sealed, 60 characters, key 1\n",
-        "session     policy web, scope default, cookie session\n",
-        "verdict     honoured\n",
-        "backend     127.0.0.1:8081\n",
-        "issued      2026-01-31T12:00:00Z  8m ago\n",
-        "last seen   2026-01-31T12:05:00Z  3m ago\n",
-        "idle        2026-02-07T12:05:00Z  in 6d 23h  (maxIdle 168h, kept to a tenth)\n",
+        "token      sealed, 60 characters, key 1\n",
+        "session    policy web, scope default, cookie session\n",
+        "verdict    honoured\n",
+        "backend    127.0.0.1:8081\n",
+        "issued     2026-01-31T12:00:00Z  8m ago\n",
+        "last seen  2026-01-31T12:05:00Z  3m ago\n",
+        "idle       2026-02-07T12:05:00Z  in 6d 23h  (maxIdle 168h, kept to a tenth)\n",
     ] {
         assert!(text.contains(line), "{line:?} is not in {text}");
     }
