@@ -15,9 +15,12 @@ const EARLY_HEADER_MUTATION: &str = "envoy.extensions.http.early_header_mutation
 const ROUTER: &str = "envoy.extensions.filters.http.router.v3.Router";
 
 /// What the filter and Envoy tell each other by; none of a client's own may get in, and none may get out.
-pub(super) const INTERNAL_HEADERS: [&str; 3] = [SOFT_HEADER, STRICT_HEADER, "x-limpet-destination"];
+pub(super) const INTERNAL_HEADERS: [&str; 4] = [SOFT_HEADER, STRICT_HEADER, "x-limpet-destination", SESSION_HEADER];
 const SOFT_HEADER: &str = "x-limpet-host";
 const STRICT_HEADER: &str = "x-limpet-host-strict";
+/// What tells our filter the route's session, and what the chain writes into it.
+pub(super) const SESSION_HEADER: &str = "x-limpet-session";
+pub(super) const ROUTE_SESSION: &str = "%METADATA(ROUTE:limpet:session)%";
 
 /// One HTTP filter.
 #[derive(Debug)]
@@ -53,11 +56,16 @@ impl<'a> HttpFilter<'a> {
         content.at(&["session_state", "typed_config"])?.typed()?.1.text("name")
     }
 
-    /// Whether it takes the header away: of requests, or of responses.
-    fn removes(&self, header: &str, mutations: &str) -> bool {
+    /// What it does to headers: of requests, or of responses.
+    fn mutations(&self, of: &str) -> Vec<Node<'a>> {
         let content = self.content.as_ref().filter(|_| self.kind == HEADER_MUTATION);
-        let mutations = content.and_then(|content| content.at(&["mutations", mutations]));
-        mutations.is_some_and(|mutations| mutations.children().any(|mutation| removes(&mutation, header)))
+        let mutations = content.and_then(|content| content.get("mutations"));
+        mutations.map(|mutations| mutations.list(of)).unwrap_or_default()
+    }
+
+    /// Whether it takes the header away: of requests, or of responses.
+    fn removes(&self, header: &str, of: &str) -> bool {
+        self.mutations(of).iter().any(|mutation| removes(mutation, header))
     }
 }
 
@@ -70,6 +78,34 @@ fn removes(mutation: &Node<'_>, header: &str) -> bool {
         .is_some_and(|name| name.eq_ignore_ascii_case(header))
         || pattern("exact").is_some_and(|name| name == header)
         || pattern("prefix").is_some_and(|prefix| header.starts_with(&prefix))
+}
+
+/// What a mutation appends to the header for the route's session, where it does.
+fn session_append<'a>(mutation: &Node<'a>) -> Option<Node<'a>> {
+    let append = mutation.get("append")?;
+    let key = append.at(&["header", "key"])?;
+    let is_it = key.value.as_str()?.eq_ignore_ascii_case(SESSION_HEADER);
+    is_it.then_some(append)
+}
+
+fn is_route_session(append: &Node<'_>) -> bool {
+    append
+        .at(&["header", "value"])
+        .is_some_and(|value| value.value == ROUTE_SESSION)
+}
+
+/// Whether the header for the route's session has just that after a mutation, `before` being whether it had.
+fn has_session(before: bool, mutation: &Node<'_>) -> bool {
+    let Some(append) = session_append(mutation) else {
+        return before && !removes(mutation, SESSION_HEADER);
+    };
+    let is_session = is_route_session(&append);
+    match append.text("append_action") {
+        Some("OVERWRITE_IF_EXISTS_OR_ADD") => is_session,
+        Some("OVERWRITE_IF_EXISTS") => before && is_session,
+        Some("ADD_IF_ABSENT") => before || is_session,
+        _ => !before && is_session,
+    }
 }
 
 /// A chain with our filter in it.
@@ -99,15 +135,25 @@ impl<'a> Chain<'a> {
 
     /// Whether the upstream is kept from this header by a filter of the chain.
     pub(super) fn hides_from_upstream(&self, header: &str) -> bool {
-        let last = [Some(self.limpet), self.soft, self.strict]
-            .into_iter()
-            .flatten()
-            .max()
-            .unwrap_or(0);
+        let last = match header {
+            SESSION_HEADER => self.limpet,
+            _ => self.limpet.max(self.soft.max(self.strict).unwrap_or(0)),
+        };
         self.filters
             .iter()
             .skip(last)
             .any(|filter| filter.removes(header, "request_mutations"))
+    }
+
+    /// Whether our filter is told the session that a route's metadata name, on a route that has the filters that `is_enabled` holds for.
+    pub(super) fn tells_session(&self, is_enabled: impl Fn(&HttpFilter<'a>) -> bool) -> bool {
+        let in_front = self
+            .filters
+            .iter()
+            .take(self.limpet)
+            .filter(|filter| is_enabled(filter));
+        let mutations = in_front.flat_map(|filter| filter.mutations("request_mutations"));
+        mutations.fold(false, |before, mutation| has_session(before, &mutation))
     }
 }
 
@@ -269,7 +315,7 @@ fn check_headers(report: &mut Report, chain: &Chain<'_>) {
         early.iter().any(|mutation| removes(mutation, header))
     });
     if !missing.is_empty() {
-        report.error(&chain.manager, format!("early_header_mutation_extensions: expected the removal of {missing}: a client's own would choose its backend"));
+        report.error(&chain.manager, format!("early_header_mutation_extensions: expected the removal of {missing}: a client's own would choose its backend or policy"));
     }
     let in_front = chain.filters.get(..chain.limpet).unwrap_or_default();
     let leaking = self::missing(&[SOFT_HEADER, STRICT_HEADER], |header| {
@@ -279,6 +325,11 @@ fn check_headers(report: &mut Report, chain: &Chain<'_>) {
     });
     if !leaking.is_empty() {
         report.error(&chain.manager, format!("http_filters: expected a header_mutation filter in front of limpet that removes {leaking} from responses: clients would see the backend's address"));
+    }
+    let mutations = in_front.iter().flat_map(|filter| filter.mutations("request_mutations"));
+    let appended = mutations.filter_map(|mutation| session_append(&mutation));
+    for append in appended.filter(|append| !is_route_session(append)) {
+        report.error(&append, format!("expected {ROUTE_SESSION} as the value of {SESSION_HEADER}: any other chooses the session of routes whose metadata name none"));
     }
     let last = chain.soft.max(chain.strict).unwrap_or(0);
     for filter in chain.filters.iter().take(last).skip(chain.limpet + 1) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::token::Destination;
 
-use super::chain::{Chain, HttpFilter, INTERNAL_HEADERS, missing};
+use super::chain::{Chain, HttpFilter, INTERNAL_HEADERS, ROUTE_SESSION, SESSION_HEADER, missing};
 use super::report::{Report, Severity};
 use crate::find::NAME;
 use crate::node::Node;
@@ -36,8 +36,9 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>, config: Option<&Filt
             names.push((name, host.text("name").unwrap_or_default()));
             let levels = [routes, &host, &route];
             check_upstream(report, chain, &levels);
+            let metadata = metadata(report, chain, &levels);
             let Some(config) = config else { continue };
-            let Some(session) = session(report, config, &host, &route) else {
+            let Some(session) = session(report, config, metadata.as_ref(), &host, &route) else {
                 continue;
             };
             if route.get("route").is_some() {
@@ -57,10 +58,26 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>, config: Option<&Filt
     }
 }
 
+/// The session that a route's metadata name, where the chain tells the filter of it.
+fn metadata<'a>(report: &mut Report, chain: &Chain<'a>, levels: &[&Node<'a>; 3]) -> Option<Node<'a>> {
+    let [_, _, route] = levels;
+    let metadata = route.at(&["metadata", "filter_metadata"])?.entry(NAME)?;
+    for field in metadata.children().filter(|field| !field.path.ends_with(".session")) {
+        report.warning(&field, "expected nothing but session here");
+    }
+    let named = metadata.entry("session")?;
+    if chain.tells_session(|filter| is_enabled(filter, levels)) {
+        return Some(named);
+    }
+    report.error(&named, format!("is ignored: expected a header_mutation filter in front of limpet, enabled on this route, that writes {ROUTE_SESSION} into {SESSION_HEADER}"));
+    None
+}
+
 /// The session that the filter gives a route's requests: by metadata, by the table, or by default.
 fn session<'c>(
     report: &mut Report,
     config: &'c FilterConfig,
+    metadata: Option<&Node<'_>>,
     host: &Node<'_>,
     route: &Node<'_>,
 ) -> Option<Session<'c>> {
@@ -74,23 +91,9 @@ fn session<'c>(
             scope: scope.unwrap_or(own_scope).to_owned(),
         })
     };
-    let metadata = route
-        .at(&["metadata", "filter_metadata"])
-        .and_then(|metadata| metadata.entry(NAME));
-    if let Some(metadata) = metadata {
-        for field in metadata.children().filter(|field| !field.path.ends_with(".session")) {
-            report.warning(&field, "expected nothing but session here");
-        }
-        if let Some(named) = metadata.entry("session") {
-            if config.route_metadata {
-                let (policy, scope) = metadata_session(report, config, &named)?;
-                return session(policy, scope);
-            }
-            report.warning(
-                &named,
-                "is not read, because the filter's configuration has routeMetadata: false",
-            );
-        }
+    if let Some(named) = metadata {
+        let (policy, scope) = metadata_session(report, config, named)?;
+        return session(policy, scope);
     }
     let host = host.text("name").unwrap_or_default();
     let of_route = || config.routes.iter().filter(|entry| entry.route == name);

@@ -27,6 +27,8 @@ fn strict() -> Value {
         );
         assert_ne!(text, strict);
         configuration["value"] = strict.into();
+        let filter = example("two-policies.yaml").pointer(MANAGER).unwrap()["http_filters"][3].clone();
+        filters(manager).insert(3, filter);
         let config = "type.googleapis.com/envoy.config.route.v3.FilterConfig";
         manager["route_config"]["virtual_hosts"][0]["typed_per_filter_config"] = json!({
             "limpet.stateful_session": {"@type": config, "disabled": true},
@@ -77,9 +79,8 @@ fn a_strict_policy_needs_the_strict_filter() {
         manager["http_filters"][3]["typed_config"]["strict"] = false.into();
     });
     assert_one(&soft, "error", "http_filters[3]", "expected strict: true");
-    // Without a strict policy it need not be there.
-    let unneeded = changed(|manager| drop(filters(manager).remove(3)));
-    assert_eq!(findings(&unneeded), (0, Vec::new()));
+    // Without a strict policy it need not be there: `cookie.yaml` has none.
+    assert_eq!(filters(example("cookie.yaml").pointer_mut(MANAGER).unwrap()).len(), 4);
     let hard = changed(|manager| manager["http_filters"][2]["typed_config"]["strict"] = true.into());
     assert_one(&hard, "error", "http_filters[2]", "expected no strict: true");
 }
@@ -91,7 +92,7 @@ fn clients_can_not_send_internal_headers() {
         &without,
         "error",
         "typed_config",
-        "the removal of x-limpet-host, x-limpet-host-strict, x-limpet-destination",
+        "the removal of x-limpet-host, x-limpet-host-strict, x-limpet-destination, x-limpet-session: a client's own",
     );
     let some = changed(|manager| {
         manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"] = json!([
@@ -99,7 +100,12 @@ fn clients_can_not_send_internal_headers() {
             {"remove_on_match": {"key_matcher": {"prefix": "x-limpet-host-"}}},
         ]);
     });
-    assert_one(&some, "error", "typed_config", "the removal of x-limpet-destination:");
+    assert_one(
+        &some,
+        "error",
+        "typed_config",
+        "the removal of x-limpet-destination, x-limpet-session:",
+    );
     let prefix = changed(|manager| {
         manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"] =
             json!([{"remove_on_match": {"key_matcher": {"prefix": "x-limpet-"}}}]);
@@ -132,21 +138,32 @@ fn backends_can_not_see_internal_headers() {
         &seen,
         "error",
         "route_config",
-        "expected x-limpet-host-strict, x-limpet-destination: backends would see them",
+        "expected x-limpet-host-strict, x-limpet-destination, x-limpet-session: backends would see them",
     );
-    // A filter behind the steering does as well.
-    let filtered = changed(|manager| {
-        manager["route_config"]["request_headers_to_remove"] = json!([]);
-        let mut removal = manager["http_filters"][0].clone();
-        removal["name"] = "limpet.upstream".into();
-        filters(manager).insert(4, removal);
-    });
-    assert_eq!(findings(&filtered), (0, Vec::new()));
+    // A filter behind the steering does as well; for what only our filter reads, one behind ours.
+    let filtered = |at: usize, prefix: &str, rest: Value| {
+        changed(|manager| {
+            manager["route_config"]["request_headers_to_remove"] = rest.clone();
+            let mut removal = manager["http_filters"][0].clone();
+            removal["name"] = "limpet.upstream".into();
+            removal["typed_config"]["mutations"] =
+                json!({"request_mutations": [{"remove_on_match": {"key_matcher": {"prefix": prefix}}}]});
+            filters(manager).insert(at, removal);
+        })
+    };
+    assert_eq!(findings(&filtered(3, "x-limpet-", json!([]))), (0, Vec::new()));
+    let rest = json!(["x-limpet-host", "x-limpet-host-strict", "x-limpet-destination"]);
+    assert_eq!(
+        findings(&filtered(2, "x-limpet-session", rest.clone())),
+        (0, Vec::new())
+    );
+    let early = filtered(1, "x-limpet-session", rest);
+    assert_one(&early, "error", "route_config", "expected x-limpet-session: backends");
 }
 
 #[test]
 fn the_router_is_last() {
-    let moved = changed(|manager| filters(manager).swap(3, 4));
+    let moved = changed(|manager| filters(manager).swap(2, 3));
     let (code, found) = findings(&moved);
     assert_eq!(code, 1);
     assert!(
@@ -159,7 +176,8 @@ fn the_router_is_last() {
 
 #[test]
 fn the_strict_filter_is_disabled_unless_needed() {
-    let always = changed(|manager| manager["http_filters"][3]["disabled"] = false.into());
+    let mut always = strict();
+    always.pointer_mut(MANAGER).unwrap()["http_filters"][3]["disabled"] = false.into();
     let (code, found) = findings(&always);
     assert_eq!(code, 0);
     assert!(found.iter().all(|found| found.starts_with("warning")), "{found:#?}");

@@ -49,10 +49,106 @@ fn metadata_must_name_a_policy() {
         "filter_metadata.limpet.scope",
         "expected nothing but session",
     );
-    let unread = with_fields(changed(|_| {}), &json!({"routeMetadata": false}));
-    let (code, found) = findings(&unread);
-    assert_eq!((code, found.len()), (0, 2), "{found:#?}");
-    assert!(found[0].contains("routeMetadata: false"), "{found:#?}");
+}
+
+/// `two-policies.yaml` with other requests' mutations in front of the filter.
+fn with_mutations(mutations: &Value) -> Value {
+    let mut envoy = example("two-policies.yaml");
+    let first = &mut envoy.pointer_mut(MANAGER).unwrap()["http_filters"][0];
+    first["typed_config"]["mutations"]["request_mutations"] = mutations.clone();
+    envoy
+}
+
+/// That the sessions of both routes that name one are ignored.
+#[track_caller]
+fn assert_ignored(envoy: &Value) {
+    let (code, found) = findings(envoy);
+    assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+    for (route, found) in found.iter().enumerate() {
+        let place = format!("routes[{route}].metadata.filter_metadata.limpet.session |  | is ignored: expected");
+        assert!(found.starts_with("error") && found.contains(&place), "{found}");
+    }
+}
+
+#[test]
+fn metadata_must_reach_the_filter() {
+    let write = |name: &str, value: &str, action: &str| json!({"append": {"header": {"key": name, "value": value}, "append_action": action}});
+    let session = "%METADATA(ROUTE:limpet:session)%";
+    let good = write("X-Limpet-Session", session, "OVERWRITE_IF_EXISTS_OR_ADD");
+    let absent = write("x-limpet-session", session, "ADD_IF_ABSENT");
+    let added = json!({"append": {"header": {"key": "x-limpet-session", "value": session}}});
+    let removed = json!({"remove": "x-limpet-session"});
+    for written in [
+        json!([good]),
+        json!([removed, absent]),
+        json!([removed, added]),
+        json!([removed, good, absent]),
+        json!([good, write("x-other", "1", "OVERWRITE_IF_EXISTS_OR_ADD")]),
+    ] {
+        assert_eq!(findings(&with_mutations(&written)), (0, Vec::new()), "{written}");
+    }
+    for unwritten in [
+        json!([]),
+        json!([good, removed]),
+        json!([good, {"remove_on_match": {"key_matcher": {"prefix": "x-limpet-"}}}]),
+        json!([good, added]),
+        json!([write("x-limpet-session", session, "OVERWRITE_IF_EXISTS")]),
+        json!([write("x-session", session, "OVERWRITE_IF_EXISTS_OR_ADD")]),
+    ] {
+        assert_ignored(&with_mutations(&unwritten));
+    }
+}
+
+#[test]
+fn nothing_else_tells_the_filter_a_session() {
+    let mut envoy = example("two-policies.yaml");
+    let first = &mut envoy.pointer_mut(MANAGER).unwrap()["http_filters"][0];
+    let mutations = first["typed_config"]["mutations"]["request_mutations"]
+        .as_array_mut()
+        .unwrap();
+    mutations.insert(
+        0,
+        json!({"append": {"header": {"key": "X-Limpet-Session", "value": "web/%REQ(x-scope)%"}}}),
+    );
+    assert_one(
+        &envoy,
+        "error",
+        "http_filters[0].typed_config.mutations.request_mutations[0].append",
+        "expected %METADATA(ROUTE:limpet:session)% as the value of x-limpet-session",
+    );
+}
+
+#[test]
+fn metadata_must_reach_the_filter_in_time_and_on_its_route() {
+    let mut late = with_mutations(&json!([]));
+    let filters = late.pointer_mut(MANAGER).unwrap()["http_filters"]
+        .as_array_mut()
+        .unwrap();
+    let mut writer = example("two-policies.yaml").pointer(MANAGER).unwrap()["http_filters"][0].clone();
+    writer["name"] = "late".into();
+    writer["typed_config"]["mutations"]["response_mutations"].take();
+    filters.insert(2, writer);
+    assert_ignored(&late);
+
+    let off = changed(|routes| {
+        routes[1]["typed_per_filter_config"] = json!({
+            "limpet.internal_headers": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true},
+        });
+    });
+    assert_one(
+        &off,
+        "error",
+        "routes[1].metadata.filter_metadata.limpet.session",
+        "enabled on this route",
+    );
+}
+
+#[test]
+fn without_metadata_nothing_need_reach_the_filter() {
+    let mut envoy = example("cookie.yaml");
+    let first = &mut envoy.pointer_mut(MANAGER).unwrap()["http_filters"][0];
+    first["typed_config"]["mutations"]["request_mutations"].take();
+    assert_eq!(findings(&envoy), (0, Vec::new()));
 }
 
 #[test]
