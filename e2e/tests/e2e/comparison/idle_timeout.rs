@@ -1,5 +1,7 @@
 //! A session that is not used ends by itself, and one that is used goes on.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::*;
 
 /// There is no setting for it: the cookie is honoured after a while as at first, and use does not renew it.
@@ -15,12 +17,25 @@ async fn envoy_has_none() -> Result<()> {
     Ok(())
 }
 
-/// HAProxy's dates are in steps of 4 seconds, rounded up.
+/// The date of a cookie of HAProxy's is 30 bits of base64: the time in steps of 4 seconds, rounded up.
+fn haproxys_date(cookie: &SetCookie) -> Result<u64> {
+    const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let date = cookie.value.split('|').nth(1).context("no date")?;
+    let mut steps = 0;
+    for digit in date.chars() {
+        steps = steps * 64 + DIGITS.find(digit).context("no digit")? as u64;
+    }
+    Ok(steps * 4)
+}
+
 #[tokio::test]
 async fn haproxy_has_maxidle() -> Result<()> {
     let backends = Backend::three()?;
     let haproxy = haproxy("cookie session insert indirect maxidle 2", &backends).await?;
+    let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let unused = Session::begin(haproxy.address()).await?;
+    let ahead = haproxys_date(&unused.cookie)?.saturating_sub(before);
+    assert!(ahead <= 4, "{ahead} s");
     let mut used = Session::begin(haproxy.address()).await?;
     while unused.holds().await? {
         keep_up(&mut used).await?;

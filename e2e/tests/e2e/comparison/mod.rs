@@ -185,3 +185,16 @@ fn native_forgery(address: &str) -> String {
 fn native_bytes(cookie: &SetCookie) -> Result<Vec<u8>> {
     Ok(BASE64_STANDARD.decode(cookie.value.trim_matches('"'))?)
 }
+
+#[test]
+fn every_module_is_explained_in_the_docs_and_every_explanation_has_its_module() {
+    let modules: BTreeSet<_> = include_str!("mod.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
+        .collect();
+    let explained: BTreeSet<_> = include_str!("../../../../docs/comparison.md")
+        .lines()
+        .filter_map(|line| line.strip_prefix("### ")?.split_once(": `")?.1.strip_suffix('`'))
+        .collect();
+    assert_eq!(modules, explained);
+}

@@ -25,6 +25,31 @@ async fn a_session_by_a_url_parameter_in_a_stick_table() -> Result<()> {
     Ok(())
 }
 
+/// The table learns what the application answers.
+#[tokio::test]
+async fn a_session_by_a_header_of_the_applications_own() -> Result<()> {
+    let backends = Backend::three()?;
+    for backend in &backends {
+        backend.answer(Answering::ok().header("x-login", &format!("user of {}", backend.name())));
+    }
+    let lines = "stick-table type string len 32 size 1k expire 1m
+        stick match req.hdr(x-login)
+        stick store-response res.hdr(x-login)";
+    let haproxy = haproxy(lines, &backends).await?;
+    for _ in 0..3 {
+        let first = Request::get(haproxy.address(), "/").send().await?;
+        let login = first.header("x-login").context("no header")?;
+        for _ in 0..6 {
+            let answer = Request::get(haproxy.address(), "/")
+                .header("x-login", login)
+                .send()
+                .await?;
+            assert_eq!(answer.backend(), first.backend());
+        }
+    }
+    Ok(())
+}
+
 /// The application's own cookie carries the server's name in front of its value; the application does not see that.
 #[tokio::test]
 async fn a_prefix_of_the_applications_own_cookie() -> Result<()> {
