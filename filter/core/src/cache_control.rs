@@ -1,4 +1,4 @@
-//! Keeping a response that sets our cookie out of shared caches, which would hand one client's session to all.
+//! Keeping a response that carries a token out of shared caches, which would hand one client's session to all.
 
 /// Status codes that a cache may store without being told to (RFC 9110 section 15.1).
 const HEURISTICALLY_CACHEABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];

@@ -24,7 +24,7 @@ pub enum ResponseOutcome {
     Reissued,
     /// The session goes on with a fresh token, because of its idle time or a retiring key.
     Renewed,
-    /// The backend has no IP address, so no token can name it.
+    /// The backend has no IP address, or one with an IPv6 zone, so no token can name it.
     Unaddressable,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::bound::{BoundPolicy, Honoured};
 use crate::cache_control;
-use crate::carrier::cookie::{self, SessionCookie};
+use crate::carrier::cookie;
 use crate::carrier::header;
 use crate::config::Carrier;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
@@ -182,7 +182,7 @@ impl Session {
         if !due || details != VIA_UPSTREAM {
             return Ok(ResponsePlan::NOTHING);
         }
-        let Some(host) = response.upstream_address()? else {
+        let Some(host) = response.upstream_address()?.filter(is_addressable) else {
             return Ok(ResponsePlan {
                 outcome: ResponseOutcome::Unaddressable,
                 ..ResponsePlan::NOTHING
@@ -201,10 +201,15 @@ impl Session {
             None => (Self::begun(host, destination, now), ResponseOutcome::Issued),
         };
         let token = self.bound.realm.seal(policy.form, &claims, response.nonce()?);
-        let edits = match &policy.carrier {
-            Carrier::Header { name, .. } => vec![HeaderEdit::Set(name.as_str(), token.into_bytes())],
-            Carrier::Cookie { cookie, .. } => self.cookie_edits(cookie, &token, &claims, response, now)?,
+        let carried = match &policy.carrier {
+            Carrier::Header { name, .. } => HeaderEdit::Set(name.as_str(), token.into_bytes()),
+            Carrier::Cookie { cookie, .. } => {
+                let set_cookie = cookie.set_cookie(&token, claims.issued_at, now, self.https);
+                HeaderEdit::Add("set-cookie", set_cookie.into_bytes())
+            }
         };
+        let mut edits = vec![carried];
+        edits.extend(self.cache_control(response)?);
         Ok(ResponsePlan {
             status: None,
             edits,
@@ -222,23 +227,22 @@ impl Session {
         }
     }
 
-    fn cookie_edits(
-        &self,
-        cookie: &SessionCookie,
-        token: &str,
-        claims: &Claims,
-        response: &impl ResponseView,
-        now: Timestamp,
-    ) -> Result<Vec<HeaderEdit<'static>>, ViewError> {
-        let set_cookie = cookie.set_cookie(token, claims.issued_at, now, self.https);
-        let mut edits = vec![HeaderEdit::Add("set-cookie", set_cookie.into_bytes())];
-        if !self.bound.policy.keep_cache_control {
-            let field = response.header("cache-control")?;
-            let has_expires = response.header("expires")?.is_some();
-            if let Some(value) = cache_control::made_private(response.status()?, field.as_deref(), has_expires) {
-                edits.push(HeaderEdit::Set("cache-control", value));
-            }
+    /// Keeps a response that carries a token out of shared caches, where the policy does not say otherwise.
+    fn cache_control(&self, response: &impl ResponseView) -> Result<Option<HeaderEdit<'static>>, ViewError> {
+        if self.bound.policy.keep_cache_control {
+            return Ok(None);
         }
-        Ok(edits)
+        let field = response.header("cache-control")?;
+        let has_expires = response.header("expires")?.is_some();
+        let private = cache_control::made_private(response.status()?, field.as_deref(), has_expires);
+        Ok(private.map(|value| HeaderEdit::Set("cache-control", value)))
+    }
+}
+
+/// Whether a token can name the host: one with an IPv6 zone means something else on every machine, and Envoy would not find it.
+fn is_addressable(host: &SocketAddr) -> bool {
+    match host {
+        SocketAddr::V4(_) => true,
+        SocketAddr::V6(host) => host.scope_id() == 0,
     }
 }

@@ -1,6 +1,6 @@
 //! From what is written to what it means: every field checked, every reference resolved.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,19 +129,20 @@ pub(crate) fn compile(
         compiler.policy(name, policy, config.max_idle);
     }
     let mut routes: HashMap<String, Vec<Route>> = HashMap::new();
+    let mut known = HashSet::new();
     for (i, route) in config.routes.iter().enumerate() {
         let field = format!("routes[{i}]");
+        if !known.insert((&route.route, &route.virtual_host)) {
+            compiler.problem(
+                &format!("{field}.route"),
+                &format!(
+                    "expected each route and virtualHost once, found {:?} again",
+                    route.route
+                ),
+            );
+        }
         if let Some(used) = compiler.policy_use(&field, &route.policy, route.scope.as_deref()) {
             let entries = routes.entry(route.route.clone()).or_default();
-            if entries.iter().any(|entry| entry.virtual_host == route.virtual_host) {
-                compiler.problem(
-                    &format!("{field}.route"),
-                    &format!(
-                        "expected each route and virtualHost once, found {:?} again",
-                        route.route
-                    ),
-                );
-            }
             entries.push(Route {
                 virtual_host: route.virtual_host.clone(),
                 used,

@@ -132,7 +132,7 @@ pub struct PolicyConfig {
     /// Whether a token's content is hidden from the client.
     #[serde(default)]
     pub token: TokenConfig,
-    /// What happens to the caching of a response that sets the cookie.
+    /// What happens to the caching of a response that carries a token.
     #[serde(default)]
     pub cache_control: CacheControlConfig,
 }
@@ -244,7 +244,7 @@ pub enum TokenConfig {
     Signed,
 }
 
-/// What happens to the caching of a response that sets the cookie.
+/// What happens to the caching of a response that carries a token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -19,7 +19,14 @@ fn it_is_issued_read_and_kept_from_the_backend() {
     let client = site.client();
     let first = client.visit(A, at(0));
     assert_eq!(first.outcomes(), (NO_TOKEN, ISSUED));
-    assert_eq!(first.edits, [Edit::Set(HEADER.into(), first.token().unwrap())]);
+    assert_eq!(
+        first.edits,
+        [
+            Edit::Set(HEADER.into(), first.token().unwrap()),
+            Edit::Set("cache-control".into(), "private".into()),
+        ],
+        "and no shared cache hands it to others"
+    );
     assert_eq!(first.request_edit, None);
     let second = client.visit(A, at(1));
     assert_eq!(second.outcomes(), (STEERED, UNCHANGED));

@@ -172,6 +172,14 @@ fn no_token_can_name_a_backend_without_an_ip_address() {
     assert!(moved.edits.is_empty());
 }
 
+/// A zone means something else on every machine, and a token has no room for it.
+#[test]
+fn no_token_can_name_an_address_with_a_zone() {
+    let visit = site().visit(&Request::new(), &Response::by("[fe80::1%2]:80"), at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, UNADDRESSABLE));
+    assert!(visit.edits.is_empty());
+}
+
 #[test]
 fn two_tokens_of_one_moment_differ() {
     let response = Response::by(A);
