@@ -1,17 +1,14 @@
 //! A running HAProxy, for the tests that compare it with Limpet.
 
-#![allow(clippy::doc_markdown, reason = "HAProxy is a name, not code")]
-
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::{Request, poll};
+use crate::{Request, poll, tools};
 
 /// Answered by HAProxy itself, once it serves.
 const READY: &str = "/haproxy-ready";
@@ -41,7 +38,7 @@ impl Haproxy {
         // HAProxy would outlive a test that is killed; setpriv lets it end with the thread that started it.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
-            .arg(binary()?)
+            .arg(tools::haproxy()?)
             .arg("-db")
             .arg("-f")
             .arg(file)
@@ -110,18 +107,4 @@ frontend web
 {config}
 "
     )
-}
-
-/// The HAProxy to compare with (`HAPROXY`).
-fn binary() -> Result<PathBuf> {
-    let Some(path) = std::env::var_os("HAPROXY").map(PathBuf::from) else {
-        bail!("HAPROXY is not set. `make e2e` finds or fetches an HAProxy, and runs the tests with it.");
-    };
-    if !path.is_file() {
-        bail!(
-            "HAPROXY names {}, which is not there. e2e/tools/haproxy.sh brings one.",
-            path.display()
-        );
-    }
-    Ok(path)
 }

@@ -47,6 +47,14 @@ pub fn func_e() -> Result<PathBuf> {
     from_environment("FUNC_E")
 }
 
+/// The HAProxy to compare with (`HAPROXY`).
+///
+/// # Errors
+/// As [`from_environment`].
+pub fn haproxy() -> Result<PathBuf> {
+    from_environment("HAPROXY")
+}
+
 /// Runs `limpet` in the checkout with these arguments, and with `env` in its environment.
 ///
 /// # Errors

@@ -220,18 +220,18 @@ async fn a_client_does_not_choose_its_session() -> Result<()> {
         "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
         "default": {"policy": "web", "scope": "default"},
     });
-    let named = |name: &str| json!({"metadata": {"filter_metadata": {"limpet": {"session": name}}}});
-    for (metadata, cookie) in [
+    let metadata = |session: &str| json!({"metadata": {"filter_metadata": {"limpet": {"session": session}}}});
+    for (route, cookie) in [
         (json!({}), "session"),
-        (named("web/one"), "session"),
-        (named("cart/one"), "cart"),
+        (metadata("web/one"), "session"),
+        (metadata("cart/one"), "cart"),
     ] {
-        let config = Config::load("cookie.yaml")?.filter(&filter).route(&metadata);
+        let config = Config::load("cookie.yaml")?.filter(&filter).route(&route);
         let site = Site::start(config).await?;
         for forged in ["cart/forged", "web/forged", "missing/forged"] {
             let answer = site.envoy.get("/").header("x-limpet-session", forged).send().await?;
             let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
-            assert_eq!(names, [cookie], "{metadata} {forged}");
+            assert_eq!(names, [cookie], "{route} {forged}");
             assert_eq!(answer.seen()?.internal_headers(), Vec::<&str>::new());
         }
         assert_eq!(site.envoy.metric("unknown_sessions").await?, 0);

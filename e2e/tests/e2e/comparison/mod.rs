@@ -2,8 +2,6 @@
 //!
 //! A row of the comparison is a module here, with a test for each product that the row says something about.
 
-#![allow(clippy::doc_markdown, reason = "HAProxy is a name, not code")]
-
 mod absolute_timeout;
 mod bound_to_its_rule;
 mod forged_by_anybody;
