@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use crate::{Request, poll, tools};
