@@ -35,6 +35,16 @@ impl RequestOutcome {
         [Self::Steered, Self::NoToken].into_iter().chain(refused)
     }
 
+    /// Its place in [`RequestOutcome::all`].
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            Self::Steered => 0,
+            Self::NoToken => 1,
+            Self::Refused(refusal) => 2 + refusal as usize,
+        }
+    }
+
     /// Its word: a counter `limpet.<policy>.<word>`, and the beginning of the access log's value.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -56,6 +66,12 @@ impl RequestOutcome {
 impl ResponseOutcome {
     /// Every outcome that is counted.
     pub const COUNTED: [Self; 4] = [Self::Issued, Self::Reissued, Self::Renewed, Self::Unaddressable];
+
+    /// Its place in [`ResponseOutcome::COUNTED`]; `None` for what is not counted.
+    #[must_use]
+    pub fn index(self) -> Option<usize> {
+        (self as usize).checked_sub(1)
+    }
 
     /// Its word: a counter `limpet.<policy>.<word>`, and what the access log's value has behind a `+`. `None`: neither.
     #[must_use]
@@ -84,3 +100,19 @@ pub const UNKNOWN_SESSIONS: &str = "limpet.unknown_sessions";
 
 /// The filter state that access logs read, as `%FILTER_STATE(wasm.limpet.session:PLAIN)%` for the wasm filter.
 pub const FILTER_STATE: &str = "limpet.session";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_places() {
+        for (place, outcome) in RequestOutcome::all().enumerate() {
+            assert_eq!(outcome.index(), place, "{outcome:?}");
+        }
+        for (place, outcome) in ResponseOutcome::COUNTED.into_iter().enumerate() {
+            assert_eq!(outcome.index(), Some(place), "{outcome:?}");
+        }
+        assert_eq!(ResponseOutcome::Unchanged.index(), None);
+    }
+}

@@ -94,6 +94,12 @@ impl Session {
         &self.bound.policy.name
     }
 
+    /// The place of the session's policy in [`crate::Filter::policies`].
+    #[must_use]
+    pub fn policy_index(&self) -> usize {
+        self.bound.policy.index
+    }
+
     /// Whether a request of this session fails where its backend cannot be had.
     #[must_use]
     pub fn is_strict(&self) -> bool {

@@ -88,7 +88,7 @@ fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, Fail
     if let Some(steering) = plan.steering {
         steering::apply(steering)?;
     }
-    plugin.metrics.count(session.policy(), outcome.word());
+    plugin.metrics.count_request(&session, outcome);
     if plugin.filter.access_log() {
         note(outcome.word())?;
     }
@@ -106,11 +106,11 @@ fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> R
     for edit in plan.edits {
         apply(MapType::HttpResponseHeaders, edit)?;
     }
-    if let Some(word) = plan.outcome.word() {
-        plugin.metrics.count(session.policy(), word);
-        if plugin.filter.access_log() {
-            note(&format!("{}+{word}", request.word()))?;
-        }
+    plugin.metrics.count_response(session, plan.outcome);
+    if let Some(word) = plan.outcome.word()
+        && plugin.filter.access_log()
+    {
+        note(&format!("{}+{word}", request.word()))?;
     }
     Ok(())
 }

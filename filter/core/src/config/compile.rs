@@ -57,6 +57,8 @@ pub(crate) struct Compiled {
 #[derive(Debug)]
 pub(crate) struct Policy {
     pub(crate) name: String,
+    /// Its place among the policies, which are in the order of their names.
+    pub(crate) index: usize,
     pub(crate) carrier: Carrier,
     pub(crate) strict: bool,
     pub(crate) strict_status: u16,
@@ -125,8 +127,8 @@ pub(crate) fn compile(
     if config.max_idle.get().is_zero() {
         compiler.problem("maxIdle", "expected a duration greater than zero");
     }
-    for (name, policy) in &config.policies {
-        compiler.policy(name, policy, config.max_idle);
+    for (index, (name, policy)) in config.policies.iter().enumerate() {
+        compiler.policy(index, name, policy, config.max_idle);
     }
     let mut routes: HashMap<String, Vec<Route>> = HashMap::new();
     let mut known = HashSet::new();
@@ -257,7 +259,7 @@ impl Compiler {
         secret
     }
 
-    fn policy(&mut self, name: &str, config: &PolicyConfig, max_idle: GatewayDuration) {
+    fn policy(&mut self, index: usize, name: &str, config: &PolicyConfig, max_idle: GatewayDuration) {
         let field = format!("policies.{name}");
         let is_name = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
         if !((1..=128).contains(&name.len()) && name.bytes().all(is_name)) {
@@ -302,6 +304,7 @@ impl Compiler {
         });
         let policy = Policy {
             name: name.to_owned(),
+            index,
             carrier,
             strict: config.strict,
             strict_status: config.strict_status,
