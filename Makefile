@@ -3,21 +3,24 @@ ENVOY_VERSION ?= 1.40.0
 DEMO ?=
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
-host_crates := -p limpet-core -p limpet -p limpet-e2e
+host_crates := -p limpet-core -p limpet-dynamic-module -p limpet -p limpet-e2e
 with_envoy = e2e/tools/with-envoy.sh $(1)
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm cli schema check test test-host e2e demo bench clean
+.PHONY: help build wasm module cli schema check test test-host e2e demo bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: wasm cli ## The artefacts: dist/limpet.wasm (the filter) and dist/limpet (the command)
+build: wasm module cli ## The artefacts: dist/limpet.wasm and dist/liblimpet.so (the filter, twice), and dist/limpet (the command)
 
 wasm:
 	@e2e/tools/build-wasm.sh
+
+module:
+	@e2e/tools/build-module.sh
 
 cli:
 	@echo "Building the limpet command (about 1 minute the first time)"

@@ -1,0 +1,518 @@
+//! Envoy's C interface for dynamic modules, as much of it as is needed, and safe wrappers around it.
+//!
+//! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Everything used here is in 1.38, and Envoy keeps what it
+//! has released: one library serves every Envoy from 1.38 on. Callbacks are looked up when the library is loaded, so an
+//! Envoy that lacks one refuses the library with a message that says which.
+//!
+//! Three rules make the unsafe code sound:
+//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold them, live in
+//!    hooks only, and are neither `Send` nor `Sync`.
+//! 2. Memory that Envoy lends is valid until the hook returns or something is set. It is copied before a wrapper returns.
+//! 3. A configuration is an `Arc<Plugin>` and a stream a `Box<Stream>` while Envoy holds them. It destroys each once and
+//!    calls about a stream from one thread, one hook at a time.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+
+use crate::plugin::{self, Plugin};
+use crate::stream::Stream;
+
+/// Bytes that Envoy owns, or that we own (`envoy_dynamic_module_type_{envoy,module}_buffer`: one layout).
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Buffer {
+    start: *const c_char,
+    length: usize,
+}
+
+impl Buffer {
+    const NONE: Self = Self {
+        start: ptr::null(),
+        length: 0,
+    };
+
+    /// Lends bytes to a callback, which does not keep them.
+    fn lend(bytes: &[u8]) -> Self {
+        Self {
+            start: bytes.as_ptr().cast(),
+            length: bytes.len(),
+        }
+    }
+
+    /// Copies what Envoy lends.
+    ///
+    /// # Safety
+    /// The buffer is one that Envoy filled during this hook, and nothing was set since.
+    unsafe fn copy(self) -> Vec<u8> {
+        if self.start.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: not null, and by the caller's promise Envoy lends that many bytes right now (rule 2).
+        unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), self.length) }.to_vec()
+    }
+}
+
+/// Declares the table of callbacks, and how it is filled.
+macro_rules! callbacks {
+    ($($name:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
+        /// Functions of Envoy's own, without their prefix `envoy_dynamic_module_callback_`.
+        struct Callbacks {
+            $($name: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
+        }
+
+        impl Callbacks {
+            /// Finds them all in this process; otherwise the name of the first that is missing.
+            fn find() -> Result<Self, &'static CStr> {
+                Ok(Self { $($name: {
+                    let name = callback_name!($name);
+                    let found = find(name).ok_or(name)?;
+                    // SAFETY: Envoy exports a function of this C type under this name, and never changes a released one.
+                    unsafe {
+                        std::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(found.as_ptr())
+                    }
+                },)* })
+            }
+        }
+    };
+}
+
+macro_rules! callback_name {
+    ($name:ident) => {{
+        const NAME: &CStr = match CStr::from_bytes_with_nul(
+            concat!("envoy_dynamic_module_callback_", stringify!($name), "\0").as_bytes(),
+        ) {
+            Ok(name) => name,
+            Err(_) => c"",
+        };
+        NAME
+    }};
+}
+
+callbacks! {
+    log: fn(c_int, Buffer);
+    http_get_header: fn(*mut c_void, c_int, Buffer, *mut Buffer, usize, *mut usize) -> bool;
+    http_set_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
+    http_add_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
+    http_filter_get_attribute_string: fn(*mut c_void, c_int, *mut Buffer) -> bool;
+    http_get_cluster_name: fn(*mut c_void, *mut Buffer) -> bool;
+    http_get_metadata_string: fn(*mut c_void, c_int, Buffer, Buffer, *mut Buffer) -> bool;
+    http_set_filter_state_bytes: fn(*mut c_void, Buffer, Buffer) -> bool;
+    http_set_upstream_override_host: fn(*mut c_void, Buffer, bool) -> bool;
+    http_filter_config_define_counter: fn(*mut c_void, Buffer, *mut Buffer, usize, *mut usize) -> c_int;
+    http_filter_increment_counter: fn(*mut c_void, usize, *mut Buffer, usize, u64) -> c_int;
+}
+
+/// Filled in before Envoy calls any other hook.
+static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
+
+unsafe extern "C" {
+    /// POSIX. A null handle is `RTLD_DEFAULT` in every C library of Linux.
+    fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
+}
+
+fn find(symbol: &CStr) -> Option<ptr::NonNull<c_void>> {
+    // SAFETY: the name ends with a NUL, and looking up a symbol has no other effect.
+    ptr::NonNull::new(unsafe { dlsym(ptr::null_mut(), symbol.as_ptr()) })
+}
+
+/// A callback that did not do what it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("Envoy refused {0}")]
+pub(crate) struct HostError(pub(crate) &'static str);
+
+fn callbacks() -> Result<&'static Callbacks, HostError> {
+    CALLBACKS
+        .get()
+        .ok_or(HostError("everything: it did not initialise the module"))
+}
+
+fn accepted(did: bool, what: &'static str) -> Result<(), HostError> {
+    if did { Ok(()) } else { Err(HostError(what)) }
+}
+
+/// How loud a line of Envoy's log is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Level {
+    Debug = 1,
+    Warn = 3,
+    Error = 4,
+}
+
+/// Writes a line into Envoy's log.
+pub(crate) fn log(level: Level, line: &str) {
+    if let Ok(callbacks) = callbacks() {
+        // SAFETY: Envoy reads the line before it returns.
+        unsafe { (callbacks.log)(level as c_int, Buffer::lend(line.as_bytes())) };
+    }
+}
+
+/// Whether this Envoy is 1.40 or newer.
+pub(crate) fn is_1_40() -> bool {
+    find(callback_name!(log_v2)).is_some()
+}
+
+/// A configuration in the making.
+pub(crate) struct Configuring<'a> {
+    handle: *mut c_void,
+    hook: PhantomData<&'a ()>,
+}
+
+/// A counter that was defined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counter(usize);
+
+impl Configuring<'_> {
+    /// Defines a counter. Envoy allows that here and nowhere else.
+    pub(crate) fn counter(&self, name: &str) -> Result<Counter, HostError> {
+        let callbacks = callbacks()?;
+        let mut id = 0;
+        let name = Buffer::lend(name.as_bytes());
+        // SAFETY: the handle is valid (rule 1); no labels, and Envoy copies the name.
+        let result = unsafe {
+            (callbacks.http_filter_config_define_counter)(self.handle, name, ptr::null_mut(), 0, &raw mut id)
+        };
+        accepted(result == 0, "a counter").map(|()| Counter(id))
+    }
+}
+
+/// Whose headers are meant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Headers {
+    Request = 0,
+    Response = 2,
+}
+
+/// What Envoy can be asked about a request (`envoy_dynamic_module_type_attribute_id`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Attribute {
+    UpstreamAddress = 41,
+    RouteName = 61,
+    /// Before 1.40 Envoy answers with the virtual cluster's name.
+    VirtualHostName = 63,
+}
+
+/// `envoy_dynamic_module_type_metadata_source` of a route.
+const ROUTE_METADATA: c_int = 1;
+
+/// A request and its response, during a hook.
+pub(crate) struct Exchange<'a> {
+    handle: *mut c_void,
+    hook: PhantomData<&'a ()>,
+}
+
+impl Exchange<'_> {
+    /// All fields of this name, with `separator` between them; `None` where there are none.
+    pub(crate) fn header(&self, of: Headers, name: &str, separator: &[u8]) -> Result<Option<Vec<u8>>, HostError> {
+        let callbacks = callbacks()?;
+        let mut joined = Vec::new();
+        let mut total = 1;
+        let mut index = 0;
+        while index < total {
+            let mut field = Buffer::NONE;
+            let key = Buffer::lend(name.as_bytes());
+            // SAFETY: the handle is valid (rule 1); Envoy fills in the field and the number of fields.
+            let found = unsafe {
+                (callbacks.http_get_header)(self.handle, of as c_int, key, &raw mut field, index, &raw mut total)
+            };
+            if !found {
+                break;
+            }
+            if index > 0 {
+                joined.extend_from_slice(separator);
+            }
+            // SAFETY: Envoy filled it in just now.
+            joined.extend_from_slice(&unsafe { field.copy() });
+            index += 1;
+        }
+        Ok((index > 0).then_some(joined))
+    }
+
+    /// Puts one field in place of every field of this name.
+    pub(crate) fn set_header(&self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
+        // Envoy takes an empty value for a removal, in some versions.
+        accepted(!value.is_empty(), "an empty header")?;
+        self.put_header(of, name, Buffer::lend(value))
+    }
+
+    /// Takes every field of this name away.
+    pub(crate) fn remove_header(&self, of: Headers, name: &str) -> Result<(), HostError> {
+        self.put_header(of, name, Buffer::NONE)
+    }
+
+    fn put_header(&self, of: Headers, name: &str, value: Buffer) -> Result<(), HostError> {
+        let callbacks = callbacks()?;
+        let name = Buffer::lend(name.as_bytes());
+        // SAFETY: the handle is valid (rule 1), and Envoy copies name and value.
+        let did = unsafe { (callbacks.http_set_header)(self.handle, of as c_int, name, value) };
+        accepted(did, "a change of a header")
+    }
+
+    /// Puts one field behind those of this name.
+    pub(crate) fn add_header(&self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
+        let callbacks = callbacks()?;
+        let (name, value) = (Buffer::lend(name.as_bytes()), Buffer::lend(value));
+        // SAFETY: the handle is valid (rule 1), and Envoy copies name and value.
+        let did = unsafe { (callbacks.http_add_header)(self.handle, of as c_int, name, value) };
+        accepted(did, "a new header")
+    }
+
+    /// What Envoy knows under this name; `None` where it knows nothing.
+    pub(crate) fn attribute(&self, attribute: Attribute) -> Result<Option<Vec<u8>>, HostError> {
+        let callbacks = callbacks()?;
+        let mut answer = Buffer::NONE;
+        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        let found =
+            unsafe { (callbacks.http_filter_get_attribute_string)(self.handle, attribute as c_int, &raw mut answer) };
+        // SAFETY: Envoy filled it in just now.
+        Ok(found.then(|| unsafe { answer.copy() }))
+    }
+
+    /// The cluster that the route leads to; `None` where there is no such cluster.
+    pub(crate) fn cluster_name(&self) -> Result<Option<Vec<u8>>, HostError> {
+        let callbacks = callbacks()?;
+        let mut answer = Buffer::NONE;
+        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        let found = unsafe { (callbacks.http_get_cluster_name)(self.handle, &raw mut answer) };
+        // SAFETY: Envoy filled it in just now.
+        Ok(found.then(|| unsafe { answer.copy() }))
+    }
+
+    /// A string in the route's metadata.
+    pub(crate) fn route_metadata(&self, namespace: &str, key: &str) -> Result<Option<Vec<u8>>, HostError> {
+        let callbacks = callbacks()?;
+        let mut answer = Buffer::NONE;
+        let (namespace, key) = (Buffer::lend(namespace.as_bytes()), Buffer::lend(key.as_bytes()));
+        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        let found = unsafe {
+            (callbacks.http_get_metadata_string)(self.handle, ROUTE_METADATA, namespace, key, &raw mut answer)
+        };
+        // SAFETY: Envoy filled it in just now.
+        Ok(found.then(|| unsafe { answer.copy() }))
+    }
+
+    /// Sends the request to this host, or to none if it is `strict`.
+    pub(crate) fn override_host(&self, host: &str, strict: bool) -> Result<(), HostError> {
+        let callbacks = callbacks()?;
+        let host = Buffer::lend(host.as_bytes());
+        // SAFETY: the handle is valid (rule 1), and Envoy copies the host.
+        let did = unsafe { (callbacks.http_set_upstream_override_host)(self.handle, host, strict) };
+        accepted(did, "an upstream override host")
+    }
+
+    /// Leaves a string for access logs. Envoy keeps the first that is set under a key.
+    pub(crate) fn set_filter_state(&self, key: &str, value: &str) -> Result<(), HostError> {
+        let callbacks = callbacks()?;
+        let (key, value) = (Buffer::lend(key.as_bytes()), Buffer::lend(value.as_bytes()));
+        // SAFETY: the handle is valid (rule 1), and Envoy copies key and value.
+        let did = unsafe { (callbacks.http_set_filter_state_bytes)(self.handle, key, value) };
+        accepted(did, "filter state")
+    }
+
+    /// Adds one to a counter.
+    pub(crate) fn increment(&self, counter: Counter) -> Result<(), HostError> {
+        let callbacks = callbacks()?;
+        // SAFETY: the handle is valid (rule 1); no labels.
+        let result =
+            unsafe { (callbacks.http_filter_increment_counter)(self.handle, counter.0, ptr::null_mut(), 0, 1) };
+        accepted(result == 0, "a count")
+    }
+}
+
+/// Runs a hook; a panic ends here, for Envoy has no use for one.
+fn guard<T>(hook: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(hook)) {
+        Ok(answer) => Some(answer),
+        Err(payload) => {
+            // Its destructor could panic in turn.
+            std::mem::forget(payload);
+            None
+        }
+    }
+}
+
+/// Runs a hook about a stream. After a panic the request goes on as it is, and is counted.
+///
+/// # Safety
+/// `stream` is what `http_filter_new` returned, and not destroyed; `handle` is what Envoy passed with it.
+unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&mut Stream, &Exchange<'_>)) {
+    let exchange = Exchange {
+        handle,
+        hook: PhantomData,
+    };
+    // SAFETY: a `Box<Stream>` of ours, and nobody else refers to it now (rule 3).
+    if let Some(stream) = unsafe { stream.cast::<Stream>().cast_mut().as_mut() }
+        && guard(|| hook(stream, &exchange)).is_none()
+    {
+        guard(|| stream.give_up(&exchange));
+    }
+}
+
+/// `Continue` of every status there is.
+const CONTINUE: c_int = 0;
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
+    let ready = guard(|| match Callbacks::find() {
+        Ok(found) => {
+            // Envoy calls this once; a second table would be the same.
+            let _ = CALLBACKS.set(found);
+            true
+        }
+        Err(missing) => {
+            // This Envoy's log may be among what is missing.
+            eprintln!(
+                "limpet: this Envoy is too old for Limpet's dynamic module, which needs 1.38 or newer: it has no {}",
+                missing.to_string_lossy()
+            );
+            false
+        }
+    });
+    match ready {
+        // The interface's version: Envoy warns of one that is not its own.
+        Some(true) if is_1_40() => c"v0.2.0".as_ptr(),
+        Some(true) => c"v0.1.0".as_ptr(),
+        _ => ptr::null(),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
+    handle: *mut c_void,
+    _name: Buffer,
+    config: Buffer,
+) -> *const c_void {
+    let configuring = Configuring {
+        handle,
+        hook: PhantomData,
+    };
+    // SAFETY: Envoy lends the configuration to this hook (rule 2).
+    let plugin = guard(|| plugin::configure(&configuring, &unsafe { config.copy() }));
+    match plugin.flatten() {
+        Some(plugin) => Arc::into_raw(Arc::new(plugin)).cast(),
+        None => ptr::null(),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
+    // SAFETY: the reference that `config_new` gave to Envoy, given back once (rule 3).
+    guard(|| drop(unsafe { Arc::from_raw(config.cast::<Plugin>()) }));
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(config: *const c_void, _: *mut c_void) -> *const c_void {
+    let config = config.cast::<Plugin>();
+    let stream = guard(|| {
+        // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3), counted once more for the stream.
+        let plugin = unsafe {
+            Arc::increment_strong_count(config);
+            Arc::from_raw(config)
+        };
+        Box::into_raw(Box::new(Stream::new(plugin)))
+    });
+    stream.map_or(ptr::null(), |stream| stream.cast_const().cast())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
+    // SAFETY: the `Box<Stream>` that `http_filter_new` gave to Envoy, given back once (rule 3).
+    guard(|| drop(unsafe { Box::from_raw(stream.cast::<Stream>().cast_mut()) }));
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
+    handle: *mut c_void,
+    stream: *const c_void,
+    _: bool,
+) -> c_int {
+    // SAFETY: Envoy passes what belongs together (rules 1 and 3).
+    unsafe { about(handle, stream, Stream::on_request) };
+    CONTINUE
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
+    handle: *mut c_void,
+    stream: *const c_void,
+    _: bool,
+) -> c_int {
+    // SAFETY: Envoy passes what belongs together (rules 1 and 3).
+    unsafe { about(handle, stream, Stream::on_response) };
+    CONTINUE
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
+    handle: *mut c_void,
+    stream: *const c_void,
+    _status: u32,
+    details: Buffer,
+    _reset_imminent: bool,
+) -> c_int {
+    // SAFETY: Envoy passes what belongs together (rules 1 and 3), and lends the details to this hook (rule 2).
+    unsafe { about(handle, stream, |stream, _| stream.on_local_reply(details.copy())) };
+    CONTINUE
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(handle: *mut c_void, stream: *const c_void) {
+    // SAFETY: Envoy passes what belongs together (rules 1 and 3).
+    unsafe { about(handle, stream, Stream::on_complete) };
+}
+
+/// Hooks that Envoy asks every module for, and that have nothing to do here.
+macro_rules! idle_hooks {
+    ($($name:ident($($argument:ty),*) $(-> $answer:ident)?;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($(_: $argument),*) $(-> idle_hooks!(@type $answer))? {
+                $(idle_hooks!(@value $answer))?
+            }
+        )*
+    };
+    (@type CONTINUE) => { c_int };
+    (@value CONTINUE) => { CONTINUE };
+}
+
+idle_hooks! {
+    envoy_dynamic_module_on_http_filter_request_body(*mut c_void, *const c_void, bool) -> CONTINUE;
+    envoy_dynamic_module_on_http_filter_request_trailers(*mut c_void, *const c_void) -> CONTINUE;
+    envoy_dynamic_module_on_http_filter_response_body(*mut c_void, *const c_void, bool) -> CONTINUE;
+    envoy_dynamic_module_on_http_filter_response_trailers(*mut c_void, *const c_void) -> CONTINUE;
+    envoy_dynamic_module_on_http_filter_scheduled(*mut c_void, *const c_void, u64);
+    envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(*mut c_void, *const c_void);
+    envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(*mut c_void, *const c_void);
+    envoy_dynamic_module_on_http_filter_http_callout_done(
+        *mut c_void, *const c_void, u64, c_int, *const c_void, usize, *const c_void, usize
+    );
+    envoy_dynamic_module_on_http_filter_http_stream_headers(
+        *mut c_void, *const c_void, u64, *const c_void, usize, bool
+    );
+    envoy_dynamic_module_on_http_filter_http_stream_data(*mut c_void, *const c_void, u64, *const c_void, usize, bool);
+    envoy_dynamic_module_on_http_filter_http_stream_trailers(*mut c_void, *const c_void, u64, *const c_void, usize);
+    envoy_dynamic_module_on_http_filter_http_stream_complete(*mut c_void, *const c_void, u64);
+    envoy_dynamic_module_on_http_filter_http_stream_reset(*mut c_void, *const c_void, u64, c_int);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::panic, reason = "a panic is what is tested")]
+    fn a_panic_ends_in_its_hook() {
+        assert_eq!(guard(|| 1), Some(1));
+        assert_eq!(guard(|| -> u8 { std::panic::panic_any("of a test") }), None);
+    }
+
+    /// Outside of Envoy there are no callbacks, as in an Envoy that is too old.
+    #[test]
+    fn without_its_callbacks_the_module_refuses_to_load() {
+        assert_eq!(Callbacks::find().err(), Some(c"envoy_dynamic_module_callback_log"));
+        assert!(envoy_dynamic_module_on_program_init().is_null());
+    }
+}

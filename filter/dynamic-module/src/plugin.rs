@@ -1,0 +1,42 @@
+//! A configuration in force, which all workers share.
+
+use limpet_core::{Filter, config};
+
+use crate::abi::{self, Configuring, Level};
+use crate::metrics::Metrics;
+
+/// A configuration in force, and its counters.
+#[derive(Debug)]
+pub(crate) struct Plugin {
+    pub(crate) filter: Filter,
+    pub(crate) metrics: Metrics,
+}
+
+/// Puts a configuration in force; `None` where it is refused, and the log says why.
+pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Plugin> {
+    match try_configure(configuring, json) {
+        Ok(plugin) => Some(plugin),
+        Err(error) => {
+            abi::log(Level::Error, &format!("limpet: configuration refused: {error}"));
+            None
+        }
+    }
+}
+
+fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, String> {
+    let config = config::parse(json).map_err(|error| error.to_string())?;
+    let by_virtual_host = config.routes.iter().position(|route| route.virtual_host.is_some());
+    if let Some(index) = by_virtual_host.filter(|_| !abi::is_1_40()) {
+        // Its answer would be something else, and the route's sessions would be gone without a word.
+        return Err(format!(
+            "routes[{index}].virtualHost: dynamic modules learn the virtual host from Envoy 1.40 on, and this one is older"
+        ));
+    }
+    let environment = |name: &str| std::env::var(name).ok();
+    let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
+    let metrics = Metrics::define(configuring, &filter).map_err(|error| error.to_string())?;
+    for warning in warnings {
+        abi::log(Level::Warn, &format!("limpet: {warning}"));
+    }
+    Ok(Plugin { filter, metrics })
+}
