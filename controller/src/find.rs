@@ -12,15 +12,46 @@ use crate::node::Node;
 pub(crate) const NAME: &str = "limpet";
 
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
+const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 const TYPED_EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
 
-/// A wasm filter that is ours.
+/// A build of the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// The wasm filter.
+    Wasm,
+    /// The dynamic module.
+    Module,
+}
+
+impl Build {
+    /// By the type of what Envoy is configured with.
+    fn of(kind: &str) -> Option<Self> {
+        match kind {
+            WASM => Some(Self::Wasm),
+            MODULE => Some(Self::Module),
+            _ => None,
+        }
+    }
+
+    /// Whether a list of types that may be discovered has this build.
+    pub(crate) fn is_among(self, types: &[Node<'_>]) -> bool {
+        let kinds = types.iter().filter_map(|kind| kind.value.as_str());
+        kinds
+            .filter_map(|url| url.rsplit('/').next())
+            .any(|kind| Self::of(kind) == Some(self))
+    }
+}
+
+/// A filter that is ours.
 #[derive(Debug, Clone)]
 pub(crate) struct Found<'a> {
     /// The object that names it: an entry of `http_filters`, or a resource of its own.
     pub(crate) holder: Node<'a>,
+    /// Which of its builds it is.
+    pub(crate) build: Build,
     /// Envoy's configuration of it.
-    pub(crate) wasm: Node<'a>,
+    pub(crate) envoy: Node<'a>,
     /// The filter's own configuration.
     pub(crate) configuration: Configuration<'a>,
 }
@@ -60,11 +91,14 @@ pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
     let mut found = Vec::new();
     root.visit(&mut |holder| {
         for field in holder.children() {
-            if let Some((WASM, wasm)) = field.typed() {
+            if let Some((kind, envoy)) = field.typed()
+                && let Some(build) = Build::of(kind)
+            {
                 let filter = Found {
                     holder: holder.clone(),
-                    configuration: configuration(&wasm),
-                    wasm,
+                    configuration: configuration(build, &envoy),
+                    build,
+                    envoy,
                 };
                 if is_ours(&filter) {
                     found.push(filter);
@@ -77,7 +111,10 @@ pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
 
 /// By its name, or by what it is configured with.
 fn is_ours(filter: &Found<'_>) -> bool {
-    let inner = filter.wasm.at(&["config", "name"]);
+    let inner = match filter.build {
+        Build::Wasm => filter.envoy.at(&["config", "name"]),
+        Build::Module => filter.envoy.at(&["dynamic_module_config", "name"]),
+    };
     let named = filter.name() == NAME || inner.and_then(|name| name.value.as_str()) == Some(NAME);
     named || filter.configuration.parsed().is_some() || {
         let json = filter.configuration.json.as_deref().unwrap_or_default();
@@ -86,15 +123,25 @@ fn is_ours(filter: &Found<'_>) -> bool {
     }
 }
 
-/// What Envoy hands to a wasm filter: the text of a `StringValue` or `BytesValue`.
-fn configuration<'a>(wasm: &Node<'a>) -> Configuration<'a> {
+/// What Envoy hands to a filter: the text of a `StringValue` or `BytesValue`, and to modules a `Struct` as JSON.
+fn configuration<'a>(build: Build, envoy: &Node<'a>) -> Configuration<'a> {
     let problem = |node: &Node<'a>, problem| Configuration {
         node: node.clone(),
         json: None,
         problem: Some(problem),
     };
-    let Some(message) = wasm.at(&["config", "configuration"]) else {
-        return problem(wasm, "expected the filter's configuration in config.configuration");
+    let (message, missing) = match build {
+        Build::Wasm => (
+            envoy.at(&["config", "configuration"]),
+            "expected the filter's configuration in config.configuration",
+        ),
+        Build::Module => (
+            envoy.get("filter_config"),
+            "expected the filter's configuration in filter_config",
+        ),
+    };
+    let Some(message) = message else {
+        return problem(envoy, missing);
     };
     let Some(node) = message.entry("value") else {
         return problem(&message, "expected a value");
@@ -107,7 +154,7 @@ fn configuration<'a>(wasm: &Node<'a>) -> Configuration<'a> {
             "expected bytes in base64",
         ),
         Some("google.protobuf.Struct") => {
-            let problem = Some(
+            let problem = (build == Build::Wasm).then_some(
                 "expected a google.protobuf.StringValue: Envoy hands a Struct to the filter as protobuf, not as JSON",
             );
             let json = Some(node.value.to_string().into_bytes());

@@ -6,7 +6,7 @@ use limpet_core::outcome::FILTER_STATE;
 use super::discovery::{self, Sources};
 use super::report::Report;
 use super::routes;
-use crate::find::{self, Found};
+use crate::find::{self, Build, Found};
 use crate::node::Node;
 
 const STATEFUL_SESSION: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession";
@@ -112,6 +112,7 @@ fn has_session(before: bool, mutation: &Node<'_>) -> bool {
 #[derive(Debug)]
 pub(super) struct Chain<'a> {
     pub(super) manager: Node<'a>,
+    pub(super) build: Build,
     filters: Vec<HttpFilter<'a>>,
     limpet: usize,
     soft: Option<usize>,
@@ -178,16 +179,29 @@ pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sour
                     .map_or(Ours::No, Ours::Configured),
                 Some(discovery) => discovered(report, filter, &discovery, sources),
             };
-            let config = match ours {
+            let (config, build) = match ours {
                 Ours::No => continue,
-                Ours::Elsewhere => None,
-                Ours::Configured(found) => found.configuration.parsed(),
+                Ours::Elsewhere => (None, expected_build(filter)),
+                Ours::Configured(found) => (found.configuration.parsed(), found.build),
             };
             any = true;
-            check(report, manager, i, config.as_ref(), sources);
+            check(report, manager, (i, build), config.as_ref(), sources);
         }
     });
     any
+}
+
+/// The build of a filter whose configuration is elsewhere.
+fn expected_build(filter: &Node<'_>) -> Build {
+    let types = filter
+        .get("config_discovery")
+        .map(|discovery| discovery.list("type_urls"));
+    let types = types.unwrap_or_default();
+    if Build::Module.is_among(&types) && !Build::Wasm.is_among(&types) {
+        Build::Module
+    } else {
+        Build::Wasm
+    }
 }
 
 /// A filter whose configuration is discovered.
@@ -220,7 +234,7 @@ fn discovered<'s, 'a>(
 fn check<'a>(
     report: &mut Report,
     manager: &Node<'a>,
-    limpet: usize,
+    (limpet, build): (usize, Build),
     config: Option<&FilterConfig>,
     sources: &Sources<'a>,
 ) {
@@ -228,13 +242,17 @@ fn check<'a>(
     let steering = |header: &str| filters.iter().position(|filter| filter.host_header() == Some(header));
     let chain = Chain {
         manager: manager.clone(),
+        build,
         limpet,
         soft: steering(SOFT_HEADER),
         strict: steering(STRICT_HEADER),
         filters,
     };
-    check_steering(report, &chain, config);
-    check_headers(report, &chain);
+    // The module needs nobody's help, and nothing is said in headers.
+    if build == Build::Wasm {
+        check_steering(report, &chain, config);
+        check_headers(report, &chain);
+    }
     check_access_log(report, &chain, config);
     if let Some(last) = chain
         .filters
@@ -346,9 +364,12 @@ fn check_headers(report: &mut Report, chain: &Chain<'_>) {
 
 /// An access log that shows what happened to sessions needs the filter to leave it there.
 fn check_access_log(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
-    let state = format!("wasm.{FILTER_STATE}");
+    let state = match chain.build {
+        Build::Wasm => format!("wasm.{FILTER_STATE}"),
+        Build::Module => FILTER_STATE.to_owned(),
+    };
     let logs = chain.manager.get("access_log");
-    let shown = logs.filter(|logs| logs.value.to_string().contains(&state));
+    let shown = logs.filter(|logs| logs.value.to_string().contains(&format!("({state}")));
     if let Some(logs) = shown.filter(|_| config.is_some_and(|config| !config.access_log)) {
         report.warning(
             &logs,

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::cli::CheckArgs;
-use crate::find::{self, Found};
+use crate::find::{self, Build, Found};
 use crate::node::Node;
 use crate::output::{self, Output};
 use crate::{Failure, Verdict, document};
@@ -59,15 +59,14 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, enviro
     }
     let chains = chain::check_all(report, root, sources);
     if found.is_empty() && !chains && given && !sources.has_routes(root) {
-        let message =
-            "no Limpet filter in it: expected a wasm filter named limpet, or one with a configuration of ours";
+        let message = "no Limpet filter in it: expected a wasm filter or dynamic module named limpet, or one with a configuration of ours";
         report.error(root, message);
     }
 }
 
 fn check_filter(report: &mut Report, filter: &Found<'_>, environment: bool) {
     let configuration = &filter.configuration;
-    let variables = filter.wasm.at(&["config", "vm_config", "environment_variables"]);
+    let variables = filter.envoy.at(&["config", "vm_config", "environment_variables"]);
     let mut forwarded = BTreeSet::new();
     if let Some(variables) = &variables {
         let names = variables.list("host_env_keys");
@@ -84,7 +83,9 @@ fn check_filter(report: &mut Report, filter: &Found<'_>, environment: bool) {
         report.error(&configuration.node, problem);
     }
     if let Some(json) = &configuration.json {
-        filter::check(report, &configuration.node, json, Some(&forwarded), environment);
+        // A module reads the environment of Envoy's process itself.
+        let forwarded = (filter.build == Build::Wasm).then_some(&forwarded);
+        filter::check(report, &configuration.node, json, forwarded, environment);
     }
 }
 

@@ -7,7 +7,7 @@ use limpet_core::token::Destination;
 
 use super::chain::{Chain, HttpFilter, INTERNAL_HEADERS, ROUTE_SESSION, SESSION_HEADER, missing};
 use super::report::{Report, Severity};
-use crate::find::NAME;
+use crate::find::{Build, NAME};
 use crate::node::Node;
 
 const MAX_SCOPE_LEN: usize = 1024;
@@ -66,7 +66,7 @@ fn metadata<'a>(report: &mut Report, chain: &Chain<'a>, levels: &[&Node<'a>; 3])
         report.warning(&field, "expected nothing but session here");
     }
     let named = metadata.entry("session")?;
-    if chain.tells_session(|filter| is_enabled(filter, levels)) {
+    if chain.build == Build::Module || chain.tells_session(|filter| is_enabled(filter, levels)) {
         return Some(named);
     }
     report.error(&named, format!("is ignored: expected a header_mutation filter in front of limpet, enabled on this route, that writes {ROUTE_SESSION} into {SESSION_HEADER}"));
@@ -181,7 +181,7 @@ fn check_steering(report: &mut Report, chain: &Chain<'_>, session: &Session<'_>,
 /// Whether backends are kept from the internal headers.
 fn check_upstream(report: &mut Report, chain: &Chain<'_>, levels: &[&Node<'_>; 3]) {
     let [routes, _, route] = levels;
-    if route.get("route").is_none() {
+    if route.get("route").is_none() || chain.build == Build::Module {
         return;
     }
     let visible = missing(&INTERNAL_HEADERS, |header| {
