@@ -1,10 +1,15 @@
-# ENVOY_VERSION: which Envoy `make e2e` and `make demo` run. DEMO=once: the demo ends after its walk.
+# ENVOY_VERSION: which Envoy `make e2e` and `make demo` run. FILTER: which build of the filter, wasm or module.
+# DEMO=once: the demo ends after its walk.
 ENVOY_VERSION ?= 1.40.0
+FILTER ?= wasm
 DEMO ?=
+
+# The last Envoy that loads modules and has no way for them to steer.
+too_old := 1.37.0
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
 host_crates := -p limpet-core -p limpet-dynamic-module -p limpet -p limpet-e2e
-with_envoy = e2e/tools/with-envoy.sh $(1)
+with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
@@ -39,9 +44,10 @@ check: ## Format, clippy with warnings denied, licences, and advisories where th
 	e2e/tools/wasm-target.sh cargo clippy --locked -p limpet-proxy-wasm -p limpet-bench-noop --target wasm32-wasip1 -- -D warnings
 	e2e/tools/deny.sh
 
-test: test-host ## Every test: unit, property, vectors, and end to end on Envoy 1.40.0 and 1.36.4
-	@$(MAKE) e2e ENVOY_VERSION=1.36.4
-	@$(MAKE) e2e ENVOY_VERSION=1.40.0
+test: test-host ## Every test: unit, property, vectors, and end to end on Envoy 1.40.0 (both builds) and 1.36.4 (wasm)
+	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm
+	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=wasm
+	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=module
 
 test-host:
 	@echo "Testing what needs no Envoy (2 minutes the first time)"
@@ -49,11 +55,11 @@ test-host:
 	cargo test --locked --manifest-path filter/fuzz/Cargo.toml --target-dir $(cargo_target)/fuzz
 	python3 filter/core/tests/verify_vectors.py
 
-e2e: build ## The end-to-end tests on one Envoy: make e2e ENVOY_VERSION=1.36.4
-	@echo "Testing end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && export FUNC_E HAPROXY && $(call with_envoy,$(ENVOY_VERSION)) cargo test --locked -p limpet-e2e
+e2e: build ## The end-to-end tests on one Envoy, with one build of the filter: make e2e ENVOY_VERSION=1.38.3 FILTER=module
+	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
+	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && $(call with_envoy,$(ENVOY_VERSION)) cargo test --locked -p limpet-e2e
 
-demo: build ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk)
+demo: build ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk; FILTER=module)
 	@echo "Starting the demo (about 1 minute the first time)"
 	@cargo build --locked -p limpet-e2e --bin demo
 	@DEMO=$(DEMO) $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/debug/demo

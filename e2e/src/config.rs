@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
-use crate::{Backend, tools};
+use crate::{Backend, Build, tools};
 
 /// The key of the tests, in `LIMPET_KEY` and `LIMPET_KEY_1`. No secret: everybody reads it here.
 pub const TEST_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -22,6 +22,8 @@ pub struct Config {
     ecds: Option<Value>,
     environment: BTreeMap<String, String>,
     workers: u8,
+    /// The build of the filter, where it is not to be the tested one.
+    build: Option<Build>,
 }
 
 impl Config {
@@ -46,6 +48,7 @@ impl Config {
             ecds,
             environment: BTreeMap::new(),
             workers: 2,
+            build: None,
         };
         let config = config
             .env("LIMPET_KEY", TEST_KEY)
@@ -72,6 +75,13 @@ impl Config {
     #[must_use]
     pub fn workers(mut self, workers: u8) -> Self {
         self.workers = workers;
+        self
+    }
+
+    /// This build of the filter, whatever is under test.
+    #[must_use]
+    pub fn build(mut self, build: Build) -> Self {
+        self.build = Some(build);
         self
     }
 
@@ -278,8 +288,19 @@ impl Config {
     }
 
     /// The variables that Envoy is to be started with.
-    pub(crate) fn environment(&self) -> &BTreeMap<String, String> {
-        &self.environment
+    ///
+    /// # Errors
+    /// When there is no filter to test.
+    pub(crate) fn environment(&self) -> Result<BTreeMap<String, String>> {
+        let mut environment = self.environment.clone();
+        if let Some((name, value)) = self.tested_build()?.environment()? {
+            environment.insert(name.to_owned(), value);
+        }
+        Ok(environment)
+    }
+
+    fn tested_build(&self) -> Result<Build> {
+        self.build.map_or_else(Build::tested, Ok)
     }
 
     /// How many worker threads Envoy is to have.
@@ -305,7 +326,7 @@ impl Config {
                 source["path"] = ecds.to_string_lossy().into();
             }
         });
-        use_tested_filter(&mut bootstrap)?;
+        self.tested_build()?.put_into(&mut bootstrap)?;
         Ok(bootstrap)
     }
 
@@ -315,7 +336,9 @@ impl Config {
     /// When there is no filter to test.
     pub(crate) fn ecds(&self) -> Result<Option<Value>> {
         let mut ecds = self.ecds.clone();
-        ecds.as_mut().map(use_tested_filter).transpose()?;
+        if let Some(ecds) = &mut ecds {
+            self.tested_build()?.put_into(ecds)?;
+        }
         Ok(ecds)
     }
 
@@ -370,19 +393,8 @@ fn set_filter(value: &mut Value, filter: &Value) {
     });
 }
 
-fn use_tested_filter(value: &mut Value) -> Result<()> {
-    let wasm = tools::wasm()?;
-    each_wasm(value, &mut |filter| {
-        let file = &mut filter["config"]["vm_config"]["code"]["local"]["filename"];
-        if file == "dist/limpet.wasm" {
-            *file = wasm.to_string_lossy().into();
-        }
-    });
-    Ok(())
-}
-
 /// Every configuration of a wasm filter in there.
-fn each_wasm(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+pub(crate) fn each_wasm(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     each_object(value, &mut |object| {
         let kind = object.get("@type").and_then(Value::as_str);
         if kind == Some("type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm") {
@@ -391,7 +403,7 @@ fn each_wasm(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) 
     });
 }
 
-fn each_object(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+pub(crate) fn each_object(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     match value {
         Value::Object(object) => {
             visit(object);

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Config, Request, poll, tools};
+use crate::{Build, Config, Request, poll, tools};
 
 /// An Envoy of a test's own, on ports of its own, with two worker threads. It ends with its value.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Envoy {
     /// When Envoy can not be run.
     pub fn validate(config: &Config) -> Result<(bool, String)> {
         let run = RunDirectory::new(config)?;
-        validate("envoy.json", run.directory.path(), config.environment())
+        validate("envoy.json", run.directory.path(), &config.environment()?)
     }
 
     /// Whether Envoy accepts a file of `envoy-configs/` as it is, and what it says. The filter under test is where the file expects it.
@@ -77,10 +77,11 @@ impl Envoy {
         )?;
         std::fs::create_dir(checkout.path().join("dist"))?;
         symlink(tools::wasm()?, checkout.path().join("dist/limpet.wasm"))?;
+        symlink(tools::module()?, checkout.path().join("dist/liblimpet.so"))?;
         validate(
             &format!("envoy-configs/{file}"),
             checkout.path(),
-            Config::load(file)?.environment(),
+            &Config::load(file)?.environment()?,
         )
     }
 
@@ -101,7 +102,7 @@ impl Envoy {
                 "-l",
                 "info",
             ])
-            .envs(config.environment())
+            .envs(config.environment()?)
             .stdout(File::create(run.path("stdout"))?)
             .stderr(File::create(run.path("stderr"))?)
             .spawn()
@@ -163,7 +164,7 @@ impl Envoy {
     /// # Errors
     /// When the admin interface does not answer.
     pub async fn metric(&self, name: &str) -> Result<u64> {
-        self.stat(&format!("wasmcustom.limpet.{name}")).await
+        self.stat(&Build::tested()?.counter(name)).await
     }
 
     /// One of Envoy's counters or gauges; 0 where it does not exist yet.

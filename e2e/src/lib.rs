@@ -18,6 +18,7 @@
 #![allow(clippy::indexing_slicing, reason = "JSON by index: what is not there is null")]
 
 mod backend;
+mod build;
 mod client;
 mod config;
 mod cookie;
@@ -28,6 +29,7 @@ mod site;
 pub mod tools;
 
 pub use backend::{Answering, Backend, Seen};
+pub use build::Build;
 pub use client::{Answer, Request, Visitor};
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
 pub use cookie::SetCookie;

@@ -23,12 +23,43 @@ pub fn envoy() -> Result<PathBuf> {
     from_environment("ENVOY_BIN")
 }
 
-/// The filter under test (`LIMPET_WASM`).
+/// Major and minor version of the Envoy under test.
+///
+/// # Errors
+/// When it can not be run, or says no version.
+pub fn envoy_version() -> Result<(u32, u32)> {
+    let output = Command::new(envoy()?).arg("--version").output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    // `… version: <commit>/<version>/Clean/RELEASE/BoringSSL`
+    let version = said.split('/').find_map(|word| {
+        let mut numbers = word.split('.').map(|number| number.parse().ok());
+        Some((numbers.next()??, numbers.next()??))
+    });
+    version.with_context(|| format!("no version in: {said}"))
+}
+
+/// An Envoy that is too old for the dynamic module (`ENVOY_TOO_OLD`).
+///
+/// # Errors
+/// As [`from_environment`].
+pub fn old_envoy() -> Result<PathBuf> {
+    from_environment("ENVOY_TOO_OLD")
+}
+
+/// The filter as a wasm file (`LIMPET_WASM`).
 ///
 /// # Errors
 /// As [`from_environment`].
 pub fn wasm() -> Result<PathBuf> {
     from_environment("LIMPET_WASM")
+}
+
+/// The filter as a dynamic module (`LIMPET_MODULE`): a file `liblimpet.so`, in whatever directory.
+///
+/// # Errors
+/// As [`from_environment`].
+pub fn module() -> Result<PathBuf> {
+    from_environment("LIMPET_MODULE")
 }
 
 /// The `limpet` binary (`LIMPET_BIN`).

@@ -6,7 +6,8 @@ dist=$tools/../../dist
 
 ENVOY_BIN=$("$tools/envoy.sh" "$1")
 LIMPET_WASM=$(realpath "$dist/limpet.wasm")
+LIMPET_MODULE=$(realpath "$dist/liblimpet.so")
 LIMPET_BIN=$(realpath "$dist/limpet")
-export ENVOY_BIN LIMPET_WASM LIMPET_BIN
+export ENVOY_BIN LIMPET_WASM LIMPET_MODULE LIMPET_BIN
 shift
 exec "$@"

@@ -9,6 +9,7 @@
 mod chain;
 mod check;
 mod docs;
+mod dynamic_module;
 mod keys;
 mod routes;
 mod token;

@@ -106,6 +106,7 @@ fn it_ends_with_an_error_where_a_step_fails() -> Result<()> {
     let demo = Command::new(env!("CARGO_BIN_EXE_demo"))
         .env("DEMO", "once")
         .env("LIMPET_WASM", "Cargo.toml")
+        .env("LIMPET_MODULE", "Cargo.toml")
         .output()?;
     assert!(!demo.status.success());
     assert!(String::from_utf8_lossy(&demo.stderr).contains("The demo ends here"));

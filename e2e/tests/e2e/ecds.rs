@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use anyhow::{Result, ensure};
-use limpet_e2e::{Config, Envoy, Site, Visitor, filter_with, poll};
+use limpet_e2e::{Build, Config, Envoy, Site, Visitor, filter_with, poll};
 use serde_json::{Value, json};
 
 /// Requests one after the other, a hundred at least, until told to stop; each one must succeed on the session's backend.
@@ -56,7 +56,7 @@ async fn an_update_takes_effect_without_a_failed_request() -> Result<()> {
         });
         site.envoy.update_filter(&config.clone().filter(&both))?;
         poll::until("the new policy's counters", async || {
-            let stats = site.envoy.stats("wasmcustom.limpet.more").await.ok()?;
+            let stats = site.envoy.stats(&Build::tested().ok()?.counter("more")).await.ok()?;
             (!stats.is_empty()).then_some(())
         })
         .await?;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Config, Envoy, Site, poll};
+use limpet_e2e::{Build, Config, Envoy, Site, poll};
 use serde_json::json;
 
 /// The counters of one policy that are not 0.
 async fn counters(envoy: &Envoy, policy: &str) -> Result<BTreeMap<String, u64>> {
-    let prefix = format!("wasmcustom.limpet.{policy}.");
+    let prefix = Build::tested()?.counter(&format!("{policy}."));
     let stats = envoy.stats(&prefix).await?.into_iter().filter(|(_, value)| *value > 0);
     Ok(stats
         .filter_map(|(name, value)| Some((name.strip_prefix(&prefix)?.to_owned(), value)))
@@ -61,7 +61,8 @@ async fn every_policy_has_counters_of_its_own() -> Result<()> {
 #[tokio::test]
 async fn every_counter_is_there_from_the_start() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
-    let stats = site.envoy.stats("wasmcustom.limpet.web").await?;
+    let counter = |name: &str| anyhow::Ok(Build::tested()?.counter(name));
+    let stats = site.envoy.stats(&counter("web")?).await?;
     let expected = [
         "issued",
         "reissued",
@@ -78,7 +79,7 @@ async fn every_counter_is_there_from_the_start() -> Result<()> {
         "refused.unknown_destination",
     ];
     for word in expected {
-        assert_eq!(stats.get(&format!("wasmcustom.limpet.web.{word}")), Some(&0), "{word}");
+        assert_eq!(stats.get(&counter(&format!("web.{word}"))?), Some(&0), "{word}");
     }
     Ok(())
 }

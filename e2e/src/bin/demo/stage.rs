@@ -4,10 +4,15 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::{Answer, Backend, Config, Envoy, Visitor, tools};
+use limpet_e2e::{Answer, Backend, Build, Config, Envoy, Visitor, tools};
 
-/// The configuration that the demo shows.
-pub(crate) const CONFIG: &str = "envoy-configs/cookie.yaml";
+/// The configuration that the demo shows, in `envoy-configs/`.
+fn config_of(build: Build) -> &'static str {
+    match build {
+        Build::Wasm => "cookie.yaml",
+        Build::Module => "module.yaml",
+    }
+}
 
 const WEB: u16 = 10000;
 const ADMIN: u16 = 9901;
@@ -16,6 +21,7 @@ const BACKENDS: [(&str, u16); 3] = [("a", 8081), ("b", 8082), ("c", 8083)];
 pub(crate) struct Stage {
     pub(crate) backends: [Backend; 3],
     pub(crate) envoy: Envoy,
+    pub(crate) config: String,
     key: String,
 }
 
@@ -27,7 +33,8 @@ impl Stage {
         let [a, b, c] = BACKENDS;
         let backends = [start(a)?, start(b)?, start(c)?];
         let key = limpet(&["keys", "generate"], &[])?.trim().to_owned();
-        let config = Config::load("cookie.yaml")?
+        let file = config_of(Build::tested()?);
+        let config = Config::load(file)?
             .backends(&backends)
             .env("LIMPET_KEY", &key)
             .port(free(WEB))
@@ -36,9 +43,15 @@ impl Stage {
         for backend in &backends {
             println!("  backend {} at {}", backend.name(), backend.address());
         }
-        println!("  Envoy     at {}, with {CONFIG}", envoy.address());
+        let config = format!("envoy-configs/{file}");
+        println!("  Envoy     at {}, with {config}", envoy.address());
         println!("  a new key in Envoy's environment, from: limpet keys generate");
-        Ok(Self { backends, envoy, key })
+        Ok(Self {
+            backends,
+            envoy,
+            config,
+            key,
+        })
     }
 
     /// Where to send requests.
@@ -72,7 +85,7 @@ impl Stage {
     pub(crate) fn inspect(&self, token: &str, with_key: bool) -> Result<String> {
         let mut arguments = vec!["token", "inspect", token];
         if with_key {
-            arguments.extend(["--config", CONFIG]);
+            arguments.extend(["--config", &self.config]);
         }
         limpet(&arguments, &[("LIMPET_KEY", &self.key)])
     }

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
-use limpet_e2e::{Answer, Visitor};
+use limpet_e2e::{Answer, Build, Visitor};
 
-use crate::stage::{CONFIG, Stage};
+use crate::stage::Stage;
 
 /// The session's cookie in `cookie.yaml`.
 const COOKIE: &str = "session";
@@ -99,7 +99,8 @@ fn inside_the_cookie(stage: &mut Stage, visitor: &Visitor, first: &Answer) -> Re
     ensure!(!sealed.contains(&address), "the address shows without the key");
     let opened = stage.inspect(&token, true)?;
     println!(
-        "  $ limpet token inspect {token} --config {CONFIG}\n{}",
+        "  $ limpet token inspect {token} --config {}\n{}",
+        stage.config,
         indented(&opened)
     );
     ensure!(opened.contains(&address), "the token does not name {address}");
@@ -162,8 +163,8 @@ async fn backend_stopped(stage: &mut Stage, visitor: &mut Visitor, first: &Answe
 async fn counters(stage: &Stage) -> Result<()> {
     title("Envoy's counters tell all of it.");
     println!("  $ curl 'http://{}/stats?filter=limpet'", stage.envoy.admin());
-    let prefix = "wasmcustom.limpet.web.";
-    let stats = stage.envoy.stats(prefix).await?;
+    let prefix = Build::tested()?.counter("web.");
+    let stats = stage.envoy.stats(&prefix).await?;
     for (name, value) in stats.iter().filter(|(_, value)| **value > 0) {
         println!("  {name}: {value}");
     }

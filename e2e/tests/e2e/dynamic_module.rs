@@ -1,0 +1,89 @@
+//! What is the dynamic module's alone, and that the two builds are one filter.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use limpet_e2e::{Build, Config, Envoy, Site, Visitor, tools};
+
+/// Both builds need an Envoy that has both: the module since 1.38, wasm not in every build.
+fn has_both() -> Result<bool> {
+    Ok(tools::envoy_version()? >= (1, 40))
+}
+
+#[tokio::test]
+async fn a_session_goes_on_at_an_envoy_with_the_other_build_and_comes_back() -> Result<()> {
+    if !has_both()? {
+        return Ok(());
+    }
+    for (from, to) in [(Build::Wasm, Build::Module), (Build::Module, Build::Wasm)] {
+        let site = Site::start(Config::load("cookie.yaml")?.build(from)).await?;
+        let other = Envoy::start(Config::load("cookie.yaml")?.build(to).backends(&site.backends)).await?;
+        let mut here = site.visitor();
+        let first = here.get("/").await?;
+        let token = here.cookie("session").unwrap_or_default().to_owned();
+        for _ in 0..5 {
+            let mut there = Visitor::new(&other);
+            there.keep("session", &token);
+            let answer = there.get("/").await?;
+            assert_eq!(answer.backend(), first.backend(), "{from:?} to {to:?}");
+            assert!(
+                answer.set_cookies().is_empty(),
+                "{from:?} to {to:?}: a token was changed"
+            );
+            assert_eq!(
+                here.get("/").await?.backend(),
+                first.backend(),
+                "{to:?} back to {from:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_envoy_that_is_too_old_refuses_it_and_says_why() -> Result<()> {
+    let directory = tools::module()?;
+    let output = Command::new(tools::old_envoy()?)
+        .args(["--mode", "validate", "-c", "envoy-configs/module.yaml"])
+        .current_dir(tools::checkout())
+        .envs(
+            directory
+                .parent()
+                .map(|directory| ("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", directory)),
+        )
+        .env("LIMPET_KEY", limpet_e2e::TEST_KEY)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "it is accepted: {said}");
+    assert!(
+        said.contains("too old for Limpet's dynamic module, which needs 1.38"),
+        "{said}"
+    );
+    Ok(())
+}
+
+/// The module steers by itself: headers that steer the wasm filter's chain are just headers, and nothing is needed against them.
+#[tokio::test]
+async fn no_header_of_a_clients_own_steers() -> Result<()> {
+    if tools::envoy_version()? < (1, 38) {
+        // These refuse the module: the test above.
+        return Ok(());
+    }
+    let site = Site::start(Config::load("module.yaml")?.build(Build::Module)).await?;
+    let host = BASE64_STANDARD.encode(site.backends[0].address().to_string());
+    let mut reached = std::collections::BTreeSet::new();
+    for _ in 0..12 {
+        let forged = site
+            .envoy
+            .get("/")
+            .header("x-limpet-host", &host)
+            .header("x-limpet-host-strict", &host);
+        let answer = forged.header("x-limpet-session", "missing/forged").send().await?;
+        assert!(answer.set_cookie("session").is_some());
+        reached.insert(answer.backend().map(str::to_owned));
+    }
+    assert_eq!(reached.len(), 3);
+    assert_eq!(site.envoy.stat(&Build::Module.counter("unknown_sessions")).await?, 0);
+    Ok(())
+}
