@@ -98,7 +98,8 @@ pub const HOST_ERRORS: &str = "limpet.host_errors";
 /// Counts the requests whose route metadata names no session of the configuration.
 pub const UNKNOWN_SESSIONS: &str = "limpet.unknown_sessions";
 
-/// The filter state that access logs read, as `%FILTER_STATE(wasm.limpet.session:PLAIN)%` for the wasm filter.
+/// The filter state that access logs read, as `%FILTER_STATE(limpet.session:PLAIN)%`; what a wasm filter
+/// sets has `wasm.` in front.
 pub const FILTER_STATE: &str = "limpet.session";
 
 #[cfg(test)]
