@@ -499,20 +499,4 @@ idle_hooks! {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[allow(clippy::panic, reason = "a panic is what is tested")]
-    fn a_panic_ends_in_its_hook() {
-        assert_eq!(guard(|| 1), Some(1));
-        assert_eq!(guard(|| -> u8 { std::panic::panic_any("of a test") }), None);
-    }
-
-    /// Outside of Envoy there are no callbacks, as in an Envoy that is too old.
-    #[test]
-    fn without_its_callbacks_the_module_refuses_to_load() {
-        assert_eq!(Callbacks::find().err(), Some(c"envoy_dynamic_module_callback_log"));
-        assert!(envoy_dynamic_module_on_program_init().is_null());
-    }
-}
+mod tests;
