@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_e2e::{Build, Config, Envoy, Site, Visitor, tools};
+use serde_json::{Value, json};
 
 /// Both builds need an Envoy that has both: the module since 1.38, wasm not in every build.
 fn has_both() -> Result<bool> {
@@ -85,5 +86,53 @@ async fn no_header_of_a_clients_own_steers() -> Result<()> {
     }
     assert_eq!(reached.len(), 3);
     assert_eq!(site.envoy.stat(&Build::Module.counter("unknown_sessions")).await?, 0);
+    Ok(())
+}
+
+fn per_route(session: &str) -> Value {
+    json!({"typed_per_filter_config": {"limpet": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute",
+        "dynamic_module_config": {"name": "limpet"},
+        "per_route_config_name": "limpet",
+        "filter_config": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": session},
+    }}})
+}
+
+/// Envoy's own way to configure a filter for a route, beside route metadata, which it wins over.
+#[tokio::test]
+async fn a_route_names_its_session_in_its_own_configuration_of_the_filter() -> Result<()> {
+    if tools::envoy_version()? < (1, 38) {
+        // These refuse the module.
+        return Ok(());
+    }
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
+        "default": {"policy": "web", "scope": "default"},
+    });
+    let config = Config::load("cookie.yaml")?.filter(&filter).build(Build::Module);
+    let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "web/one"}}}});
+    for (session, cookie) in [
+        ("cart/one", Some("cart")),
+        ("cart", Some("cart")),
+        ("missing/one", None),
+    ] {
+        let site = Site::start(config.clone().route(&metadata).route(&per_route(session))).await?;
+        let mut visitor = site.visitor();
+        let first = visitor.get("/").await?;
+        let names: Vec<_> = first.set_cookies().into_iter().map(|cookie| cookie.name).collect();
+        assert_eq!(names, Vec::from_iter(cookie), "{session}");
+        for _ in 0..5 {
+            let again = visitor.get("/").await?;
+            assert!(cookie.is_none() || again.backend() == first.backend(), "{session}");
+        }
+    }
+    for bad in ["", "/one", "a b/one", "{\"session\": \"cart/one\"}"] {
+        let (accepted, said) = Envoy::validate(&config.clone().route(&per_route(bad)))?;
+        assert!(
+            !accepted && said.contains("route configuration refused"),
+            "{bad}: {said}"
+        );
+    }
     Ok(())
 }

@@ -8,8 +8,8 @@
 //! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold them, live in
 //!    hooks only, and are neither `Send` nor `Sync`.
 //! 2. Memory that Envoy lends is valid until the hook returns or something is set. It is copied before a wrapper returns.
-//! 3. A configuration is an `Arc<Plugin>` and a stream a `Box<Stream>` while Envoy holds them. It destroys each once and
-//!    calls about a stream from one thread, one hook at a time.
+//! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<RouteSession>` and a stream a `Box<Stream>` while Envoy holds them.
+//!    It destroys each once, a route's not while a request is on it, and calls about a stream from one thread, one hook at a time.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use crate::plugin::{self, Plugin};
+use crate::plugin::{self, Plugin, RouteSession};
 use crate::stream::Stream;
 
 /// Bytes that Envoy owns, or that we own (`envoy_dynamic_module_type_{envoy,module}_buffer`: one layout).
@@ -98,6 +98,7 @@ callbacks! {
     http_set_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
     http_add_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
     http_filter_get_attribute_string: fn(*mut c_void, c_int, *mut Buffer) -> bool;
+    get_most_specific_route_config: fn(*mut c_void) -> *const c_void;
     http_get_cluster_name: fn(*mut c_void, *mut Buffer) -> bool;
     http_get_metadata_string: fn(*mut c_void, c_int, Buffer, Buffer, *mut Buffer) -> bool;
     http_set_filter_state_bytes: fn(*mut c_void, Buffer, Buffer) -> bool;
@@ -281,6 +282,17 @@ impl Exchange<'_> {
         Ok(found.then(|| unsafe { answer.copy() }))
     }
 
+    /// What Envoy's own configuration of the route has for this filter.
+    pub(crate) fn route_session(&self) -> Result<Option<&RouteSession>, HostError> {
+        let callbacks = callbacks()?;
+        // SAFETY: the handle is valid (rule 1). What is found is a `RouteSession` of ours that outlives this hook (rule 3).
+        Ok(unsafe {
+            (callbacks.get_most_specific_route_config)(self.handle)
+                .cast::<RouteSession>()
+                .as_ref()
+        })
+    }
+
     /// A string in the route's metadata.
     pub(crate) fn route_metadata(&self, namespace: &str, key: &str) -> Result<Option<Vec<u8>>, HostError> {
         let callbacks = callbacks()?;
@@ -401,6 +413,25 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
     // SAFETY: the reference that `config_new` gave to Envoy, given back once (rule 3).
     guard(|| drop(unsafe { Arc::from_raw(config.cast::<Plugin>()) }));
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
+    _name: Buffer,
+    config: Buffer,
+) -> *const c_void {
+    // SAFETY: Envoy lends the configuration to this hook (rule 2).
+    let session =
+        guard(|| plugin::configure_route(unsafe { config.copy() }).map(|session| Box::into_raw(Box::new(session))));
+    session
+        .flatten()
+        .map_or(ptr::null(), |session| session.cast_const().cast())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(config: *const c_void) {
+    // SAFETY: the `Box<RouteSession>` that `per_route_config_new` gave to Envoy, given back once (rule 3).
+    guard(|| drop(unsafe { Box::from_raw(config.cast::<RouteSession>().cast_mut()) }));
 }
 
 #[unsafe(no_mangle)]

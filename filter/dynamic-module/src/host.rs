@@ -7,6 +7,7 @@ use limpet_core::time::Timestamp;
 use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 
 use crate::abi::{Attribute, Exchange, Headers, HostError};
+use crate::plugin::RouteSession;
 
 /// The request that Envoy is calling about.
 pub(crate) struct Request<'a>(pub(crate) &'a Exchange<'a>);
@@ -46,6 +47,9 @@ fn attribute(exchange: &Exchange<'_>, attribute: Attribute) -> Answer {
 
 impl RequestView for Request<'_> {
     fn route_session(&self) -> Answer {
+        if let Some(RouteSession(session)) = self.0.route_session()? {
+            return Ok(Some(session.clone()));
+        }
         let session = self.0.route_metadata("limpet", "session")?;
         // As the wasm filter, which is told an empty one as an absent header.
         Ok(session.filter(|session| !session.is_empty()))

@@ -23,6 +23,26 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
     }
 }
 
+/// `<policy>/<scope>`, as a route names its session in Envoy's own configuration of it.
+#[derive(Debug)]
+pub(crate) struct RouteSession(pub(crate) Vec<u8>);
+
+/// Takes a route's configuration; `None` where it is refused, and the log says why. Envoy does not tell which filter it is for, so
+/// whether there is such a policy shows when a request comes.
+pub(crate) fn configure_route(session: Vec<u8>) -> Option<RouteSession> {
+    let policy = session.split(|byte| *byte == b'/').next().unwrap_or_default();
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    if policy.is_empty() || !policy.iter().all(is_name) {
+        let line = format!(
+            "limpet: route configuration refused: expected <policy>/<scope>, found {:?}",
+            String::from_utf8_lossy(&session)
+        );
+        abi::log(Level::Error, &line);
+        return None;
+    }
+    Some(RouteSession(session))
+}
+
 fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, String> {
     let config = config::parse(json).map_err(|error| error.to_string())?;
     let by_virtual_host = config.routes.iter().position(|route| route.virtual_host.is_some());

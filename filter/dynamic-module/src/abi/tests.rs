@@ -37,6 +37,10 @@ extern "C" fn no_attribute(_: *mut c_void, _: c_int, _: *mut Buffer) -> bool {
     false
 }
 
+extern "C" fn no_route_config(_: *mut c_void) -> *const c_void {
+    ptr::null()
+}
+
 extern "C" fn no_cluster(_: *mut c_void, _: *mut Buffer) -> bool {
     false
 }
@@ -83,6 +87,7 @@ fn start() -> (*const c_void, *const c_void) {
         http_set_header: change_header,
         http_add_header: change_header,
         http_filter_get_attribute_string: no_attribute,
+        get_most_specific_route_config: no_route_config,
         http_get_cluster_name: no_cluster,
         http_get_metadata_string: no_metadata,
         http_set_filter_state_bytes: set_filter_state,
