@@ -142,7 +142,7 @@ fn on_request(plugin: &Plugin, exchange: &Exchange<'_>) -> Result<Option<Ongoing
     if let Some(steering) = steering {
         steer(exchange, steering)?;
     }
-    plugin.metrics.count(exchange, session.policy(), outcome.word());
+    plugin.metrics.count_request(exchange, &session, outcome);
     Ok(Some(Ongoing {
         session,
         request: outcome,
@@ -164,9 +164,7 @@ fn on_response(plugin: &Plugin, exchange: &Exchange<'_>, ongoing: &Ongoing) -> R
     for edit in plan.edits {
         apply(exchange, Headers::Response, edit)?;
     }
-    if let Some(word) = plan.outcome.word() {
-        plugin.metrics.count(exchange, ongoing.session.policy(), word);
-    }
+    plugin.metrics.count_response(exchange, &ongoing.session, plan.outcome);
     Ok(plan.outcome)
 }
 
