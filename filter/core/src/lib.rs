@@ -13,13 +13,14 @@
 //! - [`Session`]: one request and its response.
 //! - [`token`]: what a client carries; sealed or signed, bound to its scope. [`keyring`]: what it is made with.
 //! - [`carrier`]: the cookie or header it travels in.
-//! - [`outcome`]: the words that metrics and access logs use.
+//! - [`outcome`]: the words that metrics and access logs use; [`Counters`]: which counter is whose.
 #![forbid(unsafe_code)]
 
 mod bound;
 mod cache_control;
 pub mod carrier;
 pub mod config;
+mod counters;
 mod filter;
 pub mod keyring;
 pub mod outcome;
@@ -28,5 +29,6 @@ pub mod time;
 pub mod token;
 pub mod view;
 
+pub use counters::Counters;
 pub use filter::{Filter, SessionError};
 pub use session::{HeaderEdit, RequestPlan, ResponsePlan, Session, Steering};

@@ -8,6 +8,5 @@
 
 mod abi;
 mod host;
-mod metrics;
 mod plugin;
 mod stream;

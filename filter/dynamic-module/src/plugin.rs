@@ -1,15 +1,14 @@
 //! A configuration in force, which all workers share.
 
-use limpet_core::{Filter, config};
+use limpet_core::{Counters, Filter, config};
 
-use crate::abi::{self, Configuring, Level};
-use crate::metrics::Metrics;
+use crate::abi::{self, Configuring, Counter, Level};
 
 /// A configuration in force, and its counters.
 #[derive(Debug)]
 pub(crate) struct Plugin {
     pub(crate) filter: Filter,
-    pub(crate) metrics: Metrics,
+    pub(crate) counters: Counters<Counter>,
 }
 
 /// Puts a configuration in force; `None` where it is refused, and the log says why.
@@ -54,9 +53,9 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     }
     let environment = |name: &str| std::env::var(name).ok();
     let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
-    let metrics = Metrics::define(configuring, &filter).map_err(|error| error.to_string())?;
+    let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
     for warning in warnings {
         abi::log(Level::Warn, &format!("limpet: {warning}"));
     }
-    Ok(Plugin { filter, metrics })
+    Ok(Plugin { filter, counters })
 }

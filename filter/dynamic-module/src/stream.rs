@@ -7,7 +7,7 @@ use limpet_core::outcome::{FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::view::ViewError;
 use limpet_core::{HeaderEdit, Session, SessionError, Steering};
 
-use crate::abi::{self, Exchange, Headers, HostError, Level};
+use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
 use crate::host::{self, Request, Response};
 use crate::plugin::Plugin;
 
@@ -115,14 +115,14 @@ impl Stream {
     /// Something panicked: the rest of the exchange is none of the filter's business.
     pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
         self.ongoing = None;
-        self.plugin.metrics.count_host_error(exchange);
+        count(exchange, Some(self.plugin.counters.host_errors()));
     }
 
     fn report(&self, exchange: &Exchange<'_>, failure: Failure) {
         match failure {
-            Failure::Host => self.plugin.metrics.count_host_error(exchange),
+            Failure::Host => count(exchange, Some(self.plugin.counters.host_errors())),
             Failure::UnknownSession(error) => {
-                self.plugin.metrics.count_unknown_session(exchange);
+                count(exchange, Some(self.plugin.counters.unknown_sessions()));
                 abi::log(Level::Debug, &format!("limpet: {error}"));
             }
         }
@@ -142,7 +142,7 @@ fn on_request(plugin: &Plugin, exchange: &Exchange<'_>) -> Result<Option<Ongoing
     if let Some(steering) = steering {
         steer(exchange, steering)?;
     }
-    plugin.metrics.count_request(exchange, &session, outcome);
+    count(exchange, plugin.counters.request(&session, outcome));
     Ok(Some(Ongoing {
         session,
         request: outcome,
@@ -164,7 +164,7 @@ fn on_response(plugin: &Plugin, exchange: &Exchange<'_>, ongoing: &Ongoing) -> R
     for edit in plan.edits {
         apply(exchange, Headers::Response, edit)?;
     }
-    plugin.metrics.count_response(exchange, &ongoing.session, plan.outcome);
+    count(exchange, plugin.counters.response(&ongoing.session, plan.outcome));
     Ok(plan.outcome)
 }
 
@@ -181,5 +181,13 @@ fn apply(exchange: &Exchange<'_>, of: Headers, edit: HeaderEdit<'_>) -> Result<(
         HeaderEdit::Remove(name) => exchange.remove_header(of, name),
         HeaderEdit::Set(name, value) => exchange.set_header(of, name, &value),
         HeaderEdit::Add(name, value) => exchange.add_header(of, name, &value),
+    }
+}
+
+/// Adds one to a counter, where there is one for what happened.
+fn count(exchange: &Exchange<'_>, counter: Option<&Counter>) {
+    if let Some(counter) = counter {
+        // It was defined, so Envoy knows it; and a count is not worth a request.
+        let _ = exchange.increment(*counter);
     }
 }

@@ -7,7 +7,6 @@
 //! one [`steering::HOST_STRICT`]. They put the same headers into the response where another host answered.
 
 mod host;
-mod metrics;
 mod plugin;
 mod root;
 mod steering;

@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use limpet_core::Filter;
 use limpet_core::config::Warning;
+use limpet_core::{Counters, Filter};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{BufferType, ContextType, LogLevel};
+use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType};
 
-use crate::metrics::Metrics;
 use crate::plugin::{Plugin, log};
 use crate::stream::Stream;
 
@@ -49,11 +48,12 @@ fn configure(size: usize) -> Result<Plugin, String> {
         .unwrap_or_default();
     let environment = |name: &str| std::env::var(name).ok();
     let (filter, warnings) = Filter::from_json(&json, &environment).map_err(|error| error.to_string())?;
-    let metrics = Metrics::define(&filter).map_err(|status| format!("no counters (status {})", status as u32))?;
+    let counters = Counters::define(&filter, |name| hostcalls::define_metric(MetricType::Counter, name))
+        .map_err(|status| format!("no counters (status {})", status as u32))?;
     for warning in warnings {
         warn_once(&warning);
     }
-    Ok(Plugin { filter, metrics })
+    Ok(Plugin { filter, counters })
 }
 
 /// Every worker configures its own VM; data that they share lets the first alone speak.

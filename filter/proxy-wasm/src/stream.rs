@@ -88,7 +88,7 @@ fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, Fail
     if let Some(steering) = plan.steering {
         steering::apply(steering)?;
     }
-    plugin.metrics.count_request(&session, outcome);
+    plugin::count(plugin.counters.request(&session, outcome));
     if plugin.filter.access_log() {
         note(outcome.word())?;
     }
@@ -106,7 +106,7 @@ fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> R
     for edit in plan.edits {
         apply(MapType::HttpResponseHeaders, edit)?;
     }
-    plugin.metrics.count_response(session, plan.outcome);
+    plugin::count(plugin.counters.response(session, plan.outcome));
     if let Some(word) = plan.outcome.word()
         && plugin.filter.access_log()
     {
@@ -117,9 +117,9 @@ fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> R
 
 fn report(plugin: &Plugin, failure: Failure) {
     match failure {
-        Failure::Host => plugin.metrics.count_host_error(),
+        Failure::Host => plugin::count(Some(plugin.counters.host_errors())),
         Failure::UnknownSession(error) => {
-            plugin.metrics.count_unknown_session();
+            plugin::count(Some(plugin.counters.unknown_sessions()));
             plugin::log(LogLevel::Debug, &format!("limpet: {error}"));
         }
     }

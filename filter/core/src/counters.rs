@@ -1,0 +1,66 @@
+//! The counters of a configuration: which there are, and which one an outcome is counted by.
+
+use crate::outcome::{self, RequestOutcome, ResponseOutcome};
+use crate::{Filter, Session};
+
+/// A handle of the proxy's for each counter.
+#[derive(Debug)]
+pub struct Counters<Handle> {
+    /// By the policies' places.
+    policies: Vec<OfPolicy<Handle>>,
+    host_errors: Handle,
+    unknown_sessions: Handle,
+}
+
+/// By the outcomes' places.
+#[derive(Debug)]
+struct OfPolicy<Handle> {
+    requests: Vec<Handle>,
+    responses: Vec<Handle>,
+}
+
+impl<Handle> Counters<Handle> {
+    /// Defines all counters, so that each shows as 0 from the start. `define` takes a counter's name.
+    ///
+    /// # Errors
+    /// The first that `define` returns.
+    pub fn define<E>(filter: &Filter, define: impl Fn(&str) -> Result<Handle, E>) -> Result<Self, E> {
+        let policies = filter.policies().map(|policy| {
+            let of_word = |word| define(&outcome::counter_name(policy, word));
+            let requests = RequestOutcome::all().map(RequestOutcome::word);
+            let responses = ResponseOutcome::COUNTED.into_iter().filter_map(ResponseOutcome::word);
+            Ok(OfPolicy {
+                requests: requests.map(of_word).collect::<Result<_, E>>()?,
+                responses: responses.map(of_word).collect::<Result<_, E>>()?,
+            })
+        });
+        Ok(Self {
+            policies: policies.collect::<Result<_, E>>()?,
+            host_errors: define(outcome::HOST_ERRORS)?,
+            unknown_sessions: define(outcome::UNKNOWN_SESSIONS)?,
+        })
+    }
+
+    /// Counts what became of a request's token.
+    pub fn request(&self, session: &Session, outcome: RequestOutcome) -> Option<&Handle> {
+        self.policies.get(session.policy_index())?.requests.get(outcome.index())
+    }
+
+    /// Counts what a response did for its session; `None` where it did nothing.
+    pub fn response(&self, session: &Session, outcome: ResponseOutcome) -> Option<&Handle> {
+        self.policies
+            .get(session.policy_index())?
+            .responses
+            .get(outcome.index()?)
+    }
+
+    /// Counts the requests that the proxy gave no answer about.
+    pub fn host_errors(&self) -> &Handle {
+        &self.host_errors
+    }
+
+    /// Counts the requests whose route names a session that is not in the configuration.
+    pub fn unknown_sessions(&self) -> &Handle {
+        &self.unknown_sessions
+    }
+}
