@@ -152,11 +152,13 @@ fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
         (NO_FILTER, without_filters()?),
         ("native stateful_session, cookie", filters(cookie_session)?),
         (EMPTY, filters(empty)?),
-        ("limpet, default policy", Config::load("cookie.yaml")?),
+        ("limpet wasm, default policy", Config::load("cookie.yaml")?),
         (
-            "limpet, policy by route metadata",
+            "limpet wasm, policy by route metadata",
             Config::load("cookie.yaml")?.route(&metadata),
         ),
+        ("limpet module, default policy", module()?),
+        ("limpet module, policy by route metadata", module()?.route(&metadata)),
     ] {
         variants.push((name, config.backend_addresses(&backends.addresses())));
     }
@@ -176,6 +178,11 @@ fn without_filters() -> Result<Config> {
         }],
         "route_config": {"request_headers_to_remove": null},
     })))
+}
+
+fn module() -> Result<Config> {
+    let dist = tools::checkout().join("dist");
+    Ok(Config::load("module.yaml")?.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", &dist.to_string_lossy()))
 }
 
 fn empty_filter() -> Result<PathBuf> {
@@ -202,13 +209,13 @@ fn report(runs: &[Run]) -> Result<()> {
         baseline.len()
     );
     println!(
-        "{:36} {:>10} {:>20} {:>22}",
+        "{:40} {:>10} {:>20} {:>22}",
         "", "added us", "quartiles", "times the empty filter"
     );
     for run in runs.iter().filter(|run| run.name != NO_FILTER) {
         let [low, median, high] = of(run.name);
         println!(
-            "{:36} {median:10.2} {:>20} {:22.2}",
+            "{:40} {median:10.2} {:>20} {:22.2}",
             run.name,
             format!("{low:.1} to {high:.1}"),
             median / empty
