@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use limpet_core::SessionError;
 use limpet_core::time::Timestamp;
 use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 
@@ -38,6 +39,12 @@ fn failed(what: &'static str) -> ViewError {
 impl From<HostError> for ViewError {
     fn from(HostError(what): HostError) -> Self {
         failed(what)
+    }
+}
+
+impl From<HostError> for SessionError {
+    fn from(error: HostError) -> Self {
+        ViewError::from(error).into()
     }
 }
 

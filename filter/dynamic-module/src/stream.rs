@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use limpet_core::outcome::{FILTER_STATE, RequestOutcome, ResponseOutcome};
-use limpet_core::view::ViewError;
 use limpet_core::{HeaderEdit, Session, SessionError, Steering};
 
 use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
@@ -27,33 +26,6 @@ struct Ongoing {
     local_reply: Option<Vec<u8>>,
 }
 
-/// Why a request goes on as it came.
-enum Failure {
-    UnknownSession(String),
-    Host,
-}
-
-impl From<HostError> for Failure {
-    fn from(_: HostError) -> Self {
-        Self::Host
-    }
-}
-
-impl From<ViewError> for Failure {
-    fn from(_: ViewError) -> Self {
-        Self::Host
-    }
-}
-
-impl From<SessionError> for Failure {
-    fn from(error: SessionError) -> Self {
-        match error {
-            SessionError::View(_) => Self::Host,
-            other => Self::UnknownSession(other.to_string()),
-        }
-    }
-}
-
 impl Stream {
     pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
         Self {
@@ -72,7 +44,7 @@ impl Stream {
                     .map(|ongoing| (ongoing.request, ResponseOutcome::Unchanged));
                 self.ongoing = ongoing;
             }
-            Err(failure) => self.report(exchange, failure),
+            Err(error) => self.report(exchange, &error),
         }
     }
 
@@ -91,7 +63,7 @@ impl Stream {
         };
         match on_response(&self.plugin, exchange, &ongoing) {
             Ok(response) => self.outcome = Some((ongoing.request, response)),
-            Err(failure) => self.report(exchange, failure),
+            Err(error) => self.report(exchange, &error),
         }
     }
 
@@ -108,7 +80,7 @@ impl Stream {
             Some(word) => exchange.set_filter_state(FILTER_STATE, &format!("{}+{word}", request.word())),
         };
         if let Err(error) = noted {
-            self.report(exchange, error.into());
+            self.report(exchange, &error.into());
         }
     }
 
@@ -118,18 +90,19 @@ impl Stream {
         count(exchange, Some(self.plugin.counters.host_errors()));
     }
 
-    fn report(&self, exchange: &Exchange<'_>, failure: Failure) {
-        match failure {
-            Failure::Host => count(exchange, Some(self.plugin.counters.host_errors())),
-            Failure::UnknownSession(error) => {
+    /// Counts why a request goes on as it came.
+    fn report(&self, exchange: &Exchange<'_>, error: &SessionError) {
+        match error {
+            SessionError::View(_) => count(exchange, Some(self.plugin.counters.host_errors())),
+            unknown => {
                 count(exchange, Some(self.plugin.counters.unknown_sessions()));
-                abi::log(Level::Debug, &format!("limpet: {error}"));
+                abi::log(Level::Debug, &format!("limpet: {unknown}"));
             }
         }
     }
 }
 
-fn on_request(plugin: &Plugin, exchange: &Exchange<'_>) -> Result<Option<Ongoing>, Failure> {
+fn on_request(plugin: &Plugin, exchange: &Exchange<'_>) -> Result<Option<Ongoing>, SessionError> {
     let request = Request(exchange);
     let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
@@ -151,7 +124,7 @@ fn on_request(plugin: &Plugin, exchange: &Exchange<'_>) -> Result<Option<Ongoing
     }))
 }
 
-fn on_response(plugin: &Plugin, exchange: &Exchange<'_>, ongoing: &Ongoing) -> Result<ResponseOutcome, Failure> {
+fn on_response(plugin: &Plugin, exchange: &Exchange<'_>, ongoing: &Ongoing) -> Result<ResponseOutcome, SessionError> {
     let response = Response {
         exchange,
         asked: ongoing.asked,

@@ -37,7 +37,8 @@ pub(crate) fn now() -> Result<Timestamp, ViewError> {
     Ok(Timestamp::from_unix(now.duration_since(UNIX_EPOCH).unwrap_or_default()))
 }
 
-fn failed(what: &'static str) -> impl Fn(Status) -> ViewError {
+/// What the core is told where a host call failed.
+pub(crate) fn failed(what: &'static str) -> impl Fn(Status) -> ViewError {
     move |status| ViewError {
         what,
         status: status as u32,

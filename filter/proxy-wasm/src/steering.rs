@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use limpet_core::Steering;
+use limpet_core::view::ViewError;
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::{MapType, Status};
+use proxy_wasm::types::MapType;
+
+use crate::host;
 
 /// Read by the filter that falls back to load balancing.
 pub(crate) const HOST: &str = "x-limpet-host";
@@ -19,8 +22,10 @@ pub(crate) fn header(strict: bool) -> &'static str {
 }
 
 /// Sends the request where `steering` says.
-pub(crate) fn apply(steering: Steering) -> Result<(), Status> {
-    let set = |name, value: &str| hostcalls::set_map_value(MapType::HttpRequestHeaders, name, Some(value));
+pub(crate) fn apply(steering: Steering) -> Result<(), ViewError> {
+    let set = |name, value: &str| {
+        hostcalls::set_map_value(MapType::HttpRequestHeaders, name, Some(value)).map_err(host::failed("the steering"))
+    };
     let host = STANDARD.encode(text(steering.host));
     set(header(steering.strict), &host)?;
     if steering.strict {

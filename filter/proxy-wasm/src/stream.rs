@@ -7,7 +7,7 @@ use limpet_core::view::ViewError;
 use limpet_core::{HeaderEdit, Session, SessionError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext};
-use proxy_wasm::types::{Action, LogLevel, MapType, Status};
+use proxy_wasm::types::{Action, LogLevel, MapType};
 
 use crate::host::{self, Request, Response};
 use crate::plugin::{self, Plugin};
@@ -24,33 +24,6 @@ impl Stream {
     }
 }
 
-/// Why a request goes on as it came.
-enum Failure {
-    UnknownSession(String),
-    Host,
-}
-
-impl From<Status> for Failure {
-    fn from(_: Status) -> Self {
-        Self::Host
-    }
-}
-
-impl From<ViewError> for Failure {
-    fn from(_: ViewError) -> Self {
-        Self::Host
-    }
-}
-
-impl From<SessionError> for Failure {
-    fn from(error: SessionError) -> Self {
-        match error {
-            SessionError::View(_) => Self::Host,
-            other => Self::UnknownSession(other.to_string()),
-        }
-    }
-}
-
 impl Context for Stream {}
 
 impl HttpContext for Stream {
@@ -58,7 +31,7 @@ impl HttpContext for Stream {
         if let Some(plugin) = &self.plugin {
             match on_request(plugin) {
                 Ok(session) => self.session = session,
-                Err(failure) => report(plugin, failure),
+                Err(error) => report(plugin, &error),
             }
         }
         Action::Continue
@@ -67,15 +40,15 @@ impl HttpContext for Stream {
     fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
         // Taken, so that trailers or a second call find no session.
         if let (Some(plugin), Some((session, outcome))) = (&self.plugin, self.session.take())
-            && let Err(failure) = on_response(plugin, &session, outcome)
+            && let Err(error) = on_response(plugin, &session, outcome)
         {
-            report(plugin, failure);
+            report(plugin, &error);
         }
         Action::Continue
     }
 }
 
-fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, Failure> {
+fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, SessionError> {
     let request = Request::read()?;
     let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
@@ -95,7 +68,7 @@ fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, Fail
     Ok(Some((session, outcome)))
 }
 
-fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> Result<(), Failure> {
+fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> Result<(), SessionError> {
     let plan = session.on_response(&Response, host::now)?;
     if let Some(status) = plan.status {
         apply(
@@ -115,25 +88,27 @@ fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> R
     Ok(())
 }
 
-fn report(plugin: &Plugin, failure: Failure) {
-    match failure {
-        Failure::Host => plugin::count(Some(plugin.counters.host_errors())),
-        Failure::UnknownSession(error) => {
+/// Counts why a request goes on as it came.
+fn report(plugin: &Plugin, error: &SessionError) {
+    match error {
+        SessionError::View(_) => plugin::count(Some(plugin.counters.host_errors())),
+        unknown => {
             plugin::count(Some(plugin.counters.unknown_sessions()));
-            plugin::log(LogLevel::Debug, &format!("limpet: {error}"));
+            plugin::log(LogLevel::Debug, &format!("limpet: {unknown}"));
         }
     }
 }
 
-fn apply(map: MapType, edit: HeaderEdit<'_>) -> Result<(), Status> {
+fn apply(map: MapType, edit: HeaderEdit<'_>) -> Result<(), ViewError> {
     match edit {
         HeaderEdit::Remove(name) => hostcalls::remove_map_value(map, name),
         HeaderEdit::Set(name, value) => hostcalls::set_map_value_bytes(map, name, Some(&value)),
         HeaderEdit::Add(name, value) => hostcalls::add_map_value_bytes(map, name, &value),
     }
+    .map_err(host::failed("a change of a header"))
 }
 
 /// Puts the words of what happened where access logs find them.
-fn note(words: &str) -> Result<(), Status> {
-    hostcalls::set_property(vec![FILTER_STATE], Some(words.as_bytes()))
+fn note(words: &str) -> Result<(), ViewError> {
+    hostcalls::set_property(vec![FILTER_STATE], Some(words.as_bytes())).map_err(host::failed("filter state"))
 }
