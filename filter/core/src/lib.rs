@@ -25,6 +25,7 @@ mod filter;
 pub mod keyring;
 pub mod outcome;
 mod session;
+mod siv;
 pub mod time;
 pub mod token;
 pub mod view;

@@ -18,9 +18,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
 use crate::keyring::KeyId;
+use crate::siv::TAG_LEN;
 
-/// Bytes of the tag: HMAC-SHA256 cut to 128 bits.
-pub(crate) const TAG_LEN: usize = 16;
 /// Bytes before the payload.
 const HEAD_LEN: usize = 2 + TAG_LEN;
 /// Bytes of the longest token (IPv6).

@@ -4,8 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
 
-use super::{Claims, Form, HEAD_LEN, Parts, Refusal, TAG_LEN};
+use super::{Claims, Form, HEAD_LEN, Parts, Refusal};
 use crate::keyring::{HmacSha256, Key, KeyId, KeyState, Keyring};
+use crate::siv;
 
 /// How a token travels; part of what it is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,9 +104,9 @@ impl Realm {
     pub fn seal(&self, form: Form, claims: &Claims, nonce: [u8; 4]) -> String {
         let key = &self.signing;
         let mut payload = claims.encode(nonce);
-        let tag = key.tag(form, &payload);
+        let tag = siv::tag(key.bound(form), &payload);
         if form == Form::Sealed {
-            key.apply_key_stream(&tag, &mut payload);
+            siv::apply_key_stream(&key.encipher, &tag, &mut payload);
         }
         let mut token = Vec::with_capacity(HEAD_LEN + payload.len());
         token.extend_from_slice(&[form.byte(), key.id.0]);
@@ -128,14 +129,11 @@ impl Realm {
         let payload = buffer.get_mut(..parts.payload().len()).ok_or(Refusal::Malformed)?;
         payload.copy_from_slice(parts.payload());
         if parts.form == Form::Sealed {
-            key.apply_key_stream(parts.tag(), payload);
+            siv::apply_key_stream(&key.encipher, parts.tag(), payload);
         }
-        // Constant time, as `verify_truncated_left` promises.
-        key.bound(parts.form)
-            .clone()
-            .chain_update(&*payload)
-            .verify_truncated_left(parts.tag())
-            .map_err(|_| Refusal::BadSignature)?;
+        if !siv::verifies(key.bound(parts.form), payload, parts.tag()) {
+            return Err(Refusal::BadSignature);
+        }
         // Verified, so whoever made it has the key: what cannot be decoded is of a later make.
         let claims = Claims::decode(payload).ok_or(Refusal::Malformed)?;
         Ok(Opened {
@@ -150,31 +148,6 @@ impl RealmKey {
         match form {
             Form::Sealed => &self.sealed,
             Form::Signed => &self.signed,
-        }
-    }
-
-    fn tag(&self, form: Form, payload: &[u8]) -> [u8; TAG_LEN] {
-        let full = self.bound(form).clone().chain_update(payload).finalize().into_bytes();
-        let mut tag = [0; TAG_LEN];
-        for (to, from) in tag.iter_mut().zip(full) {
-            *to = from;
-        }
-        tag
-    }
-
-    /// Enciphers or deciphers in place: block n of the key stream is HMAC(encipher key, tag | n as 32 bits).
-    fn apply_key_stream(&self, tag: &[u8], payload: &mut [u8]) {
-        for (counter, block) in (0u32..).zip(payload.chunks_mut(32)) {
-            let stream = self
-                .encipher
-                .clone()
-                .chain_update(tag)
-                .chain_update(counter.to_be_bytes())
-                .finalize()
-                .into_bytes();
-            for (byte, key) in block.iter_mut().zip(stream) {
-                *byte ^= key;
-            }
         }
     }
 }

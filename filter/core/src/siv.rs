@@ -1,0 +1,41 @@
+//! The synthetic-IV composition that seals tokens and keyrings: the tag authenticates associated data and payload, and is the
+//! IV that the payload is enciphered under. Whoever opens deciphers first, then verifies.
+
+use hmac::Mac as _;
+
+use crate::keyring::HmacSha256;
+
+/// Bytes of the tag: HMAC-SHA256 cut to 128 bits.
+pub(crate) const TAG_LEN: usize = 16;
+
+/// The tag of a payload in the clear. `bound` is the MAC that has the associated data behind it.
+pub(crate) fn tag(bound: &HmacSha256, payload: &[u8]) -> [u8; TAG_LEN] {
+    let full = bound.clone().chain_update(payload).finalize().into_bytes();
+    let mut tag = [0; TAG_LEN];
+    for (to, from) in tag.iter_mut().zip(full) {
+        *to = from;
+    }
+    tag
+}
+
+/// Whether `tag` is the payload's, in constant time.
+pub(crate) fn verifies(bound: &HmacSha256, payload: &[u8], tag: &[u8]) -> bool {
+    let mac = bound.clone().chain_update(payload);
+    // A shorter one would be compared as far as it goes.
+    tag.len() == TAG_LEN && mac.verify_truncated_left(tag).is_ok()
+}
+
+/// Enciphers or deciphers in place: block n of the key stream is HMAC(encipher key, tag | n as 32 bits).
+pub(crate) fn apply_key_stream(encipher: &HmacSha256, tag: &[u8], payload: &mut [u8]) {
+    for (counter, block) in (0u32..).zip(payload.chunks_mut(32)) {
+        let stream = encipher
+            .clone()
+            .chain_update(tag)
+            .chain_update(counter.to_be_bytes())
+            .finalize()
+            .into_bytes();
+        for (byte, key) in block.iter_mut().zip(stream) {
+            *byte ^= key;
+        }
+    }
+}
