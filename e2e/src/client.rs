@@ -62,17 +62,17 @@ impl Request {
     /// # Errors
     /// When there is no HTTP answer.
     pub async fn send(self) -> Result<Answer> {
-        let stream = TcpStream::connect(self.address)
-            .await
-            .with_context(|| format!("no connection to {}", self.address))?;
-        let io = TokioIo::new(stream);
+        Connection::open(self.address, self.http2).await?.send(self).await
+    }
+
+    fn into_hyper(self) -> Result<hyper::Request<Empty<Bytes>>> {
         let authority = self.address.to_string();
         let uri = if self.http2 {
             format!("http://{authority}{}", self.path)
         } else {
-            self.path.clone()
+            self.path
         };
-        let mut request = hyper::Request::builder().method(&self.method).uri(uri);
+        let mut request = hyper::Request::builder().method(self.method).uri(uri);
         if !self.http2 && !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             request = request.header("host", &authority);
         }
@@ -82,15 +82,58 @@ impl Request {
                 HeaderValue::from_bytes(value)?,
             );
         }
-        let request = request.body(Empty::<Bytes>::new())?;
-        let response = if self.http2 {
-            let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        Ok(request.body(Empty::new())?)
+    }
+}
+
+/// A connection, for requests one after the other.
+#[derive(Debug)]
+pub struct Connection(Sender);
+
+#[derive(Debug)]
+enum Sender {
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+impl Connection {
+    /// Connects, for requests over HTTP/1.1 or over HTTP/2.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub async fn open(address: SocketAddr, http2: bool) -> Result<Self> {
+        let stream = TcpStream::connect(address)
+            .await
+            .with_context(|| format!("no connection to {address}"))?;
+        let io = TokioIo::new(stream);
+        Ok(Self(if http2 {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
             tokio::spawn(connection);
-            sender.send_request(request).await?
+            Sender::Http2(sender)
         } else {
-            let (mut sender, connection) = http1::Builder::new().title_case_headers(true).handshake(io).await?;
+            let (sender, connection) = http1::Builder::new().title_case_headers(true).handshake(io).await?;
             tokio::spawn(connection);
-            sender.send_request(request).await?
+            Sender::Http1(sender)
+        }))
+    }
+
+    /// Whether it takes one more request. The server may have closed it.
+    pub async fn is_open(&mut self) -> bool {
+        match &mut self.0 {
+            Sender::Http1(sender) => sender.ready().await.is_ok(),
+            Sender::Http2(sender) => sender.ready().await.is_ok(),
+        }
+    }
+
+    /// Sends a request, and reads the whole answer.
+    ///
+    /// # Errors
+    /// When there is no HTTP answer.
+    pub async fn send(&mut self, request: Request) -> Result<Answer> {
+        let request = request.into_hyper()?;
+        let response = match &mut self.0 {
+            Sender::Http1(sender) => sender.send_request(request).await?,
+            Sender::Http2(sender) => sender.send_request(request).await?,
         };
         let (head, body) = response.into_parts();
         Ok(Answer {

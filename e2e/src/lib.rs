@@ -22,6 +22,7 @@ mod build;
 mod client;
 mod config;
 mod cookie;
+mod crowd;
 mod envoy;
 pub mod haproxy;
 pub mod poll;
@@ -30,8 +31,9 @@ pub mod tools;
 
 pub use backend::{Answering, Backend, Seen};
 pub use build::Build;
-pub use client::{Answer, Request, Visitor};
+pub use client::{Answer, Connection, Request, Visitor};
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
 pub use cookie::SetCookie;
+pub use crowd::{Carrier, Crowd, Journey, Journeys, Visit};
 pub use envoy::Envoy;
 pub use site::Site;
