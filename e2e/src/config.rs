@@ -1,13 +1,16 @@
 //! What an Envoy is started with: a file of `envoy-configs/`, and what a test changes in it.
 
+mod discovery;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use crate::{Backend, Build, tools};
+
+pub(crate) use discovery::BOOTSTRAP;
 
 /// The key of the tests, in `LIMPET_KEY` and `LIMPET_KEY_1`. No secret: everybody reads it here.
 pub const TEST_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -18,8 +21,8 @@ pub const OTHER_KEY: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
 #[derive(Debug, Clone)]
 pub struct Config {
     bootstrap: Value,
-    /// The file that the filter is discovered from, where it is.
-    ecds: Option<Value>,
+    /// The files that something is discovered from, by the paths that they are configured with.
+    discovered: BTreeMap<String, Value>,
     environment: BTreeMap<String, String>,
     workers: u8,
     /// The build of the filter, where it is not to be the tested one.
@@ -33,19 +36,10 @@ impl Config {
     /// When the file is not there or is no YAML.
     pub fn load(file: &str) -> Result<Self> {
         let mut bootstrap = read_yaml(file)?;
-        let mut ecds = None;
-        each_object(&mut bootstrap, &mut |object| {
-            if let Some(path) = object
-                .get("path_config_source")
-                .and_then(|source| source["path"].as_str())
-            {
-                ecds = Some(path.trim_start_matches("envoy-configs/").to_owned());
-            }
-        });
-        let ecds = ecds.map(|file| read_yaml(&file)).transpose()?;
+        let discovered = discovery::read_files(&mut bootstrap)?;
         let config = Self {
             bootstrap,
-            ecds,
+            discovered,
             environment: BTreeMap::new(),
             workers: 2,
             build: None,
@@ -102,14 +96,26 @@ impl Config {
     /// The backends of the first cluster.
     #[must_use]
     pub fn backends<'a>(mut self, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
-        self.cluster_mut()["load_assignment"]["endpoints"] = endpoints(backends.into_iter().map(Backend::address));
+        self.load_assignment()["endpoints"] = endpoints(backends.into_iter().map(Backend::address));
         self
     }
 
     /// The backends of the first cluster, by their addresses.
     #[must_use]
     pub fn backend_addresses(mut self, addresses: &[SocketAddr]) -> Self {
-        self.cluster_mut()["load_assignment"]["endpoints"] = endpoints(addresses.iter().copied());
+        self.load_assignment()["endpoints"] = endpoints(addresses.iter().copied());
+        self
+    }
+
+    /// What the control plane says of this backend's health, such as `DRAINING`. It has to be in the first cluster already.
+    #[must_use]
+    pub fn health(mut self, backend: &Backend, status: &str) -> Self {
+        let at = endpoint(backend.address());
+        each_item(&mut self.load_assignment()["endpoints"][0]["lb_endpoints"], |present| {
+            if present["endpoint"] == at["endpoint"] {
+                present["health_status"] = status.into();
+            }
+        });
         self
     }
 
@@ -137,10 +143,7 @@ impl Config {
     /// The filter's configuration, in every listener and in the file that it is discovered from.
     #[must_use]
     pub fn filter(mut self, filter: &Value) -> Self {
-        set_filter(&mut self.bootstrap, filter);
-        if let Some(ecds) = &mut self.ecds {
-            set_filter(ecds, filter);
-        }
+        self.each_file(|file| set_filter(file, filter));
         self
     }
 
@@ -153,8 +156,10 @@ impl Config {
     /// The variables that the filter may read.
     #[must_use]
     pub fn filter_environment(mut self, variables: &[&str]) -> Self {
-        each_wasm(&mut self.bootstrap, &mut |wasm| {
-            wasm["config"]["vm_config"]["environment_variables"] = json!({"host_env_keys": variables});
+        self.each_file(|file| {
+            each_wasm(file, &mut |wasm| {
+                wasm["config"]["vm_config"]["environment_variables"] = json!({"host_env_keys": variables});
+            });
         });
         self
     }
@@ -278,9 +283,9 @@ impl Config {
     /// Takes everything out of the chain that removes internal headers of a client's own.
     #[must_use]
     pub fn without_header_removal(mut self) -> Self {
+        self.route_config()["request_headers_to_remove"] = json!([]);
         let hcm = self.hcm();
         hcm["early_header_mutation_extensions"] = json!([]);
-        hcm["route_config"]["request_headers_to_remove"] = json!([]);
         if let Some(filters) = hcm["http_filters"].as_array_mut() {
             filters.retain(|filter| filter["name"] != "limpet.internal_headers");
         }
@@ -308,50 +313,12 @@ impl Config {
         self.workers
     }
 
-    /// The first listener's name.
-    pub(crate) fn listener_name(&self) -> &str {
-        self.bootstrap["static_resources"]["listeners"][0]["name"]
-            .as_str()
-            .unwrap_or_default()
-    }
-
-    /// The file for Envoy, with the filter that is under test, and with its discovery reading `ecds`.
-    ///
-    /// # Errors
-    /// When there is no filter to test.
-    pub(crate) fn bootstrap(&self, ecds: &Path) -> Result<Value> {
-        let mut bootstrap = self.bootstrap.clone();
-        each_object(&mut bootstrap, &mut |object| {
-            if let Some(source) = object.get_mut("path_config_source") {
-                source["path"] = ecds.to_string_lossy().into();
-            }
-        });
-        self.tested_build()?.put_into(&mut bootstrap)?;
-        Ok(bootstrap)
-    }
-
-    /// The file that the filter is discovered from, where it is.
-    ///
-    /// # Errors
-    /// When there is no filter to test.
-    pub(crate) fn ecds(&self) -> Result<Option<Value>> {
-        let mut ecds = self.ecds.clone();
-        if let Some(ecds) = &mut ecds {
-            self.tested_build()?.put_into(ecds)?;
-        }
-        Ok(ecds)
-    }
-
-    fn listener(&mut self) -> &mut Value {
-        &mut self.bootstrap["static_resources"]["listeners"][0]
-    }
-
     fn hcm(&mut self) -> &mut Value {
         &mut self.listener()["filter_chains"][0]["filters"][0]["typed_config"]
     }
 
     fn routes_mut(&mut self) -> &mut Value {
-        &mut self.hcm()["route_config"]["virtual_hosts"][0]["routes"]
+        &mut self.route_config()["virtual_hosts"][0]["routes"]
     }
 
     fn cluster_mut(&mut self) -> &mut Value {
@@ -379,8 +346,11 @@ fn address(ip: &str, port: u16) -> Value {
     json!({"socket_address": {"address": ip, "port_value": port}})
 }
 
+fn endpoint(at: SocketAddr) -> Value {
+    json!({"endpoint": {"address": address(&at.ip().to_string(), at.port())}})
+}
+
 fn endpoints(addresses: impl Iterator<Item = SocketAddr>) -> Value {
-    let endpoint = |at: SocketAddr| json!({"endpoint": {"address": address(&at.ip().to_string(), at.port())}});
     json!([{"lb_endpoints": addresses.map(endpoint).collect::<Vec<_>>()}])
 }
 

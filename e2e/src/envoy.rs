@@ -1,26 +1,29 @@
 //! A running Envoy.
 
+mod run;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Build, Config, Request, poll, tools};
+use self::run::RunDirectory;
+use crate::{Answer, Build, Config, Request, poll, tools};
 
 /// An Envoy of a test's own, on ports of its own, with two worker threads. It ends with its value.
 #[derive(Debug)]
 pub struct Envoy {
     process: Child,
+    config: Config,
     run: RunDirectory,
     admin: SocketAddr,
     listeners: BTreeMap<String, SocketAddr>,
-    main_listener: String,
 }
 
 impl Envoy {
@@ -52,7 +55,7 @@ impl Envoy {
             command.env(variable, home.path());
         }
         let mut envoy = Self::launch(command, config).await?;
-        envoy.run.keep.push(home);
+        envoy.run.keep(home);
         Ok(envoy)
     }
 
@@ -62,7 +65,7 @@ impl Envoy {
     /// When Envoy can not be run.
     pub fn validate(config: &Config) -> Result<(bool, String)> {
         let run = RunDirectory::new(config)?;
-        validate("envoy.json", run.directory.path(), &config.environment()?)
+        validate("envoy.json", run.path(), &config.environment()?)
     }
 
     /// Whether Envoy accepts a file of `envoy-configs/` as it is, and what it says. The filter under test is where the file expects it.
@@ -91,9 +94,9 @@ impl Envoy {
         // Envoy ends when the thread that started it does: no Envoy outlives a test, however the test ends.
         let process = command
             .arg("-c")
-            .arg(run.path("envoy.json"))
+            .arg(run.file("envoy.json"))
             .arg("--admin-address-path")
-            .arg(run.path("admin"))
+            .arg(run.file("admin"))
             .args(["--concurrency", &config.worker_count().to_string()])
             .args([
                 "--disable-hot-restart",
@@ -103,16 +106,16 @@ impl Envoy {
                 "info",
             ])
             .envs(config.environment()?)
-            .stdout(File::create(run.path("stdout"))?)
-            .stderr(File::create(run.path("stderr"))?)
+            .stdout(File::create(run.file("stdout"))?)
+            .stderr(File::create(run.file("stderr"))?)
             .spawn()
             .context("can not start Envoy")?;
         let mut envoy = Self {
             process,
+            config,
             run,
             admin: SocketAddr::from(([127, 0, 0, 1], 0)),
             listeners: BTreeMap::new(),
-            main_listener: config.listener_name().to_owned(),
         };
         envoy.wait_until_ready().await?;
         Ok(envoy)
@@ -127,7 +130,8 @@ impl Envoy {
     /// The first listener's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.listeners.get(&self.main_listener).copied().unwrap_or(self.admin)
+        let main = self.config.listener_name();
+        self.listeners.get(main).copied().unwrap_or(self.admin)
     }
 
     /// The addresses of all listeners.
@@ -209,18 +213,32 @@ impl Envoy {
         poll::until(&what, async || (self.stat(name).await.ok()? == value).then_some(())).await
     }
 
-    /// Puts another configuration of the filter in place, as a file that Envoy watches. `config` needs to be one with discovery.
+    /// Waits until every worker has heard of a change: until this holds for the answers to a run of clients without a session. An update is
+    /// the main thread's first, and so are Envoy's counters.
     ///
     /// # Errors
-    /// When the file can not be written.
-    pub fn update_filter(&self, config: &Config) -> Result<()> {
-        let ecds = config
-            .ecds()?
-            .context("this configuration has no filter that is discovered")?;
-        let new = self.run.path("ecds.new");
-        std::fs::write(&new, ecds.to_string())?;
-        // Envoy watches for moves: it never sees half a file.
-        std::fs::rename(new, self.run.path("ecds.json"))?;
+    /// When that does not happen; `what` says what was awaited.
+    pub async fn until_every_worker(&self, what: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
+        poll::until(&format!("every worker: {what}"), async || {
+            for _ in 0..20 {
+                let answer = self.get("/").send().await.ok()?;
+                if !check(&answer) {
+                    return None;
+                }
+            }
+            Some(())
+        })
+        .await
+    }
+
+    /// Changes what Envoy discovers: each file that is another one then is moved into place, as Envoy expects it.
+    ///
+    /// # Errors
+    /// When the change is in no file that Envoy watches, or a file can not be written.
+    pub fn update(&mut self, change: impl FnOnce(Config) -> Config) -> Result<()> {
+        let config = change(self.config.clone());
+        self.run.update(&config)?;
+        self.config = config;
         Ok(())
     }
 
@@ -241,7 +259,7 @@ impl Envoy {
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {
-        let admin_file = self.run.path("admin");
+        let admin_file = self.run.file("admin");
         let process = &mut self.process;
         let found = poll::until("Envoy to come up", async || {
             if let Ok(Some(status)) = process.try_wait() {
@@ -296,45 +314,4 @@ fn validate(file: &str, directory: &Path, environment: &BTreeMap<String, String>
         .output()?;
     let said = [output.stdout, output.stderr].concat();
     Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
-}
-
-/// The files of one Envoy, gone with it.
-#[derive(Debug)]
-struct RunDirectory {
-    directory: TempDir,
-    keep: Vec<TempDir>,
-}
-
-impl RunDirectory {
-    fn new(config: &Config) -> Result<Self> {
-        let directory = TempDir::with_prefix("limpet-e2e-")?;
-        let run = Self {
-            directory,
-            keep: Vec::new(),
-        };
-        if let Some(ecds) = config.ecds()? {
-            std::fs::write(run.path("ecds.json"), ecds.to_string())?;
-        }
-        std::fs::write(
-            run.path("envoy.json"),
-            config.bootstrap(&run.path("ecds.json"))?.to_string(),
-        )?;
-        Ok(run)
-    }
-
-    fn path(&self, file: &str) -> PathBuf {
-        self.directory.path().join(Path::new(file))
-    }
-
-    fn text(&self, file: &str) -> Result<String> {
-        Ok(String::from_utf8_lossy(&std::fs::read(self.path(file))?).into_owned())
-    }
-
-    /// The end of the log, without the lists of extensions that Envoy begins it with.
-    fn log_tail(&self) -> String {
-        let log = self.text("stderr").unwrap_or_default();
-        let mut lines: Vec<_> = log.lines().filter(|line| !line.contains("[info][main]")).collect();
-        lines.drain(..lines.len().saturating_sub(30));
-        lines.join("\n")
-    }
 }

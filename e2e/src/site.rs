@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{Answer, Backend, Config, Envoy, Visitor, poll};
+use crate::{Answer, Backend, Config, Envoy, Visitor};
 
 /// Backends a, b and c, and an Envoy in front of them.
 #[derive(Debug)]
@@ -56,17 +56,11 @@ impl Site {
         self.envoy
             .until_stat("cluster.backends.membership_healthy", left as u64)
             .await?;
-        // The count is the main thread's; a run of new visitors meets every worker.
-        poll::until("every worker to know the unhealthy backends", async || {
-            for _ in 0..20 {
-                let answer = self.envoy.get("/").send().await.ok()?;
-                if answer.backend().is_some_and(|backend| names.contains(&backend)) {
-                    return None;
-                }
-            }
-            Some(())
-        })
-        .await
+        self.envoy
+            .until_every_worker("sends nobody to unhealthy backends", |answer| {
+                !answer.backend().is_some_and(|backend| names.contains(&backend))
+            })
+            .await
     }
 
     /// A visitor without cookies.

@@ -64,16 +64,15 @@ async fn limpet_continues_it_too_as_long_as_nobody_fences_the_address() -> Resul
 #[tokio::test]
 async fn limpet_ends_the_session_where_a_fence_stands() -> Result<()> {
     let mut backends = Backend::three()?;
-    let load = || Config::load("ecds.yaml");
     let mut filter = limpet_e2e::filter_with(&json!({"cookie": {"name": COOKIE}}));
-    let envoy = Envoy::start(load()?.filter(&filter).backends(&backends)).await?;
+    let mut envoy = Envoy::start(Config::load("ecds.yaml")?.filter(&filter).backends(&backends)).await?;
     let mut session = Session::begin(envoy.address()).await?;
     replace(&mut backends, &mut session).await?;
     assert!(session.holds().await?);
 
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     filter["fences"] = json!([{"address": "127.0.0.1", "notBefore": now + 1}]);
-    envoy.update_filter(&load()?.filter(&filter))?;
+    envoy.update(|config| config.filter(&filter))?;
     session.until_it_ends().await?;
     assert!(envoy.metric("web.refused.fenced").await? > 0);
     // From now on tokens are younger than the fence.

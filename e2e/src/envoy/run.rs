@@ -1,0 +1,72 @@
+//! The files of one Envoy.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use tempfile::TempDir;
+
+use crate::Config;
+use crate::config::BOOTSTRAP;
+
+/// The files of one Envoy, gone with it.
+#[derive(Debug)]
+pub(super) struct RunDirectory {
+    directory: TempDir,
+    keep: Vec<TempDir>,
+}
+
+impl RunDirectory {
+    pub(super) fn new(config: &Config) -> Result<Self> {
+        let directory = TempDir::with_prefix("limpet-e2e-")?;
+        for (name, content) in config.files(directory.path())? {
+            std::fs::write(directory.path().join(name), content.to_string())?;
+        }
+        Ok(Self {
+            directory,
+            keep: Vec::new(),
+        })
+    }
+
+    /// Puts those files of a configuration in place that are not there yet. None of them may be one that Envoy reads at its start only.
+    pub(super) fn update(&self, config: &Config) -> Result<()> {
+        let mut changed = config.files(self.path())?;
+        changed.retain(|name, content| self.text(name).ok() != Some(content.to_string()));
+        ensure!(!changed.is_empty(), "this changes nothing");
+        ensure!(
+            !changed.contains_key(BOOTSTRAP),
+            "Envoy does not watch what this changes"
+        );
+        for (name, content) in changed {
+            // Envoy watches for moves: it never sees half a file.
+            let new = self.file("new");
+            std::fs::write(&new, content.to_string())?;
+            std::fs::rename(new, self.file(&name))?;
+        }
+        Ok(())
+    }
+
+    /// Another directory that is to be there as long as this one.
+    pub(super) fn keep(&mut self, directory: TempDir) {
+        self.keep.push(directory);
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub(super) fn text(&self, file: &str) -> Result<String> {
+        Ok(String::from_utf8_lossy(&std::fs::read(self.file(file))?).into_owned())
+    }
+
+    /// The end of the log, without the lists of extensions that Envoy begins it with.
+    pub(super) fn log_tail(&self) -> String {
+        let log = self.text("stderr").unwrap_or_default();
+        let mut lines: Vec<_> = log.lines().filter(|line| !line.contains("[info][main]")).collect();
+        lines.drain(..lines.len().saturating_sub(30));
+        lines.join("\n")
+    }
+}
