@@ -74,9 +74,24 @@ pub(crate) struct CheckArgs {
     /// Requires the keys' environment variables; otherwise a variable that is not set here is merely not checked
     #[arg(long)]
     pub(crate) env: bool,
+    /// The Envoy that this is for, as in `1.38`: without it, what depends on Envoy's version is not checked
+    #[arg(long, value_name = "VERSION", value_parser = envoy_version)]
+    pub(crate) envoy: Option<EnvoyVersion>,
     /// Counts warnings as errors
     #[arg(long)]
     pub(crate) deny_warnings: bool,
+}
+
+/// Major and minor version of an Envoy.
+pub(crate) type EnvoyVersion = (u32, u32);
+
+/// Reads `1.38`, or `1.38.3`.
+fn envoy_version(text: &str) -> Result<EnvoyVersion, &'static str> {
+    let mut numbers = text.split('.').map(|number| number.parse().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) if numbers.all(|patch| patch.is_some()) => Ok((major, minor)),
+        _ => Err("expected a version as 1.38 or 1.38.3"),
+    }
 }
 
 // Where keys come from, and what a token is bound to. No doc comment: clap would take it for the command's.

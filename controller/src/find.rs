@@ -13,6 +13,10 @@ pub(crate) const NAME: &str = "limpet";
 
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
+/// What configures the module for a route.
+pub(crate) const PER_ROUTE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute";
+/// What may be around the configuration of any filter for a route.
+const FILTER_CONFIG: &str = "envoy.config.route.v3.FilterConfig";
 const TYPED_EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
 
 /// A build of the filter.
@@ -61,8 +65,8 @@ pub(crate) struct Found<'a> {
 pub(crate) struct Configuration<'a> {
     /// Where it stands.
     pub(crate) node: Node<'a>,
-    /// Its JSON, where there is any.
-    pub(crate) json: Option<Vec<u8>>,
+    /// What Envoy hands over, where there is anything: JSON.
+    pub(crate) text: Option<Vec<u8>>,
     /// What is wrong with the message around it.
     pub(crate) problem: Option<&'static str>,
 }
@@ -70,7 +74,7 @@ pub(crate) struct Configuration<'a> {
 impl Configuration<'_> {
     /// The configuration where it has the schema's types, right or wrong.
     pub(crate) fn parsed(&self) -> Option<FilterConfig> {
-        config::parse(self.json.as_ref()?).ok()
+        config::parse(self.text.as_ref()?).ok()
     }
 }
 
@@ -117,51 +121,84 @@ fn is_ours(filter: &Found<'_>) -> bool {
     };
     let named = filter.name() == NAME || inner.and_then(|name| name.value.as_str()) == Some(NAME);
     named || filter.configuration.parsed().is_some() || {
-        let json = filter.configuration.json.as_deref().unwrap_or_default();
+        let json = filter.configuration.text.as_deref().unwrap_or_default();
         let value: Option<Value> = serde_json::from_slice(json).ok();
         value.is_some_and(|value| value.get("keys").is_some() && value.get("policies").is_some())
     }
 }
 
-/// What Envoy hands to a filter: the text of a `StringValue` or `BytesValue`, and to modules a `Struct` as JSON.
+/// The filter's own configuration: in Envoy's of it.
 fn configuration<'a>(build: Build, envoy: &Node<'a>) -> Configuration<'a> {
-    let problem = |node: &Node<'a>, problem| Configuration {
-        node: node.clone(),
-        json: None,
-        problem: Some(problem),
-    };
-    let (message, missing) = match build {
+    let (message, missing, no_struct) = match build {
         Build::Wasm => (
             envoy.at(&["config", "configuration"]),
             "expected the filter's configuration in config.configuration",
+            Some("expected a google.protobuf.StringValue: Envoy hands a Struct to the filter as protobuf, not as JSON"),
         ),
         Build::Module => (
             envoy.get("filter_config"),
             "expected the filter's configuration in filter_config",
+            None,
         ),
     };
-    let Some(message) = message else {
-        return problem(envoy, missing);
-    };
+    match message {
+        Some(message) => handed(&message, no_struct),
+        None => Configuration {
+            node: envoy.clone(),
+            text: None,
+            problem: Some(missing),
+        },
+    }
+}
+
+/// What Envoy hands to a filter: the text of a `StringValue` or `BytesValue`, and to modules a `Struct` as JSON. `no_struct`: why a
+/// `Struct` will not do.
+fn handed<'a>(message: &Node<'a>, no_struct: Option<&'static str>) -> Configuration<'a> {
     let Some(node) = message.entry("value") else {
-        return problem(&message, "expected a value");
+        return Configuration {
+            node: message.clone(),
+            text: None,
+            problem: Some("expected a value"),
+        };
     };
     let text = node.value.as_str();
-    let (json, problem) = match message.kind() {
+    let (text, problem) = match message.kind() {
         Some("google.protobuf.StringValue") => (text.map(|text| text.as_bytes().to_vec()), "expected a string"),
         Some("google.protobuf.BytesValue") => (
             text.and_then(|text| STANDARD.decode(text).ok()),
             "expected bytes in base64",
         ),
         Some("google.protobuf.Struct") => {
-            let problem = (build == Build::Wasm).then_some(
-                "expected a google.protobuf.StringValue: Envoy hands a Struct to the filter as protobuf, not as JSON",
-            );
-            let json = Some(node.value.to_string().into_bytes());
-            return Configuration { node, json, problem };
+            let text = Some(node.value.to_string().into_bytes());
+            let problem = no_struct;
+            return Configuration { node, text, problem };
         }
         _ => (None, "expected a google.protobuf.StringValue or BytesValue"),
     };
-    let problem = json.is_none().then_some(problem);
-    Configuration { node, json, problem }
+    let problem = text.is_none().then_some(problem);
+    Configuration { node, text, problem }
+}
+
+/// Envoy's configuration of the filter for a route, a virtual host, all routes, or one of weighted clusters; with its type.
+pub(crate) fn per_route<'a>(level: &Node<'a>, filter: &str) -> Option<(&'a str, Node<'a>)> {
+    let (kind, content) = level.get("typed_per_filter_config")?.entry(filter)?.typed()?;
+    if kind == FILTER_CONFIG {
+        return content.get("config")?.typed();
+    }
+    Some((kind, content))
+}
+
+/// The session that Envoy's configuration of the module for a route names.
+pub(crate) fn route_session<'a>(per_route: &Node<'a>) -> Configuration<'a> {
+    match per_route.get("filter_config") {
+        Some(message) => handed(
+            &message,
+            Some("expected a google.protobuf.StringValue with <policy>/<scope>"),
+        ),
+        None => Configuration {
+            node: per_route.clone(),
+            text: None,
+            problem: Some("expected a google.protobuf.StringValue with <policy>/<scope> in filter_config"),
+        },
+    }
 }

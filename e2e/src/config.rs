@@ -229,6 +229,13 @@ impl Config {
         self
     }
 
+    /// Any other change in the first listener's route configuration.
+    #[must_use]
+    pub fn route_configuration(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        change(&mut self.hcm()["route_config"]);
+        self
+    }
+
     /// These routes instead of the first listener's own.
     #[must_use]
     pub fn routes(mut self, routes: Value) -> Self {

@@ -113,6 +113,8 @@ fn has_session(before: bool, mutation: &Node<'_>) -> bool {
 pub(super) struct Chain<'a> {
     pub(super) manager: Node<'a>,
     pub(super) build: Build,
+    /// Which dynamic module it is, where that is known.
+    pub(super) module: Option<Node<'a>>,
     filters: Vec<HttpFilter<'a>>,
     limpet: usize,
     soft: Option<usize>,
@@ -179,13 +181,13 @@ pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sour
                     .map_or(Ours::No, Ours::Configured),
                 Some(discovery) => discovered(report, filter, &discovery, sources),
             };
-            let (config, build) = match ours {
+            let found = match ours {
                 Ours::No => continue,
-                Ours::Elsewhere => (None, expected_build(filter)),
-                Ours::Configured(found) => (found.configuration.parsed(), found.build),
+                Ours::Elsewhere => None,
+                Ours::Configured(found) => Some(found),
             };
             any = true;
-            check(report, manager, (i, build), config.as_ref(), sources);
+            check(report, manager, i, found, sources);
         }
     });
     any
@@ -231,18 +233,17 @@ fn discovered<'s, 'a>(
     ours
 }
 
-fn check<'a>(
-    report: &mut Report,
-    manager: &Node<'a>,
-    (limpet, build): (usize, Build),
-    config: Option<&FilterConfig>,
-    sources: &Sources<'a>,
-) {
+fn check<'a>(report: &mut Report, manager: &Node<'a>, limpet: usize, found: Option<&Found<'a>>, sources: &Sources<'a>) {
+    let config = found.and_then(|found| found.configuration.parsed());
+    let config = config.as_ref();
     let filters: Vec<_> = manager.list("http_filters").into_iter().map(HttpFilter::new).collect();
+    let expected = || filters.get(limpet).map(|filter| expected_build(&filter.node));
+    let build = found.map(|found| found.build).or_else(expected).unwrap_or(Build::Wasm);
     let steering = |header: &str| filters.iter().position(|filter| filter.host_header() == Some(header));
     let chain = Chain {
         manager: manager.clone(),
         build,
+        module: found.and_then(|found| found.envoy.get("dynamic_module_config")),
         limpet,
         soft: steering(SOFT_HEADER),
         strict: steering(STRICT_HEADER),

@@ -3,8 +3,10 @@
 mod chain;
 pub(crate) mod discovery;
 mod filter;
+mod per_route;
 mod report;
 mod routes;
+mod version;
 
 use std::collections::BTreeSet;
 
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
     let sources = Sources::new(&roots);
     let mut report = Report::default();
     for (i, root) in roots.iter().enumerate() {
-        check(&mut report, root, &sources, args.env, i < given);
+        check(&mut report, root, &sources, args, i < given);
     }
     let files: Vec<&str> = roots.iter().map(|root| root.file).collect();
     match form {
@@ -49,13 +51,13 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
 }
 
 /// Checks one document. `given`: it was asked for, rather than found by way of another.
-fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, environment: bool, given: bool) {
+fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs, given: bool) {
     if !root.has_types() {
-        return filter::check(report, root, root.value.to_string().as_bytes(), None, environment);
+        return filter::check(report, root, root.value.to_string().as_bytes(), None, args.env);
     }
     let found = find::filters(root);
     for filter in &found {
-        check_filter(report, filter, environment);
+        check_filter(report, filter, args);
     }
     let chains = chain::check_all(report, root, sources);
     if found.is_empty() && !chains && given && !sources.has_routes(root) {
@@ -64,7 +66,7 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, enviro
     }
 }
 
-fn check_filter(report: &mut Report, filter: &Found<'_>, environment: bool) {
+fn check_filter(report: &mut Report, filter: &Found<'_>, args: &CheckArgs) {
     let configuration = &filter.configuration;
     let variables = filter.envoy.at(&["config", "vm_config", "environment_variables"]);
     let mut forwarded = BTreeSet::new();
@@ -82,10 +84,13 @@ fn check_filter(report: &mut Report, filter: &Found<'_>, environment: bool) {
     if let Some(problem) = configuration.problem {
         report.error(&configuration.node, problem);
     }
-    if let Some(json) = &configuration.json {
+    if let Some(json) = &configuration.text {
         // A module reads the environment of Envoy's process itself.
         let forwarded = (filter.build == Build::Wasm).then_some(&forwarded);
-        filter::check(report, &configuration.node, json, forwarded, environment);
+        filter::check(report, &configuration.node, json, forwarded, args.env);
+    }
+    if filter.build == Build::Module {
+        version::check(report, filter, args.envoy);
     }
 }
 

@@ -6,11 +6,64 @@ use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::token::Destination;
 
 use super::chain::{Chain, HttpFilter, INTERNAL_HEADERS, ROUTE_SESSION, SESSION_HEADER, missing};
+use super::per_route;
 use super::report::{Report, Severity};
 use crate::find::{Build, NAME};
 use crate::node::Node;
 
 const MAX_SCOPE_LEN: usize = 1024;
+
+/// A route, or one of its weighted clusters.
+#[derive(Debug)]
+pub(super) struct Place<'n, 'a> {
+    routes: &'n Node<'a>,
+    host: &'n Node<'a>,
+    route: &'n Node<'a>,
+    /// The weighted cluster, where it has configurations of filters of its own.
+    cluster: Option<Node<'a>>,
+}
+
+impl<'n, 'a> Place<'n, 'a> {
+    /// What may have configurations of filters, outer ones first.
+    pub(super) fn levels(&self) -> impl Iterator<Item = &Node<'a>> {
+        [self.routes, self.host, self.route].into_iter().chain(&self.cluster)
+    }
+
+    /// The places of a route, each with the clusters that a request there is sent to.
+    fn all(routes: &'n Node<'a>, host: &'n Node<'a>, route: &'n Node<'a>) -> Vec<(Self, Vec<&'a str>)> {
+        let place = |cluster| Self {
+            routes,
+            host,
+            route,
+            cluster,
+        };
+        let weighted = route.at(&["route", "weighted_clusters"]);
+        let weighted = weighted.map(|weighted| weighted.list("clusters")).unwrap_or_default();
+        let is_one = weighted.is_empty();
+        let (own, shared): (Vec<_>, Vec<_>) = weighted
+            .into_iter()
+            .partition(|cluster| cluster.get("typed_per_filter_config").is_some());
+        let mut places = Vec::new();
+        if is_one || !shared.is_empty() {
+            let cluster = route.get("route").and_then(|action| action.text("cluster"));
+            let clusters = shared.iter().filter_map(|cluster| cluster.text("name"));
+            places.push((place(None), cluster.into_iter().chain(clusters).collect()));
+        }
+        places.extend(own.into_iter().map(|cluster| {
+            let name = cluster.text("name");
+            (place(Some(cluster)), Vec::from_iter(name))
+        }));
+        places
+    }
+}
+
+/// A session as a configuration of Envoy names it.
+#[derive(Debug)]
+pub(super) struct Named<'a> {
+    pub(super) node: Node<'a>,
+    /// `<policy>/<scope>`; `None` where it is something else, which is reported.
+    pub(super) text: Option<String>,
+}
 
 /// The session of a route.
 #[derive(Debug, Clone)]
@@ -29,21 +82,22 @@ impl Session<'_> {
 /// Checks a route configuration, `config` being that of the filter where it is known.
 pub(super) fn check(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>, routes: &Node<'_>) {
     let mut sessions = Sessions::default();
-    let mut names = Vec::new();
+    let mut present = Vec::new();
     for host in routes.list("virtual_hosts") {
         for route in host.list("routes") {
             let name = route.text("name").unwrap_or_default();
-            names.push((name, host.text("name").unwrap_or_default()));
-            let levels = [routes, &host, &route];
-            check_upstream(report, chain, &levels);
-            let metadata = metadata(report, chain, &levels);
-            let Some(config) = config else { continue };
-            let Some(session) = session(report, config, metadata.as_ref(), &host, &route) else {
-                continue;
-            };
-            if route.get("route").is_some() {
-                check_steering(report, chain, &session, &levels);
-                sessions.add(report, &session, &route);
+            present.push((name, host.text("name").unwrap_or_default()));
+            for (place, clusters) in Place::all(routes, &host, &route) {
+                check_upstream(report, chain, &place);
+                let named = named(report, chain, &place);
+                let Some(config) = config else { continue };
+                let Some(session) = session(report, config, named.as_ref(), &place) else {
+                    continue;
+                };
+                if route.get("route").is_some() {
+                    check_steering(report, chain, &session, &place);
+                    sessions.add(report, &session, &route, clusters);
+                }
             }
         }
     }
@@ -51,37 +105,52 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>, config: Option<&Filt
         let is_meant = |&(route, host): &(&str, &str)| {
             route == entry.route && entry.virtual_host.as_ref().is_none_or(|expected| expected == host)
         };
-        if !names.iter().any(is_meant) {
+        if !present.iter().any(is_meant) {
             let message = format!("no route {:?} is there", entry.route);
             report.field(Severity::Warning, routes, &format!("routes[{i}].route"), message);
         }
     }
 }
 
+/// The session that Envoy's configuration of a route names, where it reaches the filter.
+fn named<'a>(report: &mut Report, chain: &Chain<'a>, place: &Place<'_, 'a>) -> Option<Named<'a>> {
+    let metadata = metadata(report, chain, place);
+    let own = per_route::session(report, chain, place);
+    if let (Some(own), Some(metadata)) = (&own, &metadata)
+        && own.text != metadata.text
+    {
+        let message = format!("is ignored: the session in {} wins", own.node.path);
+        report.warning(&metadata.node, message);
+    }
+    own.or(metadata)
+}
+
 /// The session that a route's metadata name, where the chain tells the filter of it.
-fn metadata<'a>(report: &mut Report, chain: &Chain<'a>, levels: &[&Node<'a>; 3]) -> Option<Node<'a>> {
-    let [_, _, route] = levels;
-    let metadata = route.at(&["metadata", "filter_metadata"])?.entry(NAME)?;
+fn metadata<'a>(report: &mut Report, chain: &Chain<'a>, place: &Place<'_, 'a>) -> Option<Named<'a>> {
+    let metadata = place.route.at(&["metadata", "filter_metadata"])?.entry(NAME)?;
     for field in metadata.children().filter(|field| !field.path.ends_with(".session")) {
         report.warning(&field, "expected nothing but session here");
     }
-    let named = metadata.entry("session")?;
-    if chain.build == Build::Module || chain.tells_session(|filter| is_enabled(filter, levels)) {
-        return Some(named);
+    let node = metadata.entry("session")?;
+    if chain.build == Build::Wasm && !chain.tells_session(|filter| is_enabled(filter, place)) {
+        report.error(&node, format!("is ignored: expected a header_mutation filter in front of limpet, enabled on this route, that writes {ROUTE_SESSION} into {SESSION_HEADER}"));
+        return None;
     }
-    report.error(&named, format!("is ignored: expected a header_mutation filter in front of limpet, enabled on this route, that writes {ROUTE_SESSION} into {SESSION_HEADER}"));
-    None
+    let text = node.value.as_str().map(str::to_owned);
+    if text.is_none() {
+        report.error(&node, "expected a string, <policy>/<scope>");
+    }
+    Some(Named { node, text })
 }
 
-/// The session that the filter gives a route's requests: by metadata, by the table, or by default.
+/// The session that the filter gives a route's requests: as it is named there, by the table, or by default.
 fn session<'c>(
     report: &mut Report,
     config: &'c FilterConfig,
-    metadata: Option<&Node<'_>>,
-    host: &Node<'_>,
-    route: &Node<'_>,
+    named: Option<&Named<'_>>,
+    place: &Place<'_, '_>,
 ) -> Option<Session<'c>> {
-    let name = route.text("name").unwrap_or_default();
+    let name = place.route.text("name").unwrap_or_default();
     let own_scope = if name.is_empty() { "default" } else { name };
     let session = |policy: &str, scope: Option<&str>| {
         let (policy, config) = config.policies.get_key_value(policy)?;
@@ -91,11 +160,11 @@ fn session<'c>(
             scope: scope.unwrap_or(own_scope).to_owned(),
         })
     };
-    if let Some(named) = metadata {
-        let (policy, scope) = metadata_session(report, config, named)?;
+    if let Some(named) = named {
+        let (policy, scope) = policy_and_scope(report, config, named)?;
         return session(policy, scope);
     }
-    let host = host.text("name").unwrap_or_default();
+    let host = place.host.text("name").unwrap_or_default();
     let of_route = || config.routes.iter().filter(|entry| entry.route == name);
     let entry = of_route()
         .find(|entry| entry.virtual_host.as_deref() == Some(host))
@@ -107,23 +176,20 @@ fn session<'c>(
     session(&default.policy, default.scope.as_deref())
 }
 
-/// Policy and scope as route metadata names them.
-fn metadata_session<'a>(
+/// Policy and scope, where a session is named.
+fn policy_and_scope<'n>(
     report: &mut Report,
     config: &FilterConfig,
-    named: &Node<'a>,
-) -> Option<(&'a str, Option<&'a str>)> {
-    let Some(text) = named.value.as_str() else {
-        report.error(named, "expected a string, <policy>/<scope>");
-        return None;
-    };
+    named: &'n Named<'_>,
+) -> Option<(&'n str, Option<&'n str>)> {
+    let text = named.text.as_deref()?;
     let (policy, scope) = text
         .split_once('/')
         .map_or((text, None), |(policy, scope)| (policy, Some(scope)));
     if !config.policies.contains_key(policy) {
         let known: Vec<&str> = config.policies.keys().map(String::as_str).collect();
         report.error(
-            named,
+            &named.node,
             format!(
                 "expected <policy>/<scope> with a policy of the filter's configuration ({}), found {text:?}",
                 known.join(", ")
@@ -133,15 +199,15 @@ fn metadata_session<'a>(
     }
     let scope = scope.filter(|scope| !scope.is_empty());
     if scope.is_some_and(|scope| scope.len() > MAX_SCOPE_LEN) {
-        report.error(named, "expected a scope of at most 1024 bytes");
+        report.error(&named.node, "expected a scope of at most 1024 bytes");
         return None;
     }
     Some((policy, scope))
 }
 
 /// Whether a route has a filter: the innermost level that says something about it counts.
-fn is_enabled(filter: &HttpFilter<'_>, levels: &[&Node<'_>]) -> bool {
-    levels.iter().fold(!filter.disabled, |enabled, level| {
+fn is_enabled(filter: &HttpFilter<'_>, place: &Place<'_, '_>) -> bool {
+    place.levels().fold(!filter.disabled, |enabled, level| {
         let own = level
             .get("typed_per_filter_config")
             .and_then(|filters| filters.entry(filter.name));
@@ -153,11 +219,10 @@ fn is_enabled(filter: &HttpFilter<'_>, levels: &[&Node<'_>]) -> bool {
 }
 
 /// Whether the filters that a session needs are on its route.
-fn check_steering(report: &mut Report, chain: &Chain<'_>, session: &Session<'_>, levels: &[&Node<'_>; 3]) {
-    let [_, _, route] = levels;
+fn check_steering(report: &mut Report, chain: &Chain<'_>, session: &Session<'_>, place: &Place<'_, '_>) {
+    let route = place.route;
     let words = session.words();
-    let on =
-        |filter: Option<&HttpFilter<'_>>| filter.map(|filter| (filter.name.to_owned(), is_enabled(filter, levels)));
+    let on = |filter: Option<&HttpFilter<'_>>| filter.map(|filter| (filter.name.to_owned(), is_enabled(filter, place)));
     if let Some((name, false)) = on(chain.limpet()) {
         return report.warning(
             route,
@@ -179,9 +244,8 @@ fn check_steering(report: &mut Report, chain: &Chain<'_>, session: &Session<'_>,
 }
 
 /// Whether backends are kept from the internal headers.
-fn check_upstream(report: &mut Report, chain: &Chain<'_>, levels: &[&Node<'_>; 3]) {
-    let [routes, _, route] = levels;
-    if route.get("route").is_none() || chain.build == Build::Module {
+fn check_upstream(report: &mut Report, chain: &Chain<'_>, place: &Place<'_, '_>) {
+    if place.route.get("route").is_none() || chain.build == Build::Module {
         return;
     }
     let visible = missing(&INTERNAL_HEADERS, |header| {
@@ -191,13 +255,13 @@ fn check_upstream(report: &mut Report, chain: &Chain<'_>, levels: &[&Node<'_>; 3
                 .is_some_and(|name| name.eq_ignore_ascii_case(header))
         };
         chain.hides_from_upstream(header)
-            || levels
-                .iter()
+            || place
+                .levels()
                 .any(|level| level.list("request_headers_to_remove").iter().any(is_it))
     });
     if !visible.is_empty() {
         report.error(
-            routes,
+            place.routes,
             format!("request_headers_to_remove: expected {visible}: backends would see them"),
         );
     }
@@ -213,8 +277,7 @@ struct Sessions {
 }
 
 impl Sessions {
-    fn add(&mut self, report: &mut Report, session: &Session<'_>, route: &Node<'_>) {
-        let clusters = clusters(route);
+    fn add(&mut self, report: &mut Report, session: &Session<'_>, route: &Node<'_>, clusters: Vec<&str>) {
         if clusters.len() > 1 {
             let words = session.words();
             report.warning(
@@ -251,19 +314,4 @@ impl Sessions {
             report.error(route, format!("the clusters {other} and {cluster} of the session {words} have one destination hash, so tokens can not tell them apart: rename one of them"));
         }
     }
-}
-
-/// The clusters that a route leads to.
-fn clusters<'a>(route: &Node<'a>) -> Vec<&'a str> {
-    let Some(action) = route.get("route") else {
-        return Vec::new();
-    };
-    let weighted = action
-        .get("weighted_clusters")
-        .map(|weighted| weighted.list("clusters"))
-        .unwrap_or_default();
-    let one = action.text("cluster");
-    one.into_iter()
-        .chain(weighted.iter().filter_map(|cluster| cluster.text("name")))
-        .collect()
 }

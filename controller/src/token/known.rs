@@ -213,17 +213,30 @@ fn configs(roots: &[Node<'_>]) -> Vec<FilterConfig> {
     configs
 }
 
-/// A route's name, and the session in its metadata.
-type Route<'a> = (&'a str, Option<&'a str>);
+/// What routes say of sessions.
+#[derive(Debug, Default)]
+struct Routes<'a> {
+    names: Vec<&'a str>,
+    /// Sessions that are named, with the name of the route where it is that of one.
+    named: Vec<(Option<&'a str>, String)>,
+}
 
-fn routes<'a>(roots: &[Node<'a>]) -> Vec<Route<'a>> {
-    let mut routes = Vec::new();
+fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
+    let mut routes = Routes::default();
     for root in roots {
         root.visit(&mut |object| {
             if object.get("match").is_some() {
+                let name = object.text("name").unwrap_or_default();
+                routes.names.push(name);
                 let metadata = object.at(&["metadata", "filter_metadata", find::NAME, "session"]);
-                let session = metadata.and_then(|session| session.value.as_str());
-                routes.push((object.text("name").unwrap_or_default(), session));
+                if let Some(session) = metadata.and_then(|session| session.value.as_str()) {
+                    routes.named.push((Some(name), session.to_owned()));
+                }
+            }
+            if object.kind() == Some(find::PER_ROUTE)
+                && let Some(text) = find::route_session(object).text
+            {
+                routes.named.push((None, String::from_utf8_lossy(&text).into_owned()));
             }
         });
     }
@@ -243,7 +256,7 @@ fn clusters(roots: &[Node<'_>]) -> BTreeSet<String> {
 }
 
 /// The policies and scopes that sessions of this configuration have on these routes.
-fn sessions(config: &FilterConfig, routes: &[Route<'_>], scope: Option<&str>) -> BTreeSet<(String, String)> {
+fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> BTreeSet<(String, String)> {
     let mut sessions: BTreeSet<(String, String)> = BTreeSet::new();
     let mut add = |policy: &str, scope: &str| {
         if config.policies.contains_key(policy) && !scope.is_empty() {
@@ -254,10 +267,12 @@ fn sessions(config: &FilterConfig, routes: &[Route<'_>], scope: Option<&str>) ->
         config.policies.keys().for_each(|policy| add(policy, scope));
         return sessions;
     }
-    for (name, session) in routes {
-        if let Some(session) = session {
-            let (policy, scope) = session.split_once('/').unwrap_or((session, ""));
-            add(policy, if scope.is_empty() { name } else { scope });
+    for (name, session) in &routes.named {
+        let (policy, scope) = session.split_once('/').unwrap_or((session, ""));
+        match name {
+            _ if !scope.is_empty() => add(policy, scope),
+            Some(name) => add(policy, name),
+            None => routes.names.iter().for_each(|name| add(policy, name)),
         }
     }
     for entry in &config.routes {
@@ -266,7 +281,7 @@ fn sessions(config: &FilterConfig, routes: &[Route<'_>], scope: Option<&str>) ->
     if let Some(default) = &config.default {
         match &default.scope {
             Some(scope) => add(&default.policy, scope),
-            None => routes.iter().for_each(|(name, _)| add(&default.policy, name)),
+            None => routes.names.iter().for_each(|name| add(&default.policy, name)),
         }
     }
     config.policies.keys().for_each(|policy| add(policy, DEFAULT_SCOPE));

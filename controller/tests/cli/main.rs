@@ -11,6 +11,7 @@ mod check;
 mod docs;
 mod dynamic_module;
 mod keys;
+mod per_route;
 mod routes;
 mod token;
 

@@ -108,18 +108,24 @@ fn per_route(session: &str) -> Value {
     }}})
 }
 
+/// A filter with two policies, `web` being the default.
+fn two_policies() -> Value {
+    json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
+        "default": {"policy": "web", "scope": "default"},
+    })
+}
+
 /// Envoy's own way to configure a filter for a route, beside route metadata, which it wins over.
 #[tokio::test]
 async fn a_route_names_its_session_in_its_own_configuration_of_the_filter() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
-    let filter = json!({
-        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
-        "default": {"policy": "web", "scope": "default"},
-    });
-    let config = Config::load("cookie.yaml")?.filter(&filter).build(Build::Module);
+    let config = Config::load("cookie.yaml")?
+        .filter(&two_policies())
+        .build(Build::Module);
     let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "web/one"}}}});
     for (session, cookie) in [
         ("cart/one", Some("cart")),
@@ -142,6 +148,44 @@ async fn a_route_names_its_session_in_its_own_configuration_of_the_filter() -> R
             !accepted && said.contains("route configuration refused"),
             "{bad}: {said}"
         );
+    }
+    Ok(())
+}
+
+/// As `limpet check` takes it: all routes, a virtual host, a route, one of its weighted clusters.
+#[tokio::test]
+async fn the_innermost_level_names_the_session() -> Result<()> {
+    if !takes_the_module()? {
+        return Ok(());
+    }
+    let levels = [
+        "",
+        "/virtual_hosts/0",
+        "/virtual_hosts/0/routes/0",
+        "/virtual_hosts/0/routes/0/route/weighted_clusters/clusters/0",
+    ];
+    let weighted =
+        json!({"route": {"cluster": null, "weighted_clusters": {"clusters": [{"name": "backends", "weight": 1}]}}});
+    let config = Config::load("cookie.yaml")?
+        .filter(&two_policies())
+        .build(Build::Module)
+        .route(&weighted);
+    for (innermost, place) in levels.iter().enumerate() {
+        let config = config.clone().route_configuration(|routes| {
+            for (level, outer) in levels.iter().take(innermost + 1).enumerate() {
+                let session = if level == innermost { "cart/one" } else { "web/one" };
+                if let Some(level) = routes.pointer_mut(outer) {
+                    level["typed_per_filter_config"] = per_route(session)["typed_per_filter_config"].take();
+                }
+            }
+        });
+        let answer = Site::start(config).await?.visitor().get("/").await?;
+        assert!(
+            answer.set_cookie("cart").is_some(),
+            "{place}: {:?}",
+            answer.set_cookies()
+        );
+        assert!(answer.set_cookie("session").is_none(), "{place}");
     }
     Ok(())
 }

@@ -48,6 +48,13 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// Whether a policy can have this name.
+#[must_use]
+pub fn is_policy_name(name: &str) -> bool {
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    (1..=128).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
 /// Reads a configuration from JSON.
 ///
 /// # Errors

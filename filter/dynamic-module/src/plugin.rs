@@ -30,8 +30,7 @@ pub(crate) struct RouteSession(pub(crate) Vec<u8>);
 /// whether there is such a policy shows when a request comes.
 pub(crate) fn configure_route(session: Vec<u8>) -> Option<RouteSession> {
     let policy = session.split(|byte| *byte == b'/').next().unwrap_or_default();
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
-    if policy.is_empty() || !policy.iter().all(is_name) {
+    if !std::str::from_utf8(policy).is_ok_and(config::is_policy_name) {
         let line = format!(
             "limpet: route configuration refused: expected <policy>/<scope>, found {:?}",
             String::from_utf8_lossy(&session)

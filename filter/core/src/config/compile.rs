@@ -12,7 +12,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::schema::{
     CacheControlConfig, FenceConfig, FilterConfig, KeyConfig, KeyStateConfig, PolicyConfig, TokenConfig,
 };
-use super::{ConfigError, Problem, carrier_rules};
+use super::{ConfigError, Problem, carrier_rules, is_policy_name};
 use crate::carrier::cookie::SessionCookie;
 use crate::keyring::{Key, KeyId, KeyState, Keyring, KeyringError, Secret};
 use crate::time::{GatewayDuration, Timestamp};
@@ -261,8 +261,7 @@ impl Compiler {
 
     fn policy(&mut self, index: usize, name: &str, config: &PolicyConfig, max_idle: GatewayDuration) {
         let field = format!("policies.{name}");
-        let is_name = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-        if !((1..=128).contains(&name.len()) && name.bytes().all(is_name)) {
+        if !is_policy_name(name) {
             self.problem(
                 &field,
                 "expected a name of 1 to 128 letters, digits, dots, underscores or hyphens",
