@@ -232,7 +232,7 @@ impl Config {
     /// Any other change in the first listener's route configuration.
     #[must_use]
     pub fn route_configuration(mut self, change: impl FnOnce(&mut Value)) -> Self {
-        change(&mut self.hcm()["route_config"]);
+        change(self.route_config());
         self
     }
 

@@ -7,7 +7,7 @@ use limpet_e2e::{Build, Config, Envoy, Site, tools};
 use serde_json::Value;
 
 /// Those with the dynamic module, which an Envoy before 1.38 refuses. They run with this build, the others with both.
-const WITH_MODULE: [&str; 1] = ["module.yaml"];
+const WITH_MODULE: [&str; 2] = ["module-ecds.yaml", "module.yaml"];
 
 const WITH_WASM: [&str; 7] = [
     "access-log.yaml",
@@ -18,6 +18,9 @@ const WITH_WASM: [&str; 7] = [
     "two-keys.yaml",
     "two-policies.yaml",
 ];
+
+/// What files above have the filter's configuration discovered from.
+const DISCOVERED: [&str; 2] = ["ecds/limpet.yaml", "ecds/module.yaml"];
 
 fn all() -> impl Iterator<Item = &'static str> {
     WITH_WASM.into_iter().chain(WITH_MODULE)
@@ -39,7 +42,7 @@ fn envoy_accepts_every_file_as_it_is() -> Result<()> {
 
 #[test]
 fn limpet_check_accepts_every_file() -> Result<()> {
-    for file in all().chain(["ecds/limpet.yaml"]) {
+    for file in all().chain(DISCOVERED) {
         let path = format!("envoy-configs/{file}");
         let mut arguments = vec!["check", &path];
         if file != "inline-key.yaml" {
@@ -78,7 +81,7 @@ fn no_file_is_left_out_of_these_tests() -> Result<()> {
 #[test]
 fn the_readme_names_every_file() -> Result<()> {
     let readme = std::fs::read_to_string(tools::checkout().join("envoy-configs/README.md"))?;
-    for file in all().chain(["ecds/limpet.yaml", "docker-compose.yaml"]) {
+    for file in all().chain(DISCOVERED).chain(["docker-compose.yaml"]) {
         assert!(
             readme.contains(&format!("[{file}]({file})")),
             "{file} is not in the README"
