@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use hyper::HeaderMap;
+
 /// A Set-Cookie field, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetCookie {
@@ -14,6 +16,12 @@ pub struct SetCookie {
 }
 
 impl SetCookie {
+    /// All cookies that the headers of an answer set.
+    pub fn all(headers: &HeaderMap) -> impl Iterator<Item = Self> {
+        let fields = headers.get_all("set-cookie").into_iter();
+        fields.filter_map(|value| value.to_str().ok()).map(Self::parse)
+    }
+
     /// Takes a field's value apart.
     #[must_use]
     pub fn parse(field: &str) -> Self {

@@ -7,55 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::client::Connection;
-use crate::{Answer, Request, poll};
+use crate::{Answer, Carrier, Connection, Request, poll};
 
 /// How long a client waits after each answer. Load, but such as leaves something of two cores to the tests beside this one.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// How a session travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carrier {
-    /// In the cookie `session`.
-    Cookie,
-    /// In the header `x-session`.
-    Header,
-}
-
-impl Carrier {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Cookie, Self::Header];
-
-    /// A policy with this carrier.
-    #[must_use]
-    pub fn policy(self) -> Value {
-        match self {
-            Self::Cookie => json!({"cookie": {"name": "session"}}),
-            Self::Header => json!({"header": {"name": "x-session"}}),
-        }
-    }
-
-    /// The token that comes with an answer.
-    #[must_use]
-    pub fn token(self, answer: &Answer) -> Option<String> {
-        match self {
-            Self::Cookie => answer.set_cookie("session").map(|cookie| cookie.value),
-            Self::Header => answer.header("x-session").map(str::to_owned),
-        }
-    }
-
-    /// A request with a token.
-    #[must_use]
-    pub fn bring(self, token: &str, request: Request) -> Request {
-        match self {
-            Self::Cookie => request.cookie(format!("session={token}")),
-            Self::Header => request.header("x-session", token),
-        }
-    }
-}
 
 /// Clients who come by until they are told to leave. A third of them each keep a connection over HTTP/1.1, keep one over HTTP/2, and connect
 /// anew for every request. Nobody asks a second time where a request fails.

@@ -18,7 +18,9 @@
 #![allow(clippy::indexing_slicing, reason = "JSON by index: what is not there is null")]
 
 mod backend;
+mod body;
 mod build;
+mod carrier;
 mod client;
 mod config;
 mod cookie;
@@ -29,11 +31,13 @@ pub mod poll;
 mod site;
 pub mod tools;
 
-pub use backend::{Answering, Backend, Seen};
+pub use backend::{Answering, Backend, Protocol, Reply, Seen, Tasks};
+pub use body::{Body, BoxError, Upload};
 pub use build::Build;
-pub use client::{Answer, Connection, Request, Visitor};
+pub use carrier::Carrier;
+pub use client::{Answer, Connection, Exchange, Informational, Request, Visitor};
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
 pub use cookie::SetCookie;
-pub use crowd::{Carrier, Crowd, Journey, Journeys, Visit};
+pub use crowd::{Crowd, Journey, Journeys, Visit};
 pub use envoy::Envoy;
 pub use site::Site;

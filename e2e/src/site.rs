@@ -1,9 +1,11 @@
 //! Three backends behind an Envoy.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{Answer, Backend, Config, Envoy, Visitor};
+use crate::{Answer, Backend, Config, Envoy, Protocol, Visitor};
 
 /// Backends a, b and c, and an Envoy in front of them.
 #[derive(Debug)]
@@ -20,7 +22,15 @@ impl Site {
     /// # Errors
     /// When Envoy does not come up.
     pub async fn start(config: Config) -> Result<Self> {
-        let backends = Backend::three()?;
+        Self::start_speaking(config, &[]).await
+    }
+
+    /// Starts with backends that speak these protocols too.
+    ///
+    /// # Errors
+    /// When Envoy does not come up.
+    pub async fn start_speaking(config: Config, protocols: &[Arc<dyn Protocol>]) -> Result<Self> {
+        let backends = Backend::three_speaking(protocols)?;
         let envoy = Envoy::start(config.backends(&backends)).await?;
         envoy.until_stat("cluster.backends.membership_healthy", 3).await?;
         Ok(Self { backends, envoy })

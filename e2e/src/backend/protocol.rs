@@ -1,0 +1,83 @@
+//! What backends can be taught.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use tokio::task::JoinSet;
+
+use crate::body::Body;
+
+/// An answer in the making.
+pub type Reply = Pin<Box<dyn Future<Output = Result<Response<Body>>> + Send>>;
+
+/// A protocol that backends speak beside plain HTTP. The tests bring it, so that the demo and the benchmark need no library for it.
+pub trait Protocol: fmt::Debug + Send + Sync {
+    /// Whether a request is one of this protocol's.
+    fn speaks(&self, request: &Request<Incoming>) -> bool;
+
+    /// How the backend of this name answers it. What goes on after that is one of the connection's `tasks`.
+    fn answer(&self, backend: &str, request: Request<Incoming>, tasks: &Tasks) -> Reply;
+}
+
+/// What a backend does for a connection beside answering: it ends with the backend.
+#[derive(Debug, Clone)]
+pub struct Tasks {
+    running: Arc<Mutex<JoinSet<()>>>,
+    count: Count,
+}
+
+impl Tasks {
+    pub(super) fn new(count: &Count) -> Self {
+        Self {
+            running: Arc::default(),
+            count: count.clone(),
+        }
+    }
+
+    /// One more.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let under_way = self.count.begin();
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        while running.try_join_next().is_some() {}
+        running.spawn(async move {
+            task.await;
+            drop(under_way);
+        });
+    }
+
+    /// Waits for all of them.
+    pub(super) async fn finish(&self) {
+        let mut running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        while running.join_next().await.is_some() {}
+    }
+}
+
+/// How many answers and tasks a backend has under way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    /// One more, until its value is dropped.
+    pub(super) fn begin(&self) -> UnderWay {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self.clone())
+    }
+
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Something that a backend has under way.
+pub(super) struct UnderWay(Count);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,154 @@
+//! Answering one request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use http_body_util::BodyExt;
+use hyper::body::{Bytes, Frame, Incoming, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, TRAILER};
+use hyper::{HeaderMap, Request, Response};
+use serde_json::json;
+
+use super::protocol::UnderWay;
+use super::{Answering, Shared, Tasks};
+use crate::body::{self, Body, BoxError};
+
+/// Between two events.
+const EVENT_INTERVAL: Duration = Duration::from_millis(10);
+
+pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Arc<Shared>) -> Result<Response<Body>> {
+    let answering = {
+        let mut behaviour = shared.behaviour();
+        if request.uri().path() == "/healthz" {
+            Answering::status(if behaviour.healthy { 200 } else { 503 })
+        } else {
+            behaviour.requests += 1;
+            behaviour.next.pop_front().unwrap_or_else(|| behaviour.usual.clone())
+        }
+    };
+    let under_way = shared.under_way.begin();
+    tokio::time::sleep(answering.delay).await;
+    if answering.hang_up {
+        bail!("hanging up");
+    }
+    let cut_after = request.headers().get("x-cut-after").cloned();
+    let protocol = shared.protocols.iter().find(|protocol| protocol.speaks(&request));
+    let mut response = match (protocol, request.uri().path()) {
+        (Some(protocol), _) => protocol.answer(&shared.name, request, &tasks).await?,
+        (None, "/echo") => echo(request),
+        (None, "/events") => events(&request, &tasks, &shared.name),
+        (None, _) => what_was_seen(request, &answering, &shared.name).await?,
+    };
+    for (name, value) in &answering.headers {
+        let name = HeaderName::from_bytes(name.as_bytes())?;
+        response.headers_mut().append(name, value.parse()?);
+    }
+    response.headers_mut().insert("x-backend", shared.name.parse()?);
+    let pieces_left = match cut_after {
+        Some(count) => Some(count.to_str()?.parse()?),
+        None => None,
+    };
+    Ok(response.map(|body| {
+        let watched = Watched {
+            body,
+            pieces_left,
+            _under_way: under_way,
+        };
+        watched.boxed_unsync()
+    }))
+}
+
+/// The request as JSON. Of its body the length, but an error is answered before there is a body.
+async fn what_was_seen(request: Request<Incoming>, answering: &Answering, backend: &str) -> Result<Response<Body>> {
+    let (head, body) = request.into_parts();
+    let length = match answering.status {
+        ..400 => body.collect().await?.to_bytes().len(),
+        _ => 0,
+    };
+    let seen = json!({
+        "backend": backend,
+        "version": format!("{:?}", head.version),
+        "method": head.method.as_str(),
+        "path": head.uri.path(),
+        "headers": headers_as_text(&head.headers),
+        "body": length,
+    });
+    let response = Response::builder().status(answering.status);
+    Ok(response.body(body::whole(format!("{seen}\n")))?)
+}
+
+/// The request's own body and trailers, each piece as it comes.
+fn echo(request: Request<Incoming>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let mut response = Response::new(body.map_err(BoxError::from).boxed_unsync());
+    // HTTP/1.1 sends the trailers that it has announced.
+    if let Some(names) = head.headers.get(TRAILER) {
+        response.headers_mut().insert(TRAILER, names.clone());
+    }
+    response
+}
+
+/// Server-sent events without end. Each says which backend sent it; their numbers go on where the client says that it was.
+fn events(request: &Request<Incoming>, tasks: &Tasks, backend: &str) -> Response<Body> {
+    let last = request.headers().get("last-event-id");
+    let last: u64 = last.and_then(|id| id.to_str().ok()?.parse().ok()).unwrap_or_default();
+    let (mut upload, body) = body::piecewise();
+    let backend = backend.to_owned();
+    tasks.spawn(async move {
+        let mut id = last + 1;
+        while upload.send(format!("id: {id}\ndata: {backend}\n\n")).await.is_ok() {
+            id += 1;
+            tokio::time::sleep(EVENT_INTERVAL).await;
+        }
+    });
+    let mut response = Response::new(body);
+    let event_stream = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(CONTENT_TYPE, event_stream);
+    response
+}
+
+fn headers_as_text(headers: &HeaderMap) -> Vec<(&str, String)> {
+    headers
+        .iter()
+        .map(|(name, value)| {
+            (
+                name.as_str(),
+                value.as_bytes().iter().copied().map(char::from).collect(),
+            )
+        })
+        .collect()
+}
+
+/// A body that counts as under way until it ends, and may be cut off before.
+struct Watched {
+    body: Body,
+    pieces_left: Option<usize>,
+    _under_way: UnderWay,
+}
+
+impl hyper::body::Body for Watched {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.pieces_left == Some(0) {
+            return Poll::Ready(Some(Err("cut off".into())));
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(left) = &mut self.pieces_left {
+            *left -= 1;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces_left.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

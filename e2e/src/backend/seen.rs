@@ -1,0 +1,64 @@
+//! What a backend sees.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// A request as a backend saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// `HTTP/1.1` or `HTTP/2.0`.
+    pub version: String,
+    /// The request's method.
+    pub method: String,
+    /// The request's path.
+    pub path: String,
+    /// Names and values; values are bytes, read as Latin-1. Fields of one name are in their order.
+    pub headers: Vec<(String, String)>,
+    /// The length of its body.
+    pub body: u64,
+}
+
+impl Seen {
+    /// All values of one header.
+    #[must_use]
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        self.headers
+            .iter()
+            .filter(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .collect()
+    }
+
+    /// The request's cookies: its Cookie fields, joined as RFC 6265 has them.
+    #[must_use]
+    pub fn cookies(&self) -> Option<String> {
+        let fields = self.all("cookie");
+        (!fields.is_empty()).then(|| fields.join("; "))
+    }
+
+    /// The header names that begin with `x-limpet`.
+    #[must_use]
+    pub fn internal_headers(&self) -> Vec<&str> {
+        self.headers
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| name.starts_with("x-limpet"))
+            .collect()
+    }
+
+    /// From what a backend answered with.
+    pub(crate) fn from_json(body: &[u8]) -> Result<Self> {
+        let body: Value = serde_json::from_slice(body).context("this is not the answer of a backend")?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let headers = body["headers"]
+            .as_array()
+            .context("a backend's answer without headers")?;
+        Ok(Self {
+            version: text(&body["version"]),
+            method: text(&body["method"]),
+            path: text(&body["path"]),
+            headers: headers.iter().map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
+            body: body["body"].as_u64().unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! Answers.
+
+use anyhow::Result;
+use hyper::HeaderMap;
+use hyper::body::Bytes;
+
+use crate::{Seen, SetCookie};
+
+/// An answer, whole.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// All header fields.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+    /// The trailers, where there are any.
+    pub trailers: HeaderMap,
+}
+
+impl Answer {
+    /// The name of the backend that answered; none for an answer of Envoy's own.
+    #[must_use]
+    pub fn backend(&self) -> Option<&str> {
+        self.header("x-backend")
+    }
+
+    /// The request as the backend saw it.
+    ///
+    /// # Errors
+    /// When no backend answered.
+    pub fn seen(&self) -> Result<Seen> {
+        Seen::from_json(&self.body)
+    }
+
+    /// The first field of this name.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// All cookies that the answer sets.
+    #[must_use]
+    pub fn set_cookies(&self) -> Vec<SetCookie> {
+        SetCookie::all(&self.headers).collect()
+    }
+
+    /// The cookie of this name that the answer sets.
+    #[must_use]
+    pub fn set_cookie(&self, name: &str) -> Option<SetCookie> {
+        SetCookie::all(&self.headers).find(|cookie| cookie.name == name)
+    }
+}

@@ -1,0 +1,183 @@
+//! Connections, and exchanges that are under way on them.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail};
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+
+use crate::body::Body;
+use crate::{Answer, Request, poll};
+
+/// A connection for many requests: one after the other with HTTP/1.1, at the same time with HTTP/2. It is closed with its value, whatever is
+/// under way then.
+#[derive(Debug)]
+pub struct Connection {
+    sender: Sender,
+    task: AbortHandle,
+}
+
+#[derive(Debug)]
+enum Sender {
+    Http1(http1::SendRequest<Body>),
+    Http2(http2::SendRequest<Body>),
+}
+
+impl Connection {
+    /// Connects, for requests over HTTP/1.1 or over HTTP/2.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub async fn open(address: SocketAddr, http2: bool) -> Result<Self> {
+        let stream = TcpStream::connect(address)
+            .await
+            .with_context(|| format!("no connection to {address}"))?;
+        let io = TokioIo::new(stream);
+        let (sender, task) = if http2 {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+            (Sender::Http2(sender), tokio::spawn(connection).abort_handle())
+        } else {
+            let (sender, connection) = http1::Builder::new().title_case_headers(true).handshake(io).await?;
+            (Sender::Http1(sender), tokio::spawn(connection).abort_handle())
+        };
+        Ok(Self { sender, task })
+    }
+
+    /// Whether it takes one more request. The server may have closed it.
+    pub async fn is_open(&mut self) -> bool {
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.ready().await.is_ok(),
+            Sender::Http2(sender) => sender.ready().await.is_ok(),
+        }
+    }
+
+    /// Sends a request and reads the whole answer.
+    ///
+    /// # Errors
+    /// When there is no HTTP answer.
+    pub async fn send(&mut self, request: Request) -> Result<Answer> {
+        self.exchange(request).await?.rest().await
+    }
+
+    /// Sends a request and reads the answer's head; its body is still to come.
+    ///
+    /// # Errors
+    /// When there is no HTTP answer.
+    pub async fn exchange(&mut self, request: Request) -> Result<Exchange> {
+        let response = poll::patiently("the head of an answer", async {
+            Ok(match &mut self.sender {
+                Sender::Http1(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request.into_hyper(false)?).await?
+                }
+                Sender::Http2(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request.into_hyper(true)?).await?
+                }
+            })
+        })
+        .await?;
+        let (head, body) = response.into_parts();
+        Ok(Exchange {
+            head: Answer {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body: Bytes::new(),
+                trailers: HeaderMap::new(),
+            },
+            body,
+            surplus: Bytes::new(),
+            connection: None,
+        })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An answer whose body is still to come. Dropped before its end, it is reset: HTTP/2 cancels the stream, HTTP/1.1 closes the connection.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The answer so far.
+    head: Answer,
+    body: Incoming,
+    /// What was read of the body and not asked for yet.
+    surplus: Bytes,
+    /// Where the exchange has a connection of its own.
+    connection: Option<Connection>,
+}
+
+impl Exchange {
+    pub(super) fn with(mut self, connection: Connection) -> Self {
+        self.connection = Some(connection);
+        self
+    }
+
+    /// The answer so far: its status and headers.
+    #[must_use]
+    pub fn head(&self) -> &Answer {
+        &self.head
+    }
+
+    /// The next piece of the body; none at its end, trailers read.
+    ///
+    /// # Errors
+    /// When the answer is cut off.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>> {
+        if !self.surplus.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.surplus)));
+        }
+        loop {
+            let frame = poll::patiently("the next piece of a body", async { Ok(self.body.frame().await) }).await?;
+            let Some(frame) = frame else {
+                return Ok(None);
+            };
+            match frame.context("the answer is cut off")?.into_data() {
+                Ok(data) if data.is_empty() => {}
+                Ok(data) => return Ok(Some(data)),
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        self.head.trailers = trailers;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next bytes of the body, so many of them.
+    ///
+    /// # Errors
+    /// When the answer has fewer, or is cut off.
+    pub async fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(count);
+        while bytes.len() < count {
+            let Some(mut piece) = self.piece().await? else {
+                bail!("the answer ends after {} bytes of {count}", bytes.len());
+            };
+            self.surplus = piece.split_off(piece.len().min(count - bytes.len()));
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+
+    /// The answer with the rest of its body.
+    ///
+    /// # Errors
+    /// When the answer is cut off.
+    pub async fn rest(mut self) -> Result<Answer> {
+        let mut body = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            body.extend_from_slice(&piece);
+        }
+        self.head.body = body.into();
+        Ok(self.head)
+    }
+}

@@ -1,0 +1,134 @@
+//! Requests.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use hyper::body::Bytes;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::body::{self, Body, Upload};
+use crate::{Answer, Connection, Exchange};
+
+/// A request to be sent. Without a [`Connection`], it gets one of its own.
+#[derive(Debug)]
+pub struct Request {
+    address: SocketAddr,
+    method: Method,
+    path: String,
+    headers: Vec<(String, Vec<u8>)>,
+    http2: bool,
+    body: Body,
+    informational: Option<UnboundedSender<Informational>>,
+}
+
+/// What comes before an answer: the status, as 100 (Continue), and headers.
+pub type Informational = (u16, HeaderMap);
+
+impl Request {
+    /// A GET request over HTTP/1.1.
+    #[must_use]
+    pub fn get(address: SocketAddr, path: &str) -> Self {
+        Self {
+            address,
+            method: Method::GET,
+            path: path.to_owned(),
+            headers: Vec::new(),
+            http2: false,
+            body: body::whole(Bytes::new()),
+            informational: None,
+        }
+    }
+
+    /// Over HTTP/2, where it has a connection of its own.
+    #[must_use]
+    pub fn http2(mut self) -> Self {
+        self.http2 = true;
+        self
+    }
+
+    /// With this method.
+    #[must_use]
+    pub fn method(mut self, method: Method) -> Self {
+        self.method = method;
+        self
+    }
+
+    /// With one field more, its value byte for byte.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((name.to_owned(), value.as_ref().to_vec()));
+        self
+    }
+
+    /// With one more Cookie field.
+    #[must_use]
+    pub fn cookie(self, field: impl AsRef<[u8]>) -> Self {
+        self.header("cookie", field)
+    }
+
+    /// A POST request, whose body is sent piece by piece.
+    #[must_use]
+    pub fn upload(self) -> (Self, Upload) {
+        let (upload, body) = body::piecewise();
+        let request = Self {
+            body,
+            ..self.method(Method::POST)
+        };
+        (request, upload)
+    }
+
+    /// With a place for what comes before the answer.
+    #[must_use]
+    pub fn informational(mut self) -> (Self, UnboundedReceiver<Informational>) {
+        let (sender, receiver) = unbounded_channel();
+        self.informational = Some(sender);
+        (self, receiver)
+    }
+
+    /// Sends it and reads the whole answer.
+    ///
+    /// # Errors
+    /// When there is no HTTP answer.
+    pub async fn send(self) -> Result<Answer> {
+        self.open().await?.rest().await
+    }
+
+    /// Sends it and reads the answer's head; its body is still to come.
+    ///
+    /// # Errors
+    /// When there is no HTTP answer.
+    pub async fn open(self) -> Result<Exchange> {
+        let mut connection = Connection::open(self.address, self.http2).await?;
+        Ok(connection.exchange(self).await?.with(connection))
+    }
+
+    /// For a connection of this protocol.
+    pub(super) fn into_hyper(self, http2: bool) -> Result<hyper::Request<Body>> {
+        let authority = self.address.to_string();
+        let uri = if http2 {
+            format!("http://{authority}{}", self.path)
+        } else {
+            self.path
+        };
+        let mut request = hyper::Request::builder().method(self.method).uri(uri);
+        if !http2 && !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            request = request.header("host", &authority);
+        }
+        for (name, value) in &self.headers {
+            request = request.header(
+                HeaderName::from_bytes(name.as_bytes())?,
+                HeaderValue::from_bytes(value)?,
+            );
+        }
+        let mut request = request.body(self.body)?;
+        if let Some(sender) = self.informational {
+            hyper::ext::on_informational(&mut request, move |response| {
+                // Where the test has stopped listening, it does not care.
+                let _ = sender.send((response.status().as_u16(), response.headers().clone()));
+            });
+        }
+        Ok(request)
+    }
+}
