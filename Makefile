@@ -54,6 +54,7 @@ test-host:
 	cargo test --locked --workspace --exclude limpet-e2e --exclude limpet-bench-noop --all-features
 	cargo test --locked --manifest-path filter/fuzz/Cargo.toml --target-dir $(cargo_target)/fuzz
 	python3 filter/core/tests/verify_vectors.py
+	python3 filter/core/tests/verify_keyring_vectors.py
 
 e2e: build ## The end-to-end tests on one Envoy, with one build of the filter: make e2e ENVOY_VERSION=1.38.3 FILTER=module
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use limpet_core::config::schema::FilterConfig;
+use limpet_core::config::schema::{FilterConfig, KeyConfig, KeyStateConfig};
+use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::{Filter, config};
 
 use super::report::{Checked, Report, Severity};
-use crate::keys;
+use crate::keys::source;
 use crate::node::Node;
 
 /// What stands in for a key that only Envoy's environment has: the rest of the configuration is checked with it.
@@ -20,19 +21,32 @@ pub(super) fn check(
     forwarded: Option<&BTreeSet<String>>,
     require_environment: bool,
 ) {
-    let config = match config::parse(json) {
+    let mut config = match config::parse(json) {
         Ok(config) => config,
         Err(error) => return add_problems(report, node, error),
     };
+    let variables = variables(&config);
     report.checked.push(Checked {
         file: node.file.to_owned(),
         path: node.path.clone(),
-        keys: config.keys.iter().map(|key| key.id).collect(),
+        keys: key_ids(&config),
         policies: config.policies.keys().cloned().collect(),
     });
-    if !check_variables(report, node, &config, forwarded) {
+    if !check_variables(report, node, &variables, forwarded) {
         // The filter's own message would repeat what stands in `env`.
         return;
+    }
+    let is_missing = |variable: &&Variable| variable.needed && std::env::var_os(&variable.name).is_none();
+    let missing = variables.iter().find(is_missing);
+    if let (Some(_), Some(missing)) = (&config.wrapped_keys, missing) {
+        // Nothing stands in for a key-encryption key, so a key stands in for the keyring.
+        config.wrapped_keys = None;
+        config.keys = Some(vec![KeyConfig {
+            id: 0,
+            env: Some(missing.name.clone()),
+            inline: None,
+            state: KeyStateConfig::Signing,
+        }]);
     }
     let environment = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| STAND_IN.to_owned()));
     match Filter::new(&config, &environment) {
@@ -43,18 +57,15 @@ pub(super) fn check(
         }
         Err(error) => add_problems(report, node, error),
     }
-    for (field, name) in variables(&config) {
-        if std::env::var_os(name).is_some() {
-            continue;
-        }
+    for Variable { field, name, holds, .. } in variables.iter().filter(is_missing) {
         if require_environment {
             let message = format!("expected the environment variable {name}, which is not set here");
-            report.field(Severity::Error, node, &field, message);
+            report.field(Severity::Error, node, field, message);
         } else {
             let message = format!(
-                "not checked: the key in the environment variable {name}, which is not set here (--env requires it)"
+                "not checked: the {holds} in the environment variable {name}, which is not set here (--env requires it)"
             );
-            report.field(Severity::Note, node, &field, message);
+            report.field(Severity::Note, node, field, message);
         }
     }
 }
@@ -65,29 +76,70 @@ fn add_problems(report: &mut Report, node: &Node<'_>, error: config::ConfigError
     }
 }
 
-/// The variables that keys come from, with the fields that name them.
-fn variables(config: &FilterConfig) -> impl Iterator<Item = (String, &str)> {
-    let keys = config.keys.iter().enumerate();
-    keys.filter_map(|(i, key)| Some((format!("keys[{i}].env"), key.env.as_deref()?)))
+/// The ids of the keys; `None` where they are wrapped, and can not be opened here.
+fn key_ids(config: &FilterConfig) -> Option<Vec<u8>> {
+    match &config.wrapped_keys {
+        None => Some(config.keys.iter().flatten().map(|key| key.id).collect()),
+        Some(wrapped) => {
+            let entries = source::unwrap(wrapped).ok()?;
+            Some(entries.iter().map(|entry| entry.id.0).collect())
+        }
+    }
+}
+
+/// A variable that something secret comes from.
+struct Variable {
+    /// The field that names it.
+    field: String,
+    name: String,
+    holds: &'static str,
+    /// Whether there are no sessions without it.
+    needed: bool,
+}
+
+fn variables(config: &FilterConfig) -> Vec<Variable> {
+    let keys = config.keys.iter().flatten().enumerate();
+    let keys = keys.filter_map(|(i, key)| {
+        Some(Variable {
+            field: format!("keys[{i}].env"),
+            name: key.env.clone()?,
+            holds: "key",
+            needed: true,
+        })
+    });
+    let wrapped = config.wrapped_keys.as_ref();
+    let named = wrapped.and_then(|wrapped| Some(Wrapped::parse(&wrapped.text).ok()?.key_encryption_key().0));
+    let list = wrapped.iter().flat_map(|wrapped| &wrapped.key_encryption_keys);
+    let wrapping = list.enumerate().map(|(i, key)| Variable {
+        field: format!("wrappedKeys.keyEncryptionKeys[{i}].env"),
+        name: key.env.clone(),
+        holds: "key-encryption key, and the keyring under it,",
+        needed: named == Some(key.id),
+    });
+    keys.chain(wrapping).collect()
 }
 
 /// Whether every `env` can be a variable. One that Envoy does not hand to the filter is reported.
 fn check_variables(
     report: &mut Report,
     node: &Node<'_>,
-    config: &FilterConfig,
+    variables: &[Variable],
     forwarded: Option<&BTreeSet<String>>,
 ) -> bool {
     let mut plausible = true;
-    for (field, name) in variables(config) {
-        if !keys::is_variable(name) {
+    for Variable {
+        field, name, needed, ..
+    } in variables
+    {
+        if !source::is_variable(name) {
             plausible = false;
-            report.field(Severity::Error, node, &field, keys::NO_VARIABLE);
+            report.field(Severity::Error, node, field, source::NO_VARIABLE);
         } else if forwarded.is_some_and(|forwarded| !forwarded.contains(name)) {
             let message = format!(
                 "expected {name} in vm_config.environment_variables.host_env_keys: without it Envoy does not hand the variable to the filter"
             );
-            report.field(Severity::Error, node, &field, message);
+            let severity = if *needed { Severity::Error } else { Severity::Warning };
+            report.field(severity, node, field, message);
         }
     }
     plausible

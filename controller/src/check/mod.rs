@@ -149,11 +149,11 @@ fn verdict(report: &Report, file: &str) -> String {
         .iter()
         .filter(|checked| checked.file == file)
         .map(|checked| {
-            format!(
-                "{} and {}",
-                plural(checked.keys.len(), "key"),
-                policies(&checked.policies)
-            )
+            let keys = match &checked.keys {
+                Some(ids) => plural(ids.len(), "key"),
+                None => "wrapped keys".to_owned(),
+            };
+            format!("{keys} and {}", policies(&checked.policies))
         })
         .collect();
     let outcome = if problems.is_empty() {

@@ -38,7 +38,8 @@ pub(crate) struct Checked {
     #[serde(skip)]
     pub(crate) file: String,
     pub(crate) path: String,
-    pub(crate) keys: Vec<u8>,
+    /// The ids of its keys, where they can be known.
+    pub(crate) keys: Option<Vec<u8>>,
     pub(crate) policies: Vec<String>,
 }
 

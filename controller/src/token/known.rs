@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::check::discovery;
 use crate::cli::RealmArgs;
 use crate::find;
-use crate::keys::{self, Unavailable};
+use crate::keys::{self, source::Unavailable};
 use crate::node::Node;
 use crate::{Failure, document};
 
@@ -64,13 +64,8 @@ impl Candidate {
     /// # Errors
     /// `None`: there is no such key.
     pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<Unavailable>> {
-        let signs = |key: &&config::schema::KeyConfig| match id {
-            Some(id) => key.id == id.0,
-            None => key.state == config::schema::KeyStateConfig::Signing,
-        };
-        let key = self.config.keys.iter().find(signs).ok_or(None)?;
-        let secret = keys::secret(key).map_err(Some)?;
-        let key = Key::new(KeyId(key.id), KeyState::Signing, &secret);
+        let entry = keys::source::key(&self.config, id).map_err(Some)?.ok_or(None)?;
+        let key = Key::new(entry.id, KeyState::Signing, &entry.secret);
         let keyring = Keyring::new(vec![key]).map_err(|error| Some(Unavailable::Wrong(error.to_string())))?;
         let (mode, name) = self.carrier();
         Ok(Realm::new(&keyring, self.scope.as_bytes(), mode, name))
@@ -143,7 +138,7 @@ impl Known {
             "maxIdle": "99999h",
         });
         let mut config = config::parse(written.to_string().as_bytes()).map_err(|error| Failure(error.to_string()))?;
-        config.keys = keys::read(file)?;
+        config.keys = Some(keys::read(file)?);
         let scope = args.scope.clone().unwrap_or_else(|| DEFAULT_SCOPE.to_owned());
         let candidate = Candidate {
             config: Rc::new(config),

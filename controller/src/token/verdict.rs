@@ -9,7 +9,7 @@ use limpet_core::token::{CarrierMode, Claims, Refusal};
 use limpet_core::view::{Answer, RequestView};
 
 use crate::Failure;
-use crate::keys::Unavailable;
+use crate::keys::source::{self, Unavailable};
 
 use super::known::{Candidate, Known};
 
@@ -44,9 +44,8 @@ pub(super) fn open(known: &Known, token: &str, key: KeyId) -> Opening {
 
 /// What the filter says to a token of this session at this time. Whether the route leads to the token's cluster is left out.
 pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timestamp) -> Result<RequestOutcome, Failure> {
-    let config = alone(candidate, key);
-    let environment = |name: &str| std::env::var(name).ok();
-    let (filter, _) = Filter::new(&config, &environment)
+    let config = alone(candidate, key)?;
+    let (filter, _) = Filter::new(&config, &|_| None)
         .map_err(|error| Failure(format!("the filter refuses the configuration: {error}")))?;
     let request = Request::new(candidate, token);
     // This request answers every question.
@@ -61,13 +60,11 @@ pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timesta
 }
 
 /// The candidate's configuration with its session for every request, and with the token's key alone.
-fn alone(candidate: &Candidate, key: KeyId) -> FilterConfig {
+fn alone(candidate: &Candidate, key: KeyId) -> Result<FilterConfig, Failure> {
     let mut config = FilterConfig::clone(&candidate.config);
-    config.keys.retain(|other| other.id == key.0);
-    config.keys.truncate(1);
-    for key in &mut config.keys {
-        key.state = limpet_core::config::schema::KeyStateConfig::Signing;
-    }
+    let key = source::key(&config, Some(key)).map_err(|unavailable| Failure(unavailable.to_string()))?;
+    config.keys = Some(key.iter().flat_map(source::alone).collect());
+    config.wrapped_keys = None;
     config.policies.retain(|name, _| *name == candidate.policy);
     for policy in config.policies.values_mut() {
         policy.strict = false;
@@ -77,7 +74,7 @@ fn alone(candidate: &Candidate, key: KeyId) -> FilterConfig {
         policy: candidate.policy.clone(),
         scope: Some(candidate.scope.clone()),
     });
-    config
+    Ok(config)
 }
 
 /// A request that has nothing but the token.

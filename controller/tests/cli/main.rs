@@ -14,6 +14,7 @@ mod keys;
 mod per_route;
 mod routes;
 mod token;
+mod wrapped_keys;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,13 @@ struct Ran {
 fn limpet(args: &[&str]) -> Limpet {
     let mut command = Command::new(env!("CARGO_BIN_EXE_limpet"));
     command.args(args).current_dir(checkout());
-    for name in ["LIMPET_KEY", "LIMPET_KEY_1", "LIMPET_KEY_2"] {
+    for name in [
+        "LIMPET_KEY",
+        "LIMPET_KEY_1",
+        "LIMPET_KEY_2",
+        "LIMPET_KEK_1",
+        "LIMPET_KEK_2",
+    ] {
         command.env_remove(name);
     }
     Limpet(command)

@@ -4,6 +4,7 @@
 
 mod carrier_rules;
 mod compile;
+mod keys;
 
 pub mod schema;
 
@@ -75,9 +76,10 @@ fn unreadable(field: &str, error: &serde_json::Error) -> ConfigError {
     // serde's words without the position: the text that Envoy hands over is not the text that was written.
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    // serde repeats what it found. Below `keys` that may be a key.
+    // serde repeats what it found. Below these that may be a key.
+    let of_keys = field.starts_with("keys") || field.starts_with("wrappedKeys");
     let message = match message.rsplit_once("expected ") {
-        Some((_, expected)) if field.starts_with("keys") => format!("expected {expected}"),
+        Some((_, expected)) if of_keys => format!("expected {expected}"),
         _ => message.to_owned(),
     };
     ConfigError {

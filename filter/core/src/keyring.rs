@@ -1,60 +1,19 @@
 //! Keys: which there are, which one signs, and what is derived from each.
 
+mod secret;
+pub mod wrapped;
+
+use std::collections::BTreeSet;
 use std::fmt;
 
-use hkdf::Hkdf;
-use hmac::{Hmac, KeyInit};
-use sha2::Sha256;
-use zeroize::{Zeroize, ZeroizeOnDrop};
-
-/// HMAC-SHA256 (RFC 2104) with its key already absorbed: a clone costs no compression.
-pub(crate) type HmacSha256 = Hmac<Sha256>;
+pub(crate) use secret::HmacSha256;
+pub use secret::Secret;
 
 /// The HKDF labels (RFC 5869 `info`). A change of either is a new token version.
 const MAC_LABEL: &[u8] = b"limpet token v1 mac";
 const ENCIPHER_LABEL: &[u8] = b"limpet token v1 encipher";
 
-/// 32 secret bytes. Not shown by `Debug`, wiped when dropped.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Secret([u8; Secret::LEN]);
-
-impl Secret {
-    /// The length of a secret in bytes.
-    pub const LEN: usize = 32;
-
-    /// Takes the bytes over.
-    #[must_use]
-    pub fn new(bytes: [u8; Self::LEN]) -> Self {
-        Self(bytes)
-    }
-
-    /// A subkey for one purpose: HKDF-SHA256, no salt, `label` as info.
-    fn subkey(&self, label: &[u8]) -> HmacSha256 {
-        let mut okm = [0; Self::LEN];
-        // 32 bytes are far below HKDF's limit of 255 hashes, and HMAC takes a key of any length: neither can fail.
-        let _ = Hkdf::<Sha256>::new(None, &self.0).expand(label, &mut okm);
-        let mac = <HmacSha256 as KeyInit>::new(&hmac_key(&okm));
-        okm.zeroize();
-        mac
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
-/// An HMAC key as RFC 2104 pads it to SHA-256's block of 64 bytes.
-fn hmac_key(okm: &[u8; Secret::LEN]) -> hmac::digest::Key<HmacSha256> {
-    let mut block = hmac::digest::Key::<HmacSha256>::default();
-    for (to, from) in block.iter_mut().zip(okm) {
-        *to = *from;
-    }
-    block
-}
-
-/// Names a key within a keyring; the second byte of every token.
+/// Names a key within a keyring, or a key-encryption key; the second byte of every token and of every wrapped keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub u8);
 
@@ -75,6 +34,22 @@ pub enum KeyState {
     Retiring,
 }
 
+impl KeyState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Signing, Self::Verifying, Self::Retiring];
+}
+
+/// One key as it is kept: with its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its id, once in a keyring.
+    pub id: KeyId,
+    /// Its phase.
+    pub state: KeyState,
+    /// What everything is derived from.
+    pub secret: Secret,
+}
+
 /// One key, ready for use.
 pub struct Key {
     pub(crate) id: KeyId,
@@ -93,6 +68,12 @@ impl Key {
             mac: secret.subkey(MAC_LABEL),
             encipher: secret.subkey(ENCIPHER_LABEL),
         }
+    }
+}
+
+impl From<&Entry> for Key {
+    fn from(entry: &Entry) -> Self {
+        Self::new(entry.id, entry.state, &entry.secret)
     }
 }
 
@@ -133,23 +114,11 @@ impl Keyring {
     /// # Errors
     /// [`KeyringError`] where not exactly one key signs or two have one id.
     pub fn new(keys: Vec<Key>) -> Result<Self, KeyringError> {
-        let mut signing = None;
-        let mut others: Vec<Key> = Vec::new();
-        for key in keys {
-            let known = others.iter().chain(&signing).any(|other| other.id == key.id);
-            if known {
-                return Err(KeyringError::DuplicateId(key.id));
-            }
-            if key.state != KeyState::Signing {
-                others.push(key);
-            } else if signing.replace(key).is_some() {
-                return Err(KeyringError::SeveralSigningKeys);
-            }
-        }
-        match signing {
-            Some(signing) => Ok(Self { signing, others }),
-            None => Err(KeyringError::NoSigningKey),
-        }
+        check(keys.iter().map(|key| (key.id, key.state)))?;
+        let (mut signing, others): (Vec<Key>, Vec<Key>) =
+            keys.into_iter().partition(|key| key.state == KeyState::Signing);
+        let signing = signing.pop().ok_or(KeyringError::NoSigningKey)?;
+        Ok(Self { signing, others })
     }
 
     /// The key that signs.
@@ -162,6 +131,23 @@ impl Keyring {
     #[must_use]
     pub fn others(&self) -> &[Key] {
         &self.others
+    }
+}
+
+/// Whether keys of these ids and states make a keyring.
+fn check(keys: impl Iterator<Item = (KeyId, KeyState)>) -> Result<(), KeyringError> {
+    let mut ids = BTreeSet::new();
+    let mut signing = 0;
+    for (id, state) in keys {
+        if !ids.insert(id) {
+            return Err(KeyringError::DuplicateId(id));
+        }
+        signing += usize::from(state == KeyState::Signing);
+    }
+    match signing {
+        0 => Err(KeyringError::NoSigningKey),
+        1 => Ok(()),
+        _ => Err(KeyringError::SeveralSigningKeys),
     }
 }
 

@@ -63,6 +63,13 @@ fn with_keys(keys: &Value) -> Value {
     json!({"keys": keys, "policies": {}})
 }
 
+/// A keyring, wrapped under `INLINE` by the id 1.
+const WRAPPED: &str = "gQGxMzQwJBVoDia0nZdw3B4_ibRT1-eWgYgNG6EHaAqWd5JzECHaha1ROICdkGOeltBlmmsw74NhH5Iz9xvmVvyXQsbCXKG-r40my3oxf1eDJ2u5Fl8";
+
+fn with_wrapped_keys(wrapped: &Value) -> Value {
+    json!({"wrappedKeys": wrapped, "policies": {}})
+}
+
 const INLINE: &str = "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ=";
 
 fn accepted() -> Vec<Value> {
@@ -70,6 +77,10 @@ fn accepted() -> Vec<Value> {
         with_keys(&json!([{"id": 255, "inline": INLINE}])),
         with_keys(
             &json!([{"id": 0, "env": "A"}, {"id": 1, "env": "B", "state": "verifying"}, {"id": 2, "env": "C", "state": "retiring"}]),
+        ),
+        with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 1, "env": "A"}]})),
+        with_wrapped_keys(
+            &json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 0, "env": "A"}, {"id": 1, "env": "B"}, {"id": 255, "env": "C"}]}),
         ),
         with_cookie(&json!({"name": "session"})),
         with_cookie(&json!({
@@ -114,6 +125,20 @@ fn refused() -> Vec<Value> {
         with_keys(&json!([{"id": 1, "env": "KEY", "state": "verifying"}])),
         with_keys(&json!([{"id": 1, "env": "KEY"}, {"id": 2, "env": "KEY", "state": "signing"}])),
         with_keys(&json!([{"id": 1, "env": "KEY", "state": "Signing"}])),
+        with_wrapped_keys(&json!([])),
+        with_wrapped_keys(&json!({"text": WRAPPED})),
+        with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": []})),
+        with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 1}]})),
+        with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 256, "env": "A"}]})),
+        with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 1, "inline": INLINE}]})),
+        with_wrapped_keys(&json!({"text": INLINE, "keyEncryptionKeys": [{"id": 1, "env": "A"}]})),
+        with_wrapped_keys(&json!({"text": format!("{WRAPPED}="), "keyEncryptionKeys": [{"id": 1, "env": "A"}]})),
+        with_wrapped_keys(&json!({"keyEncryptionKeys": [{"id": 1, "env": "A"}]})),
+        json!({
+            "keys": [{"id": 1, "env": "KEY"}],
+            "wrappedKeys": {"text": WRAPPED, "keyEncryptionKeys": [{"id": 1, "env": "A"}]},
+            "policies": {},
+        }),
         with_policy(&json!({})),
         with_policy(&json!({"cookie": {"name": "s"}, "header": {"name": "s"}})),
         with_policy(&json!({"cookie": {}})),

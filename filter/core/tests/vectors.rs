@@ -10,7 +10,8 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::keyring::wrapped::{UnwrapError, Wrapped, wrap};
+use limpet_core::keyring::{Entry, Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal, Unverified};
@@ -19,6 +20,7 @@ use limpet_core::{Filter, HeaderEdit};
 use serde_json::{Value, json};
 
 const TOKENS: &str = include_str!("vectors/token-v1.json");
+const KEYRINGS: &str = include_str!("vectors/keyring-v1.json");
 const TIMES: &str = include_str!("vectors/times-v1.json");
 
 fn entries(file: &str, group: &str) -> Vec<Value> {
@@ -121,6 +123,58 @@ fn every_refused_token_is_refused_for_its_reason() {
     }
     let all = [Refusal::Malformed, Refusal::UnknownKey, Refusal::BadSignature];
     assert_eq!(reasons, HashSet::from(all), "each reason has a vector");
+}
+
+fn state(entry: &Value) -> KeyState {
+    match text(entry, "state") {
+        "signing" => KeyState::Signing,
+        "verifying" => KeyState::Verifying,
+        "retiring" => KeyState::Retiring,
+        other => panic!("{other} in {entry}"),
+    }
+}
+
+fn kept(entry: &Value) -> Vec<Entry> {
+    let keys = entry["keys"].as_array().unwrap().iter();
+    let kept = |key| Entry {
+        id: KeyId(u8::try_from(number(key, "id")).unwrap()),
+        state: state(key),
+        secret: Secret::new(bytes(key, "secret")),
+    };
+    keys.map(kept).collect()
+}
+
+#[test]
+fn every_valid_wrapped_keyring_opens_to_its_keys_and_is_wrapped_from_them() {
+    for entry in entries(KEYRINGS, "valid") {
+        let (id, secret) = (key_id(&entry), Secret::new(bytes(&entry, "secret")));
+        let mut keys = kept(&entry);
+        assert_eq!(wrap(&keys, id, &secret).unwrap(), text(&entry, "text"), "{entry}");
+        let wrapped = Wrapped::parse(text(&entry, "text")).unwrap();
+        assert_eq!(wrapped.key_encryption_key(), id, "{entry}");
+        keys.sort_by_key(|key| key.id);
+        assert_eq!(wrapped.open(&secret).unwrap(), keys, "{entry}");
+    }
+}
+
+#[test]
+fn every_refused_wrapped_keyring_is_refused_for_its_reason() {
+    let mut reasons = HashSet::new();
+    for entry in entries(KEYRINGS, "refused") {
+        let secret = Secret::new(bytes(&entry, "secret"));
+        let outcome = match Wrapped::parse(text(&entry, "text")) {
+            Ok(wrapped) if wrapped.key_encryption_key() != key_id(&entry) => "unknown_key",
+            parsed => match parsed.and_then(|wrapped| wrapped.open(&secret)).unwrap_err() {
+                UnwrapError::Malformed => "malformed",
+                UnwrapError::BadSignature => "bad_signature",
+                UnwrapError::UnknownEntries => "unknown_entries",
+                other => panic!("{other} for {entry}"),
+            },
+        };
+        assert_eq!(outcome, text(&entry, "refusal"), "{entry}");
+        reasons.insert(outcome);
+    }
+    assert_eq!(reasons.len(), 4, "each reason has a vector");
 }
 
 const HOST: &str = "192.0.2.1:80";

@@ -320,16 +320,8 @@ def undetected(check, spoil, entries):
     return missed, tried
 
 
-def main():
-    tokens = json.loads((VECTORS / "token-v1.json").read_text())
-    times = json.loads((VECTORS / "times-v1.json").read_text())
-    refusals = ["ok", "malformed", "unknown_key", "bad_signature"]
-    outcomes = ["ok", "renewed", "expired", "idle", "from_the_future", "fenced"]
-    groups = [
-        ("valid", tokens["valid"], check_valid, spoil_valid),
-        ("refused", tokens["refused"], check_refused, spoil_word("refusal", refusals)),
-        ("times", times["cases"], check_time, spoil_word("outcome", outcomes)),
-    ]
+def report(groups):
+    """Runs the groups (name, entries, check, spoil), says how each went, and returns the exit code."""
     failed = False
     for name, entries, check, spoil in groups:
         problems = run(check, entries) if entries else ["the group is empty"]
@@ -342,6 +334,20 @@ def main():
             print(f"  {problem}", file=sys.stderr)
     print("The vectors FAILED." if failed else "All vectors hold in the second implementation.")
     return 1 if failed else 0
+
+
+def main():
+    tokens = json.loads((VECTORS / "token-v1.json").read_text())
+    times = json.loads((VECTORS / "times-v1.json").read_text())
+    refusals = ["ok", "malformed", "unknown_key", "bad_signature"]
+    outcomes = ["ok", "renewed", "expired", "idle", "from_the_future", "fenced"]
+    return report(
+        [
+            ("valid", tokens["valid"], check_valid, spoil_valid),
+            ("refused", tokens["refused"], check_refused, spoil_word("refusal", refusals)),
+            ("times", times["cases"], check_time, spoil_word("outcome", outcomes)),
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -20,12 +20,16 @@ pub fn configuration(data: &[u8]) {
         Err(error) => says_something(&error),
         Ok((filter, warnings)) => {
             assert!(filter.policies().eq(parsed.policies.keys()), "every policy is in force");
+            let keys = parsed
+                .keys
+                .as_ref()
+                .expect("there is no environment, so none is wrapped");
             assert_eq!(
                 warnings.len(),
-                parsed.keys.len(),
+                keys.len(),
                 "there is no environment, so every key is inline"
             );
-            for key in parsed.keys.iter().filter_map(|key| key.inline.as_ref()) {
+            for key in keys.iter().filter_map(|key| key.inline.as_ref()) {
                 let shown = format!("{filter:?} {parsed:?} {warnings:?}");
                 assert!(!shown.contains(key.0.trim()), "a key is shown");
             }

@@ -5,16 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use zeroize::{Zeroize as _, Zeroizing};
-
-use super::schema::{
-    CacheControlConfig, FenceConfig, FilterConfig, KeyConfig, KeyStateConfig, PolicyConfig, TokenConfig,
-};
+use super::keys::Keys;
+use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{ConfigError, Problem, carrier_rules, is_policy_name};
 use crate::carrier::cookie::SessionCookie;
-use crate::keyring::{Key, KeyId, KeyState, Keyring, KeyringError, Secret};
+use crate::keyring::{KeyId, Keyring};
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::Form;
 
@@ -123,7 +118,12 @@ pub(crate) fn compile(
         declared: config.policies.keys().cloned().collect(),
         ..Compiler::default()
     };
-    let keyring = compiler.keyring(&config.keys, environment);
+    let keyring = Keys {
+        environment,
+        problems: &mut compiler.problems,
+        warnings: &mut compiler.warnings,
+    }
+    .keyring(config);
     if config.max_idle.get().is_zero() {
         compiler.problem("maxIdle", "expected a duration greater than zero");
     }
@@ -191,72 +191,6 @@ impl Compiler {
             field: field.to_owned(),
             message: message.to_owned(),
         });
-    }
-
-    fn keyring(&mut self, configs: &[KeyConfig], environment: Environment<'_>) -> Option<Keyring> {
-        let mut keys = Vec::with_capacity(configs.len());
-        for (i, config) in configs.iter().enumerate() {
-            if let Some(secret) = self.secret(&format!("keys[{i}]"), config, environment) {
-                let state = match config.state {
-                    KeyStateConfig::Signing => KeyState::Signing,
-                    KeyStateConfig::Verifying => KeyState::Verifying,
-                    KeyStateConfig::Retiring => KeyState::Retiring,
-                };
-                keys.push(Key::new(KeyId(config.id), state, &secret));
-            }
-        }
-        // A keyring that lacks a key only because that key's own field is wrong would be a second, misleading problem.
-        if keys.len() < configs.len() {
-            return None;
-        }
-        match Keyring::new(keys) {
-            Ok(keyring) => Some(keyring),
-            Err(error @ KeyringError::DuplicateId(id)) => {
-                let again = configs.iter().rposition(|config| config.id == id.0).unwrap_or(0);
-                self.problem(&format!("keys[{again}].id"), &error.to_string());
-                None
-            }
-            Err(error) => {
-                self.problem("keys", &error.to_string());
-                None
-            }
-        }
-    }
-
-    fn secret(&mut self, field: &str, config: &KeyConfig, environment: Environment<'_>) -> Option<Secret> {
-        let (source, text) = match (&config.env, &config.inline) {
-            (Some(name), None) => {
-                let field = format!("{field}.env");
-                let Some(text) = environment(name) else {
-                    // Somebody may have put the key in its place. No key in base64 looks like this.
-                    let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
-                    let found = if name.bytes().all(is_name) { name } else { "another" };
-                    self.problem(
-                        &field,
-                        &format!("expected the name of an environment variable that the filter has, found {found} (wasm: vm_config.environment_variables.host_env_keys lists those)"),
-                    );
-                    return None;
-                };
-                (field, Zeroizing::new(text))
-            }
-            (None, Some(key)) => {
-                self.warnings.push(Warning::InlineKey(KeyId(config.id)));
-                (format!("{field}.inline"), Zeroizing::new(key.0.clone()))
-            }
-            _ => {
-                self.problem(field, "expected exactly one of env and inline");
-                return None;
-            }
-        };
-        let secret = decode_secret(text.trim());
-        if secret.is_none() {
-            // The text itself must not be repeated: it is a key, or nearly one.
-            self.problem(
-                &source,
-                "expected 32 bytes in base64 (44 characters; `limpet keys generate` makes one)",
-            );
-        }
-        secret
     }
 
     fn policy(&mut self, index: usize, name: &str, config: &PolicyConfig, max_idle: GatewayDuration) {
@@ -356,14 +290,4 @@ impl Compiler {
         }
         fences
     }
-}
-
-/// 32 bytes from standard base64.
-fn decode_secret(text: &str) -> Option<Secret> {
-    let mut bytes = Zeroizing::new([0; Secret::LEN + 2]);
-    let len = STANDARD.decode_slice(text, bytes.as_mut_slice()).ok()?;
-    let mut key: [u8; Secret::LEN] = bytes.get(..len)?.try_into().ok()?;
-    let secret = Secret::new(key);
-    key.zeroize();
-    Some(secret)
 }

@@ -1,11 +1,14 @@
 //! The configuration as it is written. JSON names are in camel case; a field that is not listed is refused.
 
+mod keys;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroize;
+
+pub use keys::{InlineKey, KeyConfig, KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
 
 use crate::time::GatewayDuration;
 
@@ -14,14 +17,19 @@ use constraints::{
     DOMAIN, POLICY_NAME, TOKEN, exactly_one, needs_secure, one_signs, pattern, permanent_needs_a_timeout,
 };
 
-/// Configuration of the Limpet filter, the same for every build of it.
+/// Configuration of the Limpet filter, the same for every build of it. Exactly one of `keys` and `wrappedKeys`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("keys", "wrappedKeys"))))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterConfig {
     /// The keyring. Exactly one key signs; every key verifies its own tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("contains" = one_signs(), "minContains" = 1, "maxContains" = 1)))]
-    pub keys: Vec<KeyConfig>,
+    pub keys: Option<Vec<KeyConfig>>,
+    /// The keyring, sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrapped_keys: Option<WrappedKeysConfig>,
     /// Session policies by name. A name has letters, digits, `.`, `_` and `-`.
     #[cfg_attr(feature = "schema", schemars(extend("propertyNames" = pattern(POLICY_NAME))))]
     #[serde(deserialize_with = "each_once")]
@@ -44,63 +52,6 @@ pub struct FilterConfig {
     /// Addresses that changed their owner: a token for one that was issued before is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fences: Vec<FenceConfig>,
-}
-
-/// One key of the keyring. Its 32 bytes come from `env` or from `inline`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("env", "inline"))))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct KeyConfig {
-    /// Names the key within tokens, 0 to 255.
-    pub id: u8,
-    /// The environment variable of Envoy's process that holds the key, 32 bytes in base64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub env: Option<String>,
-    /// The key itself, 32 bytes in base64. For development: Envoy shows it in `/config_dump`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inline: Option<InlineKey>,
-    /// Its phase in a rotation.
-    #[serde(default)]
-    pub state: KeyStateConfig,
-}
-
-/// A key written into the configuration. Not shown by `Debug`, wiped when dropped.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(transparent)]
-pub struct InlineKey(
-    #[cfg_attr(
-        feature = "schema",
-        schemars(regex(pattern = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"))
-    )]
-    pub String,
-);
-
-impl fmt::Debug for InlineKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InlineKey(..)")
-    }
-}
-
-impl Drop for InlineKey {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-/// A key's phase in a rotation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum KeyStateConfig {
-    /// Signs new tokens and verifies.
-    #[default]
-    Signing,
-    /// Verifies only: it will sign once every Envoy has it.
-    Verifying,
-    /// Verifies only: its tokens are renewed under the signing key.
-    Retiring,
 }
 
 /// How sessions of this policy are kept. Exactly one of `cookie` and `header`.

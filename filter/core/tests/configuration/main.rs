@@ -21,3 +21,4 @@ mod policies;
 mod references;
 mod secrets;
 mod shape;
+mod wrapped_keys;

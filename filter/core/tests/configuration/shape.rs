@@ -33,12 +33,12 @@ fn nothing_may_follow_the_document() {
 
 #[test]
 fn what_is_required_is_missed_where_it_belongs() {
-    for field in ["keys", "policies"] {
+    for (missing, field) in [("keys", "keys"), ("policies", "configuration")] {
         let mut config = valid();
-        config.as_object_mut().unwrap().remove(field);
-        assert_eq!(fields(&config), ["configuration"], "{field}");
+        config.as_object_mut().unwrap().remove(missing);
+        assert_eq!(fields(&config), [field], "{missing}");
         let message = load(&config).unwrap_err().to_string();
-        assert!(message.contains(field), "{message}");
+        assert!(message.contains(missing), "{message}");
     }
     wrong("/policies/shop/cookie", json!({}), &["policies.shop.cookie"]);
     wrong("/keys/0", json!({ "inline": INLINE }), &["keys[0]"]);

@@ -1,11 +1,13 @@
 //! New keys, and files of keys.
 
+pub(crate) mod source;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use limpet_core::config::schema::KeyConfig;
 use limpet_core::keyring::Secret;
 use serde_json::{Value, json};
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::output::{self, Output};
 use crate::{Failure, Verdict, document};
@@ -49,63 +51,6 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
     Ok(keys)
 }
 
-/// Why a key can not be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unavailable {
-    /// Its environment variable is not set here.
-    NotSet(String),
-    /// It is no key.
-    Wrong(String),
-}
-
-impl std::fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotSet(variable) => write!(f, "the environment variable {variable} is not set"),
-            Self::Wrong(reason) => f.write_str(reason),
-        }
-    }
-}
-
-/// The secret of a key, from the configuration or from this process's environment.
-pub(crate) fn secret(key: &KeyConfig) -> Result<Secret, Unavailable> {
-    let (source, text) = match (&key.env, &key.inline) {
-        (Some(name), None) if !is_variable(name) => {
-            return Err(Unavailable::Wrong(format!("key {}: env: {NO_VARIABLE}", key.id)));
-        }
-        (Some(name), None) => match std::env::var(name) {
-            Ok(text) => (name.as_str(), Zeroizing::new(text)),
-            Err(_) => return Err(Unavailable::NotSet(name.clone())),
-        },
-        (None, Some(inline)) => ("inline", Zeroizing::new(inline.0.clone())),
-        _ => {
-            return Err(Unavailable::Wrong(format!(
-                "key {}: expected exactly one of env and inline",
-                key.id
-            )));
-        }
-    };
-    let mut decoded = Zeroizing::new(STANDARD.decode(text.trim()).unwrap_or_default());
-    let Ok(mut bytes) = <[u8; Secret::LEN]>::try_from(decoded.as_mut_slice() as &[u8]) else {
-        let expected = "expected 32 bytes in base64 (44 characters; `limpet keys generate` makes one)";
-        return Err(Unavailable::Wrong(format!("key {}: {source}: {expected}", key.id)));
-    };
-    let secret = Secret::new(bytes);
-    bytes.zeroize();
-    Ok(secret)
-}
-
-/// What to say where `env` holds something else, which is not repeated: it may be the key itself.
-pub(crate) const NO_VARIABLE: &str =
-    "expected the name of an environment variable: letters, digits and underscores, no digit first";
-
-/// Whether `name` can be the name of an environment variable. No key in base64 can: it ends with `=`.
-pub(crate) fn is_variable(name: &str) -> bool {
-    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && !name.is_empty()
-}
-
 /// A message about a field of keys without the text that it quotes, which may be a key in the wrong place.
 pub(crate) fn without_quotations(message: &str) -> String {
     match (message.find('"'), message.rfind('"')) {
@@ -130,13 +75,5 @@ mod tests {
             "invalid type: string, expected struct KeyConfig"
         );
         assert_eq!(without_quotations("missing field `id`"), "missing field `id`");
-    }
-
-    #[test]
-    fn a_key_is_no_variable() {
-        assert!(is_variable("LIMPET_KEY_1"));
-        for name in ["", "1KEY", "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ=", "A-B"] {
-            assert!(!is_variable(name), "{name:?}");
-        }
     }
 }

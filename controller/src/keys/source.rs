@@ -1,0 +1,121 @@
+//! Where a configuration's keys come from, as far as this process has them.
+
+use limpet_core::config::schema::{FilterConfig, InlineKey, KeyConfig, KeyStateConfig, WrappedKeysConfig};
+use limpet_core::keyring::wrapped::Wrapped;
+use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
+use zeroize::Zeroizing;
+
+/// Why a key can not be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unavailable {
+    /// Its environment variable is not set here.
+    NotSet(String),
+    /// It is no key.
+    Wrong(String),
+}
+
+impl std::fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotSet(variable) => write!(f, "the environment variable {variable} is not set"),
+            Self::Wrong(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// The key of this id, or the one that signs; `None` where there is no such key.
+pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<Entry>, Unavailable> {
+    let is_wanted = |key: KeyId, state: KeyState| match id {
+        Some(id) => key == id,
+        None => state == KeyState::Signing,
+    };
+    if let Some(wrapped) = &config.wrapped_keys {
+        let entries = unwrap(wrapped)?;
+        return Ok(entries.into_iter().find(|entry| is_wanted(entry.id, entry.state)));
+    }
+    let mut keys = config.keys.iter().flatten();
+    let found = keys.find(|key| is_wanted(KeyId(key.id), key.state.into()));
+    found
+        .map(|key| {
+            Ok(Entry {
+                id: KeyId(key.id),
+                state: key.state.into(),
+                secret: secret(key)?,
+            })
+        })
+        .transpose()
+}
+
+/// A keyring of this key alone, written into a configuration.
+pub(crate) fn alone(entry: &Entry) -> Vec<KeyConfig> {
+    vec![KeyConfig {
+        id: entry.id.0,
+        env: None,
+        inline: Some(InlineKey(entry.secret.to_base64().to_string())),
+        state: KeyStateConfig::Signing,
+    }]
+}
+
+/// Opens a wrapped keyring with the key-encryption key that it names, from this process's environment.
+pub(crate) fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, Unavailable> {
+    let wrong =
+        |field: &str, reason: &dyn std::fmt::Display| Unavailable::Wrong(format!("wrappedKeys.{field}: {reason}"));
+    let wrapped = Wrapped::parse(&config.text).map_err(|error| wrong("text", &error))?;
+    let id = wrapped.key_encryption_key();
+    let mut list = config.key_encryption_keys.iter().enumerate();
+    let Some((at, named)) = list.find(|(_, key)| key.id == id.0) else {
+        let reason = format!("wrapped under key-encryption key {id}: expected one that keyEncryptionKeys lists");
+        return Err(wrong("text", &reason));
+    };
+    let field = format!("keyEncryptionKeys[{at}].env");
+    let secret = from_environment(&named.env, |reason| wrong(&field, &reason))?;
+    wrapped.open(&secret).map_err(|error| wrong("text", &error))
+}
+
+/// The secret of a key, from the configuration or from this process's environment.
+fn secret(key: &KeyConfig) -> Result<Secret, Unavailable> {
+    let wrong = |field: &str, reason: &str| Unavailable::Wrong(format!("key {}: {field}{reason}", key.id));
+    match (&key.env, &key.inline) {
+        (Some(name), None) => from_environment(name, |reason| wrong("env: ", reason)),
+        (None, Some(inline)) => Secret::from_base64(&inline.0).ok_or_else(|| wrong("inline: ", NO_KEY)),
+        _ => Err(wrong("", "expected exactly one of env and inline")),
+    }
+}
+
+/// A secret in a variable of this process's environment.
+pub(crate) fn from_environment(name: &str, wrong: impl Fn(&str) -> Unavailable) -> Result<Secret, Unavailable> {
+    if !is_variable(name) {
+        return Err(wrong(NO_VARIABLE));
+    }
+    let Ok(text) = std::env::var(name) else {
+        return Err(Unavailable::NotSet(name.to_owned()));
+    };
+    let text = Zeroizing::new(text);
+    Secret::from_base64(&text).ok_or_else(|| wrong(&format!("{name}: {NO_KEY}")))
+}
+
+const NO_KEY: &str = "expected 32 bytes in base64 (44 characters; `limpet keys generate` makes one)";
+
+/// What to say where `env` holds something else, which is not repeated: it may be the key itself.
+pub(crate) const NO_VARIABLE: &str =
+    "expected the name of an environment variable: letters, digits and underscores, no digit first";
+
+/// Whether `name` can be the name of an environment variable. No key in base64 can: it ends with `=`.
+pub(crate) fn is_variable(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_no_variable() {
+        assert!(is_variable("LIMPET_KEY_1"));
+        for name in ["", "1KEY", "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ=", "A-B"] {
+            assert!(!is_variable(name), "{name:?}");
+        }
+    }
+}

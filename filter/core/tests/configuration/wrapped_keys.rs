@@ -1,0 +1,172 @@
+//! A keyring that is sealed: one of several key-encryption keys opens it, or the configuration is refused and says why.
+
+use std::fmt::Write as _;
+
+use limpet_core::config::Warning;
+use limpet_core::keyring::wrapped::wrap;
+use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
+use serde_json::{Value, json};
+
+use crate::base::*;
+
+/// 32 bytes that nothing else in a test looks like.
+const BYTES: [u8; 32] = *b"~sealed~never~shown~sealed~never";
+
+fn entry(id: u8, state: KeyState) -> Entry {
+    Entry {
+        id: KeyId(id),
+        state,
+        secret: Secret::new(BYTES),
+    }
+}
+
+/// Two keys, wrapped under the key in `KEY` by this id.
+fn text(id: u8) -> String {
+    let keys = [entry(1, KeyState::Retiring), entry(2, KeyState::Signing)];
+    wrap(&keys, KeyId(id), &Secret::from_base64(INLINE).unwrap()).unwrap()
+}
+
+fn wrapped(text: &str, keys: Value) -> Value {
+    let mut config = changed(&[("/wrappedKeys", json!({ "text": text, "keyEncryptionKeys": keys }))]);
+    config.as_object_mut().unwrap().remove("keys");
+    config
+}
+
+fn one() -> Value {
+    json!([{ "id": 1, "env": "KEY" }])
+}
+
+#[track_caller]
+fn refused(config: &Value, field: &str, message: &str) {
+    let error = load(config).map(|_| ()).unwrap_err();
+    assert_eq!(error.problems.len(), 1, "{error}");
+    assert_eq!(error.problems[0].field, field, "{error}");
+    assert!(error.problems[0].message.contains(message), "{error}");
+}
+
+#[test]
+fn its_key_encryption_key_opens_it_and_nothing_warns() {
+    let (_, warnings): (_, Vec<Warning>) = load(&wrapped(&text(1), one())).unwrap();
+    assert_eq!(warnings, []);
+}
+
+/// While they change, an Envoy has the old one, the new one, or both.
+#[test]
+fn the_key_encryption_keys_that_it_does_not_name_need_not_be_there() {
+    for other in ["OTHER", "UNSET", "SHORT"] {
+        let keys = json!([{ "id": 1, "env": "KEY" }, { "id": 2, "env": other }]);
+        assert!(load(&wrapped(&text(1), keys)).is_ok(), "{other}");
+        let keys = json!([{ "id": 1, "env": other }, { "id": 2, "env": "KEY" }]);
+        assert!(load(&wrapped(&text(2), keys)).is_ok(), "{other}");
+    }
+}
+
+#[test]
+fn what_can_not_be_opened_says_why() {
+    let unknown = wrapped(
+        &text(7),
+        json!([{ "id": 1, "env": "KEY" }, { "id": 2, "env": "OTHER" }]),
+    );
+    refused(&unknown, "wrappedKeys.text", "wrapped under key-encryption key 7");
+    let second = |env: &str| json!([{ "id": 2, "env": "KEY" }, { "id": 1, "env": env }]);
+    let field = "wrappedKeys.keyEncryptionKeys[1].env";
+    refused(&wrapped(&text(1), second("UNSET")), field, "found UNSET");
+    refused(&wrapped(&text(1), second("SHORT")), field, "32 bytes in base64");
+    refused(&wrapped(&text(1), second("OTHER")), "wrappedKeys.text", "bad signature");
+    for malformed in [
+        String::new(),
+        "x".to_owned(),
+        text(1) + "\n",
+        text(1) + "A",
+        text(1).replacen('g', "h", 1),
+    ] {
+        refused(&wrapped(&malformed, one()), "wrappedKeys.text", "malformed");
+    }
+}
+
+#[test]
+fn key_encryption_keys_have_distinct_ids() {
+    let twice = json!([{ "id": 1, "env": "KEY" }, { "id": 2, "env": "OTHER" }, { "id": 1, "env": "OTHER" }]);
+    refused(
+        &wrapped(&text(1), twice),
+        "wrappedKeys.keyEncryptionKeys[2].id",
+        "distinct",
+    );
+    refused(
+        &wrapped(&text(1), json!([])),
+        "wrappedKeys.keyEncryptionKeys",
+        "at least one",
+    );
+}
+
+#[test]
+fn keys_are_listed_or_wrapped_and_not_both() {
+    let mut both = wrapped(&text(1), one());
+    for keys in [json!([{ "id": 1, "env": "KEY" }]), json!([])] {
+        both["keys"] = keys;
+        refused(&both, "wrappedKeys", "found both");
+    }
+    both["keys"] = Value::Null;
+    assert!(load(&both).is_ok());
+    both["wrappedKeys"] = Value::Null;
+    refused(&both, "keys", "found neither");
+}
+
+#[test]
+fn what_is_no_keyring_is_not_wrapped() {
+    let secret = Secret::from_base64(INLINE).unwrap();
+    let signing = |id| entry(id, KeyState::Signing);
+    for keys in [
+        vec![],
+        vec![signing(1), signing(2)],
+        vec![entry(1, KeyState::Retiring)],
+        vec![signing(1), entry(1, KeyState::Retiring)],
+    ] {
+        assert!(wrap(&keys, KeyId(1), &secret).is_err(), "{keys:?}");
+    }
+}
+
+#[test]
+fn every_key_that_an_id_can_name_fits() {
+    let keys: Vec<Entry> = (0..=255)
+        .map(|id| {
+            entry(
+                id,
+                if id == 9 {
+                    KeyState::Signing
+                } else {
+                    KeyState::Verifying
+                },
+            )
+        })
+        .collect();
+    let text = wrap(&keys, KeyId(1), &Secret::from_base64(INLINE).unwrap()).unwrap();
+    assert_eq!(text.len(), limpet_core::keyring::wrapped::MAX_TEXT_LEN);
+    assert!(load(&wrapped(&text, one())).is_ok());
+}
+
+#[test]
+fn no_error_repeats_what_stands_there_and_debug_shows_no_key() {
+    let mut shown = String::new();
+    let secret = Secret::new(BYTES).to_base64();
+    for config in [
+        wrapped(&secret, one()),
+        wrapped(&text(1), json!([{ "id": 1, "env": *secret }])),
+        wrapped(&text(1), json!([{ "id": *secret, "env": "KEY" }])),
+        wrapped(&text(1), json!(*secret)),
+        wrapped(&text(1), json!([*secret])),
+        wrapped(&text(1), json!([{ "id": 1, "env": [*secret] }])),
+        changed(&[("/wrappedKeys", json!(*secret))]),
+    ] {
+        let error = load(&config).map(|_| ()).unwrap_err();
+        let _ = writeln!(shown, "{error} {error:?}");
+    }
+    let (filter, _) = load(&wrapped(&text(1), one())).unwrap();
+    let opened = limpet_core::keyring::wrapped::Wrapped::parse(&text(1)).unwrap();
+    let opened = opened.open(&Secret::from_base64(INLINE).unwrap()).unwrap();
+    let _ = writeln!(shown, "{filter:?} {opened:?}");
+    for spelling in [&secret[..8], "~sealed", "7e7365", "126, 115"] {
+        assert!(!shown.contains(spelling), "{shown}");
+    }
+    assert!(shown.contains("Secret(..)"), "{shown}");
+}
