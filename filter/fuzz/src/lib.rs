@@ -4,17 +4,20 @@
 mod configuration;
 mod cookie_header;
 mod token;
+mod wrapped_keyring;
 
 pub use configuration::configuration;
 pub use cookie_header::cookie_header;
 pub use token::{realm, token};
+pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 
 /// What is done with an input.
 pub type Body = fn(&[u8]);
 
 /// Every target: its name, which is also its corpus folder, and its body.
-pub const TARGETS: [(&str, Body); 3] = [
+pub const TARGETS: [(&str, Body); 4] = [
     ("token", token),
     ("cookie_header", cookie_header),
     ("configuration", configuration),
+    ("wrapped_keyring", wrapped_keyring),
 ];

@@ -146,6 +146,11 @@ fn configuration() {
     run("configuration");
 }
 
+#[test]
+fn wrapped_keyring() {
+    run("wrapped_keyring");
+}
+
 /// A body that is content with everything would find nothing.
 #[test]
 fn the_corpus_has_what_is_taken_and_what_is_refused() {
@@ -166,6 +171,16 @@ fn the_corpus_has_what_is_taken_and_what_is_refused() {
     let fields = corpus("cookie_header");
     let has_ours = |field: &[u8]| limpet_core::carrier::cookie::find(field, "session").is_some();
     assert!(fields.iter().any(|(_, field)| has_ours(field)) && fields.iter().any(|(_, field)| !has_ours(field)));
+
+    let keyrings = corpus("wrapped_keyring");
+    let opens = |text: &[u8]| {
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        let wrapped = limpet_core::keyring::wrapped::Wrapped::parse(text).ok()?;
+        Some(wrapped.open(&limpet_fuzz::key_encryption_key()).is_ok())
+    };
+    for outcome in [None, Some(false), Some(true)] {
+        assert!(keyrings.iter().any(|(_, text)| opens(text) == outcome), "{outcome:?}");
+    }
 
     let documents = corpus("configuration");
     let is_taken = |document: &[u8]| limpet_core::Filter::from_json(document, &|_| None).is_ok();
