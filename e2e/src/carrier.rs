@@ -3,7 +3,8 @@
 use hyper::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::{Answer, Request, SetCookie};
+use crate::config::merge;
+use crate::{Answer, Config, Request, SetCookie};
 
 /// How a session travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,21 @@ pub enum Carrier {
 impl Carrier {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Cookie, Self::Header];
+
+    /// The name of its policy and route where a configuration has both: see [`Config::both_carriers`].
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cookie => "cookie",
+            Self::Header => "header",
+        }
+    }
+
+    /// The path of its route where a configuration has both.
+    #[must_use]
+    pub fn path(self) -> String {
+        format!("/{}", self.name())
+    }
 
     /// A policy with this carrier.
     #[must_use]
@@ -59,4 +75,39 @@ impl Carrier {
         let (name, value) = self.field(token);
         request.header(name, value)
     }
+}
+
+impl Config {
+    /// Sessions in a cookie at `/cookie` and in a header at `/header`, by policies of these names, which have `more` in common. All other
+    /// requests have none.
+    #[must_use]
+    pub fn both_carriers(mut self, more: &Value) -> Self {
+        let own = self.first_route().clone();
+        let mut routes = Carrier::ALL
+            .map(|carrier| {
+                let mut route = own.clone();
+                route["name"] = carrier.name().into();
+                route["match"] = json!({"path": carrier.path()});
+                route
+            })
+            .to_vec();
+        routes.push(own);
+        self.routes(routes.into()).filter(&filter_with_both(more))
+    }
+}
+
+/// The filter's configuration for [`Config::both_carriers`].
+#[must_use]
+pub fn filter_with_both(more: &Value) -> Value {
+    let mut filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}]});
+    for carrier in Carrier::ALL {
+        let mut policy = carrier.policy();
+        merge(&mut policy, more);
+        filter["policies"][carrier.name()] = policy;
+    }
+    filter["routes"] = Carrier::ALL
+        .map(|carrier| json!({"route": carrier.name(), "policy": carrier.name()}))
+        .to_vec()
+        .into();
+    filter
 }

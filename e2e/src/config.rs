@@ -107,10 +107,10 @@ impl Config {
         self
     }
 
-    /// What the control plane says of this backend's health, such as `DRAINING`. It has to be in the first cluster already.
+    /// What the control plane says of a backend's health, such as `DRAINING`. It has to be in the first cluster already.
     #[must_use]
-    pub fn health(mut self, backend: &Backend, status: &str) -> Self {
-        let at = endpoint(backend.address());
+    pub fn health(mut self, backend: SocketAddr, status: &str) -> Self {
+        let at = endpoint(backend);
         each_item(&mut self.load_assignment()["endpoints"][0]["lb_endpoints"], |present| {
             if present["endpoint"] == at["endpoint"] {
                 present["health_status"] = status.into();
@@ -402,7 +402,7 @@ fn push(array: &mut Value, value: Value) {
 }
 
 /// JSON Merge Patch (RFC 7396): objects are merged, null removes, everything else replaces.
-fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;

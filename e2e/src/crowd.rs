@@ -24,11 +24,12 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// This many clients, who come by these addresses in turn. Each has been answered once, whatever the answer was.
+    /// This many clients, as many with each of these carriers, who come by these addresses in turn. Each has been answered once, whatever the
+    /// answer was.
     ///
     /// # Errors
     /// When there is no answer for somebody.
-    pub async fn gather(size: usize, carrier: Carrier, addresses: &[SocketAddr]) -> Result<Self> {
+    pub async fn gather(size: usize, carriers: &[Carrier], addresses: &[SocketAddr]) -> Result<Self> {
         let mut crowd = Self {
             journeys: Vec::new(),
             leaving: Arc::default(),
@@ -36,7 +37,7 @@ impl Crowd {
         };
         for number in 0..size {
             let client = Client {
-                carrier,
+                carrier: carriers[number % carriers.len()],
                 manner: [Manner::Http1, Manner::Http2, Manner::ConnectsAnew][number % 3],
                 connections: BTreeMap::new(),
                 token: None,
@@ -48,7 +49,7 @@ impl Crowd {
                 .iter()
                 .copied()
                 .cycle()
-                .skip(number / 3)
+                .skip(number / 6)
                 .take(addresses.len())
                 .collect();
             crowd.clients.spawn(client.wander(turns, Arc::clone(&crowd.leaving)));
@@ -232,7 +233,7 @@ impl Client {
     }
 
     async fn visit(&mut self, address: SocketAddr) -> Result<Answer> {
-        let mut request = Request::get(address, "/");
+        let mut request = Request::get(address, &self.carrier.path());
         if self.manner == Manner::Http2 {
             request = request.http2();
         }

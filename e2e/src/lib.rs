@@ -34,7 +34,7 @@ pub mod tools;
 pub use backend::{Answering, Backend, Protocol, Reply, Seen, Tasks};
 pub use body::{Body, BoxError, Upload};
 pub use build::Build;
-pub use carrier::Carrier;
+pub use carrier::{Carrier, filter_with_both};
 pub use client::{Answer, Connection, Exchange, Informational, Request, Visitor};
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
 pub use cookie::SetCookie;

@@ -117,6 +117,11 @@ impl Config {
         }
     }
 
+    /// The first listener's first route.
+    pub(crate) fn first_route(&mut self) -> &mut Value {
+        &mut self.route_config()["virtual_hosts"][0]["routes"][0]
+    }
+
     /// The endpoints of the first cluster, wherever they are.
     pub(super) fn load_assignment(&mut self) -> &mut Value {
         let source = &self.cluster_mut()["eds_cluster_config"]["eds_config"]["path_config_source"];

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// A site whose filter is discovered, and a crowd in front of it.
 async fn site_under_load() -> Result<(Site, Crowd)> {
     let site = Site::start(Config::load("ecds.yaml")?).await?;
-    let crowd = Crowd::gather(12, Carrier::Cookie, &[site.envoy.address()]).await?;
+    let crowd = Crowd::gather(12, &[Carrier::Cookie], &[site.envoy.address()]).await?;
     Ok((site, crowd))
 }
 
