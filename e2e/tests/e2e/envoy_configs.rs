@@ -9,9 +9,10 @@ use serde_json::Value;
 /// Those with the dynamic module, which an Envoy before 1.38 refuses. They run with this build, the others with both.
 const WITH_MODULE: [&str; 2] = ["module-ecds.yaml", "module.yaml"];
 
-const WITH_WASM: [&str; 7] = [
+const WITH_WASM: [&str; 8] = [
     "access-log.yaml",
     "cookie.yaml",
+    "draining.yaml",
     "ecds.yaml",
     "header.yaml",
     "inline-key.yaml",
@@ -81,7 +82,10 @@ fn no_file_is_left_out_of_these_tests() -> Result<()> {
 #[test]
 fn the_readme_names_every_file() -> Result<()> {
     let readme = std::fs::read_to_string(tools::checkout().join("envoy-configs/README.md"))?;
-    for file in all().chain(DISCOVERED).chain(["docker-compose.yaml"]) {
+    for file in all()
+        .chain(DISCOVERED)
+        .chain(["eds/backends.yaml", "docker-compose.yaml"])
+    {
         assert!(
             readme.contains(&format!("[{file}]({file})")),
             "{file} is not in the README"

@@ -6,6 +6,7 @@ mod bad_configurations;
 mod comparison;
 mod cookie_session;
 mod demo;
+mod deployments;
 mod dynamic_module;
 mod ecds;
 mod envoy_configs;
