@@ -8,7 +8,7 @@ DEMO ?=
 too_old := 1.37.0
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
-host_crates := -p limpet-core -p limpet-dynamic-module -p limpet -p limpet-e2e
+host_crates := -p limpet-core -p limpet-dynamic-module -p limpet -p limpet-e2e -p limpet-panicking-module
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 
 MAKEFLAGS += --no-print-directory
@@ -57,6 +57,7 @@ test-host:
 	python3 filter/core/tests/verify_keyring_vectors.py
 
 e2e: build ## The end-to-end tests on one Envoy, with one build of the filter: make e2e ENVOY_VERSION=1.38.3 FILTER=module
+	@e2e/tools/build-panicking-module.sh
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && $(call with_envoy,$(ENVOY_VERSION)) cargo test --locked -p limpet-e2e
 

@@ -1,6 +1,8 @@
 //! The two builds of the filter, and what Envoy's configuration has to say for each. Tests are written for the wasm filter's chain; for the
 //! dynamic module the harness rewrites it.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
@@ -68,16 +70,23 @@ impl Build {
     /// # Errors
     /// When there is no such build.
     pub(crate) fn environment(self) -> Result<Option<(&'static str, String)>> {
-        if self == Self::Wasm {
-            return Ok(None);
+        match self {
+            Self::Wasm => Ok(None),
+            Self::Module => module_directory(&tools::module()?).map(Some),
         }
-        let module = tools::module()?;
-        let directory = module.parent().context("the module is in no directory")?;
-        Ok(Some((
-            "ENVOY_DYNAMIC_MODULES_SEARCH_PATH",
-            directory.to_string_lossy().into_owned(),
-        )))
     }
+}
+
+/// The variable that tells Envoy where this module is.
+///
+/// # Errors
+/// When it is nowhere.
+pub(crate) fn module_directory(module: &Path) -> Result<(&'static str, String)> {
+    let directory = module.parent().context("the module is in no directory")?;
+    Ok((
+        "ENVOY_DYNAMIC_MODULES_SEARCH_PATH",
+        directory.to_string_lossy().into_owned(),
+    ))
 }
 
 fn use_wasm(configuration: &mut Value) -> Result<()> {

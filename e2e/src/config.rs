@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
+use crate::build::module_directory;
 use crate::{Backend, Build, tools};
 
 pub(crate) use discovery::BOOTSTRAP;
@@ -77,6 +78,15 @@ impl Config {
     pub fn build(mut self, build: Build) -> Self {
         self.build = Some(build);
         self
+    }
+
+    /// The module with panics on demand (`e2e/panicking-module`).
+    ///
+    /// # Errors
+    /// When it is not built.
+    pub fn panicking(self) -> Result<Self> {
+        let (name, value) = module_directory(&tools::panicking_module()?)?;
+        Ok(self.build(Build::Module).env(name, &value))
     }
 
     /// A variable of Envoy's environment.
@@ -306,7 +316,7 @@ impl Config {
     pub(crate) fn environment(&self) -> Result<BTreeMap<String, String>> {
         let mut environment = self.environment.clone();
         if let Some((name, value)) = self.tested_build()?.environment()? {
-            environment.insert(name.to_owned(), value);
+            environment.entry(name.to_owned()).or_insert(value);
         }
         Ok(environment)
     }

@@ -62,6 +62,14 @@ pub fn module() -> Result<PathBuf> {
     from_environment("LIMPET_MODULE")
 }
 
+/// The dynamic module with panics on demand (`LIMPET_PANICKING_MODULE`): a file `liblimpet.so`, in whatever directory.
+///
+/// # Errors
+/// As [`from_environment`].
+pub fn panicking_module() -> Result<PathBuf> {
+    from_environment("LIMPET_PANICKING_MODULE")
+}
+
 /// The `limpet` binary (`LIMPET_BIN`).
 ///
 /// # Errors

@@ -13,7 +13,7 @@ fn takes(build: Build) -> Result<bool> {
 }
 
 /// Whether the Envoy under test takes the module, as every one from 1.38 on has to, and no other does.
-fn takes_the_module() -> Result<bool> {
+pub(crate) fn takes_the_module() -> Result<bool> {
     let new_enough = tools::envoy_version()? >= (1, 38);
     assert_eq!(takes(Build::Module)?, new_enough);
     Ok(new_enough)
@@ -99,7 +99,7 @@ async fn no_header_of_a_clients_own_steers() -> Result<()> {
     Ok(())
 }
 
-fn per_route(session: &str) -> Value {
+pub(crate) fn per_route(session: &str) -> Value {
     json!({"typed_per_filter_config": {"limpet": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute",
         "dynamic_module_config": {"name": "limpet"},

@@ -17,6 +17,7 @@ mod keys;
 mod lifetimes;
 mod local_replies;
 mod observability;
+mod panics;
 mod policies;
 mod protocols;
 mod refusals;

@@ -8,7 +8,7 @@
 //! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold them, live in
 //!    hooks only, and are neither `Send` nor `Sync`.
 //! 2. Memory that Envoy lends is valid until the hook returns or something is set. It is copied before a wrapper returns.
-//! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<RouteSession>` and a stream a `Box<Stream>` while Envoy holds them.
+//! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<RouteSession>` and a stream a `Box<Option<Stream>>` while Envoy holds them.
 //!    It destroys each once, a route's not while a request is on it, and calls about a stream from one thread, one hook at a time.
 #![allow(unsafe_code)]
 
@@ -355,8 +355,8 @@ unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&m
         handle,
         hook: PhantomData,
     };
-    // SAFETY: a `Box<Stream>` of ours, and nobody else refers to it now (rule 3).
-    if let Some(stream) = unsafe { stream.cast::<Stream>().cast_mut().as_mut() }
+    // SAFETY: a `Box<Option<Stream>>` of ours, and nobody else refers to it now (rule 3).
+    if let Some(Some(stream)) = unsafe { stream.cast::<Option<Stream>>().cast_mut().as_mut() }
         && guard(|| hook(stream, &exchange)).is_none()
     {
         guard(|| stream.give_up(&exchange));
@@ -435,23 +435,34 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destro
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(config: *const c_void, _: *mut c_void) -> *const c_void {
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
+    config: *const c_void,
+    handle: *mut c_void,
+) -> *const c_void {
     let config = config.cast::<Plugin>();
-    let stream = guard(|| {
-        // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3), counted once more for the stream.
-        let plugin = unsafe {
-            Arc::increment_strong_count(config);
-            Arc::from_raw(config)
+    // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3), counted once more for the stream.
+    let plugin = unsafe {
+        Arc::increment_strong_count(config);
+        Arc::from_raw(config)
+    };
+    let stream = guard(|| Stream::new(plugin));
+    if stream.is_none() {
+        let exchange = Exchange {
+            handle,
+            hook: PhantomData,
         };
-        Box::into_raw(Box::new(Stream::new(plugin)))
-    });
-    stream.map_or(ptr::null(), |stream| stream.cast_const().cast())
+        // SAFETY: Envoy still holds it (rule 3).
+        let plugin = unsafe { &*config };
+        guard(|| exchange.increment(*plugin.counters.host_errors()));
+    }
+    // Never null: Envoy would answer 500.
+    Box::into_raw(Box::new(stream)).cast_const().cast()
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
-    // SAFETY: the `Box<Stream>` that `http_filter_new` gave to Envoy, given back once (rule 3).
-    guard(|| drop(unsafe { Box::from_raw(stream.cast::<Stream>().cast_mut()) }));
+    // SAFETY: the `Box<Option<Stream>>` that `http_filter_new` gave to Envoy, given back once (rule 3).
+    guard(|| drop(unsafe { Box::from_raw(stream.cast::<Option<Stream>>().cast_mut()) }));
 }
 
 #[unsafe(no_mangle)]

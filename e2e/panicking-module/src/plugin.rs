@@ -1,0 +1,63 @@
+//! Configurations.
+
+use std::ops::Deref;
+
+use crate::abi::Configuring;
+use crate::shipped::plugin as shipped;
+
+/// A configuration in force.
+#[derive(Debug)]
+pub(crate) struct Plugin {
+    shipped: shipped::Plugin,
+    text: Vec<u8>,
+}
+
+impl Deref for Plugin {
+    type Target = shipped::Plugin;
+
+    fn deref(&self) -> &Self::Target {
+        &self.shipped
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        panic_where(&self.text, "config_destroy");
+    }
+}
+
+pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Plugin> {
+    panic_where(json, "config_new");
+    shipped::configure(configuring, json).map(|shipped| Plugin {
+        shipped,
+        text: json.to_vec(),
+    })
+}
+
+/// A route's session.
+#[derive(Debug)]
+pub(crate) struct RouteSession(pub(crate) Vec<u8>);
+
+impl Drop for RouteSession {
+    fn drop(&mut self) {
+        panic_where(&self.0, "per_route_config_destroy");
+    }
+}
+
+pub(crate) fn configure_route(session: Vec<u8>) -> Option<RouteSession> {
+    panic_where(&session, "per_route_config_new");
+    shipped::configure_route(session).map(|shipped::RouteSession(session)| RouteSession(session))
+}
+
+impl Plugin {
+    pub(crate) fn panic_in(&self, hook: &str) {
+        panic_where(&self.text, hook);
+    }
+}
+
+/// Panics where the text of a configuration says so.
+fn panic_where(text: &[u8], hook: &str) {
+    if String::from_utf8_lossy(text).contains(&format!("panic-in-{hook}")) {
+        panic!("in {hook}, as a test asked for");
+    }
+}

@@ -1,0 +1,63 @@
+//! Requests.
+
+use std::sync::Arc;
+
+use crate::abi::{Exchange, Headers};
+use crate::plugin::Plugin;
+use crate::shipped::stream as shipped;
+
+/// One request and its response.
+pub(crate) struct Stream {
+    shipped: shipped::Stream,
+    /// The hooks that are to panic: the request's `x-panic`.
+    panics: String,
+}
+
+impl Stream {
+    pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
+        plugin.panic_in("http_filter_new");
+        Self {
+            shipped: shipped::Stream::new(plugin),
+            panics: String::new(),
+        }
+    }
+
+    pub(crate) fn on_request(&mut self, exchange: &Exchange<'_>) {
+        let header = exchange.header(Headers::Request, "x-panic", b" ");
+        self.panics = String::from_utf8_lossy(&header.ok().flatten().unwrap_or_default()).into_owned();
+        self.panic_in("request_headers");
+        self.shipped.on_request(exchange);
+    }
+
+    pub(crate) fn on_local_reply(&mut self, details: Vec<u8>) {
+        self.panic_in("local_reply");
+        self.shipped.on_local_reply(details);
+    }
+
+    pub(crate) fn on_response(&mut self, exchange: &Exchange<'_>) {
+        self.panic_in("response_headers");
+        self.shipped.on_response(exchange);
+    }
+
+    pub(crate) fn on_complete(&mut self, exchange: &Exchange<'_>) {
+        self.panic_in("stream_complete");
+        self.shipped.on_complete(exchange);
+    }
+
+    pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
+        self.panic_in("give_up");
+        self.shipped.give_up(exchange);
+    }
+
+    fn panic_in(&self, hook: &str) {
+        if self.panics.split(' ').any(|named| named == hook) {
+            panic!("in {hook}, as a test asked for");
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.panic_in("destroy");
+    }
+}

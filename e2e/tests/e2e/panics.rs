@@ -1,0 +1,170 @@
+//! A panic in the dynamic module ends in the hook that it happens in. These tests run a variant of the module that panics where it is told to
+//! (`e2e/panicking-module`); a panic of the wasm filter is a trap, which ends in its sandbox.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use limpet_e2e::{Build, Config, Envoy, Site, Visitor, filter_with, poll};
+use serde_json::{Value, json};
+
+use crate::dynamic_module::{per_route, takes_the_module};
+
+const REQUESTS: usize = 12;
+
+/// How often Envoy's log tells of a panic in this hook.
+fn panics(envoy: &Envoy, hook: &str) -> Result<usize> {
+    Ok(envoy.log()?.matches(&format!("in {hook}, as a test asked for")).count())
+}
+
+fn host_errors() -> String {
+    Build::Module.counter("host_errors")
+}
+
+/// The visitor's session holds, with its token as it is.
+async fn assert_steered(visitor: &mut Visitor, backend: Option<&str>) -> Result<()> {
+    for _ in 0..6 {
+        let answer = visitor.get("/here").await?;
+        assert_eq!((answer.status, answer.backend()), (200, backend));
+        assert!(answer.set_cookies().is_empty());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_goes_on_and_is_counted() -> Result<()> {
+    if !takes_the_module()? {
+        return Ok(());
+    }
+    let config = Config::load("cookie.yaml")?.panicking()?;
+    let site = Site::start(config.route(&json!({"match": {"prefix": "/here"}}))).await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/here").await?;
+    let session = format!("session={}", visitor.cookie("session").context("no session")?);
+    let mut expected = 0;
+    // Envoy has no handle for counters when it destroys a stream: the stream is gone.
+    for (hook, path, steered, begins, counted) in [
+        ("request_headers", "/here", false, false, true),
+        // What is done after a panic panics as well.
+        ("request_headers give_up", "/here", false, false, false),
+        ("response_headers", "/here", true, false, true),
+        ("local_reply", "/elsewhere", true, false, true),
+        ("stream_complete", "/here", true, true, true),
+        ("destroy", "/here", true, true, false),
+    ] {
+        let mut reached = BTreeSet::new();
+        for _ in 1..REQUESTS {
+            let request = site.envoy.get(path).header("x-panic", hook);
+            let answer = request.cookie(&session).send().await?;
+            assert_eq!(answer.status, if path == "/here" { 200 } else { 404 }, "{hook}");
+            assert!(answer.set_cookies().is_empty(), "{hook}");
+            reached.insert(answer.backend().map(str::to_owned));
+        }
+        let only = BTreeSet::from([first.backend().filter(|_| path == "/here").map(str::to_owned)]);
+        assert_eq!(reached == only, steered, "{hook}: {reached:?}");
+        let new = site.envoy.get(path).header("x-panic", hook).send().await?;
+        assert_eq!(new.set_cookie("session").is_some(), begins, "{hook}");
+
+        let last = hook.rsplit(' ').next().unwrap_or_default();
+        poll::until(&format!("all panics in {last}"), async || {
+            (panics(&site.envoy, last).ok()? == REQUESTS).then_some(())
+        })
+        .await?;
+        expected += if counted { REQUESTS as u64 } else { 0 };
+        site.envoy.until_stat(&host_errors(), expected).await?;
+        assert_steered(&mut visitor, first.backend()).await?;
+    }
+    Ok(())
+}
+
+/// A policy `web`, and one by whose name a hook is told to panic.
+fn told(hook: &str) -> Value {
+    let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+    filter["policies"][format!("panic-in-{hook}")] = json!({"cookie": {"name": "other"}});
+    filter
+}
+
+async fn until_panic(envoy: &Envoy, hook: &str) -> Result<()> {
+    poll::until("the panic", async || (panics(envoy, hook).ok()? > 0).then_some(())).await
+}
+
+/// The hook that makes what all other hooks of a request need.
+#[tokio::test]
+async fn a_request_that_can_not_even_begin_goes_on_too() -> Result<()> {
+    if !takes_the_module()? {
+        return Ok(());
+    }
+    let config = Config::load("ecds.yaml")?.filter(&told("http_filter_new"));
+    let mut site = Site::start(config.panicking()?).await?;
+    for _ in 0..REQUESTS {
+        let answer = site.envoy.get("/").send().await?;
+        assert!(answer.status == 200 && answer.set_cookies().is_empty(), "{answer:?}");
+    }
+    assert_eq!(panics(&site.envoy, "http_filter_new")?, REQUESTS);
+    site.envoy.until_stat(&host_errors(), REQUESTS as u64).await?;
+    site.envoy.update(|config| config.filter(&told("nothing")))?;
+    until_sessions(&site).await
+}
+
+/// Sessions begin and hold.
+async fn until_sessions(site: &Site) -> Result<()> {
+    site.envoy
+        .until_every_worker("starts sessions", |answer| answer.set_cookie("session").is_some())
+        .await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/here").await?;
+    assert_steered(&mut visitor, first.backend()).await
+}
+
+#[test]
+fn a_configuration_is_refused() -> Result<()> {
+    if !takes_the_module()? {
+        return Ok(());
+    }
+    let config = Config::load("cookie.yaml")?.filter(&told("config_new")).panicking()?;
+    let (accepted, said) = Envoy::validate(&config)?;
+    assert!(
+        !accepted && said.contains("in config_new, as a test asked for"),
+        "{said}"
+    );
+    assert!(
+        said.contains("Failed to initialize dynamic module"),
+        "Envoy did not survive: {said}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_update_is_refused_and_an_old_configuration_goes() -> Result<()> {
+    if !takes_the_module()? {
+        return Ok(());
+    }
+    let config = Config::load("ecds.yaml")?.filter(&told("config_destroy"));
+    let mut site = Site::start(config.panicking()?).await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/here").await?;
+    site.envoy.update(|config| config.filter(&told("config_new")))?;
+    until_panic(&site.envoy, "config_new").await?;
+    assert_steered(&mut visitor, first.backend()).await?;
+    site.envoy.update(|config| config.filter(&told("nothing")))?;
+    until_panic(&site.envoy, "config_destroy").await?;
+    assert_steered(&mut visitor, first.backend()).await
+}
+
+#[tokio::test]
+async fn a_route_is_refused_and_an_old_one_goes() -> Result<()> {
+    if !takes_the_module()? {
+        return Ok(());
+    }
+    let named = |config: Config, hook: &str| config.route(&per_route(&format!("web/panic-in-{hook}")));
+    let config =
+        named(Config::load("cookie.yaml")?, "per_route_config_destroy").policy(&json!({"cookie": {"name": "session"}}));
+    let mut site = Site::start(config.discover_routes().panicking()?).await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/here").await?;
+    site.envoy.update(|config| named(config, "per_route_config_new"))?;
+    until_panic(&site.envoy, "per_route_config_new").await?;
+    assert_steered(&mut visitor, first.backend()).await?;
+    site.envoy.update(|config| named(config, "nothing"))?;
+    until_panic(&site.envoy, "per_route_config_destroy").await?;
+    until_sessions(&site).await
+}
