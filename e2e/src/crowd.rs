@@ -35,6 +35,15 @@ impl Crowd {
             leaving: Arc::default(),
             clients: JoinSet::new(),
         };
+        crowd.grow(size, carriers, addresses).await?;
+        Ok(crowd)
+    }
+
+    /// This many clients more.
+    ///
+    /// # Errors
+    /// When there is no answer for somebody.
+    pub async fn grow(&mut self, size: usize, carriers: &[Carrier], addresses: &[SocketAddr]) -> Result<()> {
         for number in 0..size {
             let client = Client {
                 carrier: carriers[number % carriers.len()],
@@ -43,19 +52,13 @@ impl Crowd {
                 token: None,
                 journey: Arc::default(),
             };
-            crowd.journeys.push(Arc::clone(&client.journey));
-            // So that sessions begin everywhere.
-            let turns: Vec<_> = addresses
-                .iter()
-                .copied()
-                .cycle()
-                .skip(number / 6)
-                .take(addresses.len())
-                .collect();
-            crowd.clients.spawn(client.wander(turns, Arc::clone(&crowd.leaving)));
+            self.journeys.push(Arc::clone(&client.journey));
+            // Sessions of every kind begin at every address.
+            let turns = addresses.iter().copied().cycle().skip(number / 6).take(addresses.len());
+            let wandering = client.wander(turns.collect(), Arc::clone(&self.leaving));
+            self.clients.spawn(wandering);
         }
-        crowd.rounds(1).await?;
-        Ok(crowd)
+        self.rounds(1).await
     }
 
     /// Waits until everybody has come by this many times from now on.

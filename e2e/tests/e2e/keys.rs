@@ -14,7 +14,7 @@ fn filter(keys: &Value) -> Value {
 }
 
 /// The key id that a token names.
-fn key_of(token: &str) -> Result<u8> {
+pub(crate) fn key_of(token: &str) -> Result<u8> {
     BASE64_URL_SAFE_NO_PAD
         .decode(token)?
         .get(1)

@@ -1,0 +1,96 @@
+//! A change of keys while clients come by two Envoys in turn, one of which is always a phase ahead.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::{Carrier, Config, Crowd, Envoy, Journey, Site, filter_with_both};
+use serde_json::{Value, json};
+
+use crate::keys::key_of;
+
+/// The phase in which the old key retires.
+const RETIRING: usize = 3;
+
+/// Before, the three phases of `docs/configuration.md`, and after.
+fn filter(phase: usize) -> Value {
+    let key = |id: u8, state| json!({"id": id, "env": format!("LIMPET_KEY_{id}"), "state": state});
+    // Cache-Control tells which phase an answer is of, and the one before.
+    let cache_control = if phase.is_multiple_of(2) { "private" } else { "keep" };
+    let mut filter = filter_with_both(&json!({"cacheControl": cache_control}));
+    filter["default"] = json!({"policy": "cookie"});
+    filter["keys"] = match phase {
+        0 => json!([key(1, "signing")]),
+        1 => json!([key(1, "signing"), key(2, "verifying")]),
+        2 => json!([key(1, "verifying"), key(2, "signing")]),
+        RETIRING => json!([key(1, "retiring"), key(2, "signing")]),
+        _ => json!([key(2, "signing")]),
+    };
+    filter
+}
+
+async fn advance(envoy: &mut Envoy, phase: usize) -> Result<()> {
+    envoy.update(|config| config.filter(&filter(phase)))?;
+    envoy
+        .until_every_worker(&format!("is in phase {phase}"), |answer| {
+            answer.header("cache-control").is_some() == phase.is_multiple_of(2)
+        })
+        .await
+}
+
+/// A session has the token that it began with, and where that is under the old key, a second one, since the old key retires. Says under which
+/// keys its tokens were.
+fn got_the_tokens_it_needed(journey: &Journey, retiring: Instant) -> Result<Vec<u8>> {
+    let tokens = journey.tokens();
+    let keys: Result<Vec<_>> = tokens
+        .iter()
+        .map(|visit| key_of(visit.token.as_deref().unwrap_or_default()))
+        .collect();
+    let keys = keys?;
+    ensure!(
+        keys == [2] || keys == [1, 2],
+        "a session had tokens under the keys {keys:?}"
+    );
+    let renewed_early = tokens.iter().skip(1).any(|visit| visit.ended < retiring);
+    ensure!(!renewed_early, "a token was replaced before its key retired");
+    Ok(keys)
+}
+
+#[tokio::test]
+async fn no_session_is_lost_and_no_token_rewritten_back_and_forth() -> Result<()> {
+    let config = Config::load("ecds.yaml")?
+        .both_carriers(&json!({}))
+        .filter_environment(&["LIMPET_KEY_1", "LIMPET_KEY_2"])
+        .filter(&filter(0));
+    let Site { backends, envoy } = Site::start(config.clone()).await?;
+    let mut envoys = [envoy, Envoy::start(config.backends(&backends)).await?];
+    let addresses = [envoys[0].address(), envoys[1].address()];
+    let mut crowd = Crowd::gather(12, &Carrier::ALL, &addresses).await?;
+    let mut retiring = None;
+    for phase in 1..=4 {
+        if phase == RETIRING {
+            retiring = Some(Instant::now());
+        }
+        advance(&mut envoys[0], phase).await?;
+        // Some sessions begin while the Envoys are in different phases, at either of them.
+        crowd.grow(12, &Carrier::ALL, &addresses).await?;
+        crowd.rounds(4).await?;
+        advance(&mut envoys[1], phase).await?;
+        crowd.rounds(4).await?;
+    }
+    let retiring = retiring.context("no key retired")?;
+    let journeys = crowd.leave().await;
+    journeys.none_failed()?;
+    let mut seen = BTreeSet::new();
+    for journey in &journeys.0 {
+        let moves = journey.moves();
+        ensure!(moves.is_empty(), "a session was lost: {moves:#?}");
+        seen.insert(got_the_tokens_it_needed(journey, retiring)?);
+    }
+    assert_eq!(seen.len(), 2, "sessions of one key only: {seen:?}");
+    for envoy in &envoys {
+        let refused = envoy.stats("limpet.*refused").await?;
+        ensure!(refused.values().all(|count| *count == 0), "{refused:#?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Two Envoys in front of the same backends, with one keyring: a client is served by either.
+
+use anyhow::Result;
+use limpet_e2e::{Backend, Build, Carrier, Config, Crowd, Envoy};
+use serde_json::json;
+
+use crate::dynamic_module::takes_both;
+
+async fn sessions_go_on_at_either(builds: [Build; 2]) -> Result<()> {
+    let backends = Backend::three()?;
+    let config = Config::load("cookie.yaml")?
+        .both_carriers(&json!({}))
+        .backends(&backends);
+    let start = |build| Envoy::start(config.clone().build(build));
+    let envoys = [start(builds[0]).await?, start(builds[1]).await?];
+    let crowd = Crowd::gather(24, &Carrier::ALL, &[envoys[0].address(), envoys[1].address()]).await?;
+    crowd.rounds(10).await?;
+    let journeys = crowd.leave().await;
+    journeys.none_failed()?;
+    journeys.none_moved()?;
+    // Sessions have begun at both.
+    for envoy in &envoys {
+        let issued = envoy.stats("limpet.*issued$").await?;
+        assert!(issued.values().sum::<u64>() >= 6, "{issued:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_one_build() -> Result<()> {
+    sessions_go_on_at_either([Build::tested()?; 2]).await
+}
+
+#[tokio::test]
+async fn one_with_each_build() -> Result<()> {
+    if takes_both()? {
+        sessions_go_on_at_either([Build::Wasm, Build::Module]).await?;
+    }
+    Ok(())
+}
