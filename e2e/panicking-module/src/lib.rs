@@ -2,7 +2,6 @@
 //!
 //! The boundary to Envoy is the shipped file, and so is everything else; but configurations and streams are wrapped, so that they panic where they
 //! are told to: a request says where by the header `x-panic`, a configuration and a route's session by their text, `panic-in-<hook>`.
-#![allow(clippy::panic, reason = "it is what this is for")]
 
 #[path = "../../../filter/dynamic-module/src"]
 mod shipped {
