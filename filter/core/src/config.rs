@@ -4,16 +4,21 @@
 
 mod carrier_rules;
 mod compile;
+mod keyring_document;
 mod keys;
 
 pub mod schema;
 
 pub(crate) use compile::{Carrier, Compiled, Fences, MAX_SCOPE_LEN, Policy, compile};
 pub use compile::{Environment, Warning};
+pub use keyring_document::{KeyDocument, KeyringDocument};
 
 use std::fmt;
+use std::time::Duration;
 
-use schema::FilterConfig;
+use serde::de::DeserializeOwned;
+
+use schema::{FilterConfig, PolicyConfig};
 
 /// One thing wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,31 +66,47 @@ pub fn is_policy_name(name: &str) -> bool {
 /// # Errors
 /// The first field that does not have the schema's type or is not in the schema.
 pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let config = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let field = error.path().to_string();
-        unreadable(if field == "." { "configuration" } else { &field }, &error.into_inner())
-    })?;
-    deserializer
-        .end()
-        .map_err(|error| unreadable("configuration", &error))?;
-    Ok(config)
+    let of_keys = |field: &str| field.starts_with("keys") || field.starts_with("wrappedKeys");
+    read_json(json, "configuration", of_keys)
 }
 
-fn unreadable(field: &str, error: &serde_json::Error) -> ConfigError {
-    // serde's words without the position: the text that Envoy hands over is not the text that was written.
-    let message = error.to_string();
-    let message = message.split(" at line ").next().unwrap_or_default();
-    // serde repeats what it found. Below these that may be a key.
-    let of_keys = field.starts_with("keys") || field.starts_with("wrappedKeys");
-    let message = match message.rsplit_once("expected ") {
-        Some((_, expected)) if of_keys => format!("expected {expected}"),
-        _ => message.to_owned(),
+/// How long a token may be honoured after its session was last used, under any policy: as long must a retiring key stay, and a fence.
+#[must_use]
+pub fn longest_life(config: &FilterConfig) -> Duration {
+    let life = |policy: &PolicyConfig| {
+        let bound = policy.idle_timeout.or(policy.absolute_timeout);
+        bound.unwrap_or(config.max_idle).get()
     };
-    ConfigError {
-        problems: vec![Problem {
-            field: field.to_owned(),
-            message,
-        }],
-    }
+    let longest = config.policies.values().map(life).max();
+    let longest = longest.unwrap_or(config.max_idle.get());
+    // Idleness is counted to a tenth, by clocks that differ.
+    longest + longest / 10 + config.clock_skew.get()
+}
+
+/// `whole`: what the document is called. `secret`: whether a field may hold a key, by its path.
+fn read_json<T: DeserializeOwned>(json: &[u8], whole: &str, secret: impl Fn(&str) -> bool) -> Result<T, ConfigError> {
+    let unreadable = |field: &str, error: &serde_json::Error| {
+        // serde's words without the position: the text that Envoy hands over is not the text that was written.
+        let message = error.to_string();
+        let message = message.split(" at line ").next().unwrap_or_default();
+        // serde repeats what it found.
+        let message = match message.rsplit_once("expected ") {
+            Some((_, expected)) if secret(field) => format!("expected {expected}"),
+            _ => message.to_owned(),
+        };
+        ConfigError {
+            problems: vec![Problem {
+                field: field.to_owned(),
+                message,
+            }],
+        }
+    };
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let read = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let field = error.path().to_string();
+        let is_whole = field == "." || field == "?";
+        unreadable(if is_whole { whole } else { &field }, &error.into_inner())
+    })?;
+    deserializer.end().map_err(|error| unreadable(whole, &error))?;
+    Ok(read)
 }

@@ -26,6 +26,16 @@ impl From<KeyStateConfig> for KeyState {
     }
 }
 
+impl From<KeyState> for KeyStateConfig {
+    fn from(state: KeyState) -> Self {
+        match state {
+            KeyState::Signing => Self::Signing,
+            KeyState::Verifying => Self::Verifying,
+            KeyState::Retiring => Self::Retiring,
+        }
+    }
+}
+
 impl Keys<'_> {
     /// `None`: there is a problem.
     pub(super) fn keyring(&mut self, config: &FilterConfig) -> Option<Keyring> {

@@ -16,6 +16,7 @@
 mod base;
 
 mod carriers;
+mod keyring_document;
 mod keys;
 mod policies;
 mod references;

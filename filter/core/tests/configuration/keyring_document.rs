@@ -1,0 +1,96 @@
+//! A keyring by itself, as a document with its secrets.
+
+use limpet_core::config::{self, KeyringDocument};
+use limpet_core::keyring::{KeyId, KeyState};
+use serde_json::{Value, json};
+
+use crate::base::*;
+
+/// 32 bytes that nothing else in a test looks like.
+const SECRET: &str = "fmRvY3VtZW50fm5ldmVyfnNob3dufmRvY3VtZW50fn4=";
+
+fn document() -> Value {
+    json!({"keys": [
+        {"id": 1, "state": "retiring", "secret": INLINE, "created": "2026-01-31T12:00:00Z", "since": "2026-02-01T12:00:00Z"},
+        {"id": 2, "state": "signing", "secret": SECRET},
+    ]})
+}
+
+fn parse(document: &Value) -> Result<KeyringDocument, config::ConfigError> {
+    KeyringDocument::parse(document.to_string().as_bytes())
+}
+
+#[test]
+fn it_is_read_and_written() {
+    let parsed = parse(&document()).unwrap();
+    let entries = parsed.entries();
+    assert_eq!((entries[0].id, entries[0].state), (KeyId(1), KeyState::Retiring));
+    assert_eq!((entries[1].id, entries[1].state), (KeyId(2), KeyState::Signing));
+    assert_eq!(*entries[1].secret.to_base64(), SECRET);
+    assert_eq!(serde_json::to_value(&parsed).unwrap(), document());
+}
+
+#[test]
+fn a_mistake_is_named_by_its_field_and_no_secret_is_repeated() {
+    for (pointer, value, field) in [
+        ("/keys", json!([]), "keys"),
+        ("/keys", json!(SECRET), "keys"),
+        (
+            "/keys/1",
+            json!({"id": 1, "state": "signing", "secret": SECRET}),
+            "keys",
+        ),
+        ("/keys/1/state", json!("verifying"), "keys"),
+        ("/keys/1/state", json!(SECRET), "keys[1].state"),
+        ("/keys/1/id", json!(SECRET), "keys[1].id"),
+        ("/keys/1/secret", json!(format!("x{SECRET}")), "keys[1].secret"),
+        ("/keys/1/secret", json!([SECRET]), "keys[1].secret"),
+        ("/keys/1/inline", json!(SECRET), "keys[1].inline"),
+        ("/keys/1", json!(SECRET), "keys[1]"),
+        ("/key", json!(SECRET), "key"),
+    ] {
+        let mut changed = document();
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        match changed.pointer_mut(parent).unwrap() {
+            Value::Array(items) => items[name.parse::<usize>().unwrap()] = value,
+            parent => parent[name] = value,
+        }
+        let error = parse(&changed).unwrap_err();
+        assert_eq!(error.problems[0].field, field, "{error}");
+        let shown = format!("{error} {error:?} {:?}", parse(&document()));
+        assert!(!shown.contains(&SECRET[..8]), "{shown}");
+    }
+    for text in ["", "null", "[]", "{\"keys\": []} x", "{", SECRET] {
+        assert_eq!(
+            KeyringDocument::parse(text.as_bytes()).unwrap_err().problems[0].field,
+            if text.ends_with('x') || !text.starts_with("{\"") {
+                "keyring"
+            } else {
+                "keys"
+            },
+            "{text:?}"
+        );
+    }
+}
+
+/// The longest of all policies, a tenth, and the difference of clocks.
+#[test]
+fn the_longest_life_of_a_token_is_that_of_the_most_patient_policy() {
+    let life = |policies: Value| {
+        let config = json!({"keys": [], "policies": policies, "maxIdle": "10h", "clockSkew": "30s"});
+        config::longest_life(&config::parse(config.to_string().as_bytes()).unwrap()).as_secs()
+    };
+    let hours = |hours: u64| hours * 3960 + 30;
+    let cookie = json!({"name": "s"});
+    assert_eq!(life(json!({})), hours(10));
+    assert_eq!(life(json!({"a": {"cookie": cookie}})), hours(10));
+    assert_eq!(life(json!({"a": {"cookie": cookie, "idleTimeout": "2h"}})), hours(2));
+    assert_eq!(
+        life(json!({"a": {"cookie": cookie, "absoluteTimeout": "20h"}})),
+        hours(20)
+    );
+    let both = json!({"cookie": cookie, "absoluteTimeout": "20h", "idleTimeout": "1h"});
+    assert_eq!(life(json!({"a": both})), hours(1));
+    let shorter = json!({"cookie": cookie, "idleTimeout": "3h"});
+    assert_eq!(life(json!({"a": both, "b": shorter})), hours(3));
+}
