@@ -12,7 +12,7 @@ use crate::output::Output;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  all is well
-  1  the check found an error, or the token is refused
+  1  the check found an error, the token is refused, or it is too early to remove a key
   2  the command could not do its work: a wrong argument, or a file that can not be read";
 
 const KEYS_FILE: &str = "\
@@ -21,9 +21,9 @@ A file of keys is the `keys` list of the filter's configuration, in YAML or JSON
   - {id: 1, env: LIMPET_KEY, state: retiring}
   - {id: 2, inline: <32 bytes in base64>}
 
-A key given by `env` is read from this command's own environment.";
+So does a keyring file, as `limpet keys generate FILE` makes one. A key given by `env` is read from this command's own environment.";
 
-/// Signed sessions for Envoy: check configurations, look into tokens, make keys.
+/// Signed sessions for Envoy: check configurations, look into tokens, make and change keys.
 #[derive(Debug, Parser)]
 #[command(name = "limpet", version, after_help = EXIT_CODES, max_term_width = 120)]
 pub(crate) struct Cli {
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Looks into tokens, and makes some for tests
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Makes keys
+    /// Makes keys, changes them in three phases, and wraps them for configurations
     #[command(subcommand)]
     Keys(KeysCommand),
 }
@@ -53,9 +53,77 @@ pub(crate) enum TokenCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Prints a new key: 32 random bytes in base64
-    #[command(after_help = EXIT_CODES)]
-    Generate,
+    Generate(GenerateArgs),
+    List(ListArgs),
+    Rotate(RotateArgs),
+    Wrap(WrapArgs),
+}
+
+/// Makes a key, or a keyring file with one key.
+///
+/// Without a file it prints a key: 32 random bytes in base64, for an environment variable of Envoy's. It serves as a key-encryption key
+/// as well.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct GenerateArgs {
+    /// The keyring file to make, in JSON, for its owner alone (mode 0600). It must not be there yet
+    pub(crate) file: Option<String>,
+}
+
+/// Says which keys there are, with their states and ages, and which phase of a rotation this is.
+///
+/// Secrets are never shown.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct ListArgs {
+    /// A keyring file; or a configuration of the filter, or of Envoy with the filter inside, whose keys have no age
+    pub(crate) file: String,
+    #[command(flatten)]
+    pub(crate) life: LifeArgs,
+}
+
+/// Takes a keyring file one phase further in a change of keys.
+///
+/// From one key, it makes a new one, which verifies (phase 1); then the new one signs (phase 2); then the old one retires, and its
+/// tokens are replaced as they come in (phase 3); then the old one goes. Before each step, every Envoy must have the keyring as it
+/// is: bring it there with `limpet keys wrap`. The old key goes only when no token of it can be alive any more.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct RotateArgs {
+    /// The keyring file
+    pub(crate) file: String,
+    #[command(flatten)]
+    pub(crate) life: LifeArgs,
+    /// Removes retiring keys however young they are, which ends the sessions of their tokens
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+// How long a retiring key has to stay. No doc comment: clap would take it for the command's.
+#[derive(Debug, Args)]
+pub(crate) struct LifeArgs {
+    /// A configuration of the filter, or of Envoy with the filter inside: a retiring key stays for the longest life of a token under its policies
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<String>,
+    /// That life itself [default: of the default `maxIdle`: 168h, a tenth of it, and a minute]
+    #[arg(long, value_name = "DURATION", conflicts_with = "config")]
+    pub(crate) longest_life: Option<GatewayDuration>,
+}
+
+/// Seals a keyring under a key-encryption key, for `wrappedKeys.text` of the filter's configuration.
+///
+/// The key-encryption key is in an environment variable here, as it is in Envoy's environment.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{KEYS_FILE}\n\n{EXIT_CODES}"))]
+pub(crate) struct WrapArgs {
+    /// A keyring file, or another file of keys
+    pub(crate) file: String,
+    /// The key-encryption key: its id, and the environment variable that holds it [default with --into: the one that the present text is under]
+    #[arg(long, value_name = "ID=VARIABLE")]
+    pub(crate) key_encryption_key: Option<String>,
+    /// A file with a configuration of the filter: its `wrappedKeys.text` is replaced, and nothing else is printed or changed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) into: Option<String>,
 }
 
 /// Checks configurations of the filter, and of Envoy with the filter inside.

@@ -1,11 +1,13 @@
 //! Files of YAML or JSON.
 
 use std::fmt;
-use std::io::Read as _;
+use std::fs::Permissions;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+use tempfile::NamedTempFile;
 
 use crate::Failure;
 
@@ -17,6 +19,14 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 /// # Errors
 /// Says what is wrong with the file, and where.
 pub(crate) fn read(file: &str) -> Result<Value, Failure> {
+    read_with_text(file).map(|(_, value)| value)
+}
+
+/// Reads a file, with its text.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_with_text(file: &str) -> Result<(String, Value), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
     let mut bytes = Vec::new();
     let mut limited = |reader: &mut dyn std::io::Read| reader.take(MAX_LEN + 1).read_to_end(&mut bytes);
@@ -30,19 +40,71 @@ pub(crate) fn read(file: &str) -> Result<Value, Failure> {
         return Err(failed(&"larger than 64 MiB, so no configuration"));
     }
     let text = String::from_utf8(bytes).map_err(|_| failed(&"neither YAML nor JSON: not UTF-8"))?;
+    parse(file, &text).map(|value| (text, value))
+}
+
+/// Reads the text of a file.
+///
+/// # Errors
+/// Says what is wrong with the text, and where.
+pub(crate) fn parse(file: &str, text: &str) -> Result<Value, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
     let is_json = Path::new(file)
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     let value = if is_json {
-        let unique = serde_json::from_str(&text).map(|Unique(value)| value);
+        let unique = serde_json::from_str(text).map(|Unique(value)| value);
         unique.map_err(|error| failed(&format!("no JSON: {error}")))
     } else {
-        yaml(&text).map_err(|error| failed(&error))
+        yaml(text).map_err(|error| failed(&error))
     }?;
     match value {
         Value::Null => Err(failed(&"empty")),
         value => Ok(value),
     }
+}
+
+/// Writes a file that is not there yet, for its owner alone.
+///
+/// # Errors
+/// It is there, or can not be written.
+pub(crate) fn create(file: &str, text: &str) -> Result<(), Failure> {
+    let new = written(Path::new(file), text, None).map_err(|error| unwritable(file, &error))?;
+    new.persist_noclobber(file)
+        .map_err(|error| unwritable(file, &error.error))?;
+    Ok(())
+}
+
+/// Puts a file in the place of another in one step: no reader sees half of it, and Envoy, which watches for moves, sees it. It has the
+/// permissions of the other, or is for its owner alone where it is `secret`.
+///
+/// # Errors
+/// It can not be written.
+pub(crate) fn replace(file: &str, text: &str, secret: bool) -> Result<(), Failure> {
+    let replaced = || {
+        // A link stays one.
+        let path = Path::new(file).canonicalize()?;
+        let permissions = path.metadata()?.permissions();
+        let new = written(&path, text, (!secret).then_some(permissions))?;
+        new.persist(&path).map_err(|error| error.error)
+    };
+    replaced().map(drop).map_err(|error| unwritable(file, &error))
+}
+
+fn unwritable(file: &str, error: &io::Error) -> Failure {
+    Failure(format!("{file}: can not be written: {error}"))
+}
+
+/// A file with this text beside `path`.
+fn written(path: &Path, text: &str, permissions: Option<Permissions>) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut new = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    if let Some(permissions) = permissions {
+        new.as_file().set_permissions(permissions)?;
+    }
+    new.write_all(text.as_bytes())?;
+    new.as_file().sync_all()?;
+    Ok(new)
 }
 
 /// JSON is YAML, so this reads both. Aliases and merge keys are resolved, within limits.

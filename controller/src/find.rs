@@ -6,6 +6,7 @@ use limpet_core::config;
 use limpet_core::config::schema::FilterConfig;
 use serde_json::Value;
 
+use crate::Failure;
 use crate::node::Node;
 
 /// The name that the filter has in every example, and the one it is known by where its configuration can not be read.
@@ -113,6 +114,35 @@ pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
     found
 }
 
+/// The configurations of the filter that `file`, and what is discovered by way of it, have: those with the schema's types, each once.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn configs(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, Failure> {
+    let of = |root: &Node<'_>| -> Vec<FilterConfig> {
+        if root.has_types() {
+            let filters = filters(root);
+            filters
+                .iter()
+                .filter_map(|found| found.configuration.parsed())
+                .collect()
+        } else {
+            config::parse(root.value.to_string().as_bytes()).into_iter().collect()
+        }
+    };
+    let mut configs: Vec<FilterConfig> = Vec::new();
+    for config in roots.iter().flat_map(of) {
+        if !configs.contains(&config) {
+            configs.push(config);
+        }
+    }
+    if configs.is_empty() {
+        let message = format!("no configuration of the filter in it that can be read; `limpet check {file}` says more");
+        return Err(Failure(format!("{file}: {message}")));
+    }
+    Ok(configs)
+}
+
 /// By its name, or by what it is configured with.
 fn is_ours(filter: &Found<'_>) -> bool {
     let inner = match filter.build {
@@ -123,7 +153,8 @@ fn is_ours(filter: &Found<'_>) -> bool {
     named || filter.configuration.parsed().is_some() || {
         let json = filter.configuration.text.as_deref().unwrap_or_default();
         let value: Option<Value> = serde_json::from_slice(json).ok();
-        value.is_some_and(|value| value.get("keys").is_some() && value.get("policies").is_some())
+        let has = |value: &Value, field| value.get(field).is_some();
+        value.is_some_and(|value| has(&value, "policies") && (has(&value, "keys") || has(&value, "wrappedKeys")))
     }
 }
 

@@ -1,10 +1,10 @@
-//! The `limpet` command: checks configurations, inspects and issues tokens, makes keys.
+//! The `limpet` command: checks configurations, inspects and issues tokens, makes and changes keys.
 //!
 //! It adds nothing to what a session is: every check and every verdict is the filter's own, from `limpet_core`.
 //!
 //! - `check`: a configuration of the filter, or one of Envoy with the filter inside, and the chain around it.
 //! - `token`: what a token says, and tokens for tests.
-//! - `keys`: new keys, and files of keys.
+//! - `keys`: new keys, keyring files and their rotation, wrapped keyrings, and files of keys.
 //! - `find`: the filter in a configuration of Envoy.
 //! - `document`, `node`: files of YAML or JSON, and values in them together with their paths.
 //! - `moment`, `output`: times for people, and the two forms of output.
@@ -49,7 +49,10 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, output),
         Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, output),
         Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, output),
-        Command::Keys(KeysCommand::Generate) => keys::generate(output),
+        Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, output),
+        Command::Keys(KeysCommand::List(args)) => keys::list::run(&args, output),
+        Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, output),
+        Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, output),
     };
     match verdict {
         Ok(Verdict::Good) => ExitCode::SUCCESS,

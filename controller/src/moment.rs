@@ -36,7 +36,7 @@ pub(crate) fn exact(time: Timestamp) -> String {
     written.unwrap_or_else(|| format!("{} seconds after 1970", time.unix_seconds()))
 }
 
-/// RFC 3339 in UTC to the second, and how far that is from now.
+/// RFC 3339 in UTC to the second, and how far that is from now: `2026-01-31T12:00:00Z  3m ago`.
 pub(crate) fn words(time: Timestamp, now: Timestamp) -> String {
     let second = Timestamp::from_unix_seconds(time.unix_seconds());
     format!("{}  {}", exact(second), distance(time, now))

@@ -5,15 +5,23 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::Failure;
 use crate::document;
 use crate::find::{self, Found};
 use crate::node::Node;
 
 const ROUTE_CONFIGURATION: &str = "envoy.config.route.v3.RouteConfiguration";
 
+/// A document, and those that it has the filter's configuration or routes discovered from.
+pub(crate) fn read(file: &str) -> Result<Vec<(String, Value)>, Failure> {
+    let mut documents = vec![(file.to_owned(), document::read(file)?)];
+    add_files(&mut documents);
+    Ok(documents)
+}
+
 /// Adds the files that the documents have the filter's configuration or routes discovered from, where they can be read here.
 /// Their paths are relative to where Envoy runs, which is taken to be here.
-pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
+pub(super) fn add_files(documents: &mut Vec<(String, Value)>) {
     let mut paths: Vec<String> = Vec::new();
     for (file, value) in documents.iter() {
         Node::root(file, value).visit(&mut |object| {

@@ -1,33 +1,32 @@
-//! New keys, and files of keys.
+//! `limpet keys`: new keys, keyring files, and files of keys.
 
+pub(crate) mod generate;
+pub(crate) mod list;
+mod ring;
+pub(crate) mod rotate;
 pub(crate) mod source;
+pub(crate) mod wrap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use limpet_core::config::schema::KeyConfig;
-use limpet_core::keyring::Secret;
-use serde_json::{Value, json};
-use zeroize::Zeroizing;
+use limpet_core::config::schema::{InlineKey, KeyConfig};
+use limpet_core::keyring::Entry;
+use serde_json::Value;
 
-use crate::output::{self, Output};
-use crate::{Failure, Verdict, document};
+use crate::{Failure, document};
 
-/// `limpet keys generate`.
-pub(crate) fn generate(form: Output) -> Result<Verdict, Failure> {
-    let mut bytes = Zeroizing::new([0; Secret::LEN]);
-    getrandom::fill(bytes.as_mut_slice())
-        .map_err(|error| Failure(format!("the system has no random bytes: {error}")))?;
-    let key = Zeroizing::new(STANDARD.encode(bytes.as_slice()));
-    match form {
-        Output::Text => output::print(&format!("{}\n", *key))?,
-        Output::Json => output::print_json(&json!({"key": *key}))?,
-    }
-    Ok(Verdict::Good)
-}
+use ring::Ring;
 
-/// Reads a file of keys: the `keys` list of the filter's configuration, or an object that has it.
+/// Reads a file of keys: a keyring file, the `keys` list of the filter's configuration, or an object that has it.
 pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
     let document = document::read(file)?;
+    if let Some(ring) = Ring::from_document(file, &document) {
+        let inline = |entry: Entry| KeyConfig {
+            id: entry.id.0,
+            env: None,
+            inline: Some(InlineKey(entry.secret.to_base64().to_string())),
+            state: entry.state.into(),
+        };
+        return Ok(ring?.document.entries().into_iter().map(inline).collect());
+    }
     let (prefix, list) = match &document {
         Value::Object(fields) => match fields.get("keys") {
             Some(list) => ("keys", list),
@@ -52,7 +51,7 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
 }
 
 /// A message about a field of keys without the text that it quotes, which may be a key in the wrong place.
-pub(crate) fn without_quotations(message: &str) -> String {
+fn without_quotations(message: &str) -> String {
     match (message.find('"'), message.rfind('"')) {
         (Some(first), Some(last)) if first < last => {
             let before = message.get(..first).unwrap_or_default();

@@ -35,15 +35,16 @@ pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<Ent
     }
     let mut keys = config.keys.iter().flatten();
     let found = keys.find(|key| is_wanted(KeyId(key.id), key.state.into()));
-    found
-        .map(|key| {
-            Ok(Entry {
-                id: KeyId(key.id),
-                state: key.state.into(),
-                secret: secret(key)?,
-            })
-        })
-        .transpose()
+    found.map(entry).transpose()
+}
+
+/// A key with its secret.
+pub(super) fn entry(key: &KeyConfig) -> Result<Entry, Unavailable> {
+    Ok(Entry {
+        id: KeyId(key.id),
+        state: key.state.into(),
+        secret: secret(key)?,
+    })
 }
 
 /// A keyring of this key alone, written into a configuration.
@@ -83,7 +84,7 @@ fn secret(key: &KeyConfig) -> Result<Secret, Unavailable> {
 }
 
 /// A secret in a variable of this process's environment.
-pub(crate) fn from_environment(name: &str, wrong: impl Fn(&str) -> Unavailable) -> Result<Secret, Unavailable> {
+pub(super) fn from_environment(name: &str, wrong: impl Fn(&str) -> Unavailable) -> Result<Secret, Unavailable> {
     if !is_variable(name) {
         return Err(wrong(NO_VARIABLE));
     }

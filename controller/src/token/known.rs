@@ -10,12 +10,12 @@ use limpet_core::time::GatewayDuration;
 use limpet_core::token::{CarrierMode, Destination, Realm};
 use serde_json::{Value, json};
 
+use crate::Failure;
 use crate::check::discovery;
 use crate::cli::RealmArgs;
 use crate::find;
 use crate::keys::{self, source::Unavailable};
 use crate::node::Node;
-use crate::{Failure, document};
 
 use super::presented::Presented;
 
@@ -152,15 +152,9 @@ impl Known {
     }
 
     fn from_config(args: &RealmArgs, file: &str) -> Result<Self, Failure> {
-        let mut documents = vec![(file.to_owned(), document::read(file)?)];
-        discovery::add_files(&mut documents);
+        let documents = discovery::read(file)?;
         let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
-        let configs = configs(&roots);
-        if configs.is_empty() {
-            return Err(Failure(format!(
-                "{file}: no configuration of the filter in it that can be read; `limpet check {file}` says more"
-            )));
-        }
+        let configs = find::configs(file, &roots)?;
         let mut known = Self {
             has_policies: true,
             clusters: clusters(&roots),
@@ -185,27 +179,6 @@ impl Known {
         }
         Ok(known)
     }
-}
-
-/// The configurations of the filter in these documents.
-fn configs(roots: &[Node<'_>]) -> Vec<FilterConfig> {
-    let of = |root: &Node<'_>| -> Vec<FilterConfig> {
-        if root.has_types() {
-            find::filters(root)
-                .iter()
-                .filter_map(|found| found.configuration.parsed())
-                .collect()
-        } else {
-            config::parse(root.value.to_string().as_bytes()).into_iter().collect()
-        }
-    };
-    let mut configs: Vec<FilterConfig> = Vec::new();
-    for config in roots.iter().flat_map(of) {
-        if !configs.contains(&config) {
-            configs.push(config);
-        }
-    }
-    configs
 }
 
 /// What routes say of sessions.

@@ -51,6 +51,9 @@ fn every_command_says_its_exit_codes() {
         &["token", "inspect"],
         &["token", "issue"],
         &["keys", "generate"],
+        &["keys", "list"],
+        &["keys", "rotate"],
+        &["keys", "wrap"],
         &[],
     ] {
         let ran = limpet(&[command, &["--help"]].concat()).run().code(0);

@@ -1,21 +1,120 @@
-use crate::limpet;
+//! `limpet keys`.
 
-#[test]
-fn a_key_is_32_random_bytes_in_base64() {
-    let first = limpet(&["keys", "generate"]).run().code(0).stdout;
-    let second = limpet(&["keys", "generate"]).run().code(0).stdout;
-    assert_ne!(first, second);
-    assert_eq!(first.trim_end().len(), 44);
-    // The filter takes it.
-    let filter = r#"{"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {}}"#;
-    limpet(&["check", "-", "--env"])
-        .env("LIMPET_KEY", first.trim_end())
-        .run_with(filter)
-        .code(0);
+mod generate;
+mod list;
+mod rotate;
+mod wrap;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{KEY, OTHER_KEY, Ran, folder, limpet};
+
+/// A keyring file in a folder of its own. No secret of it may ever be printed.
+struct Keyring {
+    folder: TempDir,
 }
 
-#[test]
-fn a_key_is_json_where_asked_for() {
-    let json = limpet(&["keys", "generate", "--output", "json"]).run().code(0).json();
-    assert_eq!(json["key"].as_str().unwrap().len(), 44);
+impl Keyring {
+    fn generated() -> Self {
+        let keyring = Self { folder: folder() };
+        keyring.limpet(&["generate"]).code(0);
+        keyring
+    }
+
+    /// With these keys: id, state, hours since they got it. Each was made when its neighbour before it was, and an hour.
+    fn with(keys: &[(u8, &str, f64)]) -> Self {
+        let keys = keys.iter().enumerate().map(|(i, (id, state, hours))| {
+            let (created, since) = (ago(1000.0 - f64::from(u8::try_from(i).unwrap())), ago(*hours));
+            let secret = [KEY, OTHER_KEY][i % 2];
+            json!({"id": id, "state": state, "secret": secret, "created": created, "since": since})
+        });
+        Self::of(&json!({"keys": keys.collect::<Vec<_>>()}))
+    }
+
+    fn of(document: &Value) -> Self {
+        let keyring = Self { folder: folder() };
+        std::fs::write(keyring.file(), document.to_string()).unwrap();
+        keyring.set_mode(0o600);
+        keyring
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("keyring.json")
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.file()).unwrap()
+    }
+
+    fn document(&self) -> Value {
+        serde_json::from_str(&self.text()).unwrap()
+    }
+
+    /// Ids and states.
+    fn states(&self) -> Vec<(u64, String)> {
+        let document = self.document();
+        let keys = document["keys"].as_array().unwrap().iter();
+        keys.map(|key| (key["id"].as_u64().unwrap(), key["state"].as_str().unwrap().to_owned()))
+            .collect()
+    }
+
+    fn mode(&self) -> u32 {
+        mode(&self.file())
+    }
+
+    fn set_mode(&self, mode: u32) {
+        set_mode(&self.file(), mode);
+    }
+
+    /// `limpet keys COMMAND FILE …`, with two key-encryption keys.
+    fn limpet(&self, args: &[&str]) -> Ran {
+        let file = self.file();
+        let (command, rest) = args.split_first().unwrap();
+        let args = [&["keys", command, file.to_str().unwrap()], rest].concat();
+        let before = self.secrets();
+        let ran = limpet(&args)
+            .env("LIMPET_KEK_1", OTHER_KEY)
+            .env("LIMPET_KEK_2", KEY)
+            .run();
+        for secret in before.iter().chain(&self.secrets()) {
+            let shown = ran.stdout.contains(secret) || ran.stderr.contains(secret);
+            assert!(!shown, "a secret is in the output: {ran:?}");
+        }
+        ran
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.file()).unwrap_or_default();
+        let document: Value = serde_json::from_str(&text).unwrap_or_default();
+        let keys = document["keys"].as_array().into_iter().flatten();
+        keys.filter_map(|key| key["secret"].as_str().map(str::to_owned))
+            .collect()
+    }
+}
+
+/// Unix seconds, so many hours ago.
+fn ago(hours: f64) -> String {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let then = now.as_secs_f64() - hours * 3600.0;
+    format!("{:.0}", then.floor())
+}
+
+fn mode(file: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).unwrap().permissions().mode() & 0o777
+}
+
+fn set_mode(file: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// What `states` says, written as in `[(1, "signing")]`.
+fn states(states: &[(u64, &str)]) -> Vec<(u64, String)> {
+    states.iter().map(|(id, state)| (*id, (*state).to_owned())).collect()
 }

@@ -1,0 +1,273 @@
+//! Keyring files: reading and writing them, and which phase of a rotation one is in.
+
+use std::cmp::Ordering;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::config::{KeyDocument, KeyringDocument};
+use limpet_core::time::Timestamp;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::output::{self, Output};
+use crate::{Failure, document, moment};
+
+use super::generate;
+
+/// A keyring file.
+pub(super) struct Ring {
+    pub(super) file: String,
+    pub(super) document: KeyringDocument,
+}
+
+/// How far a change of keys has come. Every phase is to be on every Envoy before the next one begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// No change is under way.
+    Settled,
+    /// 1: the new key, of this index, verifies.
+    Introduced(usize),
+    /// 2: the new key signs; the old one, of this index, verifies.
+    Signing(usize),
+    /// 3: the old ones retire, and may go at this time, where it is known when they began to.
+    Retiring(Option<Timestamp>),
+}
+
+impl Phase {
+    /// 1 to 3.
+    fn number(self) -> Option<u8> {
+        match self {
+            Self::Settled => None,
+            Self::Introduced(_) => Some(1),
+            Self::Signing(_) => Some(2),
+            Self::Retiring(_) => Some(3),
+        }
+    }
+}
+
+/// A key that is new.
+pub(super) fn new_key(id: u8, state: KeyStateConfig, now: Timestamp) -> Result<KeyDocument, Failure> {
+    Ok(KeyDocument {
+        id,
+        state,
+        secret: generate::secret()?,
+        created: Some(moment::exact(now)),
+        since: Some(moment::exact(now)),
+    })
+}
+
+/// How long a token of the longest-lived session lives unused, by the defaults of the filter's configuration.
+pub(super) fn default_life() -> Duration {
+    // 168 hours, a tenth of that, and a minute between clocks: `config::longest_life` of a configuration that says nothing.
+    Duration::from_secs(168 * 3960 + 60)
+}
+
+impl Ring {
+    pub(super) fn read(file: &str) -> Result<Self, Failure> {
+        let document = document::read(file)?;
+        Self::from_document(file, &document).unwrap_or_else(|| {
+            let expected = "expected a keyring file, as `limpet keys generate FILE` makes one";
+            Err(Failure(format!("{file}: {expected}")))
+        })
+    }
+
+    /// `None`: this is something else. A keyring file is known by its secrets.
+    pub(super) fn from_document(file: &str, document: &Value) -> Option<Result<Self, Failure>> {
+        let keys = document.get("keys")?.as_array()?;
+        keys.iter().find(|key| key.get("secret").is_some())?;
+        let text = Zeroizing::new(document.to_string());
+        let parsed = KeyringDocument::parse(text.as_bytes()).map_err(|error| Failure(format!("{file}: {error}")));
+        Some(parsed.and_then(|document| {
+            let file = file.to_owned();
+            let ring = Self { file, document };
+            ring.check_times()?;
+            ring.warn_of_readers();
+            Ok(ring)
+        }))
+    }
+
+    fn check_times(&self) -> Result<(), Failure> {
+        for (i, key) in self.document.keys.iter().enumerate() {
+            for (name, time) in [("created", &key.created), ("since", &key.since)] {
+                if let Some(Err(error)) = time.as_deref().map(moment::parse) {
+                    return Err(Failure(format!("{}: keys[{i}].{name}: {error}", self.file)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn warn_of_readers(&self) {
+        let mode = std::fs::metadata(&self.file).map(|metadata| metadata.permissions().mode());
+        if let Ok(mode) = mode
+            && mode & 0o077 != 0
+        {
+            let mode = mode & 0o777;
+            let warning = format!(
+                "warning: {}: others than its owner may read it (mode {mode:o})\n",
+                self.file
+            );
+            output::complain(&warning);
+        }
+    }
+
+    /// Writes a file that is not there yet.
+    pub(super) fn create(&self) -> Result<(), Failure> {
+        document::create(&self.file, &self.text())
+    }
+
+    /// Writes over the file.
+    pub(super) fn replace(&self) -> Result<(), Failure> {
+        document::replace(&self.file, &self.text(), true)
+    }
+
+    fn text(&self) -> Zeroizing<String> {
+        // Every field is text or a number: this can not fail.
+        let text = Zeroizing::new(serde_json::to_string_pretty(&self.document).unwrap_or_default());
+        Zeroizing::new(format!("{}\n", *text))
+    }
+
+    /// The index of the key that signs.
+    pub(super) fn signing(&self) -> usize {
+        let mut keys = self.document.keys.iter();
+        keys.position(|key| key.state == KeyStateConfig::Signing).unwrap_or(0)
+    }
+
+    /// Which phase this is, where a token lives `life` long.
+    ///
+    /// # Errors
+    /// None: the keys have states that no rotation gives them.
+    pub(super) fn phase(&self, life: Duration) -> Result<Phase, Failure> {
+        let keys = &self.document.keys;
+        let signing = self.signing();
+        let others: Vec<usize> = (0..keys.len()).filter(|i| *i != signing).collect();
+        let state = |i: &usize| keys.get(*i).map(|key| key.state);
+        let created = |i: usize| created(keys.get(i)?);
+        match others.as_slice() {
+            [] => Ok(Phase::Settled),
+            others if others.iter().all(|i| state(i) == Some(KeyStateConfig::Retiring)) => {
+                let since: Option<Vec<Timestamp>> = others.iter().map(|i| since(keys.get(*i)?)).collect();
+                let last = since.and_then(|times| times.into_iter().max());
+                Ok(Phase::Retiring(last.map(|last| last.after(life))))
+            }
+            // The key that verifies is the new one in phase 1, the old one in phase 2.
+            [other] => match created(*other).cmp(&created(signing)) {
+                Ordering::Greater => Ok(Phase::Introduced(*other)),
+                Ordering::Less => Ok(Phase::Signing(*other)),
+                Ordering::Equal => {
+                    Err(self.unknown("a created time of one at least, to tell the new key from the old one"))
+                }
+            },
+            _ => Err(self.unknown("one that signs and at most one that verifies, or others that retire")),
+        }
+    }
+
+    fn unknown(&self, expected: &str) -> Failure {
+        Failure(format!(
+            "{}: keys: expected {expected}: this is for a hand to change",
+            self.file
+        ))
+    }
+
+    /// Says which keys there are and what comes next; secrets never.
+    pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), Failure> {
+        let phase = self.phase(life).ok();
+        match form {
+            Output::Text => output::print(&self.words(phase, now)),
+            Output::Json => output::print_json(&json!({
+                "file": self.file,
+                "phase": phase.and_then(Phase::number),
+                "keys": self.document.keys.iter().map(|key| key_json(key, now)).collect::<Vec<_>>(),
+                "removableFrom": match phase {
+                    Some(Phase::Retiring(Some(end))) => Some(moment::exact(end)),
+                    _ => None,
+                },
+            })),
+        }
+    }
+
+    fn words(&self, phase: Option<Phase>, now: Timestamp) -> String {
+        let key_words = |key: &KeyDocument| {
+            let state = name(key.state);
+            let unknown = || "unknown".to_owned();
+            let since = since(key).map_or_else(unknown, |since| moment::distance(since, now));
+            let created = created(key).map_or_else(unknown, |created| moment::words(created, now));
+            format!("key {:<3}  {state:9}  since {since}, made {created}\n", key.id)
+        };
+        let keys: String = self.document.keys.iter().map(key_words).collect();
+        let (done, next) = self.story(phase, now);
+        format!("phase    {done}\n{keys}next     {next}\n")
+    }
+
+    /// What the phase is, and what comes next.
+    fn story(&self, phase: Option<Phase>, now: Timestamp) -> (String, String) {
+        let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
+        let (signing, rotate) = (id(self.signing()), format!("limpet keys rotate {}", self.file));
+        let everywhere = |then: String| format!("once every Envoy has this keyring, `{rotate}`: {then}");
+        match phase {
+            None => (
+                "unknown: no rotation makes these states".to_owned(),
+                "by hand".to_owned(),
+            ),
+            Some(Phase::Settled) => (
+                format!("none: key {signing} signs, and no other is about"),
+                format!("`{rotate}` makes a new key, which verifies"),
+            ),
+            Some(Phase::Introduced(new)) => {
+                let new = id(new);
+                (
+                    format!("1 of 3: key {new} verifies and signs nothing yet"),
+                    everywhere(format!("key {new} signs")),
+                )
+            }
+            Some(Phase::Signing(old)) => {
+                let old = id(old);
+                (
+                    format!("2 of 3: key {signing} signs, and tokens of key {old} are good"),
+                    everywhere(format!(
+                        "key {old} retires, and its tokens are replaced as they come in"
+                    )),
+                )
+            }
+            Some(Phase::Retiring(end)) => (
+                format!("3 of 3: key {signing} signs, and tokens of retiring keys are replaced as they come in"),
+                match end {
+                    Some(end) if end <= now => format!("`{rotate}`: retiring keys go"),
+                    Some(end) => format!("{}, `{rotate}`: retiring keys go", moment::words(end, now)),
+                    None => format!("`{rotate} --force`: retiring keys go; since when they retire is not known"),
+                },
+            ),
+        }
+    }
+}
+
+/// The word of the configuration.
+pub(super) fn name(state: KeyStateConfig) -> &'static str {
+    match state {
+        KeyStateConfig::Signing => "signing",
+        KeyStateConfig::Verifying => "verifying",
+        KeyStateConfig::Retiring => "retiring",
+    }
+}
+
+/// When a key was made; `None` goes before all times. It was parsed before.
+pub(super) fn created(key: &KeyDocument) -> Option<Timestamp> {
+    moment::parse(key.created.as_deref()?).ok()
+}
+
+/// Since when a key has its state.
+pub(super) fn since(key: &KeyDocument) -> Option<Timestamp> {
+    moment::parse(key.since.as_deref()?).ok()
+}
+
+fn key_json(key: &KeyDocument, now: Timestamp) -> Value {
+    json!({
+        "id": key.id,
+        "state": name(key.state),
+        "created": key.created,
+        "ageSeconds": created(key).map(|created| now.since(created).as_secs()),
+        "since": key.since,
+        "sinceSeconds": since(key).map(|since| now.since(since).as_secs()),
+    })
+}

@@ -1,0 +1,94 @@
+use serde_json::{Value, json};
+
+use crate::{OTHER_KEY, file, limpet, path};
+
+use super::Keyring;
+
+#[test]
+fn ids_states_and_ages_are_shown() {
+    let keyring = Keyring::with(&[(1, "verifying", 3.0), (2, "signing", 0.5)]);
+    let text = keyring.limpet(&["list"]).code(0).stdout;
+    for part in [
+        "phase    2 of 3: key 2 signs, and tokens of key 1 are good\n",
+        "key 1    verifying  since 3h ago, made 2",
+        "  41d 16h ago\n",
+        "key 2    signing    since 30m ago, made 2",
+        "  41d 15h ago\n",
+        "next     once every Envoy has this keyring, `limpet keys rotate ",
+        ": key 1 retires, and its tokens are replaced as they come in\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+#[test]
+fn a_program_gets_the_same() {
+    let keyring = Keyring::with(&[(1, "retiring", 2.0), (2, "signing", 3.0)]);
+    let json = keyring
+        .limpet(&["list", "--output", "json", "--longest-life", "5h"])
+        .code(0)
+        .json();
+    assert_eq!(json["phase"], 3);
+    assert_eq!(
+        (&json["keys"][0]["id"], &json["keys"][0]["state"]),
+        (&json!(1), &json!("retiring"))
+    );
+    let near = |value: &Value, hours: u64| (value.as_u64().unwrap()).abs_diff(hours * 3600) < 60;
+    assert!(near(&json["keys"][0]["ageSeconds"], 1000), "{json}");
+    assert!(near(&json["keys"][0]["sinceSeconds"], 2), "{json}");
+    assert!(json["removableFrom"].as_str().unwrap().starts_with("20"), "{json}");
+    let settled = Keyring::generated()
+        .limpet(&["list", "--output", "json"])
+        .code(0)
+        .json();
+    assert_eq!(
+        (&settled["phase"], &settled["removableFrom"]),
+        (&Value::Null, &Value::Null)
+    );
+}
+
+#[test]
+fn it_says_from_when_on_a_retiring_key_may_go() {
+    let keyring = Keyring::with(&[(1, "retiring", 2.0), (2, "signing", 3.0)]);
+    let still = keyring.limpet(&["list", "--longest-life", "5h"]).code(0);
+    assert!(still.stdout.contains("  in 2h 59m, `limpet keys rotate "), "{still:?}");
+    let gone = keyring.limpet(&["list", "--longest-life", "1h"]).code(0);
+    assert!(gone.stdout.contains("next     `limpet keys rotate "), "{gone:?}");
+}
+
+#[test]
+fn states_that_no_rotation_makes_are_shown_as_well() {
+    let keyring = Keyring::with(&[(1, "verifying", 2.0), (2, "signing", 3.0), (3, "retiring", 1.0)]);
+    keyring
+        .limpet(&["list"])
+        .code(0)
+        .says("phase    unknown")
+        .says("key 3    retiring");
+}
+
+#[test]
+fn the_keys_of_a_configuration_are_listed_with_their_states() {
+    limpet(&["keys", "list", "envoy-configs/two-keys.yaml"])
+        .run()
+        .code(0)
+        .says("key 1    retiring\nkey 2    signing\n");
+    let keyring = Keyring::with(&[(4, "signing", 2.0), (5, "verifying", 1.0)]);
+    let text = keyring
+        .limpet(&["wrap", "--key-encryption-key", "1=LIMPET_KEK_1"])
+        .code(0)
+        .stdout;
+    let config = json!({
+        "wrappedKeys": {"text": text.trim_end(), "keyEncryptionKeys": [{"id": 1, "env": "LIMPET_KEK_1"}]},
+        "policies": {},
+    });
+    let config = file(".json", &config.to_string());
+    let list = ["keys", "list", path(&config)];
+    let ran = limpet(&[&list[..], &["--output", "json"]].concat())
+        .env("LIMPET_KEK_1", OTHER_KEY)
+        .run()
+        .code(0);
+    let keys = json!([[{"id": 4, "state": "signing"}, {"id": 5, "state": "verifying"}]]);
+    assert_eq!(ran.json()["keyrings"], keys);
+    limpet(&list).run().code(2).complains("LIMPET_KEK_1 is not set");
+    limpet(&["keys", "list", "Cargo.toml"]).run().code(2);
+}

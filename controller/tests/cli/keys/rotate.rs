@@ -1,0 +1,190 @@
+use serde_json::json;
+
+use crate::{KEY, file, limpet, path};
+
+use super::{Keyring, ago, states};
+
+#[test]
+fn a_key_changes_in_three_phases() {
+    let keyring = Keyring::generated();
+    let old = keyring.secrets();
+    let steps = [
+        (
+            &["rotate"][..],
+            "1 of 3: key 2 verifies",
+            states(&[(1, "signing"), (2, "verifying")]),
+        ),
+        (
+            &["rotate"],
+            "2 of 3: key 2 signs",
+            states(&[(1, "verifying"), (2, "signing")]),
+        ),
+        (
+            &["rotate"],
+            "3 of 3: key 2 signs",
+            states(&[(1, "retiring"), (2, "signing")]),
+        ),
+        (&["rotate", "--force"], "none: key 2 signs", states(&[(2, "signing")])),
+    ];
+    let mut new = None;
+    for (args, phase, expected) in steps {
+        keyring.limpet(args).code(0).says(&format!("phase    {phase}"));
+        assert_eq!(keyring.states(), expected);
+        assert_eq!(keyring.mode(), 0o600);
+        // The secrets stay whose they are.
+        let secrets = keyring.secrets();
+        let new = new.get_or_insert_with(|| secrets[1].clone());
+        assert_ne!(old[0], *new);
+        assert_eq!(secrets.last(), Some(&*new), "{phase}");
+        assert!(secrets.len() == 1 || secrets[0] == old[0], "{phase}");
+    }
+    // And so on, with ids that were not there before.
+    keyring.limpet(&["rotate"]).code(0);
+    assert_eq!(keyring.states(), states(&[(2, "signing"), (3, "verifying")]));
+}
+
+#[test]
+fn each_phase_is_a_keyring_that_the_filter_takes() {
+    let keyring = Keyring::generated();
+    for _ in 0..3 {
+        keyring.limpet(&["rotate"]).code(0);
+        keyring
+            .limpet(&["wrap", "--key-encryption-key", "1=LIMPET_KEK_1"])
+            .code(0);
+    }
+}
+
+/// The default is that of `maxIdle`: 168 hours, a tenth of that, and a minute.
+#[test]
+fn a_retiring_key_stays_until_no_token_of_it_can_be_alive() {
+    let config = file(
+        ".yaml",
+        "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {web: {cookie: {name: s}, idleTimeout: 30m}, api: {header: {name: s}, absoluteTimeout: 10h}}\nclockSkew: 0s\n",
+    );
+    let from_config = ["--config", path(&config)];
+    let given = ["--longest-life", "2h"];
+    let cases: [(&[&str], f64, bool); 9] = [
+        (&[], 184.7, false),
+        (&[], 184.9, true),
+        (&from_config, 10.9, false),
+        (&from_config, 11.1, true),
+        (&given, 1.9, false),
+        (&given, 2.1, true),
+        (&["--longest-life", "0s"], 0.0, true),
+        (&["--force"], 0.0, true),
+        (&["--force", "--longest-life", "9999h"], 0.0, true),
+    ];
+    for (args, hours, goes) in cases {
+        let keyring = Keyring::with(&[(7, "retiring", hours), (8, "signing", 500.0)]);
+        let before = keyring.text();
+        let ran = keyring.limpet(&[&["rotate"], args].concat());
+        if goes {
+            ran.code(0);
+            assert_eq!(keyring.states(), states(&[(8, "signing")]), "{args:?} {hours}");
+        } else {
+            ran.code(1).complains("too early").complains("--force");
+            assert_eq!(keyring.text(), before);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_is_no_output() {
+    let keyring = Keyring::with(&[(1, "retiring", 1.0), (2, "signing", 1.0)]);
+    let ran = keyring.limpet(&["rotate", "--output", "json"]).code(1);
+    assert_eq!(ran.stdout, "");
+}
+
+/// A key that Envoys have in their environment becomes the first of a keyring.
+#[test]
+fn a_keyring_without_times_is_taken_where_it_is_clear() {
+    let keyring = Keyring::of(&json!({"keys": [{"id": 255, "state": "signing", "secret": KEY}]}));
+    for expected in [
+        [(255, "signing"), (0, "verifying")],
+        [(255, "verifying"), (0, "signing")],
+        [(255, "retiring"), (0, "signing")],
+    ] {
+        keyring.limpet(&["rotate"]).code(0);
+        assert_eq!(keyring.states(), states(&expected));
+    }
+}
+
+#[test]
+fn what_no_rotation_makes_is_left_to_a_hand() {
+    let key = |id: u8, state: &str| json!({"id": id, "state": state, "secret": KEY});
+    for (keys, complaint) in [
+        (
+            json!([key(1, "signing"), key(2, "verifying")]),
+            "to tell the new key from the old one",
+        ),
+        (
+            json!([key(1, "signing"), key(2, "verifying"), key(3, "retiring")]),
+            "at most one that verifies",
+        ),
+        (
+            json!([key(1, "signing"), key(2, "verifying"), key(3, "verifying")]),
+            "at most one that verifies",
+        ),
+        (
+            json!([key(1, "verifying")]),
+            "keys: expected one key with state signing",
+        ),
+        (json!([key(1, "signing"), key(1, "retiring")]), "found 1 twice"),
+        (
+            json!([{"id": 1, "state": "signing", "secret": format!("x{KEY}")}]),
+            "keys[0].secret",
+        ),
+        (json!([{"id": KEY, "state": "signing", "secret": KEY}]), "keys[0].id"),
+        (
+            json!([{"id": 1, "state": "signing", "secret": KEY, "since": "yesterday"}]),
+            "keys[0].since: expected a time",
+        ),
+        (
+            json!([{"id": 1, "state": "signing", "env": "LIMPET_KEY"}]),
+            "expected a keyring file",
+        ),
+    ] {
+        let keyring = Keyring::of(&json!({"keys": keys}));
+        let before = keyring.text();
+        keyring.limpet(&["rotate"]).code(2).complains(complaint);
+        assert_eq!(keyring.text(), before);
+    }
+    let unknown = Keyring::of(&json!({"keys": [key(1, "retiring"), key(2, "signing")]}));
+    unknown
+        .limpet(&["rotate"])
+        .code(1)
+        .complains("since when keys retire is not known");
+    unknown.limpet(&["rotate", "--force"]).code(0);
+}
+
+/// The clock may have been set back since the other key was made.
+#[test]
+fn the_new_key_is_newer_whatever_the_clock_says() {
+    let ahead = json!({"id": 1, "state": "signing", "secret": KEY, "created": ago(-5.0), "since": ago(-5.0)});
+    let keyring = Keyring::of(&json!({"keys": [ahead]}));
+    keyring.limpet(&["rotate"]).code(0).says("1 of 3: key 2 verifies");
+    keyring.limpet(&["rotate"]).code(0).says("2 of 3: key 2 signs");
+}
+
+#[test]
+fn a_file_that_is_a_link_stays_one() {
+    let keyring = Keyring::generated();
+    let link = keyring.folder.path().join("link.json");
+    std::os::unix::fs::symlink(keyring.file(), &link).unwrap();
+    limpet(&["keys", "rotate", link.to_str().unwrap()]).run().code(0);
+    assert!(link.is_symlink());
+    assert_eq!(keyring.states(), states(&[(1, "signing"), (2, "verifying")]));
+}
+
+#[test]
+fn a_file_that_others_may_read_is_warned_of_and_closed() {
+    let keyring = Keyring::generated();
+    keyring.set_mode(0o644);
+    keyring
+        .limpet(&["rotate"])
+        .code(0)
+        .complains("others than its owner may read it (mode 644)");
+    assert_eq!(keyring.mode(), 0o600);
+    let ran = keyring.limpet(&["rotate"]).code(0);
+    assert_eq!(ran.stderr, "");
+}
