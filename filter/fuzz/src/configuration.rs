@@ -37,7 +37,7 @@ pub fn configuration(data: &[u8]) {
     }
 }
 
-fn says_something(error: &ConfigError) {
+pub(crate) fn says_something(error: &ConfigError) {
     assert!(!error.problems.is_empty(), "refused for nothing");
     assert!(
         error.problems.iter().all(|problem| !problem.message.is_empty()),

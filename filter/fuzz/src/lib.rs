@@ -3,11 +3,13 @@
 
 mod configuration;
 mod cookie_header;
+mod keyring_document;
 mod token;
 mod wrapped_keyring;
 
 pub use configuration::configuration;
 pub use cookie_header::cookie_header;
+pub use keyring_document::keyring_document;
 pub use token::{realm, token};
 pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 
@@ -15,9 +17,10 @@ pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 pub type Body = fn(&[u8]);
 
 /// Every target: its name, which is also its corpus folder, and its body.
-pub const TARGETS: [(&str, Body); 4] = [
+pub const TARGETS: [(&str, Body); 5] = [
     ("token", token),
     ("cookie_header", cookie_header),
     ("configuration", configuration),
+    ("keyring_document", keyring_document),
     ("wrapped_keyring", wrapped_keyring),
 ];

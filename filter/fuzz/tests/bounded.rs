@@ -147,6 +147,11 @@ fn configuration() {
 }
 
 #[test]
+fn keyring_document() {
+    run("keyring_document");
+}
+
+#[test]
 fn wrapped_keyring() {
     run("wrapped_keyring");
 }
@@ -181,6 +186,10 @@ fn the_corpus_has_what_is_taken_and_what_is_refused() {
     for outcome in [None, Some(false), Some(true)] {
         assert!(keyrings.iter().any(|(_, text)| opens(text) == outcome), "{outcome:?}");
     }
+
+    let documents = corpus("keyring_document");
+    let is_taken = |document: &[u8]| limpet_core::config::KeyringDocument::parse(document).is_ok();
+    assert!(documents.iter().any(|(_, d)| is_taken(d)) && documents.iter().any(|(_, d)| !is_taken(d)));
 
     let documents = corpus("configuration");
     let is_taken = |document: &[u8]| limpet_core::Filter::from_json(document, &|_| None).is_ok();
