@@ -174,11 +174,25 @@ impl Config {
         self
     }
 
+    /// Changes in the first listener: what is not named stays (RFC 7396).
+    #[must_use]
+    pub fn change_listener(mut self, patch: &Value) -> Self {
+        merge(self.listener(), patch);
+        self
+    }
+
     /// Changes in the connection manager of the first listener: what is not named stays (RFC 7396).
     #[must_use]
     pub fn connection_manager(mut self, patch: &Value) -> Self {
         merge(self.hcm(), patch);
         self
+    }
+
+    /// Clients of a listener that is replaced are asked at once to leave their connections. By itself Envoy gives them 5 s for it, which is
+    /// longer than the harness lets such a listener stay: it would cut their connections in mid-request.
+    #[must_use]
+    pub fn quick_drain(self) -> Self {
+        self.connection_manager(&json!({"drain_timeout": "0.1s"}))
     }
 
     /// Filters in front of those that the first listener has.

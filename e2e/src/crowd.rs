@@ -125,9 +125,14 @@ impl Journeys {
     pub fn none_moved(&self) -> Result<()> {
         for journey in &self.0 {
             let moves = journey.moves();
-            ensure!(moves.is_empty(), "a session moved: {moves:#?}");
+            ensure!(moves.is_empty(), "a session moved: {:#?}", &moves[..1]);
             let tokens = journey.tokens();
-            ensure!(tokens.len() == 1, "a session had {} tokens: {tokens:#?}", tokens.len());
+            ensure!(
+                tokens.len() == 1,
+                "a session had {} tokens: {:#?}",
+                tokens.len(),
+                tokens.last()
+            );
         }
         Ok(())
     }
@@ -228,7 +233,7 @@ impl Client {
                 address,
                 begun,
                 ended: Instant::now(),
-                answer: answer.map_err(|error| format!("{error:#}")),
+                answer: answer.map_err(|error| format!("{:?}: {error:#}", self.manner)),
                 token,
             });
             tokio::time::sleep(PAUSE).await;

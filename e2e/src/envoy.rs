@@ -1,27 +1,31 @@
 //! A running Envoy.
 
+mod process;
+mod restart;
 mod run;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use self::process::Process;
+use self::restart::HotRestarts;
 use self::run::RunDirectory;
 use crate::{Answer, Build, Config, Request, poll, tools};
 
 /// An Envoy of a test's own, on ports of its own, with two worker threads. It ends with its value.
 #[derive(Debug)]
 pub struct Envoy {
-    process: Child,
+    process: Process,
     config: Config,
     run: RunDirectory,
+    hot_restarts: Option<HotRestarts>,
     admin: SocketAddr,
     listeners: BTreeMap<String, SocketAddr>,
 }
@@ -91,29 +95,16 @@ impl Envoy {
     /// `command` is Envoy, or a program that passes its arguments on to Envoy.
     async fn launch(mut command: Command, config: Config) -> Result<Self> {
         let run = RunDirectory::new(&config)?;
-        // Envoy ends when the thread that started it does: no Envoy outlives a test, however the test ends.
-        let process = command
-            .arg("-c")
-            .arg(run.file("envoy.json"))
-            .arg("--admin-address-path")
-            .arg(run.file("admin"))
-            .args(["--concurrency", &config.worker_count().to_string()])
-            .args([
-                "--disable-hot-restart",
-                "--file-flush-interval-msec",
-                "50",
-                "-l",
-                "info",
-            ])
-            .envs(config.environment()?)
-            .stdout(File::create(run.file("stdout"))?)
-            .stderr(File::create(run.file("stderr"))?)
-            .spawn()
-            .context("can not start Envoy")?;
+        command.arg("--disable-hot-restart");
+        Self::serve(command, config, run).await
+    }
+
+    async fn serve(command: Command, config: Config, run: RunDirectory) -> Result<Self> {
         let mut envoy = Self {
-            process,
+            process: Process::start(command, &config, &run)?,
             config,
             run,
+            hot_restarts: None,
             admin: SocketAddr::from(([127, 0, 0, 1], 0)),
             listeners: BTreeMap::new(),
         };
@@ -262,7 +253,7 @@ impl Envoy {
         let admin_file = self.run.file("admin");
         let process = &mut self.process;
         let found = poll::until("Envoy to come up", async || {
-            if let Ok(Some(status)) = process.try_wait() {
+            if let Some(status) = process.has_ended() {
                 return Some(Err(anyhow::anyhow!("Envoy ended ({status})")));
             }
             let admin = std::fs::read_to_string(&admin_file).ok()?.trim().parse().ok()?;
@@ -297,9 +288,6 @@ impl Envoy {
 
 impl Drop for Envoy {
     fn drop(&mut self) {
-        // A helpless Drop: where killing fails, the process is gone already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
         if std::thread::panicking() {
             eprintln!("--- the end of Envoy's log ---\n{}", self.run.log_tail());
         }

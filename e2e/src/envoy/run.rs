@@ -17,14 +17,20 @@ pub(super) struct RunDirectory {
 
 impl RunDirectory {
     pub(super) fn new(config: &Config) -> Result<Self> {
-        let directory = TempDir::with_prefix("limpet-e2e-")?;
-        for (name, content) in config.files(directory.path())? {
-            std::fs::write(directory.path().join(name), content.to_string())?;
-        }
-        Ok(Self {
-            directory,
+        let run = Self {
+            directory: TempDir::with_prefix("limpet-e2e-")?,
             keep: Vec::new(),
-        })
+        };
+        run.write(config)?;
+        Ok(run)
+    }
+
+    /// Writes all files of a configuration, for an Envoy that is yet to start.
+    pub(super) fn write(&self, config: &Config) -> Result<()> {
+        for (name, content) in config.files(self.path())? {
+            std::fs::write(self.file(&name), content.to_string())?;
+        }
+        Ok(())
     }
 
     /// Puts those files of a configuration in place that are not there yet. None of them may be one that Envoy reads at its start only.

@@ -3,6 +3,8 @@
 
 mod draining;
 mod key_rotation;
+mod reload;
+mod restarts;
 mod reused_addresses;
 mod rolling;
 mod two_envoys;

@@ -1,0 +1,62 @@
+//! The process of an Envoy.
+
+use std::fs::{File, OpenOptions};
+use std::process::{Child, Command, ExitStatus};
+
+use anyhow::{Context, Result};
+
+use super::run::RunDirectory;
+use crate::Config;
+
+/// A process that ends with its value.
+#[derive(Debug)]
+pub(super) struct Process(Child);
+
+impl Process {
+    /// `command` is Envoy with arguments of its own, or a program that passes its arguments on to Envoy.
+    pub(super) fn start(mut command: Command, config: &Config, run: &RunDirectory) -> Result<Self> {
+        // Envoy ends when the thread that started it does: no Envoy outlives a test, however the test ends.
+        let process = command
+            .arg("-c")
+            .arg(run.file("envoy.json"))
+            .arg("--admin-address-path")
+            .arg(run.file("admin"))
+            .args(["--concurrency", &config.worker_count().to_string()])
+            .args(["--file-flush-interval-msec", "50", "-l", "info"])
+            // What is replaced, a listener or a whole process, ends soon.
+            .args(["--drain-time-s", "2", "--parent-shutdown-time-s", "3"])
+            .envs(config.environment()?)
+            .stdout(appended(run, "stdout")?)
+            .stderr(appended(run, "stderr")?)
+            .spawn()
+            .context("can not start Envoy")?;
+        Ok(Self(process))
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// How it ended, if it did.
+    pub(super) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+
+    /// Ends it at once.
+    pub(super) fn end(&mut self) {
+        // Where killing fails, the process is gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A file that several processes of one Envoy write to.
+fn appended(run: &RunDirectory, name: &str) -> Result<File> {
+    Ok(OpenOptions::new().create(true).append(true).open(run.file(name))?)
+}
