@@ -13,6 +13,7 @@ mod envoy_configs;
 mod failover;
 mod forged_headers;
 mod header_session;
+mod hostile_clients;
 mod keys;
 mod lifetimes;
 mod local_replies;

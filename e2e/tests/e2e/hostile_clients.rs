@@ -1,0 +1,114 @@
+//! Ten thousand different tokens that nobody was given, sent by cookie and by header: none is accepted, and each is counted under its reason.
+
+mod forger;
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail, ensure};
+use limpet_core::outcome::RequestOutcome;
+use limpet_core::token::CarrierMode;
+use limpet_e2e::{Build, Config, Connection, Envoy, Request, Site};
+use serde_json::json;
+
+use forger::{FENCED, Forger, Kind, SESSIONS, Session};
+
+/// Of each kind, for each carrier: 13 kinds and 2 carriers make a few more than 10,000.
+const OF_A_KIND: usize = 390;
+
+fn config(fenced_before: u64) -> Result<Config> {
+    let routes = SESSIONS.map(|Session { policy, .. }| {
+        json!({
+            "name": policy,
+            "match": {"path": format!("/{policy}")},
+            "route": {"cluster": "backends"},
+            "metadata": {"filter_metadata": {"limpet": {"session": format!("{policy}/{policy}")}}},
+        })
+    });
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {
+            "web": {"cookie": {"name": "session"}, "idleTimeout": "10m", "absoluteTimeout": "1h"},
+            "api": {"header": {"name": "x-session"}, "idleTimeout": "10m", "absoluteTimeout": "1h"},
+        },
+        "fences": [{"address": FENCED, "notBefore": fenced_before}],
+    });
+    Ok(Config::load("cookie.yaml")?.routes(json!(routes)).filter(&filter))
+}
+
+/// A request with this token.
+fn request(envoy: &Envoy, session: Session, token: &[u8]) -> Request {
+    let request = envoy.get(&format!("/{}", session.policy));
+    if session.mode == CarrierMode::Header {
+        request.header(session.name, token)
+    } else {
+        request.cookie([session.name.as_bytes(), b"=", token].concat())
+    }
+}
+
+/// Sends one token after the other over one connection. Each is answered by a backend, with a new session.
+async fn send_all(envoy: &Envoy, session: Session, tokens: &[Vec<u8>]) -> Result<()> {
+    let mut connection = Connection::open(envoy.address(), false).await?;
+    for token in tokens {
+        let answer = connection.send(request(envoy, session, token)).await?;
+        let shown = String::from_utf8_lossy(token);
+        ensure!(
+            answer.status == 200 && answer.backend().is_some(),
+            "{shown}: {answer:?}"
+        );
+        let begun = if session.mode == CarrierMode::Header {
+            answer.header(session.name).is_some()
+        } else {
+            answer.set_cookie(session.name).is_some()
+        };
+        ensure!(begun, "{shown}: no session begins: {answer:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let site = Site::start(config(now.as_secs())?).await?;
+    let mut different = HashSet::new();
+    let mut expected = BTreeMap::new();
+    for session in SESSIONS {
+        let mut forger = Forger::new(session, site.backends[0].address(), now)?;
+        // The forger knows how: with the key, in its place and in time, a token is honoured.
+        let good = forger.honest();
+        let answer = request(&site.envoy, session, good.as_bytes()).send().await?;
+        assert_eq!(answer.backend(), Some("a"));
+
+        let mut tokens = Vec::new();
+        let mut count = |what: &str, by: u64| {
+            *expected.entry(format!("{}.{what}", session.policy)).or_insert(0) += by;
+        };
+        count("steered", 1);
+        for (kind, number) in Kind::ALL
+            .iter()
+            .flat_map(|kind| (0..OF_A_KIND).map(move |number| (*kind, number)))
+        {
+            let (token, refusal) = forger.forge(kind, number)?;
+            count(RequestOutcome::Refused(refusal).word(), 1);
+            count("issued", 1);
+            tokens.push(token);
+        }
+        different.extend(tokens.iter().cloned());
+        let parts: Vec<_> = tokens.chunks(tokens.len().div_ceil(4)).collect();
+        let [a, b, c, d] = parts[..] else {
+            bail!("expected four parts")
+        };
+        let send = |part| send_all(&site.envoy, session, part);
+        tokio::try_join!(send(a), send(b), send(c), send(d))?;
+    }
+    assert!(different.len() >= 10_000, "only {} different tokens", different.len());
+
+    let prefix = Build::tested()?.counter("");
+    let mut counted = site.envoy.stats(&prefix).await?;
+    counted.retain(|_, count| *count > 0);
+    let expected = expected
+        .into_iter()
+        .map(|(name, count)| (format!("{prefix}{name}"), count));
+    assert_eq!(counted, expected.collect());
+    Ok(())
+}

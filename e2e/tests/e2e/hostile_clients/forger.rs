@@ -1,0 +1,244 @@
+//! Tokens of a forger's: made with a key and moved or late, or without one.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
+use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::time::Timestamp;
+use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal};
+use limpet_e2e::{OTHER_KEY, TEST_KEY};
+
+/// An address that another backend has got by now.
+pub(super) const FENCED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A session: a policy that has its only route's name and scope too.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Session {
+    pub(super) policy: &'static str,
+    pub(super) mode: CarrierMode,
+    pub(super) name: &'static str,
+}
+
+pub(super) const SESSIONS: [Session; 2] = [
+    Session {
+        policy: "web",
+        mode: CarrierMode::Cookie,
+        name: "session",
+    },
+    Session {
+        policy: "api",
+        mode: CarrierMode::Header,
+        name: "x-session",
+    },
+];
+
+impl Session {
+    fn other(self) -> Self {
+        SESSIONS[usize::from(self.policy == "web")]
+    }
+
+    /// Where its tokens are good, under this key.
+    fn realm(self, id: u8, key: &str) -> Result<Realm> {
+        let secret = Secret::from_base64(key).context("expected a key")?;
+        let keyring = Keyring::new(vec![Key::new(KeyId(id), KeyState::Signing, &secret)])?;
+        Ok(Realm::new(&keyring, self.policy.as_bytes(), self.mode, self.name))
+    }
+}
+
+/// Makes tokens for a session of which it is no part. What is random is the same in every run.
+pub(super) struct Forger {
+    /// Of the session.
+    own: Realm,
+    /// Of another rule, another mode, another name, and all of that.
+    moved: [Realm; 4],
+    /// Of a key of the forger's own: by its own id, and by that of the good key.
+    stranger: Realm,
+    impostor: Realm,
+    host: SocketAddr,
+    now: Duration,
+    random: u64,
+}
+
+impl Forger {
+    pub(super) fn new(session: Session, host: SocketAddr, now: Duration) -> Result<Self> {
+        let other = session.other();
+        let (policy, mode, name) = (other.policy, other.mode, other.name);
+        Ok(Self {
+            own: session.realm(1, TEST_KEY)?,
+            moved: [
+                Session { policy, ..session }.realm(1, TEST_KEY)?,
+                Session { mode, ..session }.realm(1, TEST_KEY)?,
+                Session { name, ..session }.realm(1, TEST_KEY)?,
+                other.realm(1, TEST_KEY)?,
+            ],
+            stranger: session.realm(2, OTHER_KEY)?,
+            impostor: session.realm(1, OTHER_KEY)?,
+            host,
+            now,
+            random: u64::from(session.name.as_bytes()[0]),
+        })
+    }
+
+    /// `SplitMix64`.
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
+        [(); N].map(|()| self.random().to_le_bytes()[0])
+    }
+
+    /// What a token of this host says, of a session that began and was last seen so long ago.
+    fn claims(&self, host: SocketAddr, began: Duration, seen: Duration) -> Claims {
+        let at = |ago: Duration| Timestamp::from_unix(self.now.saturating_sub(ago));
+        Claims {
+            host,
+            destination: Destination::of_cluster(b"backends"),
+            issued_at: at(began),
+            last_seen: at(seen),
+        }
+    }
+
+    /// What a token of a session that is under way says.
+    fn fresh(&self) -> Claims {
+        self.claims(self.host, MINUTE, Duration::ZERO)
+    }
+
+    fn seal(&mut self, realm: fn(&Self) -> &Realm, claims: Claims) -> String {
+        let form = if self.random() % 2 == 0 {
+            Form::Sealed
+        } else {
+            Form::Signed
+        };
+        let nonce = self.random_bytes();
+        realm(self).seal(form, &claims, nonce)
+    }
+
+    /// A token that is good.
+    pub(super) fn honest(&mut self) -> String {
+        let fresh = self.fresh();
+        self.seal(|forger| &forger.own, fresh)
+    }
+
+    /// A token, and why it has to be refused.
+    pub(super) fn forge(&mut self, kind: Kind, number: usize) -> Result<(Vec<u8>, Refusal)> {
+        let fresh = self.fresh();
+        let moment = Duration::from_millis(number as u64);
+        let own: fn(&Self) -> &Realm = |forger| &forger.own;
+        let (text, refusal) = match kind {
+            Kind::Noise => {
+                let bytes: [u8; 60] = self.random_bytes();
+                return Ok((bytes.map(|byte| byte | 0x80).to_vec(), Refusal::Malformed));
+            }
+            Kind::MadeUp => {
+                let mut bytes: [u8; 45] = self.random_bytes();
+                (bytes[0], bytes[1]) = (0x10, 1);
+                (BASE64_URL_SAFE_NO_PAD.encode(bytes), Refusal::BadSignature)
+            }
+            Kind::BitFlipped => {
+                let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(self.seal(own, fresh))?;
+                let bit = number % (bytes.len() * 8);
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let refusal = match bit {
+                    1..8 => Refusal::Malformed,
+                    8..16 => Refusal::UnknownKey,
+                    // Bit 0 makes a sealed one of a signed one, and the other way round.
+                    _ => Refusal::BadSignature,
+                };
+                (BASE64_URL_SAFE_NO_PAD.encode(bytes), refusal)
+            }
+            Kind::Cut => {
+                let mut token = self.seal(own, fresh);
+                token.truncate(20 + number % (token.len() - 20));
+                (token, Refusal::Malformed)
+            }
+            Kind::CutToMeasure => {
+                let ipv6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 80));
+                let mut token = self.seal(own, Claims { host: ipv6, ..fresh });
+                token.truncate(60);
+                (token, Refusal::BadSignature)
+            }
+            Kind::Lengthened => (format!("{}{number:04}", self.seal(own, fresh)), Refusal::Malformed),
+            Kind::Moved => {
+                let from: [fn(&Self) -> &Realm; 4] = [
+                    |forger| &forger.moved[0],
+                    |forger| &forger.moved[1],
+                    |forger| &forger.moved[2],
+                    |forger| &forger.moved[3],
+                ];
+                (self.seal(from[number % 4], fresh), Refusal::BadSignature)
+            }
+            Kind::UnknownKey => (self.seal(|forger| &forger.stranger, fresh), Refusal::UnknownKey),
+            Kind::OtherKey => (self.seal(|forger| &forger.impostor, fresh), Refusal::BadSignature),
+            Kind::Expired => {
+                let claims = self.claims(self.host, HOUR + MINUTE + moment, MINUTE);
+                (self.seal(own, claims), Refusal::Expired)
+            }
+            Kind::Idle => {
+                let claims = self.claims(self.host, HOUR / 2, MINUTE * 12 + moment);
+                (self.seal(own, claims), Refusal::Idle)
+            }
+            Kind::Fenced => {
+                let host = SocketAddr::new(FENCED, self.host.port());
+                (self.seal(own, Claims { host, ..fresh }), Refusal::Fenced)
+            }
+            Kind::FromTheFuture => {
+                let soon = Timestamp::from_unix(self.now + HOUR + moment);
+                let claims = Claims {
+                    issued_at: soon,
+                    last_seen: soon,
+                    ..fresh
+                };
+                (self.seal(own, claims), Refusal::FromTheFuture)
+            }
+        };
+        Ok((text.into_bytes(), refusal))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    /// No text, not even UTF-8.
+    Noise,
+    MadeUp,
+    BitFlipped,
+    Cut,
+    /// One for an IPv6 address, cut to the length of one for an IPv4 address.
+    CutToMeasure,
+    Lengthened,
+    /// From another rule, another mode, another name, or all of them.
+    Moved,
+    UnknownKey,
+    /// Under the id of the good key.
+    OtherKey,
+    Expired,
+    Idle,
+    Fenced,
+    FromTheFuture,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 13] = [
+        Self::Noise,
+        Self::MadeUp,
+        Self::BitFlipped,
+        Self::Cut,
+        Self::CutToMeasure,
+        Self::Lengthened,
+        Self::Moved,
+        Self::UnknownKey,
+        Self::OtherKey,
+        Self::Expired,
+        Self::Idle,
+        Self::Fenced,
+        Self::FromTheFuture,
+    ];
+}
