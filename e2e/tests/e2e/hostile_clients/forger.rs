@@ -113,7 +113,7 @@ impl Forger {
     }
 
     fn seal(&mut self, realm: fn(&Self) -> &Realm, claims: Claims) -> String {
-        let form = if self.random() % 2 == 0 {
+        let form = if self.random().is_multiple_of(2) {
             Form::Sealed
         } else {
             Form::Signed
