@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_core::token::{CarrierMode, Form};
@@ -178,8 +179,8 @@ pub(crate) struct RealmArgs {
     #[arg(long)]
     pub(crate) scope: Option<String>,
     /// How the token travels [default: as the policy says, or cookie]
-    #[arg(long, value_enum, conflicts_with = "config")]
-    pub(crate) mode: Option<Mode>,
+    #[arg(long, value_parser = modes(), conflicts_with = "config")]
+    pub(crate) mode: Option<CarrierMode>,
     /// The cookie's or header's name [default: as the policy or the token's text says]
     #[arg(long, conflicts_with = "config")]
     pub(crate) name: Option<String>,
@@ -230,21 +231,12 @@ pub(crate) struct IssueArgs {
 }
 
 /// [`CarrierMode`] on the command line.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Mode {
-    /// In a cookie
-    Cookie,
-    /// In a header
-    Header,
-}
-
-impl From<Mode> for CarrierMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Cookie => Self::Cookie,
-            Mode::Header => Self::Header,
-        }
-    }
+fn modes() -> impl clap::builder::TypedValueParser<Value = CarrierMode> {
+    PossibleValuesParser::new(CarrierMode::ALL.map(CarrierMode::name)).map(|name| {
+        let mode = CarrierMode::ALL.into_iter().find(|mode| mode.name() == name);
+        // Only names of modes get here.
+        mode.unwrap_or(CarrierMode::Cookie)
+    })
 }
 
 /// [`Form`] on the command line.

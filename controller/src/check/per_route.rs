@@ -1,6 +1,6 @@
 //! A route's session in Envoy's own configuration of the dynamic module for it.
 
-use limpet_core::config::is_policy_name;
+use limpet_core::RouteSession;
 
 use super::chain::Chain;
 use super::report::Report;
@@ -58,10 +58,10 @@ fn check_module(report: &mut Report, chain: &Chain<'_>, per_route: &Node<'_>) {
 fn named<'a>(report: &mut Report, per_route: &Node<'a>) -> Named<'a> {
     let session = find::route_session(per_route);
     let text = session.text.map(|text| String::from_utf8_lossy(&text).into_owned());
-    let names_a_policy = |text: &str| is_policy_name(text.split('/').next().unwrap_or_default());
+    let names_a_session = |text: &str| RouteSession::parse(text.as_bytes()).is_some();
     let problem = match (session.problem, &text) {
         (Some(problem), _) => Some(problem.to_owned()),
-        (None, Some(text)) if !names_a_policy(text) => Some(format!(
+        (None, Some(text)) if !names_a_session(text) => Some(format!(
             "expected <policy>/<scope>, found {text:?}: Envoy refuses the route configuration"
         )),
         _ => None,

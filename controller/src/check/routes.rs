@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use limpet_core::RouteSession;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::token::Destination;
 
@@ -10,8 +11,6 @@ use super::per_route;
 use super::report::{Report, Severity};
 use crate::find::{Build, NAME};
 use crate::node::Node;
-
-const MAX_SCOPE_LEN: usize = 1024;
 
 /// A route, or one of its weighted clusters.
 #[derive(Debug)]
@@ -183,25 +182,21 @@ fn policy_and_scope<'n>(
     named: &'n Named<'_>,
 ) -> Option<(&'n str, Option<&'n str>)> {
     let text = named.text.as_deref()?;
-    let (policy, scope) = text
-        .split_once('/')
-        .map_or((text, None), |(policy, scope)| (policy, Some(scope)));
-    if !config.policies.contains_key(policy) {
-        let known: Vec<&str> = config.policies.keys().map(String::as_str).collect();
-        report.error(
-            &named.node,
-            format!(
+    let (policy, scope) = match RouteSession::parse(text.as_bytes()) {
+        // The clusters' metadata say whose sessions these are.
+        Some(RouteSession::Destination) => return None,
+        Some(RouteSession::Rule { policy, scope, .. }) if config.policies.contains_key(policy) => (policy, scope),
+        _ => {
+            let known: Vec<&str> = config.policies.keys().map(String::as_str).collect();
+            let message = format!(
                 "expected <policy>/<scope> with a policy of the filter's configuration ({}), found {text:?}",
                 known.join(", ")
-            ),
-        );
-        return None;
-    }
-    let scope = scope.filter(|scope| !scope.is_empty());
-    if scope.is_some_and(|scope| scope.len() > MAX_SCOPE_LEN) {
-        report.error(&named.node, "expected a scope of at most 1024 bytes");
-        return None;
-    }
+            );
+            report.error(&named.node, message);
+            return None;
+        }
+    };
+    let scope = scope.and_then(|scope| std::str::from_utf8(scope).ok());
     Some((policy, scope))
 }
 

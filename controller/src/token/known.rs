@@ -48,15 +48,8 @@ impl Candidate {
 
     /// How the token travels, and under which name.
     pub(super) fn carrier(&self) -> (CarrierMode, &str) {
-        match self.policy_config() {
-            Some(PolicyConfig {
-                cookie: Some(cookie), ..
-            }) => (CarrierMode::Cookie, &cookie.name),
-            Some(PolicyConfig {
-                header: Some(header), ..
-            }) => (CarrierMode::Header, &header.name),
-            _ => (CarrierMode::Cookie, ""),
-        }
+        let carrier = self.policy_config().and_then(PolicyConfig::carrier);
+        carrier.unwrap_or((CarrierMode::Cookie, ""))
     }
 
     /// What tokens of this session are bound to, with one key: the one of this id, or the one that signs.
@@ -122,15 +115,13 @@ impl Known {
             let problem = "expected --name, the cookie's or header's name, which a token is bound to (or give the token as name=value)";
             return Err(Failure(problem.to_owned()));
         };
-        let mode = args
-            .mode
-            .map(CarrierMode::from)
-            .or(presented.and_then(|presented| presented.mode));
+        let mode = args.mode.or(presented.and_then(|presented| presented.mode));
         let mode = mode.unwrap_or(CarrierMode::Cookie);
+        let (carrier, how) = mode.name().split_once('-').unwrap_or((mode.name(), "insert"));
         let written = json!({
             "keys": [],
             "policies": {"-": {
-                mode.name(): {"name": name},
+                carrier: {"name": name, "mode": how},
                 "absoluteTimeout": absolute_timeout,
                 "idleTimeout": idle_timeout,
             }},

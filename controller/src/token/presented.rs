@@ -13,7 +13,8 @@ pub(super) struct Presented<'a> {
 }
 
 impl<'a> Presented<'a> {
-    /// Reads a value, `name=value`, `Set-Cookie: name=value; ...` or `name: value`. No token has a `=` or `:` in it.
+    /// Reads a value, `name=value`, `Set-Cookie: name=value; ...` or `name: value`. No token has a `=`, `:` or `~` in it. A
+    /// cookie without `~` may also be one of mode rewrite.
     pub(super) fn parse(text: &'a str) -> Self {
         let text = text.trim();
         let (field, value) = match text.split_once(':') {
@@ -26,19 +27,25 @@ impl<'a> Presented<'a> {
                 .any(|name| field.eq_ignore_ascii_case(name))
         };
         match field {
-            Some(name) if !in_cookie(name) => Self {
-                token: unquoted(value),
-                name: Some(name),
-                mode: Some(CarrierMode::Header),
-            },
+            Some(name) if !in_cookie(name) => {
+                let (token, mode) = without_value(value, CarrierMode::Header, CarrierMode::HeaderPrefix);
+                Self {
+                    token,
+                    name: Some(name),
+                    mode: Some(mode),
+                }
+            }
             _ => {
                 let pair = value.split(';').next().unwrap_or_default().trim();
                 match pair.split_once('=') {
-                    Some((name, value)) => Self {
-                        token: unquoted(value.trim()),
-                        name: Some(name.trim()),
-                        mode: Some(CarrierMode::Cookie),
-                    },
+                    Some((name, value)) => {
+                        let (token, mode) = without_value(value.trim(), CarrierMode::Cookie, CarrierMode::CookiePrefix);
+                        Self {
+                            token,
+                            name: Some(name.trim()),
+                            mode: Some(mode),
+                        }
+                    }
                     None => Self {
                         token: unquoted(pair),
                         name: None,
@@ -47,6 +54,15 @@ impl<'a> Presented<'a> {
                 }
             }
         }
+    }
+}
+
+/// The token, and its mode: with an application's value behind it, or alone.
+fn without_value(value: &str, alone: CarrierMode, in_front: CarrierMode) -> (&str, CarrierMode) {
+    let value = unquoted(value);
+    match value.split_once('~') {
+        Some((token, _)) => (token, in_front),
+        None => (value, alone),
     }
 }
 
@@ -61,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_token_is_found_in_its_line() {
-        use CarrierMode::{Cookie, Header};
+        use CarrierMode::{Cookie, CookiePrefix, Header, HeaderPrefix};
         for (text, name, mode) in [
             ("T", None, None),
             (" \"T\" ", None, None),
@@ -74,6 +90,8 @@ mod tests {
             ),
             ("Cookie: s=T", Some("s"), Some(Cookie)),
             ("x-session: T", Some("x-session"), Some(Header)),
+            ("s=\"T~a~b\"; Path=/", Some("s"), Some(CookiePrefix)),
+            ("x-session: T~abc", Some("x-session"), Some(HeaderPrefix)),
         ] {
             assert_eq!(Presented::parse(text), Presented { token: "T", name, mode }, "{text:?}");
         }

@@ -1,11 +1,13 @@
 //! What the filter would say to a token: asked of the filter itself.
 
+use std::borrow::Cow;
+
 use limpet_core::Filter;
 use limpet_core::config::schema::{DefaultConfig, FilterConfig};
 use limpet_core::keyring::KeyId;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Refusal};
+use limpet_core::token::{CarrierMode, Claims, Destination, Refusal};
 use limpet_core::view::{Answer, RequestView};
 
 use crate::Failure;
@@ -47,16 +49,16 @@ pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timesta
     let config = alone(candidate, key)?;
     let (filter, _) = Filter::new(&config, &|_| None)
         .map_err(|error| Failure(format!("the filter refuses the configuration: {error}")))?;
-    let request = Request::new(candidate, token);
+    let mut request = Request::new(candidate, token);
     // This request answers every question.
     let unanswered = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let session = filter.session(&request).map_err(|error| unanswered(&error))?;
     let mut session = session.ok_or_else(|| Failure("the configuration has no such session".to_owned()))?;
-    let outcome = session
-        .on_request(&request, now)
-        .map_err(|error| unanswered(&error))?
-        .outcome;
-    Ok(outcome)
+    let plan = session
+        .on_request(&mut request, now)
+        .map_err(|error| unanswered(&error))?;
+    plan.outcome
+        .ok_or_else(|| Failure("the session is of a split route".to_owned()))
 }
 
 /// The candidate's configuration with its session for every request, and with the token's key alone.
@@ -85,37 +87,46 @@ struct Request {
 
 impl Request {
     fn new(candidate: &Candidate, token: &str) -> Self {
-        match candidate.carrier() {
-            (CarrierMode::Cookie, name) => Self {
-                header: "cookie".to_owned(),
-                value: format!("{name}={token}").into_bytes(),
-            },
-            (CarrierMode::Header, name) => Self {
-                header: name.to_ascii_lowercase(),
-                value: token.as_bytes().to_vec(),
-            },
+        let (mode, name) = candidate.carrier();
+        let (header, value) = match mode {
+            CarrierMode::Cookie | CarrierMode::CookieRewrite => ("cookie", format!("{name}={token}")),
+            CarrierMode::CookiePrefix => ("cookie", format!("{name}={token}~")),
+            CarrierMode::Header => (name, token.to_owned()),
+            CarrierMode::HeaderPrefix => (name, format!("{token}~")),
+        };
+        Self {
+            header: header.to_ascii_lowercase(),
+            value: value.into_bytes(),
         }
     }
 }
 
 impl RequestView for Request {
-    fn route_session(&self) -> Answer {
+    fn route_session(&self) -> Answer<'_> {
         Ok(None)
     }
 
-    fn route_name(&self) -> Answer {
+    fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }
 
-    fn virtual_host(&self) -> Answer {
+    fn virtual_host(&self) -> Answer<'_> {
         Ok(None)
     }
 
-    fn cluster_name(&self) -> Answer {
+    fn cluster_name(&self) -> Answer<'_> {
         Ok(None)
     }
 
-    fn header(&self, name: &str) -> Answer {
-        Ok((name == self.header).then(|| self.value.clone()))
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn header(&self, name: &str) -> Answer<'_> {
+        Ok((name == self.header).then_some(Cow::Borrowed(self.value.as_slice())))
     }
 }

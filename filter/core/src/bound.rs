@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::carrier::cookie::Secure;
-use crate::config::{Carrier, Fences, Policy};
+use crate::carrier::cookie_name::CookieNames;
+use crate::config::{Carrier, Fences, IdleBound, Policy};
 use crate::keyring::Keyring;
 use crate::outcome::RequestOutcome;
 use crate::time::Timestamp;
-use crate::token::{CarrierMode, Claims, Destination, Opened, Realm, Refusal};
+use crate::token::{Claims, Destination, Opened, Realm, Refusal};
 use crate::view::{RequestView, ViewError};
 
 /// What holds for every session of a configuration.
@@ -23,6 +24,8 @@ pub(crate) struct Limits {
 pub(crate) struct BoundPolicy {
     pub(crate) policy: Arc<Policy>,
     pub(crate) realm: Realm,
+    /// What a cookie of the filter's own is called.
+    pub(crate) cookie_names: Option<CookieNames>,
     pub(crate) limits: Arc<Limits>,
 }
 
@@ -32,17 +35,21 @@ pub(crate) struct Honoured {
     pub(crate) claims: Claims,
     /// Whether a fresh token is due although the same host answers.
     pub(crate) renew: bool,
+    /// Whether the token came under the cookie's former name, so that it moves to the present one.
+    pub(crate) under_former_name: bool,
 }
 
 impl BoundPolicy {
     pub(crate) fn new(keyring: &Keyring, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Self {
-        let (mode, session_name) = match &policy.carrier {
-            Carrier::Cookie { cookie, .. } => (CarrierMode::Cookie, cookie.name.as_str()),
-            Carrier::Header { name, .. } => (CarrierMode::Header, name.as_str()),
+        let carrier = &policy.carrier;
+        let cookie_names = match carrier {
+            Carrier::Cookie { name, per_scope, .. } => Some(CookieNames::new(name, scope, *per_scope)),
+            _ => None,
         };
         Self {
             policy: Arc::clone(policy),
-            realm: Realm::new(keyring, scope, mode, session_name),
+            realm: Realm::new(keyring, scope, carrier.mode(), carrier.name()),
+            cookie_names,
             limits: Arc::clone(limits),
         }
     }
@@ -72,12 +79,10 @@ impl BoundPolicy {
         if absolute_timeout.is_some_and(|timeout| now.since(claims.issued_at) >= timeout) {
             return Err(Refusal::Expired);
         }
-        // A token is renewed once it lags behind by more than a tenth of the bound. So a session that was used less than
-        // the bound ago has a token younger than 1.1 times the bound, and one that was not has an older one.
         let idle = now.since(claims.last_seen);
         let (too_idle, lagging) = match self.policy.idle_bound {
             None => (false, false),
-            Some(bound) => (idle > bound + lag(bound), idle > lag(bound)),
+            Some(IdleBound { bound, lag }) => (idle > bound + lag, idle > lag),
         };
         if too_idle {
             return Err(Refusal::Idle);
@@ -92,24 +97,7 @@ impl BoundPolicy {
         Ok(Honoured {
             claims,
             renew: lagging || key_retiring,
-        })
-    }
-
-    /// A strict session whose cluster the route no longer leads to would fail until it expires, so it ends.
-    pub(crate) fn check_destination(
-        &self,
-        honoured: Honoured,
-        request: &impl RequestView,
-    ) -> Result<Result<Honoured, RequestOutcome>, ViewError> {
-        if !self.policy.strict {
-            return Ok(Ok(honoured));
-        }
-        let cluster = request.cluster_name()?.unwrap_or_default();
-        let leads_there = Destination::of_cluster(&cluster) == honoured.claims.destination;
-        Ok(if leads_there {
-            Ok(honoured)
-        } else {
-            Err(RequestOutcome::Refused(Refusal::UnknownDestination))
+            under_former_name: false,
         })
     }
 
@@ -135,9 +123,4 @@ impl Honoured {
             ..self.claims
         }
     }
-}
-
-/// How far a token's last seen may lag behind.
-fn lag(idle_bound: Duration) -> Duration {
-    idle_bound / 10
 }

@@ -3,14 +3,13 @@
 /// Status codes that a cache may store without being told to (RFC 9110 section 15.1).
 const HEURISTICALLY_CACHEABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
 
-/// The value that Cache-Control must get so that no shared cache stores the response; `None` where none would anyway.
+/// The value that the Cache-Control `field` must get so that no shared cache stores the response; `None` where none would anyway.
 ///
 /// A shared cache may store a response that says `public`, `s-maxage`, `max-age` or Expires, and one of a cacheable status
 /// that says nothing (RFC 9111 sections 3 and 4.2.2), unless it says `private` or `no-store`. Directives that do
 /// not contradict `private` are kept.
 #[must_use]
-pub(crate) fn made_private(status: u16, cache_control: Option<&[u8]>, has_expires: bool) -> Option<Vec<u8>> {
-    let field = cache_control.unwrap_or_default();
+pub(crate) fn made_private(status: u16, field: &[u8], has_expires: bool) -> Option<Vec<u8>> {
     let is = |directive: &[u8], name: &str| directive_name(directive).eq_ignore_ascii_case(name.as_bytes());
     let directives = || directives(field);
     // `private="x"` keeps only those fields private, so it does not count.
@@ -52,12 +51,12 @@ mod tests {
     use super::*;
 
     fn private(status: u16, field: &str) -> Option<String> {
-        made_private(status, Some(field.as_bytes()), false).map(|value| String::from_utf8(value).unwrap())
+        made_private(status, field.as_bytes(), false).map(|value| String::from_utf8(value).unwrap())
     }
 
     #[test]
     fn what_a_shared_cache_may_store_becomes_private() {
-        assert_eq!(made_private(200, None, false), Some(b"private".to_vec()));
+        assert_eq!(made_private(200, b"", false), Some(b"private".to_vec()));
         assert_eq!(private(200, "public, max-age=60").unwrap(), "private, max-age=60");
         assert_eq!(private(200, "s-maxage=5, Max-Age=60").unwrap(), "private, Max-Age=60");
         assert_eq!(private(200, "no-cache").unwrap(), "private, no-cache");
@@ -66,7 +65,7 @@ mod tests {
             "private, max-age=1"
         );
         assert_eq!(private(302, "max-age=60").unwrap(), "private, max-age=60");
-        assert_eq!(made_private(302, None, true), Some(b"private".to_vec()));
+        assert_eq!(made_private(302, b"", true), Some(b"private".to_vec()));
     }
 
     #[test]
@@ -74,7 +73,7 @@ mod tests {
         assert_eq!(private(200, "private, max-age=60"), None);
         assert_eq!(private(200, "no-store"), None);
         assert_eq!(private(200, "Private"), None);
-        assert_eq!(made_private(302, None, false), None);
-        assert_eq!(made_private(500, None, false), None);
+        assert_eq!(made_private(302, b"", false), None);
+        assert_eq!(made_private(500, b"", false), None);
     }
 }

@@ -9,7 +9,7 @@ mod keys;
 
 pub mod schema;
 
-pub(crate) use compile::{Carrier, Compiled, Fences, MAX_SCOPE_LEN, Policy, compile};
+pub(crate) use compile::{Carrier, Compiled, Fences, IdleBound, MAX_SCOPE_LEN, Policy, compile};
 pub use compile::{Environment, Warning};
 pub use keyring_document::{KeyDocument, KeyringDocument};
 

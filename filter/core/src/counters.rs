@@ -1,7 +1,7 @@
 //! The counters of a configuration: which there are, and which one an outcome is counted by.
 
+use crate::Filter;
 use crate::outcome::{self, RequestOutcome, ResponseOutcome};
-use crate::{Filter, Session};
 
 /// A handle of the proxy's for each counter.
 #[derive(Debug)]
@@ -41,17 +41,14 @@ impl<Handle> Counters<Handle> {
         })
     }
 
-    /// Counts what became of a request's token.
-    pub fn request(&self, session: &Session, outcome: RequestOutcome) -> Option<&Handle> {
-        self.policies.get(session.policy_index())?.requests.get(outcome.index())
+    /// Counts what became of a request's token; `policy` is its [`Session::policy_index`](crate::Session::policy_index).
+    pub fn request(&self, policy: usize, outcome: RequestOutcome) -> Option<&Handle> {
+        self.policies.get(policy)?.requests.get(outcome.index())
     }
 
     /// Counts what a response did for its session; `None` where it did nothing.
-    pub fn response(&self, session: &Session, outcome: ResponseOutcome) -> Option<&Handle> {
-        self.policies
-            .get(session.policy_index())?
-            .responses
-            .get(outcome.index()?)
+    pub fn response(&self, policy: usize, outcome: ResponseOutcome) -> Option<&Handle> {
+        self.policies.get(policy)?.responses.get(outcome.index()?)
     }
 
     /// Counts the requests that the proxy gave no answer about.

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::bound::{BoundPolicy, Limits};
 use crate::config::schema::FilterConfig;
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
+use crate::route_session::{RouteSession, without_split};
 use crate::session::Session;
 use crate::view::{RequestView, ViewError};
 
@@ -33,9 +34,9 @@ pub enum SessionError {
     /// The proxy did not answer.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// Route metadata names a policy that the configuration does not have.
+    /// Route or cluster metadata names a policy that the configuration does not have.
     #[error(
-        "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, found {0:?}"
+        "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, @split/ in front of that, or @destination (of a cluster: <policy>/<scope>), found {0:?}"
     )]
     UnknownSession(String),
 }
@@ -88,40 +89,60 @@ impl Filter {
     /// # Errors
     /// [`SessionError`]. The request is to be left alone then, too.
     pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
-        let bound = match self.session_of_metadata(request)? {
-            Some(bound) => Some(bound),
-            None => match self.session_of_table(request)? {
+        let Some(metadata) = request.route_session()? else {
+            let bound = match self.session_of_table(request)? {
                 Some(bound) => Some(bound),
                 None => self.session_of_default(request)?,
-            },
+            };
+            return Ok(bound.map(|bound| Session::new(bound, false)));
         };
-        Ok(bound.map(Session::new))
+        let (name, split) = without_split(&metadata);
+        if let Some(bound) = self.kept(name) {
+            return Ok(Some(Session::new(bound, split)));
+        }
+        match RouteSession::parse(&metadata) {
+            Some(RouteSession::Destination) => self.session_of_destination(request),
+            session => Ok(Some(Session::new(
+                self.session_of_rule(session, &metadata, request)?,
+                split,
+            ))),
+        }
     }
 
-    fn session_of_metadata(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
-        let Some(name) = request.route_session()? else {
+    /// The session that belongs to the cluster that the route leads to; `None` where that has none.
+    fn session_of_destination(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
+        let Some(metadata) = request.cluster_session()? else {
             return Ok(None);
         };
-        if let Some(bound) = self.kept(&name) {
-            return Ok(Some(bound));
-        }
-        let mut halves = name.splitn(2, |byte| *byte == b'/');
-        let policy = halves.next().unwrap_or_default();
-        let policy = std::str::from_utf8(policy)
-            .ok()
-            .and_then(|policy| self.config.policies.get(policy));
-        match (policy, halves.next()) {
-            (Some(policy), Some(scope)) if (1..=config::MAX_SCOPE_LEN).contains(&scope.len()) => {
-                Ok(Some(self.keep(name.as_slice(), policy, scope)))
-            }
-            (Some(policy), None | Some([])) => {
-                let scope = route_scope(request)?;
-                Ok(Some(self.bound(policy, &scope)))
-            }
-            _ => Err(SessionError::UnknownSession(
-                String::from_utf8_lossy(&name).into_owned(),
-            )),
-        }
+        let bound = match self.kept(&metadata) {
+            Some(bound) => bound,
+            None => match RouteSession::parse(&metadata) {
+                // A scope that were the route's name would change with the route.
+                session @ Some(RouteSession::Rule {
+                    scope: Some(_),
+                    split: false,
+                    ..
+                }) => self.session_of_rule(session, &metadata, request)?,
+                _ => return Err(unknown(&metadata)),
+            },
+        };
+        Ok(Some(Session::new(bound, false)))
+    }
+
+    fn session_of_rule(
+        &self,
+        session: Option<RouteSession<'_>>,
+        metadata: &[u8],
+        request: &impl RequestView,
+    ) -> Result<Arc<BoundPolicy>, SessionError> {
+        let Some(RouteSession::Rule { policy, scope, .. }) = session else {
+            return Err(unknown(metadata));
+        };
+        let policy = self.config.policies.get(policy).ok_or_else(|| unknown(metadata))?;
+        Ok(match scope {
+            Some(scope) => self.bound(policy, scope),
+            None => self.bound(policy, &route_scope(request)?),
+        })
     }
 
     fn session_of_table(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
@@ -183,6 +204,10 @@ impl Filter {
     fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> BoundPolicy {
         BoundPolicy::new(&self.config.keyring, policy, scope, &self.limits)
     }
+}
+
+fn unknown(metadata: &[u8]) -> SessionError {
+    SessionError::UnknownSession(String::from_utf8_lossy(metadata).into_owned())
 }
 
 /// The scope of a session whose scope is not written anywhere: the route's name.

@@ -10,12 +10,14 @@
 //!
 //! - [`config`]: the configuration's schema, and every check on it.
 //! - [`Filter`]: a configuration in force; which policy and scope a request belongs to.
+//! - [`RouteSession`]: what a route's metadata says of that.
 //! - [`Session`]: one request and its response.
 //! - [`token`]: what a client carries; sealed or signed, bound to its scope. [`keyring`]: what it is made with.
 //! - [`carrier`]: the cookie or header it travels in.
 //! - [`outcome`]: the words that metrics and access logs use; [`Counters`]: which counter is whose.
 #![forbid(unsafe_code)]
 
+mod application;
 mod bound;
 mod cache_control;
 pub mod carrier;
@@ -24,6 +26,8 @@ mod counters;
 mod filter;
 pub mod keyring;
 pub mod outcome;
+mod presented;
+mod route_session;
 mod session;
 mod siv;
 pub mod time;
@@ -32,4 +36,5 @@ pub mod view;
 
 pub use counters::Counters;
 pub use filter::{Filter, SessionError};
+pub use route_session::RouteSession;
 pub use session::{HeaderEdit, RequestPlan, ResponsePlan, Session, Steering};

@@ -1,5 +1,7 @@
 //! What happened to a session in a request: the words that metrics and access logs have in common.
 
+use std::borrow::Cow;
+
 use crate::token::Refusal;
 
 /// What became of the token that a request brought.
@@ -83,6 +85,15 @@ impl ResponseOutcome {
             Self::Renewed => Some("renewed"),
             Self::Unaddressable => Some("unaddressable"),
         }
+    }
+}
+
+/// The access log's value: `steered`, or `no_token+issued`.
+#[must_use]
+pub fn access_log_value(request: RequestOutcome, response: ResponseOutcome) -> Cow<'static, str> {
+    match response.word() {
+        None => request.word().into(),
+        Some(word) => format!("{}+{word}", request.word()).into(),
     }
 }
 

@@ -1,16 +1,16 @@
 //! A session, through one request and its response.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::application::Application;
 use crate::bound::{BoundPolicy, Honoured};
 use crate::cache_control;
-use crate::carrier::cookie;
-use crate::carrier::header;
 use crate::config::Carrier;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination};
+use crate::token::{Claims, Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
 /// The `response.code_details` of a response that a backend gave. Everything else is Envoy's own.
@@ -22,9 +22,24 @@ const NO_HEALTHY_UPSTREAM: &[u8] = b"no_healthy_upstream";
 #[derive(Debug)]
 pub struct Session {
     bound: Arc<BoundPolicy>,
-    honoured: Option<Honoured>,
+    /// Whether the route's traffic is split, so that the request must be led to its session's destination.
+    split: bool,
+    standing: Standing,
     /// Whether the request came over HTTPS, where the session's cookie depends on it.
     https: bool,
+}
+
+/// What is known of a session once the request was read.
+#[derive(Debug, Clone, Copy)]
+enum Standing {
+    /// It begins with the response.
+    New,
+    /// There is none: browsers send a CORS preflight without a session, and forget what its response sets.
+    Preflight,
+    /// It goes on.
+    Honoured(Honoured),
+    /// It goes on if the request got to its destination, which the response will tell.
+    Uncertain(Honoured),
 }
 
 /// What to do with a request.
@@ -34,8 +49,8 @@ pub struct RequestPlan<'a> {
     pub edit: Option<HeaderEdit<'a>>,
     /// Where the request is to go; `None`: wherever load balancing sends it.
     pub steering: Option<Steering>,
-    /// What happened to the token.
-    pub outcome: RequestOutcome,
+    /// What happened to the token; `None`: the response will tell.
+    pub outcome: Option<RequestOutcome>,
 }
 
 /// A change of one header.
@@ -62,6 +77,8 @@ pub struct Steering {
 /// What to do with a response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponsePlan<'a> {
+    /// What happened to the request's token, where its plan did not say.
+    pub request: Option<RequestOutcome>,
     /// A status to put in place of Envoy's.
     pub status: Option<u16>,
     /// Headers to change, in this order.
@@ -73,6 +90,7 @@ pub struct ResponsePlan<'a> {
 impl ResponsePlan<'_> {
     /// Leaves the response as it is.
     const NOTHING: Self = Self {
+        request: None,
         status: None,
         edits: Vec::new(),
         outcome: ResponseOutcome::Unchanged,
@@ -80,10 +98,11 @@ impl ResponsePlan<'_> {
 }
 
 impl Session {
-    pub(crate) fn new(bound: Arc<BoundPolicy>) -> Self {
+    pub(crate) fn new(bound: Arc<BoundPolicy>, split: bool) -> Self {
         Self {
             bound,
-            honoured: None,
+            split,
+            standing: Standing::New,
             https: false,
         }
     }
@@ -112,50 +131,53 @@ impl Session {
     /// The proxy did not answer.
     pub fn on_request<'a>(
         &'a mut self,
-        request: &impl RequestView,
+        request: &mut impl RequestView,
         now: Timestamp,
     ) -> Result<RequestPlan<'a>, ViewError> {
-        let (verdict, edit) = match &self.bound.policy.carrier {
-            Carrier::Cookie { cookie, forward } => {
-                let field = request.header("cookie")?;
-                match field.as_deref().and_then(|field| cookie::find(field, &cookie.name)) {
-                    None => (Err(RequestOutcome::NoToken), None),
-                    Some(found) => {
-                        let verdict = self.bound.first_alive(found.candidates.into_iter(), now);
-                        let edit = match found.remaining {
-                            _ if *forward => None,
-                            rest if rest.is_empty() => Some(HeaderEdit::Remove("cookie")),
-                            rest => Some(HeaderEdit::Set("cookie", rest)),
-                        };
-                        (verdict, edit)
-                    }
-                }
-            }
-            Carrier::Header { name, forward } => match request.header(name)? {
-                None => (Err(RequestOutcome::NoToken), None),
-                Some(field) => {
-                    let verdict = self.bound.first_alive(header::candidates(&field), now);
-                    (verdict, (!forward).then_some(HeaderEdit::Remove(name.as_str())))
+        let presented = self.bound.read(request, now)?;
+        self.https = self.bound.is_https(request)?;
+        let mut verdict = presented.verdict;
+        self.standing = match verdict {
+            Err(_) if is_preflight(request)? => Standing::Preflight,
+            Err(_) => Standing::New,
+            Ok(honoured) => match self.lead(honoured.claims.destination, request)? {
+                Arrival::There => Standing::Honoured(honoured),
+                Arrival::Unknown => Standing::Uncertain(honoured),
+                Arrival::Elsewhere => {
+                    verdict = Err(RequestOutcome::Refused(Refusal::UnknownDestination));
+                    Standing::New
                 }
             },
         };
-        let verdict = match verdict {
-            Ok(honoured) => self.bound.check_destination(honoured, request)?,
-            refused => refused,
+        let outcome = match self.standing {
+            Standing::Uncertain(_) => None,
+            _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
         };
-        let (honoured, outcome) = match verdict {
-            Ok(honoured) => (Some(honoured), RequestOutcome::Steered),
-            Err(outcome) => (None, outcome),
-        };
-        self.honoured = honoured;
-        self.https = self.bound.is_https(request)?;
         Ok(RequestPlan {
-            edit,
-            steering: honoured.map(|honoured| Steering {
+            edit: presented.edit,
+            steering: verdict.ok().map(|honoured| Steering {
                 host: honoured.claims.host,
                 strict: self.bound.policy.strict,
             }),
             outcome,
+        })
+    }
+
+    /// Leads a request of a split route to its session's destination, and says whether it gets there. A session that does not
+    /// ends: its backend is in another cluster, so a strict one could only fail.
+    fn lead(&self, destination: Destination, request: &mut impl RequestView) -> Result<Arrival, ViewError> {
+        let cluster = if self.split {
+            request.reroute(destination)?
+        } else if self.bound.policy.strict {
+            request.cluster_name()?.or(Some(Cow::default()))
+        } else {
+            // Envoy looks for the host in the routed cluster alone, and falls back to load balancing there.
+            return Ok(Arrival::There);
+        };
+        Ok(match cluster {
+            None => Arrival::Unknown,
+            Some(cluster) if Destination::of_cluster(&cluster) == destination => Arrival::There,
+            Some(_) => Arrival::Elsewhere,
         })
     }
 
@@ -164,16 +186,54 @@ impl Session {
     /// # Errors
     /// The proxy did not answer.
     pub fn on_response<'a>(
-        &'a self,
+        &'a mut self,
         response: &impl ResponseView,
-        now: impl FnOnce() -> Result<Timestamp, ViewError>,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'a>, ViewError> {
-        let policy = &*self.bound.policy;
-        let due = match self.honoured {
-            None => true,
-            Some(honoured) => honoured.renew || response.maybe_other_host(policy.strict)?,
+        let request = self.settle(response)?;
+        let plan = self.answer(response, now)?;
+        Ok(ResponsePlan { request, ..plan })
+    }
+
+    /// What became of a token whose destination the request may not have reached.
+    fn settle(&mut self, response: &impl ResponseView) -> Result<Option<RequestOutcome>, ViewError> {
+        let Standing::Uncertain(honoured) = self.standing else {
+            return Ok(None);
         };
-        let own_status = policy.strict && self.honoured.is_some() && policy.strict_status != 503;
+        let cluster = response.cluster_name()?.unwrap_or_default();
+        if Destination::of_cluster(&cluster) == honoured.claims.destination {
+            self.standing = Standing::Honoured(honoured);
+            return Ok(Some(RequestOutcome::Steered));
+        }
+        self.standing = Standing::New;
+        Ok(Some(RequestOutcome::Refused(Refusal::UnknownDestination)))
+    }
+
+    fn answer(
+        &self,
+        response: &impl ResponseView,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<ResponsePlan<'_>, ViewError> {
+        let policy = &*self.bound.policy;
+        let honoured = match self.standing {
+            Standing::Honoured(honoured) | Standing::Uncertain(honoured) => Some(honoured),
+            Standing::New | Standing::Preflight => None,
+        };
+        let is_own = policy.carrier.is_own();
+        let application = if is_own {
+            None
+        } else {
+            Application::find(&policy.carrier, response, &now)?
+        };
+        // Whether a token is due although the same host answers; the application's cookie or header always gets one.
+        let renew = application.is_some() || is_own && honoured.is_some_and(|honoured| honoured.renew);
+        let due = match self.standing {
+            _ if !is_own => application.is_some(),
+            Standing::Preflight => false,
+            Standing::New => true,
+            Standing::Honoured(_) | Standing::Uncertain(_) => renew || response.maybe_other_host(policy.strict)?,
+        };
+        let own_status = policy.strict && honoured.is_some() && policy.strict_status != 503;
         if !due && !own_status {
             return Ok(ResponsePlan::NOTHING);
         }
@@ -185,10 +245,10 @@ impl Session {
             });
         }
         // Local replies may carry the address of a host that refused or timed out.
-        if !due || details != VIA_UPSTREAM {
+        if !due || *details != *VIA_UPSTREAM {
             return Ok(ResponsePlan::NOTHING);
         }
-        let Some(host) = response.upstream_address()?.filter(is_addressable) else {
+        let Some(host) = response.upstream_address()?.and_then(|address| addressable(&address)) else {
             return Ok(ResponsePlan {
                 outcome: ResponseOutcome::Unaddressable,
                 ..ResponsePlan::NOTHING
@@ -196,41 +256,47 @@ impl Session {
         };
         let now = now()?;
         let destination = Destination::of_cluster(&response.cluster_name()?.unwrap_or_default());
-        let (claims, outcome) = match self.honoured {
+        let (claims, outcome) = match honoured {
             Some(honoured) if honoured.claims.host == host => {
-                if !honoured.renew {
+                if !renew {
                     return Ok(ResponsePlan::NOTHING);
                 }
                 (honoured.renewed(destination, now), ResponseOutcome::Renewed)
             }
-            Some(_) => (Self::begun(host, destination, now), ResponseOutcome::Reissued),
-            None => (Self::begun(host, destination, now), ResponseOutcome::Issued),
+            Some(_) => (begun(host, destination, now), ResponseOutcome::Reissued),
+            None => (begun(host, destination, now), ResponseOutcome::Issued),
         };
         let token = self.bound.realm.seal(policy.form, &claims, response.nonce()?);
-        let carried = match &policy.carrier {
-            Carrier::Header { name, .. } => HeaderEdit::Set(name.as_str(), token.into_bytes()),
-            Carrier::Cookie { cookie, .. } => {
-                let set_cookie = cookie.set_cookie(&token, claims.issued_at, now, self.https);
-                HeaderEdit::Add("set-cookie", set_cookie.into_bytes())
-            }
+        let mut edits = match application {
+            Some(application) => application.with(&token),
+            None => self.own(token, &claims, honoured, now),
         };
-        let mut edits = vec![carried];
         edits.extend(self.cache_control(response)?);
         Ok(ResponsePlan {
-            status: None,
             edits,
             outcome,
+            ..ResponsePlan::NOTHING
         })
     }
 
-    /// A session that begins now, on `host`.
-    fn begun(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
-        Claims {
-            host,
-            destination,
-            issued_at: now,
-            last_seen: now,
+    /// The token in a cookie or header of the filter's own.
+    fn own(&self, token: String, claims: &Claims, honoured: Option<Honoured>, now: Timestamp) -> Vec<HeaderEdit<'_>> {
+        let (cookie, names) = match (&self.bound.policy.carrier, &self.bound.cookie_names) {
+            (Carrier::Cookie { cookie, .. }, Some(names)) => (cookie, names),
+            (carrier, _) => return vec![HeaderEdit::Set(carrier.name(), token.into_bytes())],
+        };
+        let add = |field: String| HeaderEdit::Add("set-cookie", field.into_bytes());
+        let mut edits = vec![add(cookie.set_cookie(
+            names.current(),
+            &token,
+            claims.issued_at,
+            now,
+            self.https,
+        ))];
+        if honoured.is_some_and(|honoured| honoured.under_former_name) {
+            edits.push(add(cookie.deletion(names.former(), self.https)));
         }
+        edits
     }
 
     /// Keeps a response that carries a token out of shared caches, where the policy does not say otherwise.
@@ -238,17 +304,50 @@ impl Session {
         if self.bound.policy.keep_cache_control {
             return Ok(None);
         }
-        let field = response.header("cache-control")?;
-        let has_expires = response.header("expires")?.is_some();
-        let private = cache_control::made_private(response.status()?, field.as_deref(), has_expires);
+        let fields = response.fields("cache-control")?;
+        let has_expires = !response.fields("expires")?.is_empty();
+        let private = cache_control::made_private(status(response)?, &fields.join(&b", "[..]), has_expires);
         Ok(private.map(|value| HeaderEdit::Set("cache-control", value)))
     }
 }
 
-/// Whether a token can name the host: one with an IPv6 zone means something else on every machine, and Envoy would not find it.
-fn is_addressable(host: &SocketAddr) -> bool {
+/// Whether a request got to its session's destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    There,
+    Elsewhere,
+    /// The proxy cannot tell before it answers.
+    Unknown,
+}
+
+/// A session that begins now, on `host`.
+fn begun(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
+    Claims {
+        host,
+        destination,
+        issued_at: now,
+        last_seen: now,
+    }
+}
+
+/// Whether the request only asks if another may be made (the Fetch standard, "CORS-preflight request").
+fn is_preflight(request: &impl RequestView) -> Result<bool, ViewError> {
+    let is_options = request.header(":method")?.is_some_and(|method| *method == *b"OPTIONS");
+    Ok(is_options && request.header("access-control-request-method")?.is_some())
+}
+
+fn status(response: &impl ResponseView) -> Result<u16, ViewError> {
+    let fields = response.fields(":status")?;
+    let status = fields.first().and_then(|status| std::str::from_utf8(status).ok());
+    Ok(status.and_then(|status| status.parse().ok()).unwrap_or(0))
+}
+
+/// The host that a token can name; not one with an IPv6 zone, which means something else on every machine and which Envoy
+/// would not find.
+fn addressable(address: &[u8]) -> Option<SocketAddr> {
+    let host = std::str::from_utf8(address).ok()?.parse().ok()?;
     match host {
-        SocketAddr::V4(_) => true,
-        SocketAddr::V6(host) => host.scope_id() == 0,
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => None,
+        host => Some(host),
     }
 }

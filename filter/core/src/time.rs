@@ -11,6 +11,8 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// The latest time that a token can carry.
     pub const MAX: Self = Self((1 << 48) - 1);
+    /// The beginning of time.
+    pub const UNIX_EPOCH: Self = Self(0);
 
     /// `millis` since the Unix epoch; anything past [`Timestamp::MAX`] is that.
     #[must_use]

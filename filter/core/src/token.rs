@@ -166,6 +166,12 @@ impl Parts {
     }
 }
 
+/// Whether `text` has the shape of a token; nothing of it is verified.
+#[must_use]
+pub fn is_token(text: &[u8]) -> bool {
+    Parts::parse(text).is_ok()
+}
+
 /// What anybody can read of a token without a key; nothing of it is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unverified {

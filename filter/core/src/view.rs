@@ -1,9 +1,11 @@
 //! What the core asks an adapter about a request or response.
 //!
 //! Every question is a call that may cost the adapter a host call, so the core asks only what it needs, when it needs it.
-//! Header fields and properties come as bytes: a client may send any.
+//! Header fields and properties come as bytes: a client may send any. Answers are borrowed where the adapter has them.
 
-use std::net::SocketAddr;
+use std::borrow::Cow;
+
+use crate::token::Destination;
 
 /// A host did not answer a question. The request goes on unsteered, and it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -16,22 +18,30 @@ pub struct ViewError {
 }
 
 /// An answer; `None` where the proxy knows of no such thing.
-pub type Answer = Result<Option<Vec<u8>>, ViewError>;
+pub type Answer<'a> = Result<Option<Cow<'a, [u8]>>, ViewError>;
 
 /// A request, after its route was chosen.
 #[expect(clippy::missing_errors_doc, reason = "ViewError says all there is")]
 pub trait RequestView {
     /// `filter_metadata.limpet.session` of the route.
-    fn route_session(&self) -> Answer;
+    fn route_session(&self) -> Answer<'_>;
+    /// The same of the cluster that the route leads to.
+    fn cluster_session(&self) -> Answer<'_>;
     /// The route's name.
-    fn route_name(&self) -> Answer;
+    fn route_name(&self) -> Answer<'_>;
     /// The virtual host's name.
-    fn virtual_host(&self) -> Answer;
+    fn virtual_host(&self) -> Answer<'_>;
     /// The name of the cluster that the route leads to.
-    fn cluster_name(&self) -> Answer;
+    fn cluster_name(&self) -> Answer<'_>;
     /// A request header by its lower-case name; several Cookie fields joined by `; `, other fields by `,`.
-    fn header(&self, name: &str) -> Answer;
+    fn header(&self, name: &str) -> Answer<'_>;
+    /// Sets [`DESTINATION_HEADER`] to the destination, and has the request matched with the routes again: the name of the
+    /// cluster that it is led to now, empty where there is none; `None` where the proxy will match it only later.
+    fn reroute(&mut self, destination: Destination) -> Answer<'_>;
 }
+
+/// What routes of one destination match on. Its value is the destination's [`Display`](std::fmt::Display).
+pub const DESTINATION_HEADER: &str = "x-limpet-destination";
 
 /// A response to a request that was handled before.
 #[expect(clippy::missing_errors_doc, reason = "ViewError says all there is")]
@@ -39,15 +49,13 @@ pub trait ResponseView {
     /// Whether a host other than the one asked for may have answered. May say yes too often, never no wrongly.
     fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError>;
     /// Why the response has its status (Envoy's `response.code_details`).
-    fn code_details(&self) -> Answer;
-    /// The address of the host that answered; `None` where it has no IP address.
-    fn upstream_address(&self) -> Result<Option<SocketAddr>, ViewError>;
+    fn code_details(&self) -> Answer<'_>;
+    /// The address of the host that answered, as `ip:port`; `None` or something else where it has no IP address.
+    fn upstream_address(&self) -> Answer<'_>;
     /// The name of the cluster that the request went to.
-    fn cluster_name(&self) -> Answer;
-    /// The response's status code.
-    fn status(&self) -> Result<u16, ViewError>;
-    /// A response header by its lower-case name, several fields joined by `,`.
-    fn header(&self, name: &str) -> Answer;
+    fn cluster_name(&self) -> Answer<'_>;
+    /// The response header's fields by its lower-case name, in order.
+    fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError>;
     /// Four random bytes.
     fn nonce(&self) -> Result<[u8; 4], ViewError>;
 }

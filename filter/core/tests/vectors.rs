@@ -6,8 +6,8 @@
     reason = "a test may panic"
 )]
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use limpet_core::keyring::wrapped::{UnwrapError, Wrapped, wrap};
@@ -184,20 +184,26 @@ const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 struct Exchange(String);
 
 impl RequestView for Exchange {
-    fn route_session(&self) -> Answer {
-        Ok(Some(b"p/scope".to_vec()))
+    fn route_session(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"p/scope")))
     }
-    fn route_name(&self) -> Answer {
+    fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }
-    fn virtual_host(&self) -> Answer {
+    fn virtual_host(&self) -> Answer<'_> {
         Ok(None)
     }
-    fn cluster_name(&self) -> Answer {
-        Ok(Some(b"c".to_vec()))
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"c")))
     }
-    fn header(&self, name: &str) -> Answer {
-        Ok((name == "x-session").then(|| self.0.clone().into_bytes()))
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+        Ok(None)
+    }
+    fn header(&self, name: &str) -> Answer<'_> {
+        Ok((name == "x-session").then_some(Cow::Borrowed(self.0.as_bytes())))
     }
 }
 
@@ -205,20 +211,17 @@ impl ResponseView for Exchange {
     fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
         Ok(false)
     }
-    fn code_details(&self) -> Answer {
-        Ok(Some(b"via_upstream".to_vec()))
+    fn code_details(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"via_upstream")))
     }
-    fn upstream_address(&self) -> Result<Option<SocketAddr>, ViewError> {
-        Ok(HOST.parse().ok())
+    fn upstream_address(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(HOST.as_bytes())))
     }
-    fn cluster_name(&self) -> Answer {
+    fn cluster_name(&self) -> Answer<'_> {
         RequestView::cluster_name(self)
     }
-    fn status(&self) -> Result<u16, ViewError> {
-        Ok(200)
-    }
-    fn header(&self, _: &str) -> Answer {
-        Ok(None)
+    fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
+        Ok(Vec::new())
     }
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
         Ok([0; 4])
@@ -262,9 +265,9 @@ fn what_happens(entry: &Value) -> &'static str {
         last_seen: time(entry, "lastSeen"),
     };
     let token = Realm::new(&keyring, b"scope", CarrierMode::Header, "x-session").seal(Form::Sealed, &claims, [0; 4]);
-    let (exchange, now) = (Exchange(token), time(entry, "now"));
+    let (mut exchange, now) = (Exchange(token), time(entry, "now"));
     let mut session = filter(entry).session(&exchange).unwrap().unwrap();
-    if let RequestOutcome::Refused(refusal) = session.on_request(&exchange, now).unwrap().outcome {
+    if let Some(RequestOutcome::Refused(refusal)) = session.on_request(&mut exchange, now).unwrap().outcome {
         return word(refusal);
     }
     let plan = session.on_response(&exchange, || Ok(now)).unwrap();

@@ -7,7 +7,8 @@
 //! Three rules make the unsafe code sound:
 //! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold them, live in
 //!    hooks only, and are neither `Send` nor `Sync`.
-//! 2. Memory that Envoy lends is valid until the hook returns or something is set. It is copied before a wrapper returns.
+//! 2. Memory that Envoy lends is valid until the hook returns or something is set. What asks for it borrows the [`Exchange`], what
+//!    sets something borrows it mutably, so the compiler keeps the two apart.
 //! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<RouteSession>` and a stream a `Box<Option<Stream>>` while Envoy holds them.
 //!    It destroys each once, a route's not while a request is on it, and calls about a stream from one thread, one hook at a time.
 #![allow(unsafe_code)]
@@ -43,16 +44,16 @@ impl Buffer {
         }
     }
 
-    /// Copies what Envoy lends.
+    /// What Envoy lends.
     ///
     /// # Safety
-    /// The buffer is one that Envoy filled during this hook, and nothing was set since.
-    unsafe fn copy(self) -> Vec<u8> {
+    /// The buffer is one that Envoy filled during this hook, and for as long as `'a` the hook goes on and nothing is set.
+    unsafe fn bytes<'a>(self) -> &'a [u8] {
         if self.start.is_null() {
-            return Vec::new();
+            return &[];
         }
-        // SAFETY: not null, and by the caller's promise Envoy lends that many bytes right now (rule 2).
-        unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), self.length) }.to_vec()
+        // SAFETY: not null, and by the caller's promise Envoy lends that many bytes (rule 2).
+        unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), self.length) }
     }
 }
 
@@ -100,6 +101,7 @@ callbacks! {
     http_filter_get_attribute_string: fn(*mut c_void, c_int, *mut Buffer) -> bool;
     get_most_specific_route_config: fn(*mut c_void) -> *const c_void;
     http_get_cluster_name: fn(*mut c_void, *mut Buffer) -> bool;
+    http_clear_route_cache: fn(*mut c_void);
     http_get_metadata_string: fn(*mut c_void, c_int, Buffer, Buffer, *mut Buffer) -> bool;
     http_set_filter_state_bytes: fn(*mut c_void, Buffer, Buffer) -> bool;
     http_set_upstream_override_host: fn(*mut c_void, Buffer, bool) -> bool;
@@ -196,8 +198,12 @@ pub(crate) enum Attribute {
     VirtualHostName = 63,
 }
 
-/// `envoy_dynamic_module_type_metadata_source` of a route.
-const ROUTE_METADATA: c_int = 1;
+/// Whose metadata is meant (`envoy_dynamic_module_type_metadata_source`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Metadata {
+    Route = 1,
+    Cluster = 2,
+}
 
 /// A request and its response, during a hook.
 pub(crate) struct Exchange<'a> {
@@ -206,45 +212,39 @@ pub(crate) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// All fields of this name, with `separator` between them; `None` where there are none.
-    pub(crate) fn header(&self, of: Headers, name: &str, separator: &[u8]) -> Result<Option<Vec<u8>>, HostError> {
+    /// The fields of this name, in order.
+    pub(crate) fn fields(&self, of: Headers, name: &str) -> Result<impl Iterator<Item = &[u8]>, HostError> {
         let callbacks = callbacks()?;
-        let mut joined = Vec::new();
-        let mut total = 1;
-        let mut index = 0;
-        while index < total {
+        let (mut index, mut total) = (0, 1);
+        Ok(std::iter::from_fn(move || {
+            if index == total {
+                return None;
+            }
             let mut field = Buffer::NONE;
             let key = Buffer::lend(name.as_bytes());
             // SAFETY: the handle is valid (rule 1); Envoy fills in the field and the number of fields.
             let found = unsafe {
                 (callbacks.http_get_header)(self.handle, of as c_int, key, &raw mut field, index, &raw mut total)
             };
-            if !found {
-                break;
-            }
-            if index > 0 {
-                joined.extend_from_slice(separator);
-            }
-            // SAFETY: Envoy filled it in just now.
-            joined.extend_from_slice(&unsafe { field.copy() });
             index += 1;
-        }
-        Ok((index > 0).then_some(joined))
+            // SAFETY: Envoy filled it in just now, and what sets something waits until this borrow ends (rule 2).
+            found.then(|| unsafe { field.bytes() })
+        }))
     }
 
     /// Puts one field in place of every field of this name.
-    pub(crate) fn set_header(&self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
+    pub(crate) fn set_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
         // Envoy takes an empty value for a removal, in some versions.
         accepted(!value.is_empty(), "an empty header")?;
         self.put_header(of, name, Buffer::lend(value))
     }
 
     /// Takes every field of this name away.
-    pub(crate) fn remove_header(&self, of: Headers, name: &str) -> Result<(), HostError> {
+    pub(crate) fn remove_header(&mut self, of: Headers, name: &str) -> Result<(), HostError> {
         self.put_header(of, name, Buffer::NONE)
     }
 
-    fn put_header(&self, of: Headers, name: &str, value: Buffer) -> Result<(), HostError> {
+    fn put_header(&mut self, of: Headers, name: &str, value: Buffer) -> Result<(), HostError> {
         let callbacks = callbacks()?;
         let name = Buffer::lend(name.as_bytes());
         // SAFETY: the handle is valid (rule 1), and Envoy copies name and value.
@@ -253,7 +253,7 @@ impl Exchange<'_> {
     }
 
     /// Puts one field behind those of this name.
-    pub(crate) fn add_header(&self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
+    pub(crate) fn add_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
         let callbacks = callbacks()?;
         let (name, value) = (Buffer::lend(name.as_bytes()), Buffer::lend(value));
         // SAFETY: the handle is valid (rule 1), and Envoy copies name and value.
@@ -262,24 +262,32 @@ impl Exchange<'_> {
     }
 
     /// What Envoy knows under this name; `None` where it knows nothing.
-    pub(crate) fn attribute(&self, attribute: Attribute) -> Result<Option<Vec<u8>>, HostError> {
+    pub(crate) fn attribute(&self, attribute: Attribute) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
         // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
         let found =
             unsafe { (callbacks.http_filter_get_attribute_string)(self.handle, attribute as c_int, &raw mut answer) };
-        // SAFETY: Envoy filled it in just now.
-        Ok(found.then(|| unsafe { answer.copy() }))
+        // SAFETY: Envoy filled it in just now, and what sets something waits until this borrow ends (rule 2).
+        Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
     /// The cluster that the route leads to; `None` where there is no such cluster.
-    pub(crate) fn cluster_name(&self) -> Result<Option<Vec<u8>>, HostError> {
+    pub(crate) fn cluster_name(&self) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
         // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
         let found = unsafe { (callbacks.http_get_cluster_name)(self.handle, &raw mut answer) };
-        // SAFETY: Envoy filled it in just now.
-        Ok(found.then(|| unsafe { answer.copy() }))
+        // SAFETY: Envoy filled it in just now, and what sets something waits until this borrow ends (rule 2).
+        Ok(found.then(|| unsafe { answer.bytes() }))
+    }
+
+    /// Has the request matched with the routes again, when something of its route is asked for next.
+    pub(crate) fn clear_route_cache(&mut self) -> Result<(), HostError> {
+        let callbacks = callbacks()?;
+        // SAFETY: the handle is valid (rule 1).
+        unsafe { (callbacks.http_clear_route_cache)(self.handle) };
+        Ok(())
     }
 
     /// What Envoy's own configuration of the route has for this filter.
@@ -293,21 +301,20 @@ impl Exchange<'_> {
         })
     }
 
-    /// A string in the route's metadata.
-    pub(crate) fn route_metadata(&self, namespace: &str, key: &str) -> Result<Option<Vec<u8>>, HostError> {
+    /// A string in the metadata of the route or of the cluster that it leads to.
+    pub(crate) fn metadata(&self, of: Metadata, namespace: &str, key: &str) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
         let (namespace, key) = (Buffer::lend(namespace.as_bytes()), Buffer::lend(key.as_bytes()));
         // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
-        let found = unsafe {
-            (callbacks.http_get_metadata_string)(self.handle, ROUTE_METADATA, namespace, key, &raw mut answer)
-        };
-        // SAFETY: Envoy filled it in just now.
-        Ok(found.then(|| unsafe { answer.copy() }))
+        let found =
+            unsafe { (callbacks.http_get_metadata_string)(self.handle, of as c_int, namespace, key, &raw mut answer) };
+        // SAFETY: Envoy filled it in just now, and what sets something waits until this borrow ends (rule 2).
+        Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
     /// Sends the request to this host, or to none if it is `strict`.
-    pub(crate) fn override_host(&self, host: &str, strict: bool) -> Result<(), HostError> {
+    pub(crate) fn override_host(&mut self, host: &str, strict: bool) -> Result<(), HostError> {
         let callbacks = callbacks()?;
         let host = Buffer::lend(host.as_bytes());
         // SAFETY: the handle is valid (rule 1), and Envoy copies the host.
@@ -316,7 +323,7 @@ impl Exchange<'_> {
     }
 
     /// Leaves a string for access logs. Envoy keeps the first that is set under a key.
-    pub(crate) fn set_filter_state(&self, key: &str, value: &str) -> Result<(), HostError> {
+    pub(crate) fn set_filter_state(&mut self, key: &str, value: &str) -> Result<(), HostError> {
         let callbacks = callbacks()?;
         let (key, value) = (Buffer::lend(key.as_bytes()), Buffer::lend(value.as_bytes()));
         // SAFETY: the handle is valid (rule 1), and Envoy copies key and value.
@@ -350,14 +357,14 @@ fn guard<T>(hook: impl FnOnce() -> T) -> Option<T> {
 ///
 /// # Safety
 /// `stream` is what `http_filter_new` returned, and not destroyed; `handle` is what Envoy passed with it.
-unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&mut Stream, &Exchange<'_>)) {
-    let exchange = Exchange {
+unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&mut Stream, &mut Exchange<'_>)) {
+    let mut exchange = Exchange {
         handle,
         hook: PhantomData,
     };
     // SAFETY: a `Box<Option<Stream>>` of ours, and nobody else refers to it now (rule 3).
     if let Some(Some(stream)) = unsafe { stream.cast::<Option<Stream>>().cast_mut().as_mut() }
-        && guard(|| hook(stream, &exchange)).is_none()
+        && guard(|| hook(stream, &mut exchange)).is_none()
     {
         guard(|| stream.give_up(&exchange));
     }
@@ -402,7 +409,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
         hook: PhantomData,
     };
     // SAFETY: Envoy lends the configuration to this hook (rule 2).
-    let plugin = guard(|| plugin::configure(&configuring, &unsafe { config.copy() }));
+    let plugin = guard(|| plugin::configure(&configuring, unsafe { config.bytes() }));
     match plugin.flatten() {
         Some(plugin) => Arc::into_raw(Arc::new(plugin)).cast(),
         None => ptr::null(),
@@ -422,7 +429,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 ) -> *const c_void {
     // SAFETY: Envoy lends the configuration to this hook (rule 2).
     let session =
-        guard(|| plugin::configure_route(unsafe { config.copy() }).map(|session| Box::into_raw(Box::new(session))));
+        guard(|| plugin::configure_route(unsafe { config.bytes() }).map(|session| Box::into_raw(Box::new(session))));
     session
         .flatten()
         .map_or(ptr::null(), |session| session.cast_const().cast())
@@ -496,7 +503,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     _reset_imminent: bool,
 ) -> c_int {
     // SAFETY: Envoy passes what belongs together (rules 1 and 3), and lends the details to this hook (rule 2).
-    unsafe { about(handle, stream, |stream, _| stream.on_local_reply(details.copy())) };
+    unsafe { about(handle, stream, |stream, _| stream.on_local_reply(details.bytes())) };
     CONTINUE
 }
 

@@ -1,25 +1,26 @@
 //! Answers to the core's questions, each by one callback.
 
-use std::net::SocketAddr;
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use limpet_core::SessionError;
 use limpet_core::time::Timestamp;
-use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+use limpet_core::token::Destination;
+use limpet_core::view::{Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
 
-use crate::abi::{Attribute, Exchange, Headers, HostError};
+use crate::abi::{Attribute, Exchange, Headers, HostError, Metadata};
 use crate::plugin::RouteSession;
 
 /// The request that Envoy is calling about.
-pub(crate) struct Request<'a>(pub(crate) &'a Exchange<'a>);
+pub(crate) struct Request<'e, 'h>(pub(crate) &'e mut Exchange<'h>);
 
 /// The response that Envoy is calling about.
-pub(crate) struct Response<'a> {
-    pub(crate) exchange: &'a Exchange<'a>,
-    /// The host that the request was to go to.
-    pub(crate) asked: Option<SocketAddr>,
+pub(crate) struct Response<'e, 'h> {
+    pub(crate) exchange: &'e Exchange<'h>,
+    /// The host that the request was to go to, as `ip:port`.
+    pub(crate) asked: Option<&'e str>,
     /// Why Envoy answers by itself, where it does.
-    pub(crate) local_reply: Option<&'a [u8]>,
+    pub(crate) local_reply: Option<&'e [u8]>,
 }
 
 /// The `response.code_details` of a response that a backend gave.
@@ -48,74 +49,90 @@ impl From<HostError> for SessionError {
     }
 }
 
-fn attribute(exchange: &Exchange<'_>, attribute: Attribute) -> Answer {
-    Ok(exchange.attribute(attribute)?)
+fn attribute<'e>(exchange: &'e Exchange<'_>, attribute: Attribute) -> Answer<'e> {
+    Ok(exchange.attribute(attribute)?.map(Cow::Borrowed))
 }
 
-impl RequestView for Request<'_> {
-    fn route_session(&self) -> Answer {
+fn session<'e>(exchange: &'e Exchange<'_>, of: Metadata) -> Answer<'e> {
+    let session = exchange.metadata(of, "limpet", "session")?;
+    // As the wasm filter, which is told an empty one as an absent header.
+    Ok(session.filter(|session| !session.is_empty()).map(Cow::Borrowed))
+}
+
+impl RequestView for Request<'_, '_> {
+    fn route_session(&self) -> Answer<'_> {
         if let Some(RouteSession(session)) = self.0.route_session()? {
-            return Ok(Some(session.clone()));
+            return Ok(Some(Cow::Borrowed(session)));
         }
-        let session = self.0.route_metadata("limpet", "session")?;
-        // As the wasm filter, which is told an empty one as an absent header.
-        Ok(session.filter(|session| !session.is_empty()))
+        session(self.0, Metadata::Route)
     }
 
-    fn route_name(&self) -> Answer {
+    fn cluster_session(&self) -> Answer<'_> {
+        session(self.0, Metadata::Cluster)
+    }
+
+    fn route_name(&self) -> Answer<'_> {
         attribute(self.0, Attribute::RouteName)
     }
 
-    fn virtual_host(&self) -> Answer {
+    fn virtual_host(&self) -> Answer<'_> {
         attribute(self.0, Attribute::VirtualHostName)
     }
 
-    fn cluster_name(&self) -> Answer {
-        Ok(self.0.cluster_name()?)
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(self.0.cluster_name()?.map(Cow::Borrowed))
     }
 
-    fn header(&self, name: &str) -> Answer {
+    fn header(&self, name: &str) -> Answer<'_> {
         let separator: &[u8] = if name == "cookie" { b"; " } else { b"," };
-        Ok(self.0.header(Headers::Request, name, separator)?)
+        let mut fields = self.0.fields(Headers::Request, name)?;
+        let Some(first) = fields.next() else {
+            return Ok(None);
+        };
+        let mut joined = Cow::Borrowed(first);
+        for field in fields {
+            let joined = joined.to_mut();
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(field);
+        }
+        Ok(Some(joined))
+    }
+
+    fn reroute(&mut self, destination: Destination) -> Answer<'_> {
+        let destination = destination.to_string();
+        self.0
+            .set_header(Headers::Request, DESTINATION_HEADER, destination.as_bytes())?;
+        self.0.clear_route_cache()?;
+        Ok(Some(self.cluster_name()?.unwrap_or_default()))
     }
 }
 
-impl ResponseView for Response<'_> {
+impl ResponseView for Response<'_, '_> {
     fn maybe_other_host(&self, _strict: bool) -> Result<bool, ViewError> {
-        Ok(self.upstream_address()? != self.asked)
+        Ok(self.upstream_address()?.as_deref() != self.asked.map(str::as_bytes))
     }
 
-    fn code_details(&self) -> Answer {
+    fn code_details(&self) -> Answer<'_> {
         // 1.38 does not tell modules `response.code_details`, but every Envoy tells them of its own replies.
         if let Some(details) = self.local_reply {
-            return Ok(Some(details.to_vec()));
+            return Ok(Some(Cow::Borrowed(details)));
         }
         // Neither Envoy's nor a backend's: a cache's, say.
         let upstream = attribute(self.exchange, Attribute::UpstreamAddress)?;
-        Ok(upstream.map(|_| VIA_UPSTREAM.to_vec()))
+        Ok(upstream.map(|_| Cow::Borrowed(VIA_UPSTREAM)))
     }
 
-    fn upstream_address(&self) -> Result<Option<SocketAddr>, ViewError> {
-        let address = attribute(self.exchange, Attribute::UpstreamAddress)?;
-        Ok(address
-            .and_then(|address| String::from_utf8(address).ok())
-            .and_then(|address| address.parse().ok()))
+    fn upstream_address(&self) -> Answer<'_> {
+        attribute(self.exchange, Attribute::UpstreamAddress)
     }
 
-    fn cluster_name(&self) -> Answer {
-        Ok(self.exchange.cluster_name()?)
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(self.exchange.cluster_name()?.map(Cow::Borrowed))
     }
 
-    fn status(&self) -> Result<u16, ViewError> {
-        let status = self.header(":status")?.unwrap_or_default();
-        Ok(std::str::from_utf8(&status)
-            .ok()
-            .and_then(|status| status.parse().ok())
-            .unwrap_or(0))
-    }
-
-    fn header(&self, name: &str) -> Answer {
-        Ok(self.exchange.header(Headers::Response, name, b",")?)
+    fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
+        let fields = self.exchange.fields(Headers::Response, name)?;
+        Ok(fields.map(Cow::Borrowed).collect())
     }
 
     fn nonce(&self) -> Result<[u8; 4], ViewError> {

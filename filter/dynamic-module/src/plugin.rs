@@ -22,23 +22,22 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
     }
 }
 
-/// `<policy>/<scope>`, as a route names its session in Envoy's own configuration of it.
+/// What a route's metadata would say of its sessions, in Envoy's own configuration of the route.
 #[derive(Debug)]
 pub(crate) struct RouteSession(pub(crate) Vec<u8>);
 
 /// Takes a route's configuration; `None` where it is refused, and the log says why. Envoy does not tell which filter it is for, so
 /// whether there is such a policy shows when a request comes.
-pub(crate) fn configure_route(session: Vec<u8>) -> Option<RouteSession> {
-    let policy = session.split(|byte| *byte == b'/').next().unwrap_or_default();
-    if !std::str::from_utf8(policy).is_ok_and(config::is_policy_name) {
+pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
+    if limpet_core::RouteSession::parse(session).is_none() {
         let line = format!(
-            "limpet: route configuration refused: expected <policy>/<scope>, found {:?}",
-            String::from_utf8_lossy(&session)
+            "limpet: route configuration refused: expected <policy>/<scope>, @split/ in front of that, or @destination, found {:?}",
+            String::from_utf8_lossy(session)
         );
         abi::log(Level::Error, &line);
         return None;
     }
-    Some(RouteSession(session))
+    Some(RouteSession(session.to_vec()))
 }
 
 fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, String> {

@@ -1,9 +1,8 @@
 //! One request and its response.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use limpet_core::outcome::{FILTER_STATE, RequestOutcome, ResponseOutcome};
+use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, Session, SessionError, Steering};
 
 use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
@@ -15,14 +14,14 @@ pub(crate) struct Stream {
     plugin: Arc<Plugin>,
     ongoing: Option<Ongoing>,
     /// For the access log: Envoy keeps the first value that it is given, so it is given the last.
-    outcome: Option<(RequestOutcome, ResponseOutcome)>,
+    outcome: (Option<RequestOutcome>, ResponseOutcome),
 }
 
 /// A request whose response is still to come.
 struct Ongoing {
     session: Session,
-    request: RequestOutcome,
-    asked: Option<SocketAddr>,
+    /// The host that the request was to go to.
+    asked: Option<String>,
     local_reply: Option<Vec<u8>>,
 }
 
@@ -31,54 +30,50 @@ impl Stream {
         Self {
             plugin,
             ongoing: None,
-            outcome: None,
+            outcome: (None, ResponseOutcome::Unchanged),
         }
     }
 
     /// The request's headers are there.
-    pub(crate) fn on_request(&mut self, exchange: &Exchange<'_>) {
+    pub(crate) fn on_request(&mut self, exchange: &mut Exchange<'_>) {
         match on_request(&self.plugin, exchange) {
-            Ok(ongoing) => {
-                self.outcome = ongoing
-                    .as_ref()
-                    .map(|ongoing| (ongoing.request, ResponseOutcome::Unchanged));
-                self.ongoing = ongoing;
+            Ok(None) => {}
+            Ok(Some((ongoing, outcome))) => {
+                self.outcome.0 = outcome;
+                self.ongoing = Some(ongoing);
             }
             Err(error) => self.report(exchange, &error),
         }
     }
 
     /// Envoy is about to answer by itself.
-    pub(crate) fn on_local_reply(&mut self, details: Vec<u8>) {
+    pub(crate) fn on_local_reply(&mut self, details: &[u8]) {
         if let Some(ongoing) = &mut self.ongoing {
-            ongoing.local_reply = Some(details);
+            ongoing.local_reply = Some(details.to_vec());
         }
     }
 
     /// The response's headers are there.
-    pub(crate) fn on_response(&mut self, exchange: &Exchange<'_>) {
+    pub(crate) fn on_response(&mut self, exchange: &mut Exchange<'_>) {
         // Taken, so that a second call finds no session.
         let Some(ongoing) = self.ongoing.take() else {
             return;
         };
-        match on_response(&self.plugin, exchange, &ongoing) {
-            Ok(response) => self.outcome = Some((ongoing.request, response)),
+        match on_response(&self.plugin, exchange, ongoing) {
+            Ok((request, response)) => self.outcome = (request.or(self.outcome.0), response),
             Err(error) => self.report(exchange, &error),
         }
     }
 
     /// The access log is about to be written.
-    pub(crate) fn on_complete(&mut self, exchange: &Exchange<'_>) {
-        let Some((request, response)) = self.outcome.take() else {
+    pub(crate) fn on_complete(&mut self, exchange: &mut Exchange<'_>) {
+        let (Some(request), response) = self.outcome else {
             return;
         };
         if !self.plugin.filter.access_log() {
             return;
         }
-        let noted = match response.word() {
-            None => exchange.set_filter_state(FILTER_STATE, request.word()),
-            Some(word) => exchange.set_filter_state(FILTER_STATE, &format!("{}+{word}", request.word())),
-        };
+        let noted = exchange.set_filter_state(FILTER_STATE, &outcome::access_log_value(request, response));
         if let Err(error) = noted {
             self.report(exchange, &error.into());
         }
@@ -102,32 +97,39 @@ impl Stream {
     }
 }
 
-fn on_request(plugin: &Plugin, exchange: &Exchange<'_>) -> Result<Option<Ongoing>, SessionError> {
-    let request = Request(exchange);
+type Begun = (Ongoing, Option<RequestOutcome>);
+
+fn on_request(plugin: &Plugin, exchange: &mut Exchange<'_>) -> Result<Option<Begun>, SessionError> {
+    let mut request = Request(exchange);
     let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
     };
-    let plan = session.on_request(&request, host::now())?;
-    let (outcome, steering) = (plan.outcome, plan.steering);
+    let plan = session.on_request(&mut request, host::now())?;
+    let outcome = plan.outcome;
     if let Some(edit) = plan.edit {
         apply(exchange, Headers::Request, edit)?;
     }
-    if let Some(steering) = steering {
-        steer(exchange, steering)?;
+    let asked = plan.steering.map(|steering| steer(exchange, steering)).transpose()?;
+    if let Some(outcome) = outcome {
+        count(exchange, plugin.counters.request(session.policy_index(), outcome));
     }
-    count(exchange, plugin.counters.request(&session, outcome));
-    Ok(Some(Ongoing {
+    let ongoing = Ongoing {
         session,
-        request: outcome,
-        asked: steering.map(|steering| steering.host),
+        asked,
         local_reply: None,
-    }))
+    };
+    Ok(Some((ongoing, outcome)))
 }
 
-fn on_response(plugin: &Plugin, exchange: &Exchange<'_>, ongoing: &Ongoing) -> Result<ResponseOutcome, SessionError> {
+fn on_response(
+    plugin: &Plugin,
+    exchange: &mut Exchange<'_>,
+    mut ongoing: Ongoing,
+) -> Result<(Option<RequestOutcome>, ResponseOutcome), SessionError> {
+    let policy = ongoing.session.policy_index();
     let response = Response {
         exchange,
-        asked: ongoing.asked,
+        asked: ongoing.asked.as_deref(),
         local_reply: ongoing.local_reply.as_deref(),
     };
     let plan = ongoing.session.on_response(&response, || Ok(host::now()))?;
@@ -137,19 +139,25 @@ fn on_response(plugin: &Plugin, exchange: &Exchange<'_>, ongoing: &Ongoing) -> R
     for edit in plan.edits {
         apply(exchange, Headers::Response, edit)?;
     }
-    count(exchange, plugin.counters.response(&ongoing.session, plan.outcome));
-    Ok(plan.outcome)
+    if let Some(outcome) = plan.request {
+        count(exchange, plugin.counters.request(policy, outcome));
+    }
+    count(exchange, plugin.counters.response(policy, plan.outcome));
+    Ok((plan.request, plan.outcome))
 }
 
-fn steer(exchange: &Exchange<'_>, steering: Steering) -> Result<(), HostError> {
+/// Sends the request where `steering` says: that host, as `ip:port`.
+fn steer(exchange: &mut Exchange<'_>, steering: Steering) -> Result<String, HostError> {
     if steering.strict {
         // A retry ignores the override host and would reach another backend.
         exchange.set_header(Headers::Request, "x-envoy-max-retries", b"0")?;
     }
-    exchange.override_host(&steering.host.to_string(), steering.strict)
+    let host = steering.host.to_string();
+    exchange.override_host(&host, steering.strict)?;
+    Ok(host)
 }
 
-fn apply(exchange: &Exchange<'_>, of: Headers, edit: HeaderEdit<'_>) -> Result<(), HostError> {
+fn apply(exchange: &mut Exchange<'_>, of: Headers, edit: HeaderEdit<'_>) -> Result<(), HostError> {
     match edit {
         HeaderEdit::Remove(name) => exchange.remove_header(of, name),
         HeaderEdit::Set(name, value) => exchange.set_header(of, name, &value),

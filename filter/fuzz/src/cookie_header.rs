@@ -1,6 +1,7 @@
 //! Cookie fields and session headers from a client.
 
-use limpet_core::carrier::{MAX_CANDIDATES, cookie, header};
+use limpet_core::carrier::cookie_field::{Verdict, edit, unquoted};
+use limpet_core::carrier::{Candidates, MAX_CANDIDATES, header};
 
 const NAME: &str = "session";
 
@@ -17,7 +18,8 @@ fn as_cookie(field: &[u8]) {
     let (ours, others): (Vec<&[u8]>, Vec<&[u8]>) = field
         .split(|byte| *byte == b';')
         .partition(|segment| value(segment).is_some());
-    let Some(found) = cookie::find(field, NAME) else {
+    let (candidates, remaining) = take(field);
+    let Some(remaining) = remaining else {
         assert!(ours.is_empty(), "ours is in the field and was not found");
         return;
     };
@@ -27,16 +29,39 @@ fn as_cookie(field: &[u8]) {
         .filter_map(|segment| value(segment))
         .take(MAX_CANDIDATES)
         .collect();
-    assert_eq!(found.candidates, values, "the first values, in order");
-    assert_eq!(cookie::find(&found.remaining, NAME), None, "nothing of ours is left");
+    assert_eq!(
+        candidates.iter().collect::<Vec<_>>(),
+        values,
+        "the first values, in order"
+    );
+    assert_eq!(take(&remaining).1, None, "nothing of ours is left");
     // Byte for byte, but for what stands before the first pair that is left: nothing is before it any more.
     let expected = others.join(&b';');
     assert_eq!(
-        without_lead(&found.remaining),
+        without_lead(&remaining),
         without_lead(&expected),
         "exactly ours is gone"
     );
-    assert!(found.remaining.len() <= expected.len(), "nothing is added");
+    assert!(remaining.len() <= expected.len(), "nothing is added");
+}
+
+/// Whether there is a cookie called `session`.
+#[must_use]
+pub fn has_ours(field: &[u8]) -> bool {
+    take(field).1.is_some()
+}
+
+/// Takes the cookies called [`NAME`] out, as a session does.
+fn take(field: &[u8]) -> (Candidates<'_>, Option<Vec<u8>>) {
+    let mut candidates = Candidates::default();
+    let remaining = edit(field, |name, value| {
+        if name != NAME.as_bytes() {
+            return Verdict::Keep;
+        }
+        candidates.push(unquoted(value));
+        Verdict::Remove
+    });
+    (candidates, remaining)
 }
 
 /// The value of a pair called [`NAME`], by the definition.
@@ -59,7 +84,7 @@ fn without_lead(field: &[u8]) -> &[u8] {
 }
 
 fn as_header(field: &[u8]) {
-    let candidates: Vec<&[u8]> = header::candidates(field).collect();
+    let candidates: Vec<&[u8]> = header::candidates(field).iter().collect();
     assert!((1..=MAX_CANDIDATES).contains(&candidates.len()));
     let items: Vec<&[u8]> = field.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect();
     assert_eq!(candidates, items[..candidates.len()], "the first items, in order");

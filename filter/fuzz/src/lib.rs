@@ -8,7 +8,7 @@ mod token;
 mod wrapped_keyring;
 
 pub use configuration::configuration;
-pub use cookie_header::cookie_header;
+pub use cookie_header::{cookie_header, has_ours};
 pub use keyring_document::keyring_document;
 pub use token::{realm, token};
 pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};

@@ -1,10 +1,12 @@
 //! Answers to the core's questions, each by one host call.
 
-use std::net::SocketAddr;
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
 
 use limpet_core::time::Timestamp;
-use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+use limpet_core::token::Destination;
+use limpet_core::view::{Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 
@@ -16,8 +18,11 @@ const SESSION: &str = "x-limpet-session";
 
 /// The request that Envoy is calling about: all its headers, for one host call.
 pub(crate) struct Request {
-    headers: Vec<(String, Vec<u8>)>,
+    headers: Headers,
 }
+
+/// Fields by their lower-case names, in order.
+type Headers = Vec<(String, Vec<u8>)>;
 
 impl Request {
     /// Reads the headers.
@@ -28,7 +33,11 @@ impl Request {
 }
 
 /// The response that Envoy is calling about.
-pub(crate) struct Response;
+#[derive(Default)]
+pub(crate) struct Response {
+    /// All its headers, once one of them is needed: the host call costs as much as that for one.
+    headers: OnceCell<Headers>,
+}
 
 /// The time by Envoy's clock.
 pub(crate) fn now() -> Result<Timestamp, ViewError> {
@@ -45,43 +54,59 @@ pub(crate) fn failed(what: &'static str) -> impl Fn(Status) -> ViewError {
     }
 }
 
-fn property(what: &'static str, path: &[&str]) -> Answer {
-    hostcalls::get_property(path.to_vec()).map_err(failed(what))
+fn property(what: &'static str, path: &[&str]) -> Answer<'static> {
+    let answer = hostcalls::get_property(path.to_vec()).map_err(failed(what))?;
+    Ok(answer.map(Cow::Owned))
 }
 
-fn cluster_name() -> Answer {
+fn cluster_name() -> Answer<'static> {
     property("xds.cluster_name", &["xds", "cluster_name"])
 }
 
 impl RequestView for Request {
-    fn route_session(&self) -> Answer {
+    fn route_session(&self) -> Answer<'_> {
         self.header(SESSION)
     }
 
-    fn route_name(&self) -> Answer {
+    fn cluster_session(&self) -> Answer<'_> {
+        let path = ["xds", "cluster_metadata", "filter_metadata", "limpet", "session"];
+        property("xds.cluster_metadata", &path)
+    }
+
+    fn route_name(&self) -> Answer<'_> {
         property("xds.route_name", &["xds", "route_name"])
     }
 
-    fn virtual_host(&self) -> Answer {
+    fn virtual_host(&self) -> Answer<'_> {
         property("xds.virtual_host_name", &["xds", "virtual_host_name"])
     }
 
-    fn cluster_name(&self) -> Answer {
+    fn cluster_name(&self) -> Answer<'_> {
         cluster_name()
     }
 
-    fn header(&self, name: &str) -> Answer {
+    fn header(&self, name: &str) -> Answer<'_> {
         let separator: &[u8] = if name == "cookie" { b"; " } else { b"," };
         let mut fields = self.headers.iter().filter(|(known, _)| known == name);
         let Some((_, first)) = fields.next() else {
             return Ok(None);
         };
-        let mut joined = first.clone();
+        let mut joined = Cow::Borrowed(first.as_slice());
         for (_, field) in fields {
+            let joined = joined.to_mut();
             joined.extend_from_slice(separator);
             joined.extend_from_slice(field);
         }
         Ok(Some(joined))
+    }
+
+    fn reroute(&mut self, destination: Destination) -> Answer<'_> {
+        let destination = destination.to_string();
+        hostcalls::set_map_value(MapType::HttpRequestHeaders, DESTINATION_HEADER, Some(&destination))
+            .map_err(failed("the destination"))?;
+        hostcalls::call_foreign_function("clear_route_cache", None).map_err(failed("clear_route_cache"))?;
+        // Envoy matches the request when the next filter asks for its route; until then properties tell of the former one.
+        Ok(None)
     }
 }
 
@@ -89,34 +114,28 @@ impl ResponseView for Response {
     fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError> {
         // The native filter adds its header where the host is not the one it was asked for. A backend that sends the header
         // itself only makes the core look closer.
-        Ok(self.header(steering::header(strict))?.is_some())
+        Ok(header(steering::header(strict))?.is_some())
     }
 
-    fn code_details(&self) -> Answer {
+    fn code_details(&self) -> Answer<'_> {
         property("response.code_details", &["response", "code_details"])
     }
 
-    fn upstream_address(&self) -> Result<Option<SocketAddr>, ViewError> {
-        let address = property("upstream.address", &["upstream", "address"])?;
-        Ok(address
-            .and_then(|address| String::from_utf8(address).ok())
-            .and_then(|address| address.parse().ok()))
+    fn upstream_address(&self) -> Answer<'_> {
+        property("upstream.address", &["upstream", "address"])
     }
 
-    fn cluster_name(&self) -> Answer {
+    fn cluster_name(&self) -> Answer<'_> {
         cluster_name()
     }
 
-    fn status(&self) -> Result<u16, ViewError> {
-        let status = self.header(":status")?.unwrap_or_default();
-        Ok(std::str::from_utf8(&status)
-            .ok()
-            .and_then(|status| status.parse().ok())
-            .unwrap_or(0))
-    }
-
-    fn header(&self, name: &str) -> Answer {
-        hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).map_err(failed("a response header"))
+    fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
+        // A look for one header that is absent costs nothing; for one that is there it tells the first field alone.
+        if self.headers.get().is_none() && header(name)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let fields = self.headers()?.iter().filter(|(known, _)| known == name);
+        Ok(fields.map(|(_, field)| Cow::Borrowed(field.as_slice())).collect())
     }
 
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
@@ -124,4 +143,19 @@ impl ResponseView for Response {
         getrandom::fill(&mut nonce).map_err(|_| failed("random bytes")(Status::InternalFailure))?;
         Ok(nonce)
     }
+}
+
+impl Response {
+    fn headers(&self) -> Result<&Headers, ViewError> {
+        if let Some(headers) = self.headers.get() {
+            return Ok(headers);
+        }
+        let read = hostcalls::get_map_bytes(MapType::HttpResponseHeaders).map_err(failed("the response headers"))?;
+        Ok(self.headers.get_or_init(|| read))
+    }
+}
+
+/// The first field of a response header.
+fn header(name: &str) -> Result<Option<Vec<u8>>, ViewError> {
+    hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).map_err(failed("a response header"))
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use limpet_core::outcome::{FILTER_STATE, RequestOutcome};
+use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::view::ViewError;
 use limpet_core::{HeaderEdit, Session, SessionError};
 use proxy_wasm::hostcalls;
@@ -15,7 +15,7 @@ use crate::steering;
 
 pub(crate) struct Stream {
     plugin: Option<Rc<Plugin>>,
-    session: Option<(Session, RequestOutcome)>,
+    session: Option<(Session, Option<RequestOutcome>)>,
 }
 
 impl Stream {
@@ -40,7 +40,7 @@ impl HttpContext for Stream {
     fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
         // Taken, so that trailers or a second call find no session.
         if let (Some(plugin), Some((session, outcome))) = (&self.plugin, self.session.take())
-            && let Err(error) = on_response(plugin, &session, outcome)
+            && let Err(error) = on_response(plugin, session, outcome)
         {
             report(plugin, &error);
         }
@@ -48,12 +48,12 @@ impl HttpContext for Stream {
     }
 }
 
-fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, SessionError> {
-    let request = Request::read()?;
+fn on_request(plugin: &Plugin) -> Result<Option<(Session, Option<RequestOutcome>)>, SessionError> {
+    let mut request = Request::read()?;
     let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
     };
-    let plan = session.on_request(&request, host::now()?)?;
+    let plan = session.on_request(&mut request, host::now()?)?;
     let outcome = plan.outcome;
     if let Some(edit) = plan.edit {
         apply(MapType::HttpRequestHeaders, edit)?;
@@ -61,15 +61,18 @@ fn on_request(plugin: &Plugin) -> Result<Option<(Session, RequestOutcome)>, Sess
     if let Some(steering) = plan.steering {
         steering::apply(steering)?;
     }
-    plugin::count(plugin.counters.request(&session, outcome));
-    if plugin.filter.access_log() {
-        note(outcome.word())?;
+    if let Some(outcome) = outcome {
+        plugin::count(plugin.counters.request(session.policy_index(), outcome));
+        if plugin.filter.access_log() {
+            note(outcome.word())?;
+        }
     }
     Ok(Some((session, outcome)))
 }
 
-fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> Result<(), SessionError> {
-    let plan = session.on_response(&Response, host::now)?;
+fn on_response(plugin: &Plugin, mut session: Session, request: Option<RequestOutcome>) -> Result<(), SessionError> {
+    let policy = session.policy_index();
+    let plan = session.on_response(&Response::default(), host::now)?;
     if let Some(status) = plan.status {
         apply(
             MapType::HttpResponseHeaders,
@@ -79,11 +82,16 @@ fn on_response(plugin: &Plugin, session: &Session, request: RequestOutcome) -> R
     for edit in plan.edits {
         apply(MapType::HttpResponseHeaders, edit)?;
     }
-    plugin::count(plugin.counters.response(session, plan.outcome));
-    if let Some(word) = plan.outcome.word()
+    if let Some(outcome) = plan.request {
+        plugin::count(plugin.counters.request(policy, outcome));
+    }
+    plugin::count(plugin.counters.response(policy, plan.outcome));
+    let told_now = plan.request.is_some() || plan.outcome != ResponseOutcome::Unchanged;
+    if let Some(request) = request.or(plan.request)
+        && told_now
         && plugin.filter.access_log()
     {
-        note(&format!("{}+{word}", request.word()))?;
+        note(&outcome::access_log_value(request, plan.outcome))?;
     }
     Ok(())
 }

@@ -1,12 +1,10 @@
-//! The cookie carrier: finding and removing our cookie in a request (RFC 6265 section 5.4, read leniently as servers do),
-//! writing it into a response.
+//! A cookie of the filter's own, as a response sets it.
 
 use std::time::Duration;
 
 use cookie::Cookie;
 use cookie::time::OffsetDateTime;
 
-use super::MAX_CANDIDATES;
 use crate::time::Timestamp;
 
 pub use cookie::SameSite;
@@ -37,8 +35,6 @@ pub enum Lifetime {
 /// A session cookie as a policy describes it. Configuration has checked the combination (RFC 6265bis section 4.1.3).
 #[derive(Debug, Clone)]
 pub struct SessionCookie {
-    /// Its name.
-    pub name: String,
     /// Its Path.
     pub path: String,
     /// Its Domain; without one the cookie is for the request's host alone.
@@ -56,15 +52,35 @@ pub struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// The value of a `Set-Cookie` field that carries `token`, issued at `issued_at`.
+    /// The value of a `Set-Cookie` field that carries `token` under `name`, issued at `issued_at`.
     #[must_use]
-    pub fn set_cookie(&self, token: &str, issued_at: Timestamp, now: Timestamp, https: bool) -> String {
+    pub fn set_cookie(&self, name: &str, token: &str, issued_at: Timestamp, now: Timestamp, https: bool) -> String {
+        let cookie = self.cookie(name, token, https);
+        let Lifetime::Permanent { absolute_timeout } = self.lifetime else {
+            return cookie.to_string();
+        };
+        lasting(cookie, issued_at.after(absolute_timeout), now).to_string()
+    }
+
+    /// The value of a `Set-Cookie` field that deletes the cookie called `name`.
+    #[must_use]
+    pub fn deletion(&self, name: &str, https: bool) -> String {
+        lasting(
+            self.cookie(name, "", https),
+            Timestamp::UNIX_EPOCH,
+            Timestamp::UNIX_EPOCH,
+        )
+        .to_string()
+    }
+
+    /// A cookie for as long as the browser's session.
+    fn cookie<'c>(&'c self, name: &'c str, value: &'c str, https: bool) -> Cookie<'c> {
         let secure = match self.secure {
             Secure::Auto => https,
             Secure::Always => true,
             Secure::Never => false,
         };
-        let mut cookie = Cookie::build((self.name.as_str(), token))
+        let mut cookie = Cookie::build((name, value))
             .path(self.path.as_str())
             .same_site(self.same_site);
         if let Some(domain) = &self.domain {
@@ -81,133 +97,28 @@ impl SessionCookie {
         if self.partitioned {
             cookie = cookie.partitioned(true);
         }
-        if let Lifetime::Permanent { absolute_timeout } = self.lifetime {
-            let end = issued_at.after(absolute_timeout);
-            let left = i64::try_from(end.since(now).as_secs()).unwrap_or(i64::MAX);
-            cookie = cookie.max_age(cookie::time::Duration::seconds(left));
-            let expires = i64::try_from(end.unix_seconds()).unwrap_or(i64::MAX);
-            // Past the year 9999 HTTP has no date for it; Max-Age, which takes precedence, still says it.
-            if let Ok(expires) = OffsetDateTime::from_unix_timestamp(expires) {
-                cookie = cookie.expires(expires);
-            }
-        }
-        cookie.build().to_string()
+        cookie.build()
     }
 }
 
-/// What one Cookie field holds under a name.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Found<'a> {
-    /// The values of that name, unquoted, in order, at most [`MAX_CANDIDATES`].
-    pub candidates: Vec<&'a [u8]>,
-    /// The field without any pair of that name, every other byte as it was; empty where nothing else was in it.
-    pub remaining: Vec<u8>,
-}
-
-/// Looks for cookies called `name`; `None` where there are none, so that the field stays as it is. One pass over `field`.
-#[must_use]
-pub fn find<'a>(field: &'a [u8], name: &str) -> Option<Found<'a>> {
-    let mut candidates = Vec::new();
-    let mut remaining: Option<Vec<u8>> = None;
-    // The bytes before the segment at hand, all of them kept as long as nothing was removed.
-    let mut consumed = 0;
-    for segment in field.split(|byte| *byte == b';') {
-        let start = consumed;
-        consumed += segment.len() + 1;
-        match value_of(segment, name) {
-            Some(value) => {
-                if candidates.len() < MAX_CANDIDATES {
-                    candidates.push(value);
-                }
-                remaining.get_or_insert_with(|| {
-                    let mut kept = Vec::with_capacity(field.len());
-                    kept.extend_from_slice(field.get(..start.saturating_sub(1)).unwrap_or_default());
-                    kept
-                });
-            }
-            None => {
-                if let Some(kept) = &mut remaining {
-                    if kept.is_empty() {
-                        kept.extend_from_slice(segment.trim_ascii_start());
-                    } else {
-                        kept.push(b';');
-                        kept.extend_from_slice(segment);
-                    }
-                }
-            }
-        }
+/// The cookie until `end`.
+fn lasting(mut cookie: Cookie<'_>, end: Timestamp, now: Timestamp) -> Cookie<'_> {
+    let left = i64::try_from(end.since(now).as_secs()).unwrap_or(i64::MAX);
+    cookie.set_max_age(cookie::time::Duration::seconds(left));
+    let expires = i64::try_from(end.unix_seconds()).unwrap_or(i64::MAX);
+    // Past the year 9999 HTTP has no date for it; Max-Age, which takes precedence, still says it.
+    if let Ok(expires) = OffsetDateTime::from_unix_timestamp(expires) {
+        cookie.set_expires(expires);
     }
-    remaining.map(|remaining| Found { candidates, remaining })
-}
-
-/// The value of `segment` where it is a pair called `name`, without the quotes that RFC 6265 allows around it.
-fn value_of<'a>(segment: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let rest = segment.trim_ascii_start().strip_prefix(name.as_bytes())?;
-    let value = rest.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
-    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-    Some(unquoted.unwrap_or(value))
+    cookie
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn split(field: &str) -> Option<(Vec<String>, String)> {
-        find(field.as_bytes(), "s").map(|found| {
-            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-            (
-                found.candidates.iter().map(|value| text(value)).collect(),
-                text(&found.remaining),
-            )
-        })
-    }
-
-    fn found(candidates: &[&str], remaining: &str) -> (Vec<String>, String) {
-        (
-            candidates.iter().map(ToString::to_string).collect(),
-            remaining.to_owned(),
-        )
-    }
-
-    #[test]
-    fn a_field_without_ours_is_left_alone() {
-        for field in ["", "a=1", "ss=1; xs=2", "S=1", "s", "s ; t=s=1", "=s", ";;;"] {
-            assert_eq!(split(field), None, "{field:?}");
-        }
-    }
-
-    #[test]
-    fn ours_goes_and_the_rest_keeps_its_bytes_and_order() {
-        for (field, candidates, remaining) in [
-            ("s=1", &["1"][..], ""),
-            ("s=1; a=2", &["1"], "a=2"),
-            ("a=2; s=1", &["1"], "a=2"),
-            ("a=2;s=1;b=3", &["1"], "a=2;b=3"),
-            ("a=2; s=1;  b = \"x;", &["1"], "a=2;  b = \"x;"),
-            ("a; s=1; =; ;b==c", &["1"], "a; =; ;b==c"),
-            ("s=1; s=2; a=3; s=", &["1", "2", ""], "a=3"),
-            ("s=\"1\"", &["1"], ""),
-            ("s=\"1", &["\"1"], ""),
-            (" s = 1 ;a=2", &["1"], "a=2"),
-            ("s=1;", &["1"], ""),
-            (";s=1; a=2", &["1"], "a=2"),
-            ("s=a=b", &["a=b"], ""),
-        ] {
-            assert_eq!(split(field), Some(found(candidates, remaining)), "{field:?}");
-        }
-    }
-
-    #[test]
-    fn candidates_are_few_however_many_come() {
-        let field = "s=x; ".repeat(10_000);
-        let found = find(field.as_bytes(), "s").unwrap();
-        assert_eq!(found.candidates.len(), MAX_CANDIDATES);
-        assert_eq!(found.remaining.trim_ascii(), b"");
-    }
-
     fn cookie() -> SessionCookie {
         SessionCookie {
-            name: "s".into(),
             path: "/".into(),
             domain: None,
             secure: Secure::Auto,
@@ -220,7 +131,7 @@ mod tests {
 
     fn written(cookie: &SessionCookie, https: bool) -> String {
         let second = Timestamp::from_unix_seconds;
-        cookie.set_cookie("T", second(1000), second(1010), https)
+        cookie.set_cookie("s", "T", second(1000), second(1010), https)
     }
 
     #[test]
@@ -243,6 +154,19 @@ mod tests {
         assert_eq!(
             written(&cookie, false),
             "s=T; HttpOnly; SameSite=Strict; Path=/; Max-Age=50; Expires=Thu, 01 Jan 1970 00:17:40 GMT"
+        );
+    }
+
+    #[test]
+    fn a_deletion_has_the_same_attributes() {
+        let cookie = SessionCookie {
+            path: "/shop".into(),
+            domain: Some("example.com".into()),
+            ..cookie()
+        };
+        assert_eq!(
+            cookie.deletion("s", true),
+            "s=; HttpOnly; SameSite=Strict; Secure; Path=/shop; Domain=example.com; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
         );
     }
 

@@ -2,8 +2,10 @@
 
 use cookie::SameSite;
 
-use super::Problem;
-use super::schema::{CookieConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig};
+use super::schema::{
+    CookieConfig, CookieModeConfig, HeaderConfig, HeaderModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig,
+};
+use super::{Carrier, Problem};
 use crate::carrier::cookie::{Lifetime, Secure, SessionCookie};
 use crate::time::GatewayDuration;
 
@@ -33,23 +35,50 @@ fn is_token(name: &str) -> bool {
     (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(is_tchar)
 }
 
-/// The cookie at `field` of a policy with this absolute timeout; what is wrong with it goes to `problems`.
+/// The carrier that `field`, the cookie of a policy with this absolute timeout, describes; what is wrong with it goes to `problems`.
 pub(super) fn cookie(
     field: &str,
     config: &CookieConfig,
     absolute_timeout: Option<GatewayDuration>,
     problems: &mut Vec<Problem>,
-) -> SessionCookie {
-    check_cookie(config, absolute_timeout, &mut |holds, name, message| {
+) -> Carrier {
+    let mut expect = |holds: bool, name: &str, message: &str| {
         if !holds {
             problems.push(Problem {
                 field: format!("{field}.{name}"),
                 message: message.to_owned(),
             });
         }
-    });
+    };
+    expect(
+        is_token(&config.name),
+        "name",
+        "expected a cookie name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~",
+    );
+    let name = config.name.clone();
+    match config.mode {
+        CookieModeConfig::Insert => {
+            check_own_cookie(config, absolute_timeout, &mut expect);
+            Carrier::Cookie {
+                name,
+                cookie: session_cookie(config, absolute_timeout),
+                per_scope: config.per_scope,
+                forward: config.forward,
+            }
+        }
+        CookieModeConfig::Prefix => {
+            check_applications_cookie(config, &mut expect);
+            Carrier::CookiePrefix { name }
+        }
+        CookieModeConfig::Rewrite => {
+            check_applications_cookie(config, &mut expect);
+            Carrier::CookieRewrite { name }
+        }
+    }
+}
+
+fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDuration>) -> SessionCookie {
     SessionCookie {
-        name: config.name.clone(),
         path: config.path.clone(),
         domain: config.domain.clone(),
         secure: match config.secure {
@@ -73,18 +102,33 @@ pub(super) fn cookie(
     }
 }
 
-/// Tells `expect` of each rule whether it holds, which field it is about, and what it expects.
-fn check_cookie(
+/// The application's cookie has attributes of its own, and reaches the application: what is written of that would mean nothing.
+fn check_applications_cookie(config: &CookieConfig, expect: &mut dyn FnMut(bool, &str, &str)) {
+    let bare = CookieConfig::named(&config.name);
+    for (is_bare, name) in [
+        (config.path == bare.path, "path"),
+        (config.domain == bare.domain, "domain"),
+        (config.secure == bare.secure, "secure"),
+        (config.http_only == bare.http_only, "httpOnly"),
+        (config.same_site == bare.same_site, "sameSite"),
+        (config.partitioned == bare.partitioned, "partitioned"),
+        (config.lifetime_type == bare.lifetime_type, "lifetimeType"),
+        (config.per_scope == bare.per_scope, "perScope"),
+        (config.forward == bare.forward, "forward"),
+    ] {
+        let message =
+            "expected none in this mode: the cookie is the application's, which sets its attributes and gets it back";
+        expect(is_bare, name, message);
+    }
+}
+
+/// Tells `expect` of each rule of the filter's own cookie whether it holds, which field it is about, and what it expects.
+fn check_own_cookie(
     config: &CookieConfig,
     absolute_timeout: Option<GatewayDuration>,
     expect: &mut dyn FnMut(bool, &str, &str),
 ) {
     let always = config.secure == SecureConfig::Always;
-    expect(
-        is_token(&config.name),
-        "name",
-        "expected a cookie name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~",
-    );
     // RFC 6265bis section 4.1.3; browsers compare the prefixes without regard to case.
     let prefixed = |prefix: &str| {
         config
@@ -155,19 +199,39 @@ fn check_cookie(
     );
 }
 
-/// Checks a session header's name at `field`; returns it in lower case.
-pub(super) fn header_name(field: &str, name: &str, problems: &mut Vec<Problem>) -> String {
-    let lower = name.to_ascii_lowercase();
-    let message = if !is_token(name) {
-        "expected a header name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~"
-    } else if RESERVED_HEADERS.contains(&lower.as_str()) || lower.starts_with("x-limpet-") {
-        "expected a header of its own, not one that HTTP, Envoy or this filter use otherwise"
-    } else {
-        return lower;
+/// The carrier that `field`, the header of a policy, describes; what is wrong with it goes to `problems`.
+pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Problem>) -> Carrier {
+    let mut problem = |name: &str, message: &str| {
+        problems.push(Problem {
+            field: format!("{field}.{name}"),
+            message: message.to_owned(),
+        });
     };
-    problems.push(Problem {
-        field: field.to_owned(),
-        message: message.to_owned(),
-    });
-    lower
+    let name = config.name.to_ascii_lowercase();
+    if !is_token(&name) {
+        problem(
+            "name",
+            "expected a header name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~",
+        );
+    } else if RESERVED_HEADERS.contains(&name.as_str()) || name.starts_with("x-limpet-") {
+        problem(
+            "name",
+            "expected a header of its own, not one that HTTP, Envoy or this filter use otherwise",
+        );
+    }
+    match config.mode {
+        HeaderModeConfig::Insert => Carrier::Header {
+            name,
+            forward: config.forward,
+        },
+        HeaderModeConfig::Prefix => {
+            if config.forward {
+                problem(
+                    "forward",
+                    "expected none in this mode: the application gets its own header back",
+                );
+            }
+            Carrier::HeaderPrefix { name }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::{ConfigError, Problem, carrier_rules, is_policy_name};
 use crate::carrier::cookie::SessionCookie;
 use crate::keyring::{KeyId, Keyring};
 use crate::time::{GatewayDuration, Timestamp};
-use crate::token::Form;
+use crate::token::{CarrierMode, Form};
 
 /// The environment of Envoy's process, as far as the filter is given it.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -58,22 +58,68 @@ pub(crate) struct Policy {
     pub(crate) strict: bool,
     pub(crate) strict_status: u16,
     pub(crate) absolute_timeout: Option<Duration>,
-    pub(crate) idle_bound: Option<Duration>,
+    pub(crate) idle_bound: Option<IdleBound>,
     pub(crate) form: Form,
     pub(crate) keep_cache_control: bool,
 }
 
+/// What a policy's tokens travel in. Names of headers are in lower case.
 #[derive(Debug)]
 pub(crate) enum Carrier {
+    /// A cookie of the filter's own.
     Cookie {
-        cookie: SessionCookie,
-        forward: bool,
-    },
-    /// The name is in lower case.
-    Header {
         name: String,
+        cookie: SessionCookie,
+        per_scope: bool,
         forward: bool,
     },
+    /// In front of the value of the application's cookie.
+    CookiePrefix { name: String },
+    /// In place of the value of the application's cookie.
+    CookieRewrite { name: String },
+    /// A header of the filter's own.
+    Header { name: String, forward: bool },
+    /// In front of the value of the application's header.
+    HeaderPrefix { name: String },
+}
+
+impl Carrier {
+    /// The mode that its tokens are bound to.
+    pub(crate) fn mode(&self) -> CarrierMode {
+        match self {
+            Self::Cookie { .. } => CarrierMode::Cookie,
+            Self::CookiePrefix { .. } => CarrierMode::CookiePrefix,
+            Self::CookieRewrite { .. } => CarrierMode::CookieRewrite,
+            Self::Header { .. } => CarrierMode::Header,
+            Self::HeaderPrefix { .. } => CarrierMode::HeaderPrefix,
+        }
+    }
+
+    /// The session's name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Cookie { name, .. }
+            | Self::CookiePrefix { name }
+            | Self::CookieRewrite { name }
+            | Self::Header { name, .. }
+            | Self::HeaderPrefix { name } => name,
+        }
+    }
+
+    /// Whether it is the filter's own, so that a token can be renewed whenever that is due. Otherwise it is the application's, and a
+    /// token goes out with what the application sets.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self, Self::Cookie { .. } | Self::Header { .. })
+    }
+}
+
+/// How long a token lives unseen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdleBound {
+    pub(crate) bound: Duration,
+    /// How far a token's last seen may lag behind: a token that lags by more is renewed, so a session that was used less than
+    /// the bound ago has a token younger than bound and lag together, and one that was not has an older one.
+    pub(crate) lag: Duration,
 }
 
 /// A policy together with the scope that was written beside it.
@@ -213,27 +259,29 @@ impl Compiler {
             self.problem(&format!("{field}.strictStatus"), "expected a status from 400 to 599");
         }
         let carrier = match (&config.cookie, &config.header) {
-            (Some(cookie), None) => Carrier::Cookie {
-                cookie: carrier_rules::cookie(
-                    &format!("{field}.cookie"),
-                    cookie,
-                    config.absolute_timeout,
-                    &mut self.problems,
-                ),
-                forward: cookie.forward,
-            },
-            (None, Some(header)) => Carrier::Header {
-                name: carrier_rules::header_name(&format!("{field}.header.name"), &header.name, &mut self.problems),
-                forward: header.forward,
-            },
+            (Some(cookie), None) => {
+                let field = format!("{field}.cookie");
+                carrier_rules::cookie(&field, cookie, config.absolute_timeout, &mut self.problems)
+            }
+            (None, Some(header)) => carrier_rules::header(&format!("{field}.header"), header, &mut self.problems),
             _ => return self.problem(&field, "expected exactly one of cookie and header"),
         };
+        if !carrier.is_own() && config.idle_timeout.is_some() {
+            self.problem(
+                &format!("{field}.idleTimeout"),
+                "expected none in this mode: a token is renewed only when the application sets its cookie or header again, so nobody would know when the session was last used; absoluteTimeout bounds it",
+            );
+        }
         let timeout = |timeout: Option<GatewayDuration>| timeout.map(GatewayDuration::get);
         let absolute_timeout = timeout(config.absolute_timeout);
         // Every token has an idle bound. An absolute timeout is one already, since a token is seen no earlier than issued.
         let idle_bound = timeout(config.idle_timeout).or(match absolute_timeout {
             Some(_) => None,
             None => Some(max_idle.get()),
+        });
+        let idle_bound = idle_bound.map(|bound| IdleBound {
+            bound,
+            lag: if carrier.is_own() { bound / 10 } else { Duration::ZERO },
         });
         let policy = Policy {
             name: name.to_owned(),

@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 pub use keys::{InlineKey, KeyConfig, KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
 
 use crate::time::GatewayDuration;
+use crate::token::CarrierMode;
 
 #[cfg(feature = "schema")]
 use constraints::{
-    DOMAIN, POLICY_NAME, TOKEN, exactly_one, needs_secure, one_signs, pattern, permanent_needs_a_timeout,
+    DOMAIN, POLICY_NAME, TOKEN, exactly_one, needs_secure, no_forward_in_other_modes, no_idle_timeout_in_other_modes,
+    nothing_else_in_other_modes, one_signs, pattern, permanent_needs_a_timeout,
 };
 
 /// Configuration of the Limpet filter, the same for every build of it. Exactly one of `keys` and `wrappedKeys`.
@@ -57,7 +59,7 @@ pub struct FilterConfig {
 /// How sessions of this policy are kept. Exactly one of `cookie` and `header`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("cookie", "header"), "allOf" = [permanent_needs_a_timeout()])))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("cookie", "header"), "allOf" = [permanent_needs_a_timeout(), no_idle_timeout_in_other_modes()])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicyConfig {
     /// The token travels in a cookie.
@@ -88,15 +90,47 @@ pub struct PolicyConfig {
     pub cache_control: CacheControlConfig,
 }
 
+impl PolicyConfig {
+    /// How this policy's tokens travel, and the session's name; `None` where that is not said, or said twice.
+    #[must_use]
+    pub fn carrier(&self) -> Option<(CarrierMode, &str)> {
+        match (&self.cookie, &self.header) {
+            (Some(CookieConfig { name, mode, .. }), None) => Some((
+                match mode {
+                    CookieModeConfig::Insert => CarrierMode::Cookie,
+                    CookieModeConfig::Prefix => CarrierMode::CookiePrefix,
+                    CookieModeConfig::Rewrite => CarrierMode::CookieRewrite,
+                },
+                name,
+            )),
+            (None, Some(HeaderConfig { name, mode, .. })) => Some((
+                match mode {
+                    HeaderModeConfig::Insert => CarrierMode::Header,
+                    HeaderModeConfig::Prefix => CarrierMode::HeaderPrefix,
+                },
+                name,
+            )),
+            _ => None,
+        }
+    }
+}
+
 /// The session cookie.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of its own in the configuration"
+)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("allOf" = [needs_secure("sameSite", &serde_json::json!("None")), needs_secure("partitioned", &serde_json::json!(true))])))]
+#[cfg_attr(feature = "schema", schemars(extend("allOf" = [needs_secure("sameSite", &serde_json::json!("None")), needs_secure("partitioned", &serde_json::json!(true)), nothing_else_in_other_modes()])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CookieConfig {
     /// Its name (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
+    /// Whose the cookie is. In modes other than `insert` it is the application's, and the fields below must be left out.
+    #[serde(default)]
+    pub mode: CookieModeConfig,
     /// Its Path, at most 1,024 characters.
     #[serde(default = "root")]
     #[cfg_attr(
@@ -125,10 +159,49 @@ pub struct CookieConfig {
     /// How long a browser keeps it.
     #[serde(default)]
     pub lifetime_type: LifetimeTypeConfig,
+    /// Whether the cookie's name has eight characters of its scope's behind it, as `session~k3rp2x7a`: for a policy of several rules whose
+    /// cookies have one path, so that a client keeps one for each.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub per_scope: bool,
     /// Whether the backend sees the cookie.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub forward: bool,
+}
+
+impl CookieConfig {
+    /// The cookie of this name, everything else being as it is by default.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            mode: CookieModeConfig::default(),
+            path: root(),
+            domain: None,
+            secure: SecureConfig::default(),
+            http_only: yes(),
+            same_site: SameSiteConfig::default(),
+            partitioned: false,
+            lifetime_type: LifetimeTypeConfig::default(),
+            per_scope: false,
+            forward: false,
+        }
+    }
+}
+
+/// Whose the cookie is, and where the token goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum CookieModeConfig {
+    /// A cookie of the filter's own, which the application does not see.
+    #[default]
+    Insert,
+    /// The application's cookie: the token goes in front of its value, as `<token>~<value>`, and comes off again.
+    Prefix,
+    /// The application's cookie: the token takes the place of its value.
+    Rewrite,
 }
 
 /// Whether the cookie is Secure.
@@ -172,15 +245,31 @@ pub enum LifetimeTypeConfig {
 /// The session header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("allOf" = [no_forward_in_other_modes()])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HeaderConfig {
     /// Its name, in any case.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
-    /// Whether the backend sees the header.
+    /// Whose the header is.
+    #[serde(default)]
+    pub mode: HeaderModeConfig,
+    /// Whether the backend sees the header. In mode `prefix` it sees its own.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub forward: bool,
+}
+
+/// Whose the header is, and where the token goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum HeaderModeConfig {
+    /// A header of the filter's own, which the application does not see.
+    #[default]
+    Insert,
+    /// The application's header: the token goes in front of its value, as `<token>~<value>`, and comes off again.
+    Prefix,
 }
 
 /// Whether a token's content is hidden from the client.
@@ -380,6 +469,38 @@ mod constraints {
         json!({
             "if": {"properties": {field: {"const": value}}, "required": [field]},
             "then": {"properties": {"secure": {"const": "always"}}, "required": ["secure"]},
+        })
+    }
+
+    /// A mode in which cookie or header are the application's.
+    fn other_mode() -> Value {
+        json!({"properties": {"mode": {"enum": ["prefix", "rewrite"]}}, "required": ["mode"]})
+    }
+
+    pub(super) fn nothing_else_in_other_modes() -> Value {
+        let bare = serde_json::to_value(super::CookieConfig::named("")).unwrap_or_default();
+        // Written or left out as they are by default; what the default leaves out is `false`, or nothing at all.
+        let mut constants: serde_json::Map<String, Value> = ["path", "secure", "sameSite", "lifetimeType"]
+            .into_iter()
+            .map(|field| (field.to_owned(), json!({"const": bare.get(field)})))
+            .collect();
+        for field in ["partitioned", "perScope", "forward"] {
+            constants.insert(field.to_owned(), json!({"const": false}));
+        }
+        constants.insert("httpOnly".to_owned(), json!({"const": true}));
+        constants.insert("domain".to_owned(), json!({"type": "null"}));
+        json!({"if": other_mode(), "then": {"properties": constants}})
+    }
+
+    pub(super) fn no_forward_in_other_modes() -> Value {
+        json!({"if": other_mode(), "then": {"properties": {"forward": {"const": false}}}})
+    }
+
+    pub(super) fn no_idle_timeout_in_other_modes() -> Value {
+        let in_mode = |carrier: &str| json!({"properties": {carrier: other_mode()}, "required": [carrier]});
+        json!({
+            "if": {"anyOf": [in_mode("cookie"), in_mode("header")]},
+            "then": {"properties": {"idleTimeout": {"type": "null"}}},
         })
     }
 }

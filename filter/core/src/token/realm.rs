@@ -13,20 +13,35 @@ use crate::siv;
 pub enum CarrierMode {
     /// A cookie of the filter's own.
     Cookie,
+    /// In front of the value of the application's cookie.
+    CookiePrefix,
+    /// In place of the value of the application's cookie.
+    CookieRewrite,
     /// A header of the filter's own.
     Header,
+    /// In front of the value of the application's header.
+    HeaderPrefix,
 }
 
 impl CarrierMode {
     /// Every mode.
-    pub const ALL: [Self; 2] = [Self::Cookie, Self::Header];
+    pub const ALL: [Self; 5] = [
+        Self::Cookie,
+        Self::CookiePrefix,
+        Self::CookieRewrite,
+        Self::Header,
+        Self::HeaderPrefix,
+    ];
 
     /// The mode as associated data and command line write it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Cookie => "cookie",
+            Self::CookiePrefix => "cookie-prefix",
+            Self::CookieRewrite => "cookie-rewrite",
             Self::Header => "header",
+            Self::HeaderPrefix => "header-prefix",
         }
     }
 }
@@ -72,8 +87,8 @@ impl Realm {
     #[must_use]
     pub fn new(keyring: &Keyring, scope: &[u8], mode: CarrierMode, session_name: &str) -> Self {
         let session_name = match mode {
-            CarrierMode::Cookie => session_name.to_owned(),
-            CarrierMode::Header => session_name.to_ascii_lowercase(),
+            CarrierMode::Cookie | CarrierMode::CookiePrefix | CarrierMode::CookieRewrite => session_name.to_owned(),
+            CarrierMode::Header | CarrierMode::HeaderPrefix => session_name.to_ascii_lowercase(),
         };
         let bind = |key: &Key, form: Form| {
             let mut mac = key.mac.clone();

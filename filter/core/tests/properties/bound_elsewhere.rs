@@ -25,7 +25,7 @@ fn a_headers_name_is_bound_in_lower_case_and_a_cookies_as_it_is() {
         let realm = |name| realm_of(KeyId(5), SECRET, b"scope", mode, name);
         let token = realm("X-Session").seal(Form::Sealed, &example(), [0; 4]);
         let opens = realm("x-session").open(token.as_bytes()).is_ok();
-        assert_eq!(opens, mode == CarrierMode::Header, "{mode:?}");
+        assert_eq!(opens, mode.name().starts_with("header"), "{mode:?}");
     }
 }
 

@@ -1,10 +1,33 @@
 //! What is not ours passes through the cookie header byte for byte and in order; what is ours is found, and gone.
 
-use limpet_core::carrier::MAX_CANDIDATES;
-use limpet_core::carrier::cookie::{Found, find};
+use limpet_core::carrier::cookie_field::{Verdict, edit, unquoted};
+use limpet_core::carrier::{Candidates, MAX_CANDIDATES};
 use proptest::prelude::*;
 
 const NAME: &str = "session";
+
+/// What one Cookie field holds under a name.
+#[derive(Debug, PartialEq)]
+struct Found {
+    candidates: Vec<Vec<u8>>,
+    remaining: Vec<u8>,
+}
+
+/// Takes the cookies of that name out, as a session does.
+fn find(field: &[u8], name: &str) -> Option<Found> {
+    let mut candidates = Candidates::default();
+    let remaining = edit(field, |found, value| {
+        if found != name.as_bytes() {
+            return Verdict::Keep;
+        }
+        candidates.push(unquoted(value));
+        Verdict::Remove
+    });
+    remaining.map(|remaining| Found {
+        candidates: candidates.iter().map(<[u8]>::to_vec).collect(),
+        remaining,
+    })
+}
 
 /// One part of a Cookie field between two semicolons: ours, nearly ours, or anything.
 fn segment() -> impl Strategy<Value = Vec<u8>> {

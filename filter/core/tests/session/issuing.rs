@@ -191,15 +191,19 @@ fn two_tokens_of_one_moment_differ() {
 fn a_proxy_that_does_not_answer_is_an_error() {
     let site = site();
     let mut session = site.session(&Request::new());
-    assert!(session.on_request(&Request::new().broken("cookie"), at(0)).is_err());
-    assert!(session.on_request(&Request::new().broken(":scheme"), at(0)).is_err());
-    session.on_request(&Request::new(), at(0)).unwrap();
+    assert!(session.on_request(&mut Request::new().broken("cookie"), at(0)).is_err());
+    assert!(
+        session
+            .on_request(&mut Request::new().broken(":scheme"), at(0))
+            .is_err()
+    );
+    session.on_request(&mut Request::new(), at(0)).unwrap();
     for what in [
         "code_details",
         "upstream_address",
         "cluster_name",
         "nonce",
-        "status",
+        ":status",
         "cache-control",
         "expires",
     ] {

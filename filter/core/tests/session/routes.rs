@@ -89,7 +89,17 @@ fn metadata_without_a_scope_on_a_nameless_route_means_default() {
 #[test]
 fn metadata_that_names_no_policy_is_an_error_and_no_other_rule_applies() {
     let site = site(json!({ "default": { "policy": "shop" } }));
-    for session in ["other/a", "other", "", "/a", "Shop/a", " shop/a", "@destination"] {
+    for session in [
+        "other/a",
+        "other",
+        "",
+        "/a",
+        "Shop/a",
+        " shop/a",
+        "@split",
+        "@split/other/a",
+        "@destination/a",
+    ] {
         let error = site.policy_of(&Request::new().session(session)).unwrap_err();
         assert_eq!(error, SessionError::UnknownSession(session.to_owned()));
     }

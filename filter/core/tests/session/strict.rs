@@ -123,5 +123,5 @@ fn a_renewal_keeps_a_strict_session_on_its_cluster() {
 fn a_proxy_that_does_not_tell_the_cluster_is_an_error() {
     let site = site(json!({}));
     let request = bringing(&claims(A, at(0), at(0))).broken("cluster_name");
-    assert!(site.session(&request).on_request(&request, at(0)).is_err());
+    assert!(site.session(&request).on_request(&mut request.clone(), at(0)).is_err());
 }

@@ -107,7 +107,7 @@ impl Site {
         answered: Timestamp,
     ) -> Visit {
         let mut session = self.filter.session(request).unwrap().expect("the route has a session");
-        let plan = session.on_request(request, asked).unwrap();
+        let plan = session.on_request(&mut request.clone(), asked).unwrap();
         let visit = Visit::requested(plan);
         visit.answered(session.on_response(response, || Ok(answered)).unwrap())
     }

@@ -53,6 +53,8 @@ extern "C" fn set_filter_state(_: *mut c_void, _: Buffer, _: Buffer) -> bool {
     true
 }
 
+extern "C" fn keep_route(_: *mut c_void) {}
+
 extern "C" fn refuse_host(_: *mut c_void, _: Buffer, _: bool) -> bool {
     false
 }
@@ -62,7 +64,7 @@ extern "C" fn define(_: *mut c_void, name: Buffer, _: *mut Buffer, _: usize, id:
         // SAFETY: the caller lends a name, and a number to fill in.
         let name = unsafe {
             *id = counters.len();
-            name.copy()
+            name.bytes().to_vec()
         };
         counters.push((String::from_utf8(name).unwrap(), 0));
     });
@@ -89,6 +91,7 @@ fn start() -> (*const c_void, *const c_void) {
         http_filter_get_attribute_string: no_attribute,
         get_most_specific_route_config: no_route_config,
         http_get_cluster_name: no_cluster,
+        http_clear_route_cache: keep_route,
         http_get_metadata_string: no_metadata,
         http_set_filter_state_bytes: set_filter_state,
         http_set_upstream_override_host: refuse_host,

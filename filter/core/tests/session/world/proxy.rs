@@ -1,21 +1,27 @@
 //! A proxy that answers what it is asked, and notes what that was.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::rc::Rc;
 
+use limpet_core::token::Destination;
 use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 
 use super::{CLUSTER, SESSION};
 
 /// What was asked, in order.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Questions {
-    asked: RefCell<Vec<String>>,
+    asked: Rc<RefCell<Vec<String>>>,
     broken: Option<&'static str>,
 }
 
 impl Questions {
+    fn answer<'a>(&self, what: &str, answer: Option<&'a Vec<u8>>) -> Answer<'a> {
+        self.ask(what, answer.map(|answer| Cow::Borrowed(answer.as_slice())))
+    }
+
     fn ask<T>(&self, what: &str, answer: T) -> Result<T, ViewError> {
         self.asked.borrow_mut().push(what.to_owned());
         match self.broken {
@@ -28,13 +34,18 @@ impl Questions {
     }
 }
 
-/// A request as the proxy sees it.
-#[derive(Debug)]
+/// A request as the proxy sees it. Clones note what they are asked in one list.
+#[derive(Debug, Clone)]
 pub(crate) struct Request {
     route_session: Option<Vec<u8>>,
     route_name: Option<Vec<u8>>,
     virtual_host: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
+    cluster_session: Option<Vec<u8>>,
+    /// The clusters that have a route of their own in front of a split one.
+    destinations: Vec<String>,
+    /// Whether the proxy matches the request again only when the filter is done with it.
+    rerouted_later: bool,
     headers: BTreeMap<String, Vec<u8>>,
     questions: Questions,
 }
@@ -47,6 +58,9 @@ impl Request {
             route_name: Some(b"route".to_vec()),
             virtual_host: Some(b"host".to_vec()),
             cluster: Some(CLUSTER.into()),
+            cluster_session: None,
+            destinations: Vec::new(),
+            rerouted_later: false,
             headers: BTreeMap::from([(":scheme".to_owned(), b"http".to_vec())]),
             questions: Questions::default(),
         }
@@ -91,6 +105,30 @@ impl Request {
         }
     }
 
+    /// What the metadata of the cluster says.
+    pub(crate) fn cluster_session(self, metadata: &str) -> Self {
+        Self {
+            cluster_session: Some(metadata.into()),
+            ..self
+        }
+    }
+
+    /// There are routes for these destinations.
+    pub(crate) fn destinations(self, clusters: &[&str]) -> Self {
+        Self {
+            destinations: clusters.iter().map(ToString::to_string).collect(),
+            ..self
+        }
+    }
+
+    /// The proxy matches the request again only when the filter is done with it.
+    pub(crate) fn rerouted_later(self) -> Self {
+        Self {
+            rerouted_later: true,
+            ..self
+        }
+    }
+
     pub(crate) fn https(self) -> Self {
         self.header(":scheme", "https")
     }
@@ -116,20 +154,34 @@ impl Request {
 }
 
 impl RequestView for Request {
-    fn route_session(&self) -> Answer {
-        self.questions.ask("route_session", self.route_session.clone())
+    fn route_session(&self) -> Answer<'_> {
+        self.questions.answer("route_session", self.route_session.as_ref())
     }
-    fn route_name(&self) -> Answer {
-        self.questions.ask("route_name", self.route_name.clone())
+    fn cluster_session(&self) -> Answer<'_> {
+        self.questions.answer("cluster_session", self.cluster_session.as_ref())
     }
-    fn virtual_host(&self) -> Answer {
-        self.questions.ask("virtual_host", self.virtual_host.clone())
+    fn route_name(&self) -> Answer<'_> {
+        self.questions.answer("route_name", self.route_name.as_ref())
     }
-    fn cluster_name(&self) -> Answer {
-        self.questions.ask("cluster_name", self.cluster.clone())
+    fn virtual_host(&self) -> Answer<'_> {
+        self.questions.answer("virtual_host", self.virtual_host.as_ref())
     }
-    fn header(&self, name: &str) -> Answer {
-        self.questions.ask(name, self.headers.get(name).cloned())
+    fn cluster_name(&self) -> Answer<'_> {
+        self.questions.answer("cluster_name", self.cluster.as_ref())
+    }
+    fn header(&self, name: &str) -> Answer<'_> {
+        self.questions.answer(name, self.headers.get(name))
+    }
+    fn reroute(&mut self, destination: Destination) -> Answer<'_> {
+        let of_destination = self
+            .destinations
+            .iter()
+            .find(|name| Destination::of_cluster(name.as_bytes()) == destination);
+        if let Some(name) = of_destination {
+            self.cluster = Some(name.clone().into_bytes());
+        }
+        let known = self.cluster.as_ref().filter(|_| !self.rerouted_later);
+        self.questions.answer("reroute", known)
     }
 }
 
@@ -138,10 +190,9 @@ impl RequestView for Request {
 pub(crate) struct Response {
     other_host: bool,
     details: Option<Vec<u8>>,
-    address: Option<SocketAddr>,
+    address: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
-    status: u16,
-    headers: BTreeMap<String, Vec<u8>>,
+    headers: Vec<(String, Vec<u8>)>,
     nonces: Cell<u8>,
     questions: Questions,
 }
@@ -152,10 +203,9 @@ impl Response {
         Self {
             other_host: true,
             details: Some(b"via_upstream".to_vec()),
-            address: Some(host.parse().unwrap()),
+            address: Some(host.into()),
             cluster: Some(CLUSTER.into()),
-            status: 200,
-            headers: BTreeMap::new(),
+            headers: vec![(":status".to_owned(), b"200".to_vec())],
             nonces: Cell::default(),
             questions: Questions::default(),
         }
@@ -180,9 +230,8 @@ impl Response {
     /// The proxy's own answer, with these details, while it still knows the host that it tried.
     pub(crate) fn local(status: u16, details: &str, tried: &str) -> Self {
         Self {
-            status,
             details: Some(details.into()),
-            ..Self::by(tried)
+            ..Self::by(tried).status(status)
         }
     }
 
@@ -197,12 +246,14 @@ impl Response {
         }
     }
 
-    pub(crate) fn status(self, status: u16) -> Self {
-        Self { status, ..self }
+    pub(crate) fn status(mut self, status: u16) -> Self {
+        self.headers.retain(|(name, _)| name != ":status");
+        self.header(":status", &status.to_string())
     }
 
+    /// One more field.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers.insert(name.to_owned(), value.into());
+        self.headers.push((name.to_owned(), value.into()));
         self
     }
 
@@ -221,20 +272,19 @@ impl ResponseView for Response {
     fn maybe_other_host(&self, _strict: bool) -> Result<bool, ViewError> {
         self.questions.ask("maybe_other_host", self.other_host)
     }
-    fn code_details(&self) -> Answer {
-        self.questions.ask("code_details", self.details.clone())
+    fn code_details(&self) -> Answer<'_> {
+        self.questions.answer("code_details", self.details.as_ref())
     }
-    fn upstream_address(&self) -> Result<Option<SocketAddr>, ViewError> {
-        self.questions.ask("upstream_address", self.address)
+    fn upstream_address(&self) -> Answer<'_> {
+        self.questions.answer("upstream_address", self.address.as_ref())
     }
-    fn cluster_name(&self) -> Answer {
-        self.questions.ask("cluster_name", self.cluster.clone())
+    fn cluster_name(&self) -> Answer<'_> {
+        self.questions.answer("cluster_name", self.cluster.as_ref())
     }
-    fn status(&self) -> Result<u16, ViewError> {
-        self.questions.ask("status", self.status)
-    }
-    fn header(&self, name: &str) -> Answer {
-        self.questions.ask(name, self.headers.get(name).cloned())
+    fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
+        let fields = self.headers.iter().filter(|(known, _)| known == name);
+        self.questions
+            .ask(name, fields.map(|(_, value)| Cow::Borrowed(value.as_slice())).collect())
     }
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
         self.nonces.set(self.nonces.get().wrapping_add(1));

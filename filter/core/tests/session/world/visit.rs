@@ -27,6 +27,8 @@ impl From<HeaderEdit<'_>> for Edit {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Visit {
     pub(crate) request: RequestOutcome,
+    /// Whether that was known only with the response.
+    pub(crate) told_late: bool,
     pub(crate) request_edit: Option<Edit>,
     pub(crate) steering: Option<Steering>,
     pub(crate) response: ResponseOutcome,
@@ -37,7 +39,9 @@ pub(crate) struct Visit {
 impl Visit {
     pub(crate) fn requested(plan: RequestPlan<'_>) -> Self {
         Self {
-            request: plan.outcome,
+            // Overwritten by what the response tells.
+            request: plan.outcome.unwrap_or(RequestOutcome::NoToken),
+            told_late: plan.outcome.is_none(),
             request_edit: plan.edit.map(Edit::from),
             steering: plan.steering,
             response: ResponseOutcome::Unchanged,
@@ -47,7 +51,9 @@ impl Visit {
     }
 
     pub(crate) fn answered(self, plan: ResponsePlan<'_>) -> Self {
+        assert_eq!(plan.request.is_some(), self.told_late, "told once");
         Self {
+            request: plan.request.unwrap_or(self.request),
             response: plan.outcome,
             status: plan.status,
             edits: plan.edits.into_iter().map(Edit::from).collect(),

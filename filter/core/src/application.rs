@@ -1,0 +1,90 @@
+//! The cookie or header that the application sets by itself, where a policy's tokens travel in that.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::carrier::{prefix, set_cookie};
+use crate::config::Carrier;
+use crate::session::HeaderEdit;
+use crate::time::Timestamp;
+use crate::view::{ResponseView, ViewError};
+
+/// The fields of a response in which the application sets its session.
+#[derive(Debug)]
+pub(crate) struct Application<'a, 'r> {
+    header: &'a str,
+    /// All fields of the header.
+    fields: Vec<Field<'r>>,
+    /// Whether the token takes the value's place.
+    rewrite: bool,
+}
+
+/// A field, and the range of the value that a token belongs to; `None`: it stays as it is.
+type Field<'r> = (Cow<'r, [u8]>, Option<Range<usize>>);
+
+impl<'a, 'r> Application<'a, 'r> {
+    /// Looks for them; `None` where the application sets no session. A cookie's deletion sets none, and in front of an empty value a
+    /// token would make a session of what is none.
+    pub(crate) fn find(
+        carrier: &'a Carrier,
+        response: &'r impl ResponseView,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<Option<Self>, ViewError> {
+        let header = match carrier {
+            Carrier::HeaderPrefix { name } => name,
+            _ => "set-cookie",
+        };
+        let fields = response.fields(header)?;
+        if fields.is_empty() {
+            return Ok(None);
+        }
+        let now = now()?;
+        let rewrite = matches!(carrier, Carrier::CookieRewrite { .. });
+        let value_of = |field: &[u8]| {
+            let value = match carrier {
+                Carrier::HeaderPrefix { .. } => Some(0..field.len()),
+                _ => set_cookie::value_of(field, carrier.name()).filter(|_| !set_cookie::is_deletion(field, now)),
+            }?;
+            let is_empty = matches!(field.get(value.clone()), None | Some(b"" | b"\"\""));
+            (rewrite || !is_empty).then_some(value)
+        };
+        let fields: Vec<_> = fields
+            .into_iter()
+            .map(|field| (value_of(&field), field))
+            .map(|(value, field)| (field, value))
+            .collect();
+        let is_set = fields.iter().any(|(_, value)| value.is_some());
+        Ok(is_set.then_some(Self {
+            header,
+            fields,
+            rewrite,
+        }))
+    }
+
+    /// The same fields with the token.
+    pub(crate) fn with(self, token: &str) -> Vec<HeaderEdit<'a>> {
+        let rewrite = self.rewrite;
+        let changed = |(field, value): (Cow<'_, [u8]>, Option<Range<usize>>)| {
+            let Some(Range { start, end }) = value else {
+                return field.into_owned();
+            };
+            let part = |range| field.get(range).unwrap_or_default();
+            let value = if rewrite {
+                token.as_bytes().to_vec()
+            } else {
+                prefix::added(part(start..end), token)
+            };
+            [part(0..start), &value, part(end..field.len())].concat()
+        };
+        let fields = self.fields.into_iter().map(changed).enumerate();
+        fields
+            .map(|(i, field)| {
+                if i == 0 {
+                    HeaderEdit::Set(self.header, field)
+                } else {
+                    HeaderEdit::Add(self.header, field)
+                }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,137 @@
+//! A request's Cookie field (RFC 6265 section 5.4), read leniently as servers do.
+
+use std::ops::Range;
+
+/// What is to become of a cookie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It stays as it is.
+    Keep,
+    /// It goes.
+    Remove,
+    /// These bytes of its value go.
+    Cut(Range<usize>),
+}
+
+/// Asks `judge` about each cookie, by its name and its value (quotes included), and carries out what it says; every other byte
+/// stays as it was. `None` where nothing changes. One pass over `field`.
+#[must_use]
+pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict) -> Option<Vec<u8>> {
+    let mut edited: Option<Vec<u8>> = None;
+    // The bytes before the segment at hand, all of them kept as long as nothing has changed.
+    let mut consumed = 0;
+    for segment in field.split(|byte| *byte == b';') {
+        let start = consumed;
+        consumed += segment.len() + 1;
+        let verdict = match pair(segment) {
+            None => Verdict::Keep,
+            Some((name, value, at)) => match judge(name, value) {
+                Verdict::Cut(cut) => Verdict::Cut(at + cut.start..at + cut.end),
+                verdict => verdict,
+            },
+        };
+        if verdict == Verdict::Keep && edited.is_none() {
+            continue;
+        }
+        let edited = edited.get_or_insert_with(|| {
+            let mut kept = Vec::with_capacity(field.len());
+            kept.extend_from_slice(field.get(..start.saturating_sub(1)).unwrap_or_default());
+            kept
+        });
+        let (head, tail) = match verdict {
+            Verdict::Remove => continue,
+            Verdict::Keep => (segment, &[][..]),
+            Verdict::Cut(cut) => (
+                segment.get(..cut.start).unwrap_or_default(),
+                segment.get(cut.end..).unwrap_or_default(),
+            ),
+        };
+        if edited.is_empty() {
+            edited.extend_from_slice(head.trim_ascii_start());
+        } else {
+            edited.push(b';');
+            edited.extend_from_slice(head);
+        }
+        edited.extend_from_slice(tail);
+    }
+    edited
+}
+
+/// Name and value of a segment, and where the value begins in it; `None` where the segment is no pair.
+fn pair(segment: &[u8]) -> Option<(&[u8], &[u8], usize)> {
+    let equals = segment.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = segment.split_at_checked(equals)?;
+    let value = value.get(1..)?;
+    let trimmed = value.trim_ascii_start();
+    let at = equals + 1 + (value.len() - trimmed.len());
+    Some((name.trim_ascii(), trimmed.trim_ascii_end(), at))
+}
+
+/// A value without the quotes that RFC 6265 allows around it.
+#[must_use]
+pub fn unquoted(value: &[u8]) -> &[u8] {
+    let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    inner.unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes the cookies called `s` out: their values, and what is left.
+    fn take(field: &str) -> Option<(Vec<String>, String)> {
+        let mut values = Vec::new();
+        let rest = edit(field.as_bytes(), |name, value| {
+            if name != b"s" {
+                return Verdict::Keep;
+            }
+            values.push(String::from_utf8(unquoted(value).to_vec()).unwrap());
+            Verdict::Remove
+        });
+        rest.map(|rest| (values, String::from_utf8(rest).unwrap()))
+    }
+
+    #[test]
+    fn a_field_without_the_name_is_left_alone() {
+        for field in ["", "a=1", "ss=1; xs=2", "S=1", "s", "s ; t=s=1", "=s", ";;;"] {
+            assert_eq!(take(field), None, "{field:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_removed_goes_and_the_rest_keeps_its_bytes_and_order() {
+        for (field, values, rest) in [
+            ("s=1", &["1"][..], ""),
+            ("s=1; a=2", &["1"], "a=2"),
+            ("a=2; s=1", &["1"], "a=2"),
+            ("a=2;s=1;b=3", &["1"], "a=2;b=3"),
+            ("a=2; s=1;  b = \"x;", &["1"], "a=2;  b = \"x;"),
+            ("a; s=1; =; ;b==c", &["1"], "a; =; ;b==c"),
+            ("s=1; s=2; a=3; s=", &["1", "2", ""], "a=3"),
+            ("s=\"1\"", &["1"], ""),
+            ("s=\"1", &["\"1"], ""),
+            (" s = 1 ;a=2", &["1"], "a=2"),
+            ("s=1;", &["1"], ""),
+            (";s=1; a=2", &["1"], "a=2"),
+            ("s=a=b", &["a=b"], ""),
+        ] {
+            let values = values.iter().map(ToString::to_string).collect();
+            assert_eq!(take(field), Some((values, rest.to_owned())), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_leaves_every_other_byte() {
+        for (field, cut) in [
+            ("s=xy1", "s=1"),
+            ("a=2; s = xy1 ;b", "a=2; s = 1 ;b"),
+            (" s=xy; s=xy\"2\"", "s=; s=\"2\""),
+        ] {
+            let edited = edit(field.as_bytes(), |name, _| match name {
+                b"s" => Verdict::Cut(0..2),
+                _ => Verdict::Keep,
+            });
+            assert_eq!(edited.as_deref(), Some(cut.as_bytes()), "{field:?}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a cookie of the filter's own is called, where the sessions of several scopes share a name and a path.
+
+use sha2::{Digest as _, Sha256};
+
+/// Between a session's name and its scope's.
+const SEPARATOR: u8 = b'~';
+/// RFC 4648's base 32 in lower case.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// Characters of a scope's name.
+const SCOPE_LEN: usize = 8;
+
+/// The names that a session's cookie may come under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CookieNames {
+    plain: String,
+    per_scope: String,
+    is_per_scope: bool,
+}
+
+/// Whose a cookie is, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Somebody else's.
+    Other,
+    /// The session's.
+    Current,
+    /// The session's, under the name that it would have if `perScope` were otherwise, as it may have been.
+    Former,
+    /// A session's of the same name, in another scope.
+    OtherScope,
+}
+
+impl CookieNames {
+    /// The names of `session_name` in `scope`: plain, and with the scope's name behind, as `session~k3rp2x7a`.
+    #[must_use]
+    pub fn new(session_name: &str, scope: &[u8], is_per_scope: bool) -> Self {
+        let mut per_scope = String::with_capacity(session_name.len() + 1 + SCOPE_LEN);
+        per_scope.push_str(session_name);
+        per_scope.push(char::from(SEPARATOR));
+        per_scope.push_str(&scope_name(scope));
+        Self {
+            plain: session_name.to_owned(),
+            per_scope,
+            is_per_scope,
+        }
+    }
+
+    /// The name that the cookie is set under.
+    #[must_use]
+    pub fn current(&self) -> &str {
+        if self.is_per_scope {
+            &self.per_scope
+        } else {
+            &self.plain
+        }
+    }
+
+    /// The name that it would have if `perScope` were otherwise.
+    #[must_use]
+    pub fn former(&self) -> &str {
+        if self.is_per_scope {
+            &self.plain
+        } else {
+            &self.per_scope
+        }
+    }
+
+    /// Whose the cookie called `name` is.
+    #[must_use]
+    pub fn whose(&self, name: &[u8]) -> Whose {
+        let Some(rest) = name.strip_prefix(self.plain.as_bytes()) else {
+            return Whose::Other;
+        };
+        if name == self.current().as_bytes() {
+            Whose::Current
+        } else if name == self.former().as_bytes() {
+            Whose::Former
+        } else if is_scope_name(rest) {
+            Whose::OtherScope
+        } else {
+            Whose::Other
+        }
+    }
+}
+
+/// Eight characters of the scope's SHA-256.
+fn scope_name(scope: &[u8]) -> String {
+    let digest = Sha256::digest(scope);
+    let bits = digest
+        .iter()
+        .take(5)
+        .fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
+    (0..SCOPE_LEN)
+        .rev()
+        .filter_map(|place| ALPHABET.get((bits >> (5 * place) & 31) as usize))
+        .map(|character| char::from(*character))
+        .collect()
+}
+
+fn is_scope_name(rest: &[u8]) -> bool {
+    matches!(rest, [SEPARATOR, name @ ..] if name.len() == SCOPE_LEN && name.iter().all(|b| ALPHABET.contains(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scopes_name_is_its_hash_in_base_32() {
+        // SHA-256 of nothing begins with e3 b0 c4 42 98.
+        assert_eq!(scope_name(b""), "4oymiquy");
+        assert_eq!(CookieNames::new("s", b"", true).current(), "s~4oymiquy");
+        assert_eq!(CookieNames::new("s", b"", true).former(), "s");
+        assert_eq!(CookieNames::new("s", b"", false).current(), "s");
+        assert_eq!(CookieNames::new("s", b"", false).former(), "s~4oymiquy");
+    }
+
+    #[test]
+    fn names_tell_whose_a_cookie_is() {
+        for (name, per_scope, plain) in [
+            ("s", Whose::Former, Whose::Current),
+            ("s~4oymiquy", Whose::Current, Whose::Former),
+            ("s~4oymiqu2", Whose::OtherScope, Whose::OtherScope),
+            ("s~4OYMIQUY", Whose::Other, Whose::Other),
+            ("s~4oymiqu", Whose::Other, Whose::Other),
+            ("s~4oymiquy2", Whose::Other, Whose::Other),
+            ("ss", Whose::Other, Whose::Other),
+            ("S", Whose::Other, Whose::Other),
+            ("", Whose::Other, Whose::Other),
+        ] {
+            assert_eq!(
+                CookieNames::new("s", b"", true).whose(name.as_bytes()),
+                per_scope,
+                "{name}"
+            );
+            assert_eq!(
+                CookieNames::new("s", b"", false).whose(name.as_bytes()),
+                plain,
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A response's Set-Cookie field that the application sent.
+
+use std::ops::Range;
+
+use cookie::Cookie;
+
+use crate::time::Timestamp;
+
+/// Where the value stands in a Set-Cookie field of the cookie called `name`; `None` where it is another's (RFC 6265
+/// section 5.2).
+#[must_use]
+pub fn value_of(field: &[u8], name: &str) -> Option<Range<usize>> {
+    let pair = field.split(|byte| *byte == b';').next()?;
+    let equals = pair.iter().position(|byte| *byte == b'=')?;
+    if pair.get(..equals)?.trim_ascii() != name.as_bytes() {
+        return None;
+    }
+    let value = pair.get(equals + 1..)?;
+    let start = pair.len() - value.trim_ascii_start().len();
+    Some(start..start + value.trim_ascii().len())
+}
+
+/// Whether a Set-Cookie field deletes its cookie: by Max-Age, which takes precedence, or by Expires (RFC 6265 section 5.3).
+#[must_use]
+pub fn is_deletion(field: &[u8], now: Timestamp) -> bool {
+    let field = String::from_utf8_lossy(field);
+    let Ok(cookie) = Cookie::parse(field) else {
+        return false;
+    };
+    if let Some(max_age) = cookie.max_age() {
+        return !max_age.is_positive();
+    }
+    let now = i64::try_from(now.unix_seconds()).unwrap_or(i64::MAX);
+    cookie.expires_datetime().is_some_and(|end| end.unix_timestamp() <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_763_718_000;
+
+    #[test]
+    fn the_value_is_found_by_the_cookies_name() {
+        for (field, value) in [
+            ("S=abc; Path=/", Some("abc")),
+            (" S = abc ; Path=/", Some("abc")),
+            ("S=", Some("")),
+            ("S=a=b~c", Some("a=b~c")),
+            ("S=\"a b\"; HttpOnly", Some("\"a b\"")),
+            ("s=abc", None),
+            ("S", None),
+            ("S; Path=/=", None),
+            ("SS=abc; S=x", None),
+            ("=abc", None),
+        ] {
+            let got = value_of(field.as_bytes(), "S").map(|range| &field[range]);
+            assert_eq!(got, value, "{field}");
+        }
+    }
+
+    #[test]
+    fn deletions_are_known_by_max_age_and_else_by_expires() {
+        let past = "Expires=Thu, 01 Jan 1970 00:00:00 GMT";
+        let future = "Expires=Fri, 01 Jan 2100 00:00:00 GMT";
+        for (attributes, deletes) in [
+            ("", false),
+            ("; Max-Age=0", true),
+            ("; max-age=-1", true),
+            ("; Max-Age=60", false),
+            ("; Max-Age=soon", false),
+            (&*format!("; {past}"), true),
+            (&format!("; {past}; Path=/; Max-Age=60"), false),
+            (&format!("; {future}"), false),
+            (&format!("; {future}; Max-Age=0"), true),
+            ("; Expires=never", false),
+            ("; Expires=Thu, 01-Jan-1970 00:00:10 GMT", true),
+        ] {
+            let field = format!("S=abc{attributes}");
+            let now = Timestamp::from_unix_seconds(NOW);
+            assert_eq!(is_deletion(field.as_bytes(), now), deletes, "{field}");
+        }
+        assert!(!is_deletion(b"S=\xff\xfe", Timestamp::from_unix_seconds(NOW)));
+        assert!(is_deletion(b"S=\xff\xfe; Max-Age=0", Timestamp::from_unix_seconds(NOW)));
+    }
+}

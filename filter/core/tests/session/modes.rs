@@ -1,0 +1,251 @@
+//! Tokens in the application's own cookie or header.
+
+use limpet_core::time::Timestamp;
+use limpet_core::token::{CarrierMode, Form, Refusal};
+use serde_json::{Value, json};
+
+use crate::world::*;
+
+const SESSION_COOKIE: &str = "JSESSIONID";
+
+fn cookie_mode(mode: &str, fields: Value) -> Site {
+    let policy = json!({"cookie": {"name": SESSION_COOKIE, "mode": mode}, "absoluteTimeout": "1h"});
+    Site::new(with(policy, fields))
+}
+
+fn prefix() -> Site {
+    cookie_mode("prefix", json!({}))
+}
+
+fn header_prefix() -> Site {
+    Site::new(json!({"header": {"name": HEADER, "mode": "prefix"}}))
+}
+
+fn token(mode: CarrierMode, name: &str, host: &str, issued: Timestamp) -> String {
+    realm(1, "cart", mode, name).seal(Form::Sealed, &claims(host, issued, issued), [7; 4])
+}
+
+fn prefix_token(host: &str) -> String {
+    token(CarrierMode::CookiePrefix, SESSION_COOKIE, host, at(0))
+}
+
+/// What the response's Set-Cookie fields become; `None`: they stay.
+fn set_cookies(visit: &Visit) -> Option<Vec<String>> {
+    fields(visit, "set-cookie")
+}
+
+fn fields(visit: &Visit, header: &str) -> Option<Vec<String>> {
+    let mut fields = Vec::new();
+    for edit in &visit.edits {
+        match edit {
+            Edit::Set(name, value) if name == header => {
+                assert!(fields.is_empty(), "set once, and first");
+                fields.push(value.clone());
+            }
+            Edit::Add(name, value) if name == header => fields.push(value.clone()),
+            _ => {}
+        }
+    }
+    (!fields.is_empty()).then_some(fields)
+}
+
+/// The token in front of `value` in this field.
+fn token_in<'a>(field: &'a str, before: &str, after: &str) -> &'a str {
+    let token = field.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    token.unwrap_or_else(|| panic!("{field} is not {before}<token>{after}"))
+}
+
+fn sets(cookie: &str) -> Response {
+    Response::by(A).header("set-cookie", cookie)
+}
+
+#[test]
+fn a_token_goes_in_front_of_the_applications_cookie_and_comes_off_again() {
+    let site = prefix();
+    let visit = site.visit(&Request::new(), &sets("JSESSIONID=a~b; Path=/shop; HttpOnly"), at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
+    let cookies = set_cookies(&visit).expect("a token");
+    let token = token_in(&cookies[0], "JSESSIONID=", "~a~b; Path=/shop; HttpOnly");
+
+    let request = Request::new().cookie(&format!("x=1; JSESSIONID={token}~a~b; y=2"));
+    let visit = site.visit(&request, &Response::by(A), at(1));
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+    assert_eq!(visit.host().as_deref(), Some(A));
+    assert_eq!(
+        visit.request_edit,
+        Some(Edit::Set("cookie".into(), "x=1; JSESSIONID=a~b; y=2".into()))
+    );
+    assert_eq!(visit.edits, []);
+}
+
+#[test]
+fn an_application_that_sets_no_cookie_gets_no_token() {
+    let site = prefix();
+    for response in [
+        Response::by(A),
+        sets("other=1"),
+        sets("jsessionid=1"),
+        sets("JSESSIONID"),
+    ] {
+        let visit = site.visit(&Request::new(), &response, at(0));
+        assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED));
+        assert_eq!(visit.edits, []);
+    }
+}
+
+#[test]
+fn a_deletion_and_an_empty_value_pass_through() {
+    let request = Request::new().cookie(&format!("JSESSIONID={}~abc", prefix_token(A)));
+    for cookie in [
+        "JSESSIONID=deleted; Max-Age=0",
+        "JSESSIONID=; Expires=Thu, 01 Jan 1970 00:00:10 GMT; Path=/",
+        "JSESSIONID=",
+        "JSESSIONID=\"\"; Path=/",
+    ] {
+        let visit = prefix().visit(&request, &sets(cookie), at(1));
+        assert_eq!(
+            (visit.outcomes(), visit.edits),
+            ((STEERED, UNCHANGED), vec![]),
+            "{cookie}"
+        );
+    }
+}
+
+#[test]
+fn every_set_cookie_of_the_name_gets_the_token_and_the_others_stay() {
+    let response = sets("a=1")
+        .header("set-cookie", "JSESSIONID=x; Path=/a")
+        .header("set-cookie", "JSESSIONID=\"y\"");
+    let visit = prefix().visit(
+        &Request::new(),
+        &response.header("set-cookie", "JSESSIONID=z; Max-Age=0"),
+        at(0),
+    );
+    let cookies = set_cookies(&visit).expect("a token");
+    assert_eq!(cookies.len(), 4);
+    assert_eq!(
+        (cookies[0].as_str(), cookies[3].as_str()),
+        ("a=1", "JSESSIONID=z; Max-Age=0")
+    );
+    let token = token_in(&cookies[1], "JSESSIONID=", "~x; Path=/a");
+    assert_eq!(token_in(&cookies[2], "JSESSIONID=\"", "~y\""), token);
+}
+
+#[test]
+fn what_is_not_ours_in_front_of_a_tilde_is_the_applications() {
+    for value in ["abc", "a~b", "\"abc\"", "", "~", &prefix_token(A)] {
+        let request = Request::new().cookie(&format!("JSESSIONID={value}"));
+        let visit = prefix().visit(&request, &Response::by(B), at(1));
+        assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED), "{value}");
+        assert_eq!(visit.request_edit, None, "{value}");
+    }
+}
+
+#[test]
+fn a_refused_token_comes_off_too() {
+    let of_another_mode = token(CarrierMode::Cookie, SESSION_COOKIE, A, at(0));
+    for (token, why, now) in [
+        (of_another_mode, Refusal::BadSignature, at(1)),
+        (prefix_token(A), Refusal::Expired, at(3600)),
+    ] {
+        let request = Request::new().cookie(&format!("JSESSIONID=\"{token}~abc\""));
+        let visit = prefix().visit(&request, &Response::by(B), now);
+        assert_eq!(visit.outcomes(), (refused(why), UNCHANGED));
+        assert_eq!(
+            visit.request_edit,
+            Some(Edit::Set("cookie".into(), "JSESSIONID=\"abc\"".into()))
+        );
+    }
+}
+
+#[test]
+fn a_session_keeps_its_beginning_on_its_backend_and_begins_anew_on_another() {
+    let site = cookie_mode("prefix", json!({"token": "signed"}));
+    let request = Request::new().cookie(&format!("JSESSIONID={}~abc", prefix_token(A)));
+    for (host, outcome, issued) in [(A, RENEWED, at(0)), (B, REISSUED, at(60))] {
+        let response = Response::by(host).header("set-cookie", "JSESSIONID=new");
+        let visit = site.visit(&request, &response, at(60));
+        assert_eq!(visit.outcomes(), (STEERED, outcome));
+        let cookies = set_cookies(&visit).expect("a token");
+        let token = token_in(&cookies[0], "JSESSIONID=", "~new");
+        let realm = realm(1, "cart", CarrierMode::CookiePrefix, SESSION_COOKIE);
+        assert_eq!(realm.open(token.as_bytes()).unwrap().claims.issued_at, issued);
+    }
+}
+
+#[test]
+fn a_retiring_key_and_an_old_token_change_nothing_without_the_application() {
+    let site = Site::configured(
+        json!({"cookie": {"name": SESSION_COOKIE, "mode": "prefix"}}),
+        json!({"keys": [key(1, "retiring"), key(2, "signing")], "maxIdle": "1h"}),
+    );
+    let request = Request::new().cookie(&format!("JSESSIONID={}~abc", prefix_token(A)));
+    for (seconds, outcome) in [(1, STEERED), (3600, STEERED), (3601, refused(Refusal::Idle))] {
+        let visit = site.visit(&request, &Response::by(A).surely_as_asked(), at(seconds));
+        assert_eq!(visit.outcomes(), (outcome, UNCHANGED), "{seconds}");
+    }
+}
+
+#[test]
+fn the_token_takes_the_place_of_a_rewritten_cookies_value() {
+    let site = cookie_mode("rewrite", json!({}));
+    let response = sets("JSESSIONID=\"x y\"; Path=/a; Secure").header("set-cookie", "JSESSIONID=; Domain=b");
+    let visit = site.visit(&Request::new(), &response, at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
+    let cookies = set_cookies(&visit).expect("a token");
+    let token = token_in(&cookies[0], "JSESSIONID=", "; Path=/a; Secure");
+    assert_eq!(token_in(&cookies[1], "JSESSIONID=", "; Domain=b"), token);
+
+    let visit = site.visit(
+        &Request::new().cookie(&format!("JSESSIONID={token}")),
+        &Response::by(A),
+        at(1),
+    );
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+    assert_eq!(visit.request_edit, None, "the application sees that there is one");
+
+    let visit = site.visit(&Request::new(), &sets("JSESSIONID=; Max-Age=0"), at(0));
+    assert_eq!((visit.outcomes(), visit.edits), ((NO_TOKEN, UNCHANGED), vec![]));
+}
+
+#[test]
+fn a_token_goes_in_front_of_the_applications_header_and_comes_off_again() {
+    let site = header_prefix();
+    let response = Response::by(A).header(HEADER, "a~b, c").header(HEADER, "d");
+    let visit = site.visit(&Request::new(), &response, at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
+    let issued = fields(&visit, HEADER).expect("a token");
+    let token = token_in(&issued[0], "", "~a~b, c");
+    assert_eq!(token_in(&issued[1], "", "~d"), token);
+
+    for (value, as_issued) in [
+        (format!("{token}~a~b, c"), Some("a~b, c")),
+        (format!("{token}~a~b, c,{token}~d"), Some("a~b, c,d")),
+        ("a~b".to_owned(), None),
+    ] {
+        let visit = site.visit(&Request::new().header(HEADER, &value), &Response::by(A), at(1));
+        let edit = as_issued.map(|value| Edit::Set(HEADER.into(), value.into()));
+        assert_eq!(visit.request_edit, edit, "{value}");
+        assert_eq!(visit.request, if as_issued.is_some() { STEERED } else { NO_TOKEN });
+    }
+    let emptied = Request::new().header(HEADER, &format!("{token}~"));
+    let visit = site.visit(&emptied, &Response::by(A), at(1));
+    assert_eq!(visit.request_edit, Some(Edit::Remove(HEADER.into())));
+}
+
+#[test]
+fn an_application_without_a_header_or_with_an_empty_one_gets_no_token() {
+    for response in [Response::by(A), Response::by(A).header(HEADER, ""), sets("x-session=1")] {
+        let visit = header_prefix().visit(&Request::new(), &response, at(0));
+        assert_eq!((visit.outcomes(), visit.edits), ((NO_TOKEN, UNCHANGED), vec![]));
+    }
+}
+
+#[test]
+fn a_reply_of_envoys_own_and_a_backend_without_an_address_get_no_token() {
+    let local = Response::local(503, "upstream_reset", A).header("set-cookie", "JSESSIONID=abc");
+    assert_eq!(prefix().visit(&Request::new(), &local, at(0)).response, UNCHANGED);
+    let pipe = Response::by_a_pipe().header("set-cookie", "JSESSIONID=abc");
+    let visit = prefix().visit(&Request::new(), &pipe, at(0));
+    assert_eq!((visit.response, visit.edits), (UNADDRESSABLE, vec![]));
+}

@@ -1,0 +1,39 @@
+//! A CORS preflight: browsers send it without a session, and forget what its response sets.
+
+use serde_json::json;
+
+use crate::world::*;
+
+fn options() -> Request {
+    Request::new().header(":method", "OPTIONS")
+}
+
+fn preflight() -> Request {
+    options().header("access-control-request-method", "PUT")
+}
+
+#[test]
+fn a_preflight_gets_no_token() {
+    for policy in [cookie_policy(json!({})), header_policy(json!({}))] {
+        let site = Site::new(policy);
+        let visit = site.visit(&preflight(), &Response::by(A), at(0));
+        assert_eq!((visit.outcomes(), visit.edits), ((NO_TOKEN, UNCHANGED), vec![]));
+        assert_eq!(site.visit(&options(), &Response::by(A), at(0)).response, ISSUED);
+        let get = Request::new()
+            .header(":method", "GET")
+            .header("access-control-request-method", "PUT");
+        assert_eq!(site.visit(&get, &Response::by(A), at(0)).response, ISSUED);
+    }
+}
+
+#[test]
+fn a_session_that_is_there_goes_on_with_it() {
+    let site = Site::new(cookie_policy(json!({})));
+    let token = cookie_token("cart", &claims(A, at(0), at(0)));
+    let visit = site.visit(
+        &preflight().cookie(&format!("{COOKIE}={token}")),
+        &Response::by(A),
+        at(1),
+    );
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+}

@@ -1,0 +1,104 @@
+//! Routes that lead to several clusters, and sessions that belong to one of them.
+
+use limpet_core::token::Refusal;
+use serde_json::json;
+
+use crate::world::*;
+
+const CANARY: &str = "canary";
+
+fn split(cluster: &str) -> Request {
+    bringing(&claims(A, at(0), at(0)))
+        .session("@split/shop/cart")
+        .cluster(cluster)
+}
+
+fn answer_of(cluster: &str) -> Response {
+    Response::by(A).cluster(cluster).surely_as_asked()
+}
+
+fn sites() -> [Site; 2] {
+    [json!({}), json!({ "strict": true })].map(|fields| Site::new(cookie_policy(fields)))
+}
+
+#[test]
+fn a_session_is_led_to_its_destination() {
+    for site in sites() {
+        let request = split(CANARY).destinations(&[CLUSTER, CANARY]);
+        let visit = site.visit(&request, &answer_of(CLUSTER), at(1));
+        assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+        assert_eq!(visit.host().as_deref(), Some(A));
+    }
+}
+
+#[test]
+fn a_session_whose_destination_is_gone_ends() {
+    for site in sites() {
+        let request = split(CANARY).destinations(&[CANARY]);
+        let visit = site.visit(&request, &answer_of(CANARY), at(1));
+        assert_eq!(visit.outcomes(), (refused(Refusal::UnknownDestination), ISSUED));
+        assert_eq!(visit.steering, None);
+    }
+}
+
+#[test]
+fn where_the_proxy_tells_late_the_response_tells() {
+    for site in sites() {
+        let request = split(CANARY).destinations(&[CLUSTER]).rerouted_later();
+        let visit = site.visit(&request, &answer_of(CLUSTER), at(1));
+        assert!(visit.told_late);
+        assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+
+        let request = split(CANARY).destinations(&[]).rerouted_later();
+        let visit = site.visit(&request, &answer_of(CANARY), at(1));
+        assert!(visit.told_late);
+        assert_eq!(
+            visit.host().as_deref(),
+            Some(A),
+            "the routes see to it that nobody heeds it"
+        );
+        assert_eq!(visit.outcomes(), (refused(Refusal::UnknownDestination), ISSUED));
+    }
+}
+
+#[test]
+fn a_request_without_a_session_goes_where_the_split_sends_it() {
+    let request = Request::new().session("@split/shop/cart").cluster(CANARY);
+    let visit = sites()[0].visit(&request, &answer_of(CANARY), at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
+    assert!(!request.asked().contains(&"reroute".to_owned()));
+}
+
+#[test]
+fn a_split_route_shares_its_sessions_with_the_same_scope_unsplit() {
+    let visit = sites()[0].visit(&bringing(&claims(A, at(0), at(0))), &answer_of(CLUSTER), at(1));
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+}
+
+#[test]
+fn a_session_may_belong_to_the_cluster() {
+    let site = Site::new(cookie_policy(json!({})));
+    let of_cluster = |session| Request::new().session("@destination").cluster_session(session);
+    let visit = site.visit(&of_cluster("shop/blue"), &Response::by(A), at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
+    let cookie = format!("{COOKIE}={}", visit.token().unwrap());
+    for (session, outcome) in [("shop/blue", STEERED), ("shop/green", refused(Refusal::BadSignature))] {
+        let request = of_cluster(session).cookie(&cookie);
+        assert_eq!(
+            site.visit(&request, &Response::by(A), at(1)).request,
+            outcome,
+            "{session}"
+        );
+        assert!(!request.asked().contains(&"reroute".to_owned()), "the split chooses");
+    }
+}
+
+#[test]
+fn a_cluster_without_a_session_has_none_and_a_wrong_one_is_an_error() {
+    let site = Site::new(cookie_policy(json!({})));
+    assert_eq!(site.policy_of(&Request::new().session("@destination")), Ok(None));
+    for session in ["other/a", "shop", "shop/", "@destination", "@split/shop/a", ""] {
+        let request = Request::new().session("@destination").cluster_session(session);
+        assert!(site.policy_of(&request).is_err(), "{session}");
+    }
+}
