@@ -58,14 +58,13 @@ fn check_module(report: &mut Report, chain: &Chain<'_>, per_route: &Node<'_>) {
 fn named<'a>(report: &mut Report, per_route: &Node<'a>) -> Named<'a> {
     let session = find::route_session(per_route);
     let text = session.text.map(|text| String::from_utf8_lossy(&text).into_owned());
-    let names_a_session = |text: &str| RouteSession::parse(text.as_bytes()).is_some();
-    let problem = match (session.problem, &text) {
-        (Some(problem), _) => Some(problem.to_owned()),
-        (None, Some(text)) if !names_a_session(text) => Some(format!(
-            "expected <policy>/<scope>, found {text:?}: Envoy refuses the route configuration"
-        )),
-        _ => None,
-    };
+    let problem = session.problem.map(str::to_owned).or_else(|| {
+        let text = text.as_ref()?;
+        let error = RouteSession::parse(text.as_bytes()).err()?;
+        Some(format!(
+            "{error}, found {text:?}: Envoy refuses the route configuration"
+        ))
+    });
     let text = text.filter(|_| problem.is_none());
     if let Some(problem) = problem {
         report.error(&session.node, problem);

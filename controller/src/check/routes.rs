@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use limpet_core::RouteSession;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::token::Destination;
+use limpet_core::{RouteSession, RouteSessionError};
 
 use super::chain::{Chain, HttpFilter, INTERNAL_HEADERS, ROUTE_SESSION, SESSION_HEADER, missing};
 use super::per_route;
@@ -184,8 +184,12 @@ fn policy_and_scope<'n>(
     let text = named.text.as_deref()?;
     let (policy, scope) = match RouteSession::parse(text.as_bytes()) {
         // The clusters' metadata say whose sessions these are.
-        Some(RouteSession::Destination) => return None,
-        Some(RouteSession::Rule { policy, scope, .. }) if config.policies.contains_key(policy) => (policy, scope),
+        Ok(RouteSession::Destination) => return None,
+        Ok(RouteSession::Rule { policy, scope, .. }) if config.policies.contains_key(policy) => (policy, scope),
+        Err(error @ RouteSessionError::LongScope) => {
+            report.error(&named.node, error.to_string());
+            return None;
+        }
         _ => {
             let known: Vec<&str> = config.policies.keys().map(String::as_str).collect();
             let message = format!(

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::bound::{BoundPolicy, Limits};
 use crate::config::schema::FilterConfig;
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
-use crate::route_session::{RouteSession, without_split};
+use crate::route_session::{RouteSession, RouteSessionError, without_split};
 use crate::session::Session;
 use crate::view::{RequestView, ViewError};
 
@@ -101,7 +101,7 @@ impl Filter {
             return Ok(Some(Session::new(bound, split)));
         }
         match RouteSession::parse(&metadata) {
-            Some(RouteSession::Destination) => self.session_of_destination(request),
+            Ok(RouteSession::Destination) => self.session_of_destination(request),
             session => Ok(Some(Session::new(
                 self.session_of_rule(session, &metadata, request)?,
                 split,
@@ -118,7 +118,7 @@ impl Filter {
             Some(bound) => bound,
             None => match RouteSession::parse(&metadata) {
                 // A scope that were the route's name would change with the route.
-                session @ Some(RouteSession::Rule {
+                session @ Ok(RouteSession::Rule {
                     scope: Some(_),
                     split: false,
                     ..
@@ -131,11 +131,11 @@ impl Filter {
 
     fn session_of_rule(
         &self,
-        session: Option<RouteSession<'_>>,
+        session: Result<RouteSession<'_>, RouteSessionError>,
         metadata: &[u8],
         request: &impl RequestView,
     ) -> Result<Arc<BoundPolicy>, SessionError> {
-        let Some(RouteSession::Rule { policy, scope, .. }) = session else {
+        let Ok(RouteSession::Rule { policy, scope, .. }) = session else {
             return Err(unknown(metadata));
         };
         let policy = self.config.policies.get(policy).ok_or_else(|| unknown(metadata))?;

@@ -36,5 +36,5 @@ pub mod view;
 
 pub use counters::Counters;
 pub use filter::{Filter, SessionError};
-pub use route_session::RouteSession;
+pub use route_session::{RouteSession, RouteSessionError};
 pub use session::{HeaderEdit, RequestPlan, ResponsePlan, Session, Steering};

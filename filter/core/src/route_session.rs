@@ -25,19 +25,37 @@ pub enum RouteSession<'a> {
 }
 
 impl<'a> RouteSession<'a> {
-    /// Reads a route's metadata; `None` where it says none of that.
-    #[must_use]
-    pub fn parse(text: &'a [u8]) -> Option<Self> {
+    /// Reads a route's metadata.
+    ///
+    /// # Errors
+    /// It says none of that.
+    pub fn parse(text: &'a [u8]) -> Result<Self, RouteSessionError> {
         if text == DESTINATION {
-            return Some(Self::Destination);
+            return Ok(Self::Destination);
         }
         let (name, split) = without_split(text);
         let mut halves = name.splitn(2, |byte| *byte == b'/');
-        let policy = std::str::from_utf8(halves.next()?).ok()?;
+        let policy = std::str::from_utf8(halves.next().unwrap_or_default());
+        let policy = policy.ok().filter(|policy| is_policy_name(policy));
+        let policy = policy.ok_or(RouteSessionError::NoSession)?;
         let scope = halves.next().filter(|scope| !scope.is_empty());
-        let is_scope = scope.is_none_or(|scope| scope.len() <= MAX_SCOPE_LEN);
-        (is_policy_name(policy) && is_scope).then_some(Self::Rule { policy, scope, split })
+        if scope.is_some_and(|scope| scope.len() > MAX_SCOPE_LEN) {
+            return Err(RouteSessionError::LongScope);
+        }
+        Ok(Self::Rule { policy, scope, split })
     }
+}
+
+/// Why a route's metadata says nothing of its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RouteSessionError {
+    /// It is none of the forms.
+    #[error("expected <policy>/<scope>, @split/<policy>/<scope> or @destination")]
+    NoSession,
+    /// The scope is too long.
+    #[error("expected a scope of at most 1024 bytes")]
+    LongScope,
 }
 
 /// `<policy>/<scope>`, and whether `@split/` was in front.
@@ -60,28 +78,25 @@ mod tests {
     #[test]
     fn metadata_says_policy_and_scope() {
         for (text, session) in [
-            ("web/cart", Some(rule("web", Some("cart"), false))),
-            (
-                "web/http/shop/cart/0",
-                Some(rule("web", Some("http/shop/cart/0"), false)),
-            ),
-            ("web", Some(rule("web", None, false))),
-            ("web/", Some(rule("web", None, false))),
-            ("@split/web/cart", Some(rule("web", Some("cart"), true))),
-            ("@split/web", Some(rule("web", None, true))),
-            ("@destination", Some(RouteSession::Destination)),
-            ("", None),
-            ("/cart", None),
-            ("@split", None),
-            ("@split/", None),
-            ("@split/@split/web/cart", None),
-            ("@destination/web", None),
-            ("we b/cart", None),
+            ("web/cart", Ok(rule("web", Some("cart"), false))),
+            ("web/http/shop/cart/0", Ok(rule("web", Some("http/shop/cart/0"), false))),
+            ("web", Ok(rule("web", None, false))),
+            ("web/", Ok(rule("web", None, false))),
+            ("@split/web/cart", Ok(rule("web", Some("cart"), true))),
+            ("@split/web", Ok(rule("web", None, true))),
+            ("@destination", Ok(RouteSession::Destination)),
+            ("", Err(RouteSessionError::NoSession)),
+            ("/cart", Err(RouteSessionError::NoSession)),
+            ("@split", Err(RouteSessionError::NoSession)),
+            ("@split/", Err(RouteSessionError::NoSession)),
+            ("@split/@split/web/cart", Err(RouteSessionError::NoSession)),
+            ("@destination/web", Err(RouteSessionError::NoSession)),
+            ("we b/cart", Err(RouteSessionError::NoSession)),
         ] {
             assert_eq!(RouteSession::parse(text.as_bytes()), session, "{text}");
         }
         let long = format!("web/{}", "s".repeat(MAX_SCOPE_LEN + 1));
-        assert_eq!(RouteSession::parse(long.as_bytes()), None);
-        assert_eq!(RouteSession::parse(b"w\xffb/cart"), None);
+        assert_eq!(RouteSession::parse(long.as_bytes()), Err(RouteSessionError::LongScope));
+        assert_eq!(RouteSession::parse(b"w\xffb/cart"), Err(RouteSessionError::NoSession));
     }
 }

@@ -29,9 +29,9 @@ pub(crate) struct RouteSession(pub(crate) Vec<u8>);
 /// Takes a route's configuration; `None` where it is refused, and the log says why. Envoy does not tell which filter it is for, so
 /// whether there is such a policy shows when a request comes.
 pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
-    if limpet_core::RouteSession::parse(session).is_none() {
+    if let Err(error) = limpet_core::RouteSession::parse(session) {
         let line = format!(
-            "limpet: route configuration refused: expected <policy>/<scope>, @split/ in front of that, or @destination, found {:?}",
+            "limpet: route configuration refused: {error}, found {:?}",
             String::from_utf8_lossy(session)
         );
         abi::log(Level::Error, &line);
