@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::build::module_directory;
 use crate::{Backend, Build, tools};
 
-pub(crate) use discovery::BOOTSTRAP;
+pub(crate) use discovery::{BOOTSTRAP, discovered_filter};
 
 /// The key of the tests, in `LIMPET_KEY` and `LIMPET_KEY_1`. No secret: everybody reads it here.
 pub const TEST_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";

@@ -7,7 +7,7 @@ mod run;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use self::process::Process;
 use self::restart::HotRestarts;
 use self::run::RunDirectory;
+use crate::config::discovered_filter;
 use crate::{Answer, Build, Config, Request, poll, tools};
 
 /// An Envoy of a test's own, on ports of its own, with two worker threads. It ends with its value.
@@ -231,6 +232,12 @@ impl Envoy {
         self.run.update(&config)?;
         self.config = config;
         Ok(())
+    }
+
+    /// The file that the filter is discovered from.
+    #[must_use]
+    pub fn discovered_filter(&self) -> PathBuf {
+        self.run.file(&discovered_filter())
     }
 
     /// Everything Envoy has logged.

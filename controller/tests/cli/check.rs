@@ -16,7 +16,7 @@ fn every_example_is_good() {
         .map(|path| path.to_str().unwrap().to_owned())
         .filter(|path| !path.ends_with("docker-compose.yaml"))
         .collect();
-    files.push("envoy-configs/ecds/limpet.yaml".to_owned());
+    files.extend(["limpet", "wrapped-keys"].map(|name| format!("envoy-configs/ecds/{name}.yaml")));
     assert!(files.len() >= 8, "{files:?}");
     for file in files {
         limpet(&["check", &file]).run().code(0);
@@ -24,6 +24,7 @@ fn every_example_is_good() {
             .env("LIMPET_KEY", KEY)
             .env("LIMPET_KEY_1", KEY)
             .env("LIMPET_KEY_2", OTHER_KEY)
+            .env("LIMPET_KEK_1", OTHER_KEY)
             .run();
         let inline = file.ends_with("inline-key.yaml");
         assert_eq!(ran.code, i32::from(inline), "{ran:?}");

@@ -16,6 +16,9 @@ const ENDPOINTS: &str = "eds.yaml";
 const ROUTES: &str = "rds.yaml";
 const LISTENERS: &str = "lds.yaml";
 
+/// Where `ecds.yaml` has the filter from.
+const FILTER: &str = "envoy-configs/ecds/limpet.yaml";
+
 impl Config {
     /// The endpoints of the first cluster are discovered (EDS).
     #[must_use]
@@ -55,6 +58,15 @@ impl Config {
             &json!({"static_resources": {"listeners": null}, "dynamic_resources": lds}),
         );
         self.discover(LISTENERS, &listeners)
+    }
+
+    /// The filter is discovered from this file of `envoy-configs/` in the place of the one that `ecds.yaml` names.
+    ///
+    /// # Errors
+    /// When the file is not there or is no YAML.
+    pub fn discover_filter_from(mut self, file: &str) -> Result<Self> {
+        self.discovered.insert(FILTER.to_owned(), read_yaml(file)?);
+        Ok(self)
     }
 
     fn discover(mut self, path: &str, resources: &Value) -> Self {
@@ -159,6 +171,11 @@ pub(super) fn read_files(bootstrap: &mut Value) -> Result<BTreeMap<String, Value
 
 fn watched(path: &str) -> Value {
     json!({"path_config_source": {"path": path}, "resource_api_version": "V3"})
+}
+
+/// The name of the file that the filter is discovered from, among those of an Envoy.
+pub(crate) fn discovered_filter() -> String {
+    file_name(FILTER)
 }
 
 /// All files of an Envoy are in one directory, as JSON.

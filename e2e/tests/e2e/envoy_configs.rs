@@ -21,7 +21,7 @@ const WITH_WASM: [&str; 8] = [
 ];
 
 /// What files above have the filter's configuration discovered from.
-const DISCOVERED: [&str; 2] = ["ecds/limpet.yaml", "ecds/module.yaml"];
+const DISCOVERED: [&str; 3] = ["ecds/limpet.yaml", "ecds/module.yaml", "ecds/wrapped-keys.yaml"];
 
 fn all() -> impl Iterator<Item = &'static str> {
     WITH_WASM.into_iter().chain(WITH_MODULE)

@@ -23,3 +23,4 @@ mod policies;
 mod protocols;
 mod refusals;
 mod tokens;
+mod wrapped_keys;

@@ -1,0 +1,133 @@
+//! A keyring as an operator has it: a file that the `limpet` command makes, changes and wraps.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::tools;
+
+/// A keyring file in a directory of its own.
+#[derive(Debug)]
+pub struct Keyring {
+    directory: TempDir,
+}
+
+/// A key-encryption key: its id, and the variable of the environment that holds it here as it does in Envoy's.
+#[derive(Debug, Clone)]
+pub struct KeyEncryptionKey {
+    /// Its id.
+    pub id: u8,
+    /// The variable's name.
+    pub variable: String,
+    /// The variable's value.
+    pub key: String,
+}
+
+impl KeyEncryptionKey {
+    /// A new one, in the variable `LIMPET_KEK_<id>`.
+    ///
+    /// # Errors
+    /// When there is no `limpet`.
+    pub fn generate(id: u8) -> Result<Self> {
+        Ok(Self {
+            id,
+            variable: format!("LIMPET_KEK_{id}"),
+            key: run(&["keys", "generate"], None)?.trim_end().to_owned(),
+        })
+    }
+
+    /// As the filter's configuration lists it.
+    #[must_use]
+    pub fn config(&self) -> Value {
+        json!({"id": self.id, "env": self.variable})
+    }
+
+    fn argument(&self) -> String {
+        format!("{}={}", self.id, self.variable)
+    }
+}
+
+impl Keyring {
+    /// A new one, with one key.
+    ///
+    /// # Errors
+    /// When there is no `limpet`.
+    pub fn generate() -> Result<Self> {
+        let keyring = Self {
+            directory: TempDir::new()?,
+        };
+        run(&["keys", "generate", &keyring.path()], None)?;
+        Ok(keyring)
+    }
+
+    /// Takes it one phase further. A retiring key goes at once.
+    ///
+    /// # Errors
+    /// When `limpet` refuses.
+    pub fn rotate(&self) -> Result<()> {
+        run(&["keys", "rotate", "--force", &self.path()], None).map(drop)
+    }
+
+    /// The text for the filter's configuration.
+    ///
+    /// # Errors
+    /// When `limpet` refuses.
+    pub fn wrap(&self, under: &KeyEncryptionKey) -> Result<String> {
+        let arguments = ["keys", "wrap", &self.path(), "--key-encryption-key", &under.argument()];
+        Ok(run(&arguments, Some(under))?.trim_end().to_owned())
+    }
+
+    /// Puts the text into a file with the filter's configuration.
+    ///
+    /// # Errors
+    /// When `limpet` refuses.
+    pub fn wrap_into(&self, file: &Path, under: &KeyEncryptionKey) -> Result<()> {
+        let file = file.to_string_lossy();
+        let arguments = [
+            "keys",
+            "wrap",
+            &self.path(),
+            "--key-encryption-key",
+            &under.argument(),
+            "--into",
+            &file,
+        ];
+        run(&arguments, Some(under)).map(drop)
+    }
+
+    /// The secrets in it, in base64.
+    ///
+    /// # Errors
+    /// When the file is none.
+    pub fn secrets(&self) -> Result<Vec<String>> {
+        let document: Value = serde_json::from_str(&std::fs::read_to_string(self.file())?)?;
+        let keys = document["keys"].as_array().context("no keys")?;
+        keys.iter()
+            .map(|key| Ok(key["secret"].as_str().context("no secret")?.to_owned()))
+            .collect()
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.directory.path().join("keyring.json")
+    }
+
+    fn path(&self) -> String {
+        self.file().to_string_lossy().into_owned()
+    }
+}
+
+/// Runs `limpet`, which must succeed; what it prints.
+fn run(arguments: &[&str], key: Option<&KeyEncryptionKey>) -> Result<String> {
+    let environment: Vec<_> = key
+        .iter()
+        .map(|key| (key.variable.as_str(), key.key.as_str()))
+        .collect();
+    let output = tools::run_limpet(arguments, &environment)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "limpet {}: {said}", arguments.join(" "));
+    Ok(String::from_utf8(output.stdout)?)
+}
