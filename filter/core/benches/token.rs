@@ -116,6 +116,9 @@ impl ResponseView for Exchange {
     fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
         Ok(Vec::new())
     }
+    fn request_header(&self, _: &str) -> Answer<'_> {
+        Ok(None)
+    }
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
         Ok([0; 4])
     }

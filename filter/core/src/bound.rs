@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::carrier::cookie::Secure;
 use crate::carrier::cookie_name::CookieNames;
 use crate::config::{Carrier, Fences, IdleBound, Policy};
 use crate::keyring::Keyring;
 use crate::outcome::RequestOutcome;
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Opened, Realm, Refusal};
-use crate::view::{RequestView, ViewError};
 
 /// What holds for every session of a configuration.
 #[derive(Debug)]
@@ -99,17 +97,6 @@ impl BoundPolicy {
             renew: lagging || key_retiring,
             under_former_name: false,
         })
-    }
-
-    /// Whether the request came over HTTPS; not asked where the cookie does not depend on it.
-    pub(crate) fn is_https(&self, request: &impl RequestView) -> Result<bool, ViewError> {
-        match &self.policy.carrier {
-            Carrier::Cookie { cookie, .. } if cookie.secure == Secure::Auto => {
-                let scheme = request.header(":scheme")?.unwrap_or_default();
-                Ok(scheme.eq_ignore_ascii_case(b"https"))
-            }
-            _ => Ok(false),
-        }
     }
 }
 

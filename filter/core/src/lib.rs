@@ -14,9 +14,11 @@
 //! - [`Session`]: one request and its response.
 //! - [`token`]: what a client carries; sealed or signed, bound to its scope. [`keyring`]: what it is made with.
 //! - [`carrier`]: the cookie or header it travels in.
+//! - [`address`]: backends' addresses in Envoy's words.
 //! - [`outcome`]: the words that metrics and access logs use; [`Counters`]: which counter is whose.
 #![forbid(unsafe_code)]
 
+pub mod address;
 mod application;
 mod bound;
 mod cache_control;

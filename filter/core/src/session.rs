@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::address;
 use crate::application::Application;
 use crate::bound::{BoundPolicy, Honoured};
 use crate::cache_control;
+use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::time::Timestamp;
@@ -25,8 +27,6 @@ pub struct Session {
     /// Whether the route's traffic is split, so that the request must be led to its session's destination.
     split: bool,
     standing: Standing,
-    /// Whether the request came over HTTPS, where the session's cookie depends on it.
-    https: bool,
 }
 
 /// What is known of a session once the request was read.
@@ -103,7 +103,6 @@ impl Session {
             bound,
             split,
             standing: Standing::New,
-            https: false,
         }
     }
 
@@ -135,7 +134,6 @@ impl Session {
         now: Timestamp,
     ) -> Result<RequestPlan<'a>, ViewError> {
         let presented = self.bound.read(request, now)?;
-        self.https = self.bound.is_https(request)?;
         let mut verdict = presented.verdict;
         self.standing = match verdict {
             Err(_) if is_preflight(request)? => Standing::Preflight,
@@ -248,7 +246,10 @@ impl Session {
         if !due || *details != *VIA_UPSTREAM {
             return Ok(ResponsePlan::NOTHING);
         }
-        let Some(host) = response.upstream_address()?.and_then(|address| addressable(&address)) else {
+        let Some(host) = response
+            .upstream_address()?
+            .and_then(|address| address::addressable(&address))
+        else {
             return Ok(ResponsePlan {
                 outcome: ResponseOutcome::Unaddressable,
                 ..ResponsePlan::NOTHING
@@ -269,7 +270,7 @@ impl Session {
         let token = self.bound.realm.seal(policy.form, &claims, response.nonce()?);
         let mut edits = match application {
             Some(application) => application.with(&token),
-            None => self.own(token, &claims, honoured, now),
+            None => self.own(token, &claims, response, now)?,
         };
         edits.extend(self.cache_control(response)?);
         Ok(ResponsePlan {
@@ -280,23 +281,34 @@ impl Session {
     }
 
     /// The token in a cookie or header of the filter's own.
-    fn own(&self, token: String, claims: &Claims, honoured: Option<Honoured>, now: Timestamp) -> Vec<HeaderEdit<'_>> {
+    fn own(
+        &self,
+        token: String,
+        claims: &Claims,
+        response: &impl ResponseView,
+        now: Timestamp,
+    ) -> Result<Vec<HeaderEdit<'_>>, ViewError> {
         let (cookie, names) = match (&self.bound.policy.carrier, &self.bound.cookie_names) {
             (Carrier::Cookie { cookie, .. }, Some(names)) => (cookie, names),
-            (carrier, _) => return vec![HeaderEdit::Set(carrier.name(), token.into_bytes())],
+            (carrier, _) => return Ok(vec![HeaderEdit::Set(carrier.name(), token.into_bytes())]),
         };
+        let https = cookie.secure == Secure::Auto && is_https(response)?;
         let add = |field: String| HeaderEdit::Add("set-cookie", field.into_bytes());
         let mut edits = vec![add(cookie.set_cookie(
             names.current(),
             &token,
             claims.issued_at,
             now,
-            self.https,
+            https,
         ))];
-        if honoured.is_some_and(|honoured| honoured.under_former_name) {
-            edits.push(add(cookie.deletion(names.former(), self.https)));
+        if let Standing::Honoured(Honoured {
+            under_former_name: true,
+            ..
+        }) = self.standing
+        {
+            edits.push(add(cookie.deletion(names.former(), https)));
         }
-        edits
+        Ok(edits)
     }
 
     /// Keeps a response that carries a token out of shared caches, where the policy does not say otherwise.
@@ -330,6 +342,12 @@ fn begun(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
     }
 }
 
+/// Whether the request came over HTTPS.
+fn is_https(response: &impl ResponseView) -> Result<bool, ViewError> {
+    let scheme = response.request_header(":scheme")?.unwrap_or_default();
+    Ok(scheme.eq_ignore_ascii_case(b"https"))
+}
+
 /// Whether the request only asks if another may be made (the Fetch standard, "CORS-preflight request").
 fn is_preflight(request: &impl RequestView) -> Result<bool, ViewError> {
     let is_options = request.header(":method")?.is_some_and(|method| *method == *b"OPTIONS");
@@ -340,14 +358,4 @@ fn status(response: &impl ResponseView) -> Result<u16, ViewError> {
     let fields = response.fields(":status")?;
     let status = fields.first().and_then(|status| std::str::from_utf8(status).ok());
     Ok(status.and_then(|status| status.parse().ok()).unwrap_or(0))
-}
-
-/// The host that a token can name; not one with an IPv6 zone, which means something else on every machine and which Envoy
-/// would not find.
-fn addressable(address: &[u8]) -> Option<SocketAddr> {
-    let host = std::str::from_utf8(address).ok()?.parse().ok()?;
-    match host {
-        SocketAddr::V6(v6) if v6.scope_id() != 0 => None,
-        host => Some(host),
-    }
 }

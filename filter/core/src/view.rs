@@ -56,6 +56,8 @@ pub trait ResponseView {
     fn cluster_name(&self) -> Answer<'_>;
     /// The response header's fields by its lower-case name, in order.
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError>;
+    /// A header of the request that this answers, by its lower-case name; where there are several fields, one of them.
+    fn request_header(&self, name: &str) -> Answer<'_>;
     /// Four random bytes.
     fn nonce(&self) -> Result<[u8; 4], ViewError>;
 }

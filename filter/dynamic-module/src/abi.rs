@@ -17,6 +17,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::plugin::{self, Plugin, RouteSession};
@@ -111,6 +112,10 @@ callbacks! {
 
 /// Filled in before Envoy calls any other hook.
 static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
+
+/// Whether Envoy ever configured a route with this library. If not, it need not look through route, virtual host and route
+/// configuration on every request.
+static ROUTES_CONFIGURED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
     /// POSIX. A null handle is `RTLD_DEFAULT` in every C library of Linux.
@@ -292,6 +297,9 @@ impl Exchange<'_> {
 
     /// What Envoy's own configuration of the route has for this filter.
     pub(crate) fn route_session(&self) -> Result<Option<&RouteSession>, HostError> {
+        if !ROUTES_CONFIGURED.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let callbacks = callbacks()?;
         // SAFETY: the handle is valid (rule 1). What is found is a `RouteSession` of ours that outlives this hook (rule 3).
         Ok(unsafe {
@@ -427,6 +435,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     _name: Buffer,
     config: Buffer,
 ) -> *const c_void {
+    // Before Envoy shows the route to any worker.
+    ROUTES_CONFIGURED.store(true, Ordering::Relaxed);
     // SAFETY: Envoy lends the configuration to this hook (rule 2).
     let session =
         guard(|| plugin::configure_route(unsafe { config.bytes() }).map(|session| Box::into_raw(Box::new(session))));

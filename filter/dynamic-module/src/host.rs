@@ -135,6 +135,10 @@ impl ResponseView for Response<'_, '_> {
         Ok(fields.map(Cow::Borrowed).collect())
     }
 
+    fn request_header(&self, name: &str) -> Answer<'_> {
+        Ok(self.exchange.fields(Headers::Request, name)?.next().map(Cow::Borrowed))
+    }
+
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
         let mut nonce = [0; 4];
         getrandom::fill(&mut nonce).map_err(|_| failed("random bytes"))?;

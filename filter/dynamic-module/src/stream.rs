@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
-use limpet_core::{HeaderEdit, Session, SessionError, Steering};
+use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 
 use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
 use crate::host::{self, Request, Response};
@@ -152,7 +152,7 @@ fn steer(exchange: &mut Exchange<'_>, steering: Steering) -> Result<String, Host
         // A retry ignores the override host and would reach another backend.
         exchange.set_header(Headers::Request, "x-envoy-max-retries", b"0")?;
     }
-    let host = steering.host.to_string();
+    let host = address::text(steering.host);
     exchange.override_host(&host, steering.strict)?;
     Ok(host)
 }

@@ -138,6 +138,11 @@ impl ResponseView for Response {
         Ok(fields.map(|(_, field)| Cow::Borrowed(field.as_slice())).collect())
     }
 
+    fn request_header(&self, name: &str) -> Answer<'_> {
+        let field = hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name);
+        Ok(field.map_err(failed("a request header"))?.map(Cow::Owned))
+    }
+
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
         let mut nonce = [0; 4];
         getrandom::fill(&mut nonce).map_err(|_| failed("random bytes")(Status::InternalFailure))?;

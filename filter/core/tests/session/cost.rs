@@ -20,7 +20,7 @@ fn session() -> Request {
 #[test]
 fn the_steady_state_asks_for_headers_alone() {
     let (request, response) = steady_state(cookie_policy(json!({})), json!({}), session());
-    assert_eq!(request, ["route_session", "cookie", ":scheme"]);
+    assert_eq!(request, ["route_session", "cookie"]);
     assert_eq!(response, ["maybe_other_host"]);
 }
 
@@ -39,7 +39,7 @@ fn the_steady_state_does_not_ask_what_time_the_response_has() {
 #[test]
 fn a_strict_session_asks_for_its_cluster_too() {
     let (request, response) = steady_state(cookie_policy(json!({ "strict": true })), json!({}), session());
-    assert_eq!(request, ["route_session", "cookie", ":scheme", "cluster_name"]);
+    assert_eq!(request, ["route_session", "cookie", "cluster_name"]);
     assert_eq!(response, ["maybe_other_host"]);
 }
 

@@ -108,6 +108,7 @@ impl Site {
     ) -> Visit {
         let mut session = self.filter.session(request).unwrap().expect("the route has a session");
         let plan = session.on_request(&mut request.clone(), asked).unwrap();
+        response.answer(request);
         let visit = Visit::requested(plan);
         visit.answered(session.on_response(response, || Ok(answered)).unwrap())
     }

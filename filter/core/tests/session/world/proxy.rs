@@ -193,6 +193,8 @@ pub(crate) struct Response {
     address: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
     headers: Vec<(String, Vec<u8>)>,
+    /// The headers of the request that it answers.
+    request: RefCell<BTreeMap<String, Vec<u8>>>,
     nonces: Cell<u8>,
     questions: Questions,
 }
@@ -206,6 +208,7 @@ impl Response {
             address: Some(host.into()),
             cluster: Some(CLUSTER.into()),
             headers: vec![(":status".to_owned(), b"200".to_vec())],
+            request: RefCell::default(),
             nonces: Cell::default(),
             questions: Questions::default(),
         }
@@ -251,6 +254,11 @@ impl Response {
         self.header(":status", &status.to_string())
     }
 
+    /// It is the answer to this request.
+    pub(super) fn answer(&self, request: &Request) {
+        self.request.replace(request.headers.clone());
+    }
+
     /// One more field.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.into()));
@@ -285,6 +293,10 @@ impl ResponseView for Response {
         let fields = self.headers.iter().filter(|(known, _)| known == name);
         self.questions
             .ask(name, fields.map(|(_, value)| Cow::Borrowed(value.as_slice())).collect())
+    }
+    fn request_header(&self, name: &str) -> Answer<'_> {
+        self.questions
+            .ask(name, self.request.borrow().get(name).cloned().map(Cow::Owned))
     }
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
         self.nonces.set(self.nonces.get().wrapping_add(1));
