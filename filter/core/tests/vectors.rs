@@ -20,6 +20,7 @@ use limpet_core::{Filter, HeaderEdit};
 use serde_json::{Value, json};
 
 const TOKENS: &str = include_str!("vectors/token-v1.json");
+const MODES: &str = include_str!("vectors/token-v1-modes.json");
 const KEYRINGS: &str = include_str!("vectors/keyring-v1.json");
 const TIMES: &str = include_str!("vectors/times-v1.json");
 
@@ -79,7 +80,9 @@ fn word(refusal: Refusal) -> &'static str {
 
 #[test]
 fn every_valid_token_opens_to_its_fields_and_is_sealed_from_them() {
-    for entry in entries(TOKENS, "valid") {
+    let mut modes = HashSet::new();
+    for entry in entries(TOKENS, "valid").into_iter().chain(entries(MODES, "valid")) {
+        modes.insert(text(&entry, "mode").to_owned());
         let token = text(&entry, "token");
         let form = [Form::Sealed, Form::Signed]
             .into_iter()
@@ -111,6 +114,7 @@ fn every_valid_token_opens_to_its_fields_and_is_sealed_from_them() {
             "{entry}"
         );
     }
+    assert_eq!(modes.len(), CarrierMode::ALL.len(), "each mode has a vector");
 }
 
 #[test]

@@ -298,7 +298,7 @@ def spoil_valid(entry):
     yield "lastSeen", entry["lastSeen"] ^ 1
     yield "nonce", f"{int(entry['nonce'], 16) ^ 1:08x}"
     yield "scope", entry["scope"] + "x"
-    yield "mode", {"cookie": "header", "header": "cookie"}[entry["mode"]]
+    yield "mode", "header" if entry["mode"] == "cookie" else "cookie"
     yield "sessionName", entry["sessionName"] + "x"
     yield "secret", f"{int(entry['secret'], 16) ^ 1:064x}"
 
@@ -338,12 +338,14 @@ def report(groups):
 
 def main():
     tokens = json.loads((VECTORS / "token-v1.json").read_text())
+    modes = json.loads((VECTORS / "token-v1-modes.json").read_text())
     times = json.loads((VECTORS / "times-v1.json").read_text())
     refusals = ["ok", "malformed", "unknown_key", "bad_signature"]
     outcomes = ["ok", "renewed", "expired", "idle", "from_the_future", "fenced"]
     return report(
         [
             ("valid", tokens["valid"], check_valid, spoil_valid),
+            ("valid, further modes", modes["valid"], check_valid, spoil_valid),
             ("refused", tokens["refused"], check_refused, spoil_word("refusal", refusals)),
             ("times", times["cases"], check_time, spoil_word("outcome", outcomes)),
         ]
