@@ -44,8 +44,8 @@ impl Drop for RouteSession {
     }
 }
 
-pub(crate) fn configure_route(session: Vec<u8>) -> Option<RouteSession> {
-    panic_where(&session, "per_route_config_new");
+pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
+    panic_where(session, "per_route_config_new");
     shipped::configure_route(session).map(|shipped::RouteSession(session)| RouteSession(session))
 }
 

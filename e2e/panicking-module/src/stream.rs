@@ -9,6 +9,8 @@ use crate::shipped::stream as shipped;
 /// One request and its response.
 pub(crate) struct Stream {
     shipped: shipped::Stream,
+    /// For a panic to tell of: all that it could know.
+    plugin: Arc<Plugin>,
     /// The hooks that are to panic: the request's `x-panic`.
     panics: String,
 }
@@ -17,29 +19,34 @@ impl Stream {
     pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
         plugin.panic_in("http_filter_new");
         Self {
-            shipped: shipped::Stream::new(plugin),
+            shipped: shipped::Stream::new(Arc::clone(&plugin)),
+            plugin,
             panics: String::new(),
         }
     }
 
-    pub(crate) fn on_request(&mut self, exchange: &Exchange<'_>) {
-        let header = exchange.header(Headers::Request, "x-panic", b" ");
-        self.panics = String::from_utf8_lossy(&header.ok().flatten().unwrap_or_default()).into_owned();
+    pub(crate) fn on_request(&mut self, exchange: &mut Exchange<'_>) {
+        let fields: Vec<&[u8]> = exchange
+            .fields(Headers::Request, "x-panic")
+            .into_iter()
+            .flatten()
+            .collect();
+        self.panics = String::from_utf8_lossy(&fields.join(b" ".as_slice())).into_owned();
         self.panic_in("request_headers");
         self.shipped.on_request(exchange);
     }
 
-    pub(crate) fn on_local_reply(&mut self, details: Vec<u8>) {
+    pub(crate) fn on_local_reply(&mut self, details: &[u8]) {
         self.panic_in("local_reply");
         self.shipped.on_local_reply(details);
     }
 
-    pub(crate) fn on_response(&mut self, exchange: &Exchange<'_>) {
+    pub(crate) fn on_response(&mut self, exchange: &mut Exchange<'_>) {
         self.panic_in("response_headers");
         self.shipped.on_response(exchange);
     }
 
-    pub(crate) fn on_complete(&mut self, exchange: &Exchange<'_>) {
+    pub(crate) fn on_complete(&mut self, exchange: &mut Exchange<'_>) {
         self.panic_in("stream_complete");
         self.shipped.on_complete(exchange);
     }
@@ -51,7 +58,7 @@ impl Stream {
 
     fn panic_in(&self, hook: &str) {
         let told = self.panics.split(' ').any(|named| named == hook);
-        assert!(!told, "in {hook}, as a test asked for");
+        assert!(!told, "in {hook}, as a test asked for: {:?}", self.plugin);
     }
 }
 
