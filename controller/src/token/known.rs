@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use limpet_core::RouteSession;
 use limpet_core::config;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
@@ -184,13 +185,12 @@ fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
     let mut routes = Routes::default();
     for root in roots {
         root.visit(&mut |object| {
-            if object.get("match").is_some() {
-                let name = object.text("name").unwrap_or_default();
-                routes.names.push(name);
-                let metadata = object.at(&["metadata", "filter_metadata", find::NAME, "session"]);
-                if let Some(session) = metadata.and_then(|session| session.value.as_str()) {
-                    routes.named.push((Some(name), session.to_owned()));
-                }
+            let name = object.get("match").map(|_| object.text("name").unwrap_or_default());
+            routes.names.extend(name);
+            // Of a route, or of a cluster.
+            let metadata = object.at(&["metadata", "filter_metadata", find::NAME, "session"]);
+            if let Some(session) = metadata.and_then(|session| session.value.as_str()) {
+                routes.named.push((name, session.to_owned()));
             }
             if object.kind() == Some(find::PER_ROUTE)
                 && let Some(text) = find::route_session(object).text
@@ -227,11 +227,14 @@ fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> 
         return sessions;
     }
     for (name, session) in &routes.named {
-        let (policy, scope) = session.split_once('/').unwrap_or((session, ""));
-        match name {
-            _ if !scope.is_empty() => add(policy, scope),
-            Some(name) => add(policy, name),
-            None => routes.names.iter().for_each(|name| add(policy, name)),
+        let Ok(RouteSession::Rule { policy, scope, .. }) = RouteSession::parse(session.as_bytes()) else {
+            continue;
+        };
+        let scope = scope.and_then(|scope| std::str::from_utf8(scope).ok());
+        match (scope, name) {
+            (Some(scope), _) => add(policy, scope),
+            (None, Some(name)) => add(policy, name),
+            (None, None) => routes.names.iter().for_each(|name| add(policy, name)),
         }
     }
     for entry in &config.routes {

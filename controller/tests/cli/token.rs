@@ -224,6 +224,45 @@ fn policies_and_scopes_come_from_route_metadata() {
 }
 
 #[test]
+fn scopes_of_split_routes_and_of_clusters_are_known_too() {
+    let envoy = serde_json::json!({
+        "routes": [
+            {"name": "shop", "match": {"prefix": "/"}, "metadata": {"filter_metadata": {"limpet": {"session": "@split/web/shop"}}}},
+            {"name": "any", "match": {"prefix": "/"}, "metadata": {"filter_metadata": {"limpet": {"session": "@destination"}}}},
+        ],
+        "clusters": [{"name": "blue", "metadata": {"filter_metadata": {"limpet": {"session": "web/blue"}}}}],
+        "filter": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
+            "dynamic_module_config": {"name": "limpet"},
+            "filter_name": "limpet",
+            "filter_config": {
+                "@type": "type.googleapis.com/google.protobuf.StringValue",
+                "value": r#"{"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {"web": {"cookie": {"name": "session"}}}}"#,
+            },
+        },
+    });
+    let file = file(".json", &envoy.to_string());
+    for scope in ["shop", "blue"] {
+        let issue = [
+            "token",
+            "issue",
+            "--config",
+            path(&file),
+            "--host",
+            "10.0.0.7:80",
+            "--cluster",
+            "blue",
+        ];
+        let token = with_key(&[&issue[..], &["--policy", "web", "--scope", scope]].concat())
+            .run()
+            .code(0)
+            .stdout;
+        let json = inspect(0, token.trim_end(), &["--config", path(&file)]);
+        assert_eq!(json["session"]["scope"], scope);
+    }
+}
+
+#[test]
 fn the_filters_own_and_a_discovered_configuration_serve_as_well() {
     let token = token(&[]);
     for config in ["envoy-configs/ecds.yaml", "envoy-configs/ecds/limpet.yaml"] {
