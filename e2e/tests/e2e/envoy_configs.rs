@@ -9,13 +9,14 @@ use serde_json::Value;
 /// Those with the dynamic module, which an Envoy before 1.38 refuses. They run with this build, the others with both.
 const WITH_MODULE: [&str; 2] = ["module-ecds.yaml", "module.yaml"];
 
-const WITH_WASM: [&str; 8] = [
+const WITH_WASM: [&str; 9] = [
     "access-log.yaml",
     "cookie.yaml",
     "draining.yaml",
     "ecds.yaml",
     "header.yaml",
     "inline-key.yaml",
+    "streams.yaml",
     "two-keys.yaml",
     "two-policies.yaml",
 ];
