@@ -34,7 +34,7 @@ const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0
 /// - `/events` with server-sent events without end;
 /// - anything else with the request as JSON.
 ///
-/// A request with `x-cut-after: N` has its answer cut off after so many pieces.
+/// A request with `x-cut-after: N` has its answer cut off in place of the piece that follows so many.
 #[derive(Debug)]
 pub struct Backend {
     address: SocketAddr,

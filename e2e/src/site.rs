@@ -49,9 +49,16 @@ impl Site {
     /// # Errors
     /// When none did.
     pub fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
-        let name = answer.backend().context("Envoy answered by itself")?;
+        self.backend(answer.backend().context("Envoy answered by itself")?)
+    }
+
+    /// The backend of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn backend(&mut self, name: &str) -> Result<&mut Backend> {
         let backend = self.backends.iter_mut().find(|backend| backend.name() == name);
-        backend.context("an answer of somebody else's backend")
+        backend.with_context(|| format!("the site has no backend {name}"))
     }
 
     /// Lets the health check of these backends fail, and waits until every worker of Envoy has heard of it.

@@ -1,0 +1,128 @@
+//! Server-sent events: answers without end, and clients that come back for the rest.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail};
+use limpet_e2e::{Carrier, Exchange, Request};
+
+use super::{Session, address, site, until_idle};
+
+/// A client of events, as browsers have it: connected anew, it says which event it had last.
+pub(super) struct EventSource {
+    address: SocketAddr,
+    last_id: u64,
+    stream: Option<Exchange>,
+    unread: String,
+}
+
+impl EventSource {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            last_id: 0,
+            stream: None,
+            unread: String::new(),
+        }
+    }
+
+    /// The request for the events that the client has not had, of which so many at most are to be sent in one go.
+    pub(super) fn request(&self, at_a_time: usize) -> Request {
+        let request = Request::get(self.address, "/events")
+            .header("accept", "text/event-stream")
+            .header("x-cut-after", at_a_time.to_string());
+        match self.last_id {
+            0 => request,
+            id => request.header("last-event-id", id.to_string()),
+        }
+    }
+
+    /// Reads the answer to the request from now on.
+    pub(super) fn connected(&mut self, stream: Exchange) {
+        self.unread.clear();
+        self.stream = Some(stream);
+    }
+
+    /// The data of the next event, which is the one after the last.
+    pub(super) async fn next(&mut self) -> Result<String> {
+        let stream = self.stream.as_mut().context("not connected")?;
+        loop {
+            if let Some((event, rest)) = self.unread.split_once("\n\n") {
+                let field = |name| event.lines().find_map(|line| line.strip_prefix(name));
+                let id = field("id: ").context("no id")?.parse()?;
+                let data = field("data: ").context("no data")?.to_owned();
+                self.unread = rest.into();
+                if id != self.last_id + 1 {
+                    bail!("event {id} follows event {}", self.last_id);
+                }
+                self.last_id = id;
+                return Ok(data);
+            }
+            let piece = stream.piece().await?.context("the end of what has no end")?;
+            self.unread += std::str::from_utf8(&piece)?;
+        }
+    }
+}
+
+/// The stream is cut off again and again.
+#[tokio::test]
+async fn a_reconnect_lands_on_the_same_backend() -> Result<()> {
+    let site = site().await?;
+    for carrier in Carrier::ALL {
+        let mut session = Session::new(carrier);
+        let mut events = EventSource::new(address(&site, carrier)?);
+        for _ in 0..6 {
+            // The token is there with the head, and the answer has no end to wait for.
+            events.connected(session.open(events.request(3)).await?);
+            let mut count = 0;
+            while let Ok(data) = events.next().await {
+                assert_eq!(data, session.backend());
+                count += 1;
+            }
+            assert_eq!(count, 3);
+        }
+        assert_eq!(session.continued, 5);
+    }
+    until_idle(&site).await
+}
+
+#[tokio::test]
+async fn a_session_moves_when_its_backend_goes_and_the_events_go_on() -> Result<()> {
+    let mut site = site().await?;
+    for carrier in Carrier::ALL {
+        let mut session = Session::new(carrier);
+        let mut events = EventSource::new(address(&site, carrier)?);
+        events.connected(session.open(events.request(usize::MAX)).await?);
+        events.next().await?;
+        let lost = session.backend().to_owned();
+        site.backend(&lost)?.stop().await;
+        while events.next().await.is_ok() {}
+
+        let stream = session.bring(events.request(usize::MAX)).open().await?;
+        session.moved(&stream.head().headers)?;
+        events.connected(stream);
+        assert_eq!(events.next().await?, session.backend());
+        // A second reader of the same client.
+        let mut beside = EventSource::new(address(&site, carrier)?);
+        beside.connected(session.open(beside.request(usize::MAX)).await?);
+        assert_eq!(beside.next().await?, session.backend());
+        site.backend(&lost)?.restart()?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backend_hears_of_a_client_that_goes() -> Result<()> {
+    let site = site().await?;
+    let at = address(&site, Carrier::Cookie)?;
+    let mut session = Session::new(Carrier::Cookie);
+    for http2 in [false, true] {
+        let mut events = EventSource::new(at);
+        let request = events.request(usize::MAX);
+        let request = if http2 { request.http2() } else { request };
+        events.connected(session.open(request).await?);
+        events.next().await?;
+        drop(events);
+        until_idle(&site).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A session is the same whatever it is carried by.
+
+mod bodies;
+mod connections;
+mod events;
+mod expect_continue;
+mod methods;
+mod resets;
+mod session;
+mod trailers;
+mod versions;
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use limpet_e2e::{Carrier, Config, Site, filter_with, poll};
+use session::Session;
+
+/// The configuration that people copy for streams, and a second listener like it, for sessions in a header.
+fn config() -> Result<Config> {
+    let by_header = filter_with(&Carrier::Header.policy());
+    Ok(Config::load("streams.yaml")?.another_listener("header", &by_header))
+}
+
+/// A site whose backends speak everything that is tested here.
+async fn site() -> Result<Site> {
+    start(config()?).await
+}
+
+async fn start(config: Config) -> Result<Site> {
+    Site::start(config).await
+}
+
+/// Where sessions have this carrier.
+fn address(site: &Site, carrier: Carrier) -> Result<SocketAddr> {
+    match carrier {
+        Carrier::Cookie => Ok(site.envoy.address()),
+        Carrier::Header => site.envoy.listener("header"),
+    }
+}
+
+/// Waits until no stream is left anywhere: in Envoy, on either side, and in the backends.
+async fn until_idle(site: &Site) -> Result<()> {
+    poll::until("all streams to end", async || {
+        let gauges = site
+            .envoy
+            .stats("^(http.web.downstream|cluster.backends.upstream)_rq_active$")
+            .await
+            .ok()?;
+        let quiet = gauges.len() == 2 && gauges.values().all(|streams| *streams == 0);
+        let idle = site.backends.iter().all(|backend| backend.under_way() == 0);
+        (quiet && idle).then_some(())
+    })
+    .await
+}

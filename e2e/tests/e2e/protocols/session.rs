@@ -1,0 +1,121 @@
+//! A session as its client sees it, whatever protocol the client speaks.
+
+use anyhow::{Context, Result, ensure};
+use hyper::HeaderMap;
+use limpet_e2e::{Answer, Carrier, Connection, Exchange, Request};
+
+/// A client's session: it begins with the first answer, and from then on every answer has to be one of the same backend, without a token.
+#[derive(Debug)]
+pub(super) struct Session {
+    carrier: Carrier,
+    held: Option<Held>,
+    /// How many requests brought the token.
+    pub(super) continued: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    token: String,
+    backend: String,
+}
+
+impl Session {
+    /// That of a client who has not been here.
+    pub(super) fn new(carrier: Carrier) -> Self {
+        Self {
+            carrier,
+            held: None,
+            continued: 0,
+        }
+    }
+
+    /// How it travels.
+    pub(super) fn carrier(&self) -> Carrier {
+        self.carrier
+    }
+
+    /// The field that a request is to bring: its name and value.
+    pub(super) fn field(&self) -> Option<(&'static str, String)> {
+        self.held.as_ref().map(|held| self.carrier.field(&held.token))
+    }
+
+    /// The backend that the session is on.
+    pub(super) fn backend(&self) -> &str {
+        self.held.as_ref().map_or("none yet", |held| &held.backend)
+    }
+
+    /// What the client holds.
+    pub(super) fn token(&self) -> Option<&str> {
+        self.held.as_ref().map(|held| held.token.as_str())
+    }
+
+    /// Takes note of the headers of an answer.
+    pub(super) fn answered(&mut self, headers: &HeaderMap) -> Result<()> {
+        let (backend, token) = self.read(headers)?;
+        match &self.held {
+            None => {
+                let token = token.context("a first answer without a token")?;
+                self.held = Some(Held { token, backend });
+            }
+            Some(held) => {
+                ensure!(
+                    backend == held.backend,
+                    "{backend} answers a session of {}",
+                    held.backend
+                );
+                ensure!(token.is_none(), "a token was issued again");
+                self.continued += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of the headers of an answer after the session's backend has gone.
+    pub(super) fn moved(&mut self, headers: &HeaderMap) -> Result<()> {
+        let (backend, token) = self.read(headers)?;
+        ensure!(backend != self.backend(), "{backend} is said to be gone");
+        let token = token.context("the session moved without a token")?;
+        self.held = Some(Held { token, backend });
+        Ok(())
+    }
+
+    /// The backend that an answer came from, and the token that it brings. No answer has two, and none has a trace of Limpet's.
+    fn read(&self, headers: &HeaderMap) -> Result<(String, Option<String>)> {
+        let backend = headers.get("x-backend").context("no answer of a backend")?;
+        let tokens = match self.carrier {
+            Carrier::Cookie => headers.get_all("set-cookie").iter().count(),
+            Carrier::Header => headers.get_all("x-session").iter().count(),
+        };
+        ensure!(tokens <= 1, "{tokens} tokens at a time");
+        let internal = headers.keys().find(|name| name.as_str().starts_with("x-limpet"));
+        ensure!(internal.is_none(), "the client sees {internal:?}");
+        Ok((backend.to_str()?.to_owned(), self.carrier.token_in(headers)))
+    }
+
+    /// A request with what the client holds.
+    pub(super) fn bring(&self, request: Request) -> Request {
+        match self.field() {
+            Some((name, value)) => request.header(name, value),
+            None => request,
+        }
+    }
+
+    /// Sends a request of this session, over a connection of its own.
+    pub(super) async fn send(&mut self, request: Request) -> Result<Answer> {
+        self.open(request).await?.rest().await
+    }
+
+    /// As [`Session::send`]; the body of the answer is still to come.
+    pub(super) async fn open(&mut self, request: Request) -> Result<Exchange> {
+        let exchange = self.bring(request).open().await?;
+        self.answered(&exchange.head().headers)?;
+        Ok(exchange)
+    }
+
+    /// As [`Session::open`], over this connection.
+    pub(super) async fn open_over(&mut self, connection: &mut Connection, request: Request) -> Result<Exchange> {
+        let exchange = connection.exchange(self.bring(request)).await?;
+        self.answered(&exchange.head().headers)?;
+        Ok(exchange)
+    }
+}
