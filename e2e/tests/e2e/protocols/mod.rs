@@ -4,6 +4,7 @@ mod bodies;
 mod connections;
 mod events;
 mod expect_continue;
+mod grpc;
 mod methods;
 mod resets;
 mod session;
@@ -11,9 +12,10 @@ mod trailers;
 mod versions;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::Result;
-use limpet_e2e::{Carrier, Config, Site, filter_with, poll};
+use limpet_e2e::{Carrier, Config, Protocol, Site, filter_with, poll};
 use session::Session;
 
 /// The configuration that people copy for streams, and a second listener like it, for sessions in a header.
@@ -28,7 +30,8 @@ async fn site() -> Result<Site> {
 }
 
 async fn start(config: Config) -> Result<Site> {
-    Site::start(config).await
+    let protocols: [Arc<dyn Protocol>; 1] = [Arc::new(grpc::Echo)];
+    Site::start_speaking(config, &protocols).await
 }
 
 /// Where sessions have this carrier.
