@@ -10,6 +10,7 @@ mod resets;
 mod session;
 mod trailers;
 mod versions;
+mod websocket;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ async fn site() -> Result<Site> {
 }
 
 async fn start(config: Config) -> Result<Site> {
-    let protocols: [Arc<dyn Protocol>; 1] = [Arc::new(grpc::Echo)];
+    let protocols: [Arc<dyn Protocol>; 2] = [Arc::new(grpc::Echo), Arc::new(websocket::Chat)];
     Site::start_speaking(config, &protocols).await
 }
 

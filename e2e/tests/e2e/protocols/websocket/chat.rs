@@ -1,0 +1,152 @@
+//! A WebSocket service and its client.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail};
+use futures_util::{SinkExt, StreamExt};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
+use hyper::upgrade::Upgraded;
+use hyper::{Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use limpet_e2e::{Body, BoxError, Protocol, Reply, Tasks, poll};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::Session;
+
+/// The service: it says its name, and then everything that it is told. Told `close`, it closes the WebSocket; told `vanish`, the connection.
+/// At the path `/refuse` it opens none.
+#[derive(Debug)]
+pub(crate) struct Chat;
+
+impl Protocol for Chat {
+    fn speaks(&self, request: &hyper::Request<Incoming>) -> bool {
+        request.headers().get(UPGRADE).is_some_and(|to| to == "websocket")
+    }
+
+    fn answer(&self, backend: &str, mut request: hyper::Request<Incoming>, tasks: &Tasks) -> Reply {
+        let backend = backend.to_owned();
+        let upgrade = hyper::upgrade::on(&mut request);
+        let refuse = request.uri().path() == "/refuse";
+        if !refuse {
+            tasks.spawn(async move {
+                if let Ok(connection) = upgrade.await {
+                    // Where the client has gone, the conversation is over.
+                    let _ = converse(&backend, connection).await;
+                }
+            });
+        }
+        Box::pin(async move {
+            let response = Response::builder();
+            if refuse {
+                return Ok(response.status(StatusCode::FORBIDDEN).body(empty())?);
+            }
+            let key = request.headers().get(SEC_WEBSOCKET_KEY).context("no key")?;
+            Ok(response
+                .status(StatusCode::SWITCHING_PROTOCOLS)
+                .header(CONNECTION, "upgrade")
+                .header(UPGRADE, "websocket")
+                .header(SEC_WEBSOCKET_ACCEPT, derive_accept_key(key.as_bytes()))
+                .body(empty())?)
+        })
+    }
+}
+
+fn empty() -> Body {
+    http_body_util::Empty::new().map_err(BoxError::from).boxed_unsync()
+}
+
+async fn converse(backend: &str, connection: Upgraded) -> Result<(), Error> {
+    let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(connection), Role::Server, None).await;
+    socket.send(backend.into()).await?;
+    while let Some(message) = socket.next().await {
+        match message? {
+            Message::Text(text) if text == "vanish" => return Ok(()),
+            Message::Text(text) if text == "close" => socket.close(None).await?,
+            message @ (Message::Text(_) | Message::Binary(_)) => socket.send(message).await?,
+            // The library answers these.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The client's end of an open WebSocket.
+pub(crate) struct Socket<S = TcpStream>(WebSocketStream<S>);
+
+impl Socket {
+    /// Opens one for this session, and hears from the session's backend.
+    pub(crate) async fn open(address: SocketAddr, session: &mut Session) -> Result<Self> {
+        let (socket, headers) = Self::handshake(address, session).await?;
+        session.answered(&headers)?;
+        socket.greeted_by(session).await
+    }
+
+    /// Opens one for this session, wherever it leads; with the headers of the answer.
+    pub(crate) async fn handshake(address: SocketAddr, session: &Session) -> Result<(Self, hyper::HeaderMap)> {
+        let mut request = format!("ws://{address}/chat").into_client_request()?;
+        if let Some((name, value)) = session.field() {
+            let name = HeaderName::from_static(name);
+            request.headers_mut().insert(name, value.parse()?);
+        }
+        let stream = TcpStream::connect(address).await?;
+        let (socket, response) = poll::patiently("a WebSocket", async {
+            Ok(tokio_tungstenite::client_async(request, stream).await?)
+        })
+        .await?;
+        Ok((Self(socket), response.into_parts().0.headers))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// The client's end of a WebSocket that was opened otherwise.
+    pub(crate) async fn over(stream: S) -> Self {
+        Self(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
+    }
+
+    /// Hears from the session's backend.
+    pub(crate) async fn greeted_by(mut self, session: &Session) -> Result<Self> {
+        let greeting = self.receive().await?;
+        if greeting.to_text()? != session.backend() {
+            bail!("{greeting} answers a session of {}", session.backend());
+        }
+        Ok(self)
+    }
+
+    /// Sends a message that comes back.
+    pub(crate) async fn echo(&mut self, message: impl Into<Message>) -> Result<()> {
+        let message = message.into();
+        self.send(message.clone()).await?;
+        let back = self.receive().await?;
+        if back != message {
+            bail!("{} bytes came back as other {}", message.len(), back.len());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn send(&mut self, message: impl Into<Message>) -> Result<()> {
+        Ok(self.0.send(message.into()).await?)
+    }
+
+    /// The next message.
+    pub(crate) async fn receive(&mut self) -> Result<Message> {
+        let message = poll::patiently("a message", async { Ok(self.0.next().await) }).await?;
+        Ok(message.context("the WebSocket is closed")??)
+    }
+
+    /// Closes it, and waits for the backend to do so too.
+    pub(crate) async fn close(mut self) -> Result<()> {
+        self.0.close(None).await?;
+        match self.receive().await? {
+            Message::Close(_) => Ok(()),
+            other => bail!("{other} in place of the end"),
+        }
+    }
+}

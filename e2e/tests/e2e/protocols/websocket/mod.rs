@@ -1,0 +1,177 @@
+//! WebSockets: the answer that opens one carries the token.
+
+mod chat;
+
+use anyhow::Result;
+use hyper::Method;
+use hyper::client::conn::http2;
+use hyper::ext::Protocol;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use limpet_e2e::{Backend, Carrier, Request, poll};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+pub(super) use chat::{Chat, Socket};
+
+use super::{Session, address, config, site, start, until_idle};
+
+#[tokio::test]
+async fn the_answer_that_opens_one_has_the_token_and_a_reconnect_lands_on_the_same_backend() -> Result<()> {
+    let site = site().await?;
+    for carrier in Carrier::ALL {
+        let at = address(&site, carrier)?;
+        let mut session = Session::new(carrier);
+        for number in 0..8 {
+            let mut socket = Socket::open(at, &mut session).await?;
+            for word in ["one", "two", "three"] {
+                socket.echo(format!("{word} of {number}")).await?;
+            }
+            socket.close().await?;
+        }
+        assert_eq!(session.continued, 7);
+        let answer = session.send(Request::get(at, "/")).await?;
+        assert_eq!(answer.status, 200, "plain requests have the same session");
+    }
+    until_idle(&site).await
+}
+
+#[tokio::test]
+async fn a_client_has_several_of_them_and_plain_requests_beside() -> Result<()> {
+    let site = site().await?;
+    for carrier in Carrier::ALL {
+        let at = address(&site, carrier)?;
+        let mut session = Session::new(carrier);
+        let mut sockets = Vec::new();
+        for _ in 0..5 {
+            sockets.push(Socket::open(at, &mut session).await?);
+            session.send(Request::get(at, "/")).await?;
+        }
+        for socket in &mut sockets {
+            socket.echo("still here").await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn large_messages_arrive_whole() -> Result<()> {
+    let site = site().await?;
+    let mut session = Session::new(Carrier::Cookie);
+    let mut socket = Socket::open(site.envoy.address(), &mut session).await?;
+    let message: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+    socket.echo(Message::binary(message)).await?;
+    socket.close().await
+}
+
+#[tokio::test]
+async fn a_session_moves_when_its_backend_goes() -> Result<()> {
+    let mut site = site().await?;
+    for carrier in Carrier::ALL {
+        let at = address(&site, carrier)?;
+        let mut session = Session::new(carrier);
+        let mut socket = Socket::open(at, &mut session).await?;
+        let lost = session.backend().to_owned();
+        site.backend(&lost)?.stop().await;
+        assert!(socket.receive().await.is_err(), "the WebSocket outlives its backend");
+        let (socket, headers) = Socket::handshake(at, &session).await?;
+        session.moved(&headers)?;
+        socket.greeted_by(&session).await?;
+        Socket::open(at, &mut session).await?;
+        site.backend(&lost)?.restart()?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_goes_on_after_its_backend_closed_or_dropped_one() -> Result<()> {
+    let site = site().await?;
+    for carrier in Carrier::ALL {
+        let at = address(&site, carrier)?;
+        let mut session = Session::new(carrier);
+        for _ in 0..3 {
+            let mut socket = Socket::open(at, &mut session).await?;
+            socket.send("close").await?;
+            assert!(matches!(socket.receive().await?, Message::Close(_)));
+            let mut socket = Socket::open(at, &mut session).await?;
+            socket.send("vanish").await?;
+            assert!(socket.receive().await.is_err(), "the connection is still there");
+        }
+    }
+    until_idle(&site).await
+}
+
+#[tokio::test]
+async fn a_backend_hears_of_a_client_that_goes() -> Result<()> {
+    let site = site().await?;
+    let mut session = Session::new(Carrier::Cookie);
+    let socket = Socket::open(site.envoy.address(), &mut session).await?;
+    assert_eq!(site.backends.iter().map(Backend::under_way).sum::<usize>(), 1);
+    drop(socket);
+    until_idle(&site).await
+}
+
+/// It is the answer to a request like any other.
+#[tokio::test]
+async fn an_answer_that_opens_none_starts_a_session_too() -> Result<()> {
+    let site = site().await?;
+    for carrier in Carrier::ALL {
+        let at = address(&site, carrier)?;
+        let mut session = Session::new(carrier);
+        for _ in 0..3 {
+            let request = Request::get(at, "/refuse")
+                .header("connection", "upgrade")
+                .header("upgrade", "websocket")
+                .header("sec-websocket-version", "13")
+                .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+            assert_eq!(session.send(request).await?.status, 403);
+            Socket::open(at, &mut session).await?.close().await?;
+        }
+    }
+    Ok(())
+}
+
+/// RFC 8441: a stream of an HTTP/2 connection becomes the WebSocket; its answer is 200.
+#[tokio::test]
+async fn sessions_hold_over_http2() -> Result<()> {
+    let config = config()?
+        .connection_manager(&json!({"http2_protocol_options": {"allow_connect": true}}))
+        .cluster(&json!({"typed_extension_protocol_options": null}));
+    let site = start(config).await?;
+    let at = site.envoy.address();
+    let stream = TokioIo::new(TcpStream::connect(at).await?);
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+    tokio::spawn(connection);
+    let mut session = Session::new(Carrier::Cookie);
+    let mut sockets = Vec::new();
+    for number in 0..6 {
+        let mut request = hyper::Request::builder()
+            .uri(format!("http://{at}/{}", if number == 0 { "" } else { "chat" }))
+            .header("sec-websocket-version", "13")
+            // Not of RFC 8441, but Envoy makes none for a backend that speaks HTTP/1.1.
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+        if let Some((name, value)) = session.field() {
+            request = request.header(name, value);
+        }
+        let mut request = request.body(http_body_util::Empty::<hyper::body::Bytes>::new())?;
+        // The client has to have heard that the server can do this: after the first answer it has.
+        if number > 0 {
+            *request.method_mut() = Method::CONNECT;
+            request.extensions_mut().insert(Protocol::from_static("websocket"));
+        }
+        let response = poll::patiently("an answer", async { Ok(sender.send_request(request).await?) }).await?;
+        assert_eq!(response.status(), 200);
+        session.answered(response.headers())?;
+        if number > 0 {
+            let stream = TokioIo::new(hyper::upgrade::on(response).await?);
+            sockets.push(Socket::over(stream).await.greeted_by(&session).await?);
+        }
+    }
+    for socket in &mut sockets {
+        socket.echo("one of many").await?;
+    }
+    for socket in sockets {
+        socket.close().await?;
+    }
+    Ok(())
+}
