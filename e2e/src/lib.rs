@@ -29,6 +29,7 @@ mod envoy;
 pub mod haproxy;
 mod keyring;
 pub mod poll;
+mod raw;
 mod site;
 pub mod tools;
 
@@ -42,4 +43,5 @@ pub use cookie::SetCookie;
 pub use crowd::{Crowd, Journey, Journeys, Visit};
 pub use envoy::Envoy;
 pub use keyring::{KeyEncryptionKey, Keyring};
+pub use raw::{Fields, RawAnswer, RawUpstream, raw_get};
 pub use site::Site;

@@ -14,6 +14,7 @@ mod failover;
 mod forged_headers;
 mod header_session;
 mod hostile_clients;
+mod hostile_upstreams;
 mod keys;
 mod lifetimes;
 mod local_replies;

@@ -1,0 +1,140 @@
+//! HTTP/1.1 byte for byte, for what no library would send or read.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+use crate::poll;
+
+/// Header fields: names, as sent or in lower case as received, and values.
+pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// An upstream that answers every request with the same header fields, whatever they are. It ends with its value.
+#[derive(Debug)]
+pub struct RawUpstream {
+    address: SocketAddr,
+    fields: Arc<Mutex<Fields>>,
+    task: AbortHandle,
+}
+
+impl RawUpstream {
+    /// An upstream on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let fields = Arc::new(Mutex::new(Fields::new()));
+        let shared = Arc::clone(&fields);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&shared)));
+            }
+        });
+        Ok(Self {
+            address,
+            fields,
+            task: task.abort_handle(),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it answers with from now on.
+    pub fn answer(&self, fields: Fields) {
+        *self.fields.lock().unwrap_or_else(PoisonError::into_inner) = fields;
+    }
+}
+
+impl Drop for RawUpstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(mut stream: TcpStream, fields: Arc<Mutex<Fields>>) -> Result<()> {
+    loop {
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            if stream.read_buf(&mut request).await? == 0 {
+                return Ok(());
+            }
+        }
+        let mut answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n".to_vec();
+        for (name, value) in &*fields.lock().unwrap_or_else(PoisonError::into_inner) {
+            answer.extend([name, b": ".as_slice(), value, b"\r\n"].concat());
+        }
+        answer.extend(b"\r\n");
+        stream.write_all(&answer).await?;
+    }
+}
+
+/// The head of an answer.
+#[derive(Debug)]
+pub struct RawAnswer {
+    /// The status code.
+    pub status: u16,
+    /// The header fields, in order.
+    pub fields: Fields,
+}
+
+impl RawAnswer {
+    /// The values of this name, in order.
+    #[must_use]
+    pub fn all(&self, name: &str) -> Vec<&[u8]> {
+        let of_name = self.fields.iter().filter(|(present, _)| present == name.as_bytes());
+        of_name.map(|(_, value)| value.as_slice()).collect()
+    }
+}
+
+/// A GET request over a connection of its own, with these fields.
+///
+/// # Errors
+/// When what comes back is no HTTP.
+pub async fn raw_get(address: SocketAddr, path: &str, fields: &[(&str, &[u8])]) -> Result<RawAnswer> {
+    let mut request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n").into_bytes();
+    for (name, value) in fields {
+        request.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+    }
+    request.extend(b"\r\n");
+    let answer = poll::patiently("an answer", async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(&request).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        Ok(answer)
+    });
+    parse(&answer.await?)
+}
+
+fn parse(answer: &[u8]) -> Result<RawAnswer> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
+    let head = answer.get(..end.context("no end of the head")?).unwrap_or_default();
+    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let status = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+    let Some(status) = status
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3)?.parse().ok())
+    else {
+        bail!("no status line: {status}");
+    };
+    let field = |line: &[u8]| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let (name, value) = line.split_at(colon);
+        Some((name.to_vec(), value.get(1..)?.trim_ascii().to_vec()))
+    };
+    let fields = lines.map(|line| field(line).with_context(|| format!("no field: {line:?}")));
+    Ok(RawAnswer {
+        status,
+        fields: fields.collect::<Result<_>>()?,
+    })
+}

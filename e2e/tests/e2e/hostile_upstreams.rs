@@ -1,0 +1,212 @@
+//! Upstreams whose answers no library would send: what Envoy lets through arrives whole, and the session with it.
+
+use anyhow::{Context, Result};
+use limpet_e2e::{Config, Envoy, Fields, RawAnswer, RawUpstream, raw_get};
+use serde_json::json;
+
+/// Two upstreams, and an Envoy in front of them.
+struct Hostile {
+    upstreams: [RawUpstream; 2],
+    envoy: Envoy,
+}
+
+impl Hostile {
+    /// With an Envoy that takes more of an answer's head than it does by default: 100 fields, and 80 KiB.
+    async fn patient() -> Result<Self> {
+        Self::start(&json!({"max_headers_count": 2000, "max_response_headers_kb": 512})).await
+    }
+
+    async fn start(limits: &serde_json::Value) -> Result<Self> {
+        let upstreams = [RawUpstream::start().await?, RawUpstream::start().await?];
+        let config = Config::load("cookie.yaml")?
+            .backend_addresses(&upstreams.each_ref().map(RawUpstream::address))
+            .cluster(&json!({"typed_extension_protocol_options": {
+                "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                    "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                    "explicit_http_config": {"http_protocol_options": {}},
+                    "common_http_protocol_options": limits,
+                },
+            }}));
+        let envoy = Envoy::start(config).await?;
+        Ok(Self { upstreams, envoy })
+    }
+
+    /// Both answer with these fields, and with a name of their own.
+    fn answer(&self, fields: &Fields) {
+        for (upstream, name) in self.upstreams.iter().zip(["a", "b"]) {
+            upstream.answer([fields.clone(), field("x-backend", name)].concat());
+        }
+    }
+
+    async fn get(&self, token: Option<&[u8]>) -> Result<RawAnswer> {
+        let cookie = token.map(|token| ("cookie", token));
+        raw_get(self.envoy.address(), "/", cookie.as_slice()).await
+    }
+
+    /// A new client gets all of these fields, and a session that holds with all of them.
+    async fn assert_arrive(&self, what: &str, fields: &Fields) -> Result<()> {
+        self.answer(fields);
+        let first = self.get(None).await?;
+        let pair = assert_all_there(what, fields, &first, true).context("no session begins")?;
+        for _ in 0..6 {
+            let answer = self.get(Some(&pair)).await?;
+            assert_all_there(what, fields, &answer, false);
+            assert_eq!(answer.all("x-backend"), first.all("x-backend"), "{what}");
+        }
+        Ok(())
+    }
+
+    /// Envoy does not have it: 502, nothing of it comes through, no session begins, and none ends.
+    async fn assert_refused(&self, what: &str, fields: &Fields) -> Result<()> {
+        self.answer(&Fields::new());
+        let first = self.get(None).await?;
+        let pair = assert_all_there(what, &Fields::new(), &first, true).context("no session begins")?;
+        self.answer(fields);
+        for token in [None, Some(pair.as_slice())] {
+            let answer = self.get(token).await?;
+            assert_eq!(answer.status, 502, "{what}");
+            assert!(answer.all("set-cookie").is_empty(), "{what}");
+            assert!(answer.all("x-backend").is_empty(), "{what}");
+        }
+        self.answer(&Fields::new());
+        let again = self.get(Some(&pair)).await?;
+        assert_all_there(what, &Fields::new(), &again, false);
+        assert_eq!(again.all("x-backend"), first.all("x-backend"), "{what}");
+        Ok(())
+    }
+}
+
+fn field(name: &str, value: impl AsRef<[u8]>) -> Fields {
+    vec![(name.as_bytes().to_vec(), value.as_ref().to_vec())]
+}
+
+/// All of these fields are in the answer, byte for byte and in order, and nothing else of these names; but for our cookie behind
+/// the application's, where a session `begins`. Its pair is returned.
+#[track_caller]
+fn assert_all_there(what: &str, fields: &Fields, answer: &RawAnswer, begins: bool) -> Option<Vec<u8>> {
+    assert_eq!(answer.status, 200, "{what}");
+    let mut ours = None;
+    for name in fields
+        .iter()
+        .map(|(name, _)| name.as_slice())
+        .chain([b"set-cookie".as_slice()])
+    {
+        let sent = fields.iter().filter(|(sent, _)| sent == name);
+        let expected: Vec<_> = sent.map(|(_, value)| value.as_slice()).collect();
+        let name = String::from_utf8_lossy(name);
+        let mut arrived = answer.all(&name);
+        if name == "set-cookie" && begins {
+            ours = arrived.pop();
+        }
+        // It is kept out of shared caches where a session begins.
+        if name != "cache-control" || !begins {
+            assert_eq!(arrived, expected, "{what}: {name}");
+        }
+    }
+    assert_eq!(ours.is_some(), begins, "{what}");
+    let pair = ours?.split(|byte| *byte == b';').next()?;
+    assert!(pair.starts_with(b"session=") && pair.len() == 68, "{what}: {pair:?}");
+    Some(pair.to_vec())
+}
+
+fn thousand_cookies() -> Fields {
+    let cookie = |n| field("set-cookie", format!("app{n}=value{n}; Path=/{n}"));
+    (0..1000).flat_map(cookie).collect()
+}
+
+fn large_cookie(kib: usize) -> Fields {
+    field("set-cookie", format!("large={}; Path=/", "x".repeat(kib * 1024)))
+}
+
+#[tokio::test]
+async fn a_thousand_cookies_arrive() -> Result<()> {
+    Hostile::patient()
+        .await?
+        .assert_arrive("1,000 cookies", &thousand_cookies())
+        .await
+}
+
+/// The application's come first, so that clients keep ours.
+#[tokio::test]
+async fn a_thousand_cookies_of_our_name_arrive() -> Result<()> {
+    let cookies = (0..1000)
+        .flat_map(|n| field("set-cookie", format!("session={n}")))
+        .collect();
+    Hostile::patient()
+        .await?
+        .assert_arrive("1,000 cookies called session", &cookies)
+        .await
+}
+
+#[tokio::test]
+async fn a_cookie_of_64_kib_arrives() -> Result<()> {
+    Hostile::patient()
+        .await?
+        .assert_arrive("64 KiB", &large_cookie(64))
+        .await
+}
+
+#[tokio::test]
+async fn what_is_more_than_envoy_takes_is_its_own_refusal() -> Result<()> {
+    let site = Hostile::start(&json!({})).await?;
+    site.assert_refused("1,000 cookies", &thousand_cookies()).await?;
+    site.assert_refused("128 KiB", &large_cookie(128)).await
+}
+
+#[tokio::test]
+async fn what_is_no_utf8_arrives() -> Result<()> {
+    let site = Hostile::patient().await?;
+    for fields in [
+        field("x-application", b"\xff\xfe\x80\xc3\x28"),
+        field("set-cookie", b"app=\xff\xc3\x28; Path=/\xf0\x28"),
+        field("set-cookie", b"\xff\xfe=\x80"),
+        field("set-cookie", b"session=\xff"),
+        field("vary", b"\xff, \x80"),
+        field("expires", b"\xff"),
+    ] {
+        site.assert_arrive(&format!("{fields:?}"), &fields).await?;
+    }
+    let fields = field("cache-control", b"public, x=\"\xff\", \xfe");
+    site.assert_arrive("cache-control", &fields).await?;
+    let kept = site.get(None).await?;
+    assert_eq!(kept.all("cache-control"), [b"private, x=\"\xff\", \xfe"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_cookie_arrives() -> Result<()> {
+    let site = Hostile::patient().await?;
+    for value in [
+        "",
+        ";",
+        "=",
+        "=;=",
+        "session",
+        "session;",
+        "session=;",
+        "a\tb=1",
+        "\"=\"",
+        "a=1, session=2; Path=\"",
+    ] {
+        site.assert_arrive(&format!("{value:?}"), &field("set-cookie", value))
+            .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn control_characters_are_envoys_own_refusal() -> Result<()> {
+    let site = Hostile::patient().await?;
+    for fields in [
+        field("set-cookie", b"a\x01b=1"),
+        field("set-cookie", b"a\x7fb=1"),
+        field("set-cookie", b"a\0b=1"),
+        field("set-cookie", b"session=\x1b[2J"),
+        field("x-a\x01b", "1"),
+        field("x-a b", "1"),
+        field("", "1"),
+    ] {
+        site.assert_refused(&format!("{fields:?}"), &fields).await?;
+    }
+    Ok(())
+}
