@@ -17,7 +17,7 @@ const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicMo
 /// What configures the module for a route.
 pub(crate) const PER_ROUTE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute";
 /// What may be around the configuration of any filter for a route.
-const FILTER_CONFIG: &str = "envoy.config.route.v3.FilterConfig";
+pub(crate) const FILTER_CONFIG: &str = "envoy.config.route.v3.FilterConfig";
 const TYPED_EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
 
 /// A build of the filter.

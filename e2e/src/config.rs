@@ -117,6 +117,44 @@ impl Config {
         self
     }
 
+    /// Three backends in place of those that the files in `envoy-configs/` have, whichever clusters those are in: 127.0.0.1:8081 to 8083.
+    #[must_use]
+    pub fn three_backends(mut self, backends: &[Backend; 3]) -> Self {
+        let examples = [8081, 8082, 8083].map(|port| address("127.0.0.1", port));
+        self.each_file(|file| {
+            each_object(file, &mut |object| {
+                let Some(endpoint) = object.get_mut("endpoint") else {
+                    return;
+                };
+                let example = examples.iter().position(|example| *example == endpoint["address"]);
+                if let Some(backend) = example.and_then(|example| backends.get(example)) {
+                    let at = backend.address();
+                    endpoint["address"] = address(&at.ip().to_string(), at.port());
+                }
+            });
+        });
+        self
+    }
+
+    /// The backends of the cluster of this name.
+    #[must_use]
+    pub fn backends_of<'a>(mut self, cluster: &str, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
+        let own = endpoints(backends.into_iter().map(Backend::address));
+        each_item(&mut self.bootstrap["static_resources"]["clusters"], |present| {
+            if present["name"] == cluster {
+                present["load_assignment"]["endpoints"] = own.clone();
+            }
+        });
+        self
+    }
+
+    /// The first cluster's name, and how many backends it has.
+    pub(crate) fn first_cluster(&mut self) -> (String, usize) {
+        let name = self.cluster_mut()["name"].as_str().unwrap_or_default().to_owned();
+        let hosts = self.load_assignment()["endpoints"][0]["lb_endpoints"].as_array();
+        (name, hosts.map_or(0, Vec::len))
+    }
+
     /// What the control plane says of a backend's health, such as `DRAINING`. It has to be in the first cluster already.
     #[must_use]
     pub fn health(mut self, backend: SocketAddr, status: &str) -> Self {

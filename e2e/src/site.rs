@@ -17,7 +17,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts three backends, and an Envoy that has them in its first cluster.
+    /// Starts three backends, and an Envoy that has them where the file of `envoy-configs/` has its own.
     ///
     /// # Errors
     /// When Envoy does not come up.
@@ -31,8 +31,11 @@ impl Site {
     /// When Envoy does not come up.
     pub async fn start_speaking(config: Config, protocols: &[Arc<dyn Protocol>]) -> Result<Self> {
         let backends = Backend::three_speaking(protocols)?;
-        let envoy = Envoy::start(config.backends(&backends)).await?;
-        envoy.until_stat("cluster.backends.membership_healthy", 3).await?;
+        let mut config = config.three_backends(&backends);
+        let (cluster, size) = config.first_cluster();
+        let envoy = Envoy::start(config).await?;
+        let healthy = format!("cluster.{cluster}.membership_healthy");
+        envoy.until_stat(&healthy, size as u64).await?;
         Ok(Self { backends, envoy })
     }
 

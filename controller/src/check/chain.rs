@@ -4,6 +4,7 @@ use limpet_core::config::schema::FilterConfig;
 use limpet_core::outcome::FILTER_STATE;
 
 use super::discovery::{self, Sources};
+use super::headers::{self, SESSION_HEADER, SOFT_HEADER, STRICT_HEADER, has_session, removes};
 use super::report::Report;
 use super::routes;
 use crate::find::{self, Build, Found};
@@ -11,16 +12,7 @@ use crate::node::Node;
 
 const STATEFUL_SESSION: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession";
 const HEADER_MUTATION: &str = "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation";
-const EARLY_HEADER_MUTATION: &str = "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 const ROUTER: &str = "envoy.extensions.filters.http.router.v3.Router";
-
-/// What the filter and Envoy tell each other by; none of a client's own may get in, and none may get out.
-pub(super) const INTERNAL_HEADERS: [&str; 4] = [SOFT_HEADER, STRICT_HEADER, "x-limpet-destination", SESSION_HEADER];
-const SOFT_HEADER: &str = "x-limpet-host";
-const STRICT_HEADER: &str = "x-limpet-host-strict";
-/// What tells our filter the route's session, and what the chain writes into it.
-pub(super) const SESSION_HEADER: &str = "x-limpet-session";
-pub(super) const ROUTE_SESSION: &str = "%METADATA(ROUTE:limpet:session)%";
 
 /// One HTTP filter.
 #[derive(Debug)]
@@ -57,54 +49,15 @@ impl<'a> HttpFilter<'a> {
     }
 
     /// What it does to headers: of requests, or of responses.
-    fn mutations(&self, of: &str) -> Vec<Node<'a>> {
+    pub(super) fn mutations(&self, of: &str) -> Vec<Node<'a>> {
         let content = self.content.as_ref().filter(|_| self.kind == HEADER_MUTATION);
         let mutations = content.and_then(|content| content.get("mutations"));
         mutations.map(|mutations| mutations.list(of)).unwrap_or_default()
     }
 
     /// Whether it takes the header away: of requests, or of responses.
-    fn removes(&self, header: &str, of: &str) -> bool {
+    pub(super) fn removes(&self, header: &str, of: &str) -> bool {
         self.mutations(of).iter().any(|mutation| removes(mutation, header))
-    }
-}
-
-/// Whether a mutation takes the header away.
-fn removes(mutation: &Node<'_>, header: &str) -> bool {
-    let matcher = mutation.at(&["remove_on_match", "key_matcher"]);
-    let pattern = |kind: &str| matcher.as_ref()?.text(kind).map(str::to_ascii_lowercase);
-    mutation
-        .text("remove")
-        .is_some_and(|name| name.eq_ignore_ascii_case(header))
-        || pattern("exact").is_some_and(|name| name == header)
-        || pattern("prefix").is_some_and(|prefix| header.starts_with(&prefix))
-}
-
-/// What a mutation appends to the header for the route's session, where it does.
-fn session_append<'a>(mutation: &Node<'a>) -> Option<Node<'a>> {
-    let append = mutation.get("append")?;
-    let key = append.at(&["header", "key"])?;
-    let is_it = key.value.as_str()?.eq_ignore_ascii_case(SESSION_HEADER);
-    is_it.then_some(append)
-}
-
-fn is_route_session(append: &Node<'_>) -> bool {
-    append
-        .at(&["header", "value"])
-        .is_some_and(|value| value.value == ROUTE_SESSION)
-}
-
-/// Whether the header for the route's session has just that after a mutation, `before` being whether it had.
-fn has_session(before: bool, mutation: &Node<'_>) -> bool {
-    let Some(append) = session_append(mutation) else {
-        return before && !removes(mutation, SESSION_HEADER);
-    };
-    let is_session = is_route_session(&append);
-    match append.text("append_action") {
-        Some("OVERWRITE_IF_EXISTS_OR_ADD") => is_session,
-        Some("OVERWRITE_IF_EXISTS") => before && is_session,
-        Some("ADD_IF_ABSENT") => before || is_session,
-        _ => !before && is_session,
     }
 }
 
@@ -136,6 +89,17 @@ impl<'a> Chain<'a> {
         self.filters.get(self.strict?)
     }
 
+    /// The filters in front of ours.
+    pub(super) fn in_front(&self) -> &[HttpFilter<'a>] {
+        self.filters.get(..self.limpet).unwrap_or_default()
+    }
+
+    /// The filters between ours and the last that steers.
+    pub(super) fn between(&self) -> impl Iterator<Item = &HttpFilter<'a>> {
+        let last = self.soft.max(self.strict).unwrap_or(0);
+        self.filters.iter().take(last).skip(self.limpet + 1)
+    }
+
     /// Whether the upstream is kept from this header by a filter of the chain.
     pub(super) fn hides_from_upstream(&self, header: &str) -> bool {
         let last = match header {
@@ -150,11 +114,7 @@ impl<'a> Chain<'a> {
 
     /// Whether our filter is told the session that a route's metadata name, on a route that has the filters that `is_enabled` holds for.
     pub(super) fn tells_session(&self, is_enabled: impl Fn(&HttpFilter<'a>) -> bool) -> bool {
-        let in_front = self
-            .filters
-            .iter()
-            .take(self.limpet)
-            .filter(|filter| is_enabled(filter));
+        let in_front = self.in_front().iter().filter(|filter| is_enabled(filter));
         let mutations = in_front.flat_map(|filter| filter.mutations("request_mutations"));
         mutations.fold(false, |before, mutation| has_session(before, &mutation))
     }
@@ -252,7 +212,7 @@ fn check<'a>(report: &mut Report, manager: &Node<'a>, limpet: usize, found: Opti
     // The module needs nobody's help, and nothing is said in headers.
     if build == Build::Wasm {
         check_steering(report, &chain, config);
-        check_headers(report, &chain);
+        headers::check(report, &chain);
     }
     check_access_log(report, &chain, config);
     if let Some(last) = chain
@@ -263,12 +223,12 @@ fn check<'a>(report: &mut Report, manager: &Node<'a>, limpet: usize, found: Opti
         report.error(&last.node, "expected the router as the last filter");
     }
     match manager.get("route_config") {
-        Some(routes) => routes::check(report, &chain, config, &routes),
+        Some(routes) => routes::check(report, &chain, config, sources, &routes),
         None => match manager
             .at(&["rds", "route_config_name"])
             .and_then(|name| sources.routes(name.value.as_str()?))
         {
-            Some(routes) => routes::check(report, &chain, config, routes),
+            Some(routes) => routes::check(report, &chain, config, sources, routes),
             None => report.note(
                 manager,
                 "not checked: the routes, which Envoy gets from elsewhere; a file that has them can be given as well",
@@ -320,49 +280,6 @@ fn check_steering(report: &mut Report, chain: &Chain<'_>, config: Option<&Filter
     }
 }
 
-/// The internal headers, at every door.
-fn check_headers(report: &mut Report, chain: &Chain<'_>) {
-    let early: Vec<Node<'_>> = chain
-        .manager
-        .list("early_header_mutation_extensions")
-        .iter()
-        .filter_map(|extension| extension.get("typed_config"))
-        .filter_map(|typed| typed.typed().filter(|(kind, _)| *kind == EARLY_HEADER_MUTATION))
-        .flat_map(|(_, content)| content.list("mutations"))
-        .collect();
-    let missing = missing(&INTERNAL_HEADERS, |header| {
-        early.iter().any(|mutation| removes(mutation, header))
-    });
-    if !missing.is_empty() {
-        report.error(&chain.manager, format!("early_header_mutation_extensions: expected the removal of {missing}: a client's own would choose its backend or policy"));
-    }
-    let in_front = chain.filters.get(..chain.limpet).unwrap_or_default();
-    let leaking = self::missing(&[SOFT_HEADER, STRICT_HEADER], |header| {
-        in_front
-            .iter()
-            .any(|filter| filter.removes(header, "response_mutations"))
-    });
-    if !leaking.is_empty() {
-        report.error(&chain.manager, format!("http_filters: expected a header_mutation filter in front of limpet that removes {leaking} from responses: clients would see the backend's address"));
-    }
-    let mutations = in_front.iter().flat_map(|filter| filter.mutations("request_mutations"));
-    let appended = mutations.filter_map(|mutation| session_append(&mutation));
-    for append in appended.filter(|append| !is_route_session(append)) {
-        report.error(&append, format!("expected {ROUTE_SESSION} as the value of {SESSION_HEADER}: any other chooses the session of routes whose metadata name none"));
-    }
-    let last = chain.soft.max(chain.strict).unwrap_or(0);
-    for filter in chain.filters.iter().take(last).skip(chain.limpet + 1) {
-        let removed = ["request_mutations", "response_mutations"].iter().any(|mutations| {
-            [SOFT_HEADER, STRICT_HEADER]
-                .iter()
-                .any(|header| filter.removes(header, mutations))
-        });
-        if removed {
-            report.error(&filter.node, "expected in front of limpet or behind the stateful_session filters: here it takes away what they tell each other");
-        }
-    }
-}
-
 /// An access log that shows what happened to sessions needs the filter to leave it there.
 fn check_access_log(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
     let state = match chain.build {
@@ -377,10 +294,4 @@ fn check_access_log(report: &mut Report, chain: &Chain<'_>, config: Option<&Filt
             format!("shows {state}, which is empty unless the filter's configuration has accessLog: true"),
         );
     }
-}
-
-/// The headers that `is_removed` does not hold for, as words.
-pub(super) fn missing(headers: &[&str], is_removed: impl Fn(&str) -> bool) -> String {
-    let missing: Vec<&str> = headers.iter().copied().filter(|header| !is_removed(header)).collect();
-    missing.join(", ")
 }

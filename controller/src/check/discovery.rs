@@ -1,4 +1,4 @@
-//! What an Envoy discovers: the filter's configuration (ECDS) and routes (RDS), from files or from the other documents.
+//! What an Envoy discovers: the filter's configuration (ECDS), routes (RDS) and clusters (CDS), from files or from the other documents.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,6 +10,7 @@ use crate::document;
 use crate::find::{self, Found};
 use crate::node::Node;
 
+const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
 const ROUTE_CONFIGURATION: &str = "envoy.config.route.v3.RouteConfiguration";
 
 /// A document, and those that it has the filter's configuration or routes discovered from.
@@ -55,6 +56,9 @@ pub(super) fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
 pub(super) struct Sources<'a> {
     filters: BTreeMap<&'a str, Found<'a>>,
     routes: BTreeMap<&'a str, Node<'a>>,
+    clusters: BTreeMap<&'a str, Node<'a>>,
+    /// Those of a bootstrap are for its own Envoy alone, so by file.
+    static_clusters: BTreeMap<&'a str, BTreeMap<&'a str, Node<'a>>>,
 }
 
 impl<'a> Sources<'a> {
@@ -64,11 +68,21 @@ impl<'a> Sources<'a> {
             let resources = find::filters(root).into_iter().filter(Found::is_resource);
             sources.filters.extend(resources.map(|found| (found.name(), found)));
             root.visit(&mut |object| {
-                if object.kind() == Some(ROUTE_CONFIGURATION) {
-                    let name = object.text("name").unwrap_or_default();
-                    sources.routes.insert(name, object.clone());
+                let name = object.text("name").unwrap_or_default();
+                match object.kind() {
+                    Some(ROUTE_CONFIGURATION) => drop(sources.routes.insert(name, object.clone())),
+                    Some(CLUSTER) => drop(sources.clusters.insert(name, object.clone())),
+                    _ => {}
                 }
             });
+            let resources = root.get("static_resources");
+            let clusters = resources
+                .map(|resources| resources.list("clusters"))
+                .unwrap_or_default();
+            let named = clusters
+                .into_iter()
+                .filter_map(|cluster| Some((cluster.text("name")?, cluster)));
+            sources.static_clusters.insert(root.file, named.collect());
         }
         sources
     }
@@ -81,6 +95,12 @@ impl<'a> Sources<'a> {
     /// The route configuration of this name.
     pub(super) fn routes(&self, name: &str) -> Option<&Node<'a>> {
         self.routes.get(name)
+    }
+
+    /// The cluster of this name that the Envoy of this file has.
+    pub(super) fn cluster(&self, file: &str, name: &str) -> Option<&Node<'a>> {
+        let own = self.static_clusters.get(file).and_then(|clusters| clusters.get(name));
+        own.or_else(|| self.clusters.get(name))
     }
 
     /// Whether routes for others to discover are in this document.

@@ -1,11 +1,15 @@
 //! `limpet check`: configurations of the filter, and of Envoy with the filter inside.
 
 mod chain;
+mod destinations;
 pub(crate) mod discovery;
 mod filter;
+mod headers;
 mod per_route;
 mod report;
 mod routes;
+mod splits;
+mod steering;
 mod version;
 
 use std::collections::BTreeSet;

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
-use limpet_core::token::Destination;
 use limpet_core::{RouteSession, RouteSessionError};
 
-use super::chain::{Chain, HttpFilter, INTERNAL_HEADERS, ROUTE_SESSION, SESSION_HEADER, missing};
-use super::per_route;
+use super::chain::Chain;
+use super::discovery::Sources;
+use super::headers::{self, DESTINATION_HEADER, INTERNAL_HEADERS, ROUTE_SESSION, SESSION_HEADER};
 use super::report::{Report, Severity};
+use super::splits::{self, Led};
+use super::steering::is_enabled;
+use super::{destinations, per_route, steering};
 use crate::find::{Build, NAME};
 use crate::node::Node;
 
@@ -17,7 +21,7 @@ use crate::node::Node;
 pub(super) struct Place<'n, 'a> {
     routes: &'n Node<'a>,
     host: &'n Node<'a>,
-    route: &'n Node<'a>,
+    pub(super) route: &'n Node<'a>,
     /// The weighted cluster, where it has configurations of filters of its own.
     cluster: Option<Node<'a>>,
 }
@@ -64,41 +68,99 @@ pub(super) struct Named<'a> {
     pub(super) text: Option<String>,
 }
 
-/// The session of a route.
+/// A session, by its policy and scope.
 #[derive(Debug, Clone)]
-struct Session<'c> {
+pub(super) struct Session<'c> {
     policy: &'c str,
-    config: &'c PolicyConfig,
+    pub(super) config: &'c PolicyConfig,
     scope: String,
 }
 
-impl Session<'_> {
-    fn words(&self) -> String {
+impl<'c> Session<'c> {
+    /// `None` where there is no such policy.
+    pub(super) fn new(config: &'c FilterConfig, policy: &str, scope: &str) -> Option<Self> {
+        let (policy, config) = config.policies.get_key_value(policy)?;
+        Some(Self {
+            policy,
+            config,
+            scope: scope.to_owned(),
+        })
+    }
+
+    pub(super) fn words(&self) -> String {
         format!("{}/{}", self.policy, self.scope)
     }
 }
 
+/// Whose sessions a route has.
+#[derive(Debug)]
+enum Whose<'c> {
+    /// The rule's. `split`: they are led to routes of their clusters.
+    Rule { session: Session<'c>, split: bool },
+    /// The cluster's that it leads to.
+    Destination,
+}
+
 /// Checks a route configuration, `config` being that of the filter where it is known.
-pub(super) fn check(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>, routes: &Node<'_>) {
+pub(super) fn check<'a>(
+    report: &mut Report,
+    chain: &Chain<'a>,
+    config: Option<&FilterConfig>,
+    sources: &Sources<'a>,
+    routes: &Node<'a>,
+) {
     let mut sessions = Sessions::default();
     let mut present = Vec::new();
+    let mut any_led = false;
     for host in routes.list("virtual_hosts") {
+        let mut led = Led::default();
         for route in host.list("routes") {
             let name = route.text("name").unwrap_or_default();
             present.push((name, host.text("name").unwrap_or_default()));
+            let matcher = splits::matcher(&route);
+            any_led |= matcher.is_some();
             for (place, clusters) in Place::all(routes, &host, &route) {
-                check_upstream(report, chain, &place);
                 let named = named(report, chain, &place);
-                let Some(config) = config else { continue };
-                let Some(session) = session(report, config, named.as_ref(), &place) else {
+                let whose = config.and_then(|config| whose(report, config, named.as_ref(), &place));
+                let is_split = matches!(whose, Some(Whose::Rule { split: true, .. }));
+                check_upstream(report, chain, &place, matcher.is_some() || is_split);
+                if let Some(matcher) = &matcher {
+                    let session = match &whose {
+                        Some(Whose::Rule { session, .. }) => Some(session),
+                        _ => None,
+                    };
+                    led.add(report, matcher, &place, session);
+                }
+                if route.get("route").is_none() {
                     continue;
-                };
-                if route.get("route").is_some() {
-                    check_steering(report, chain, &session, &place);
-                    sessions.add(report, &session, &route, clusters);
+                }
+                match (whose, config) {
+                    (Some(Whose::Rule { session, split }), _) => {
+                        let is_last = split && matcher.is_none();
+                        if is_last {
+                            led.check(report, &session, &place, &clusters);
+                        } else if matcher.is_none() && clusters.len() > 1 {
+                            let words = session.words();
+                            report.warning(&route, format!("weighted_clusters: the session {words} holds only while Envoy chooses the cluster of its backend: expected @split/{words} in the metadata, and a route for each cluster in front"));
+                        }
+                        steering::check(report, chain, std::slice::from_ref(&session), &place, is_last);
+                        sessions.add(report, &session, &route, &clusters);
+                    }
+                    (Some(Whose::Destination), Some(config)) => {
+                        let found = destinations::sessions(report, chain, config, sources, &place, &clusters);
+                        let (found, nodes): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+                        for (session, node) in found.iter().zip(&nodes) {
+                            sessions.add(report, session, node, &[]);
+                        }
+                        steering::check(report, chain, &found, &place, false);
+                    }
+                    _ => {}
                 }
             }
         }
+    }
+    if any_led && chain.build == Build::Module {
+        headers::check_early(report, chain, &[DESTINATION_HEADER]);
     }
     for (i, entry) in config.iter().flat_map(|config| config.routes.iter().enumerate()) {
         let is_meant = |&(route, host): &(&str, &str)| {
@@ -142,26 +204,26 @@ fn metadata<'a>(report: &mut Report, chain: &Chain<'a>, place: &Place<'_, 'a>) -
     Some(Named { node, text })
 }
 
-/// The session that the filter gives a route's requests: as it is named there, by the table, or by default.
-fn session<'c>(
+/// Whose sessions the filter gives a route's requests: as it is named there, by the table, or by default.
+fn whose<'c>(
     report: &mut Report,
     config: &'c FilterConfig,
     named: Option<&Named<'_>>,
     place: &Place<'_, '_>,
-) -> Option<Session<'c>> {
+) -> Option<Whose<'c>> {
     let name = place.route.text("name").unwrap_or_default();
     let own_scope = if name.is_empty() { "default" } else { name };
-    let session = |policy: &str, scope: Option<&str>| {
-        let (policy, config) = config.policies.get_key_value(policy)?;
-        Some(Session {
-            policy,
-            config,
-            scope: scope.unwrap_or(own_scope).to_owned(),
-        })
+    let rule = |policy: &str, scope: Option<&str>, split| {
+        let session = Session::new(config, policy, scope.unwrap_or(own_scope))?;
+        Some(Whose::Rule { session, split })
     };
     if let Some(named) = named {
-        let (policy, scope) = policy_and_scope(report, config, named)?;
-        return session(policy, scope);
+        return match route_session(report, config, named)? {
+            RouteSession::Destination => Some(Whose::Destination),
+            RouteSession::Rule { policy, scope, split } => {
+                rule(policy, scope.and_then(|scope| std::str::from_utf8(scope).ok()), split)
+            }
+        };
     }
     let host = place.host.text("name").unwrap_or_default();
     let of_route = || config.routes.iter().filter(|entry| entry.route == name);
@@ -169,85 +231,44 @@ fn session<'c>(
         .find(|entry| entry.virtual_host.as_deref() == Some(host))
         .or_else(|| of_route().find(|entry| entry.virtual_host.is_none()));
     if let Some(entry) = entry {
-        return session(&entry.policy, entry.scope.as_deref());
+        return rule(&entry.policy, entry.scope.as_deref(), false);
     }
     let default = config.default.as_ref()?;
-    session(&default.policy, default.scope.as_deref())
+    rule(&default.policy, default.scope.as_deref(), false)
 }
 
-/// Policy and scope, where a session is named.
-fn policy_and_scope<'n>(
-    report: &mut Report,
-    config: &FilterConfig,
-    named: &'n Named<'_>,
-) -> Option<(&'n str, Option<&'n str>)> {
+/// What is named, where that is a session.
+fn route_session<'n>(report: &mut Report, config: &FilterConfig, named: &'n Named<'_>) -> Option<RouteSession<'n>> {
     let text = named.text.as_deref()?;
-    let (policy, scope) = match RouteSession::parse(text.as_bytes()) {
-        // The clusters' metadata say whose sessions these are.
-        Ok(RouteSession::Destination) => return None,
-        Ok(RouteSession::Rule { policy, scope, .. }) if config.policies.contains_key(policy) => (policy, scope),
+    match RouteSession::parse(text.as_bytes()) {
+        Ok(RouteSession::Rule { policy, .. }) if !config.policies.contains_key(policy) => {}
+        Ok(session) => return Some(session),
         Err(error @ RouteSessionError::LongScope) => {
             report.error(&named.node, error.to_string());
             return None;
         }
-        _ => {
-            let known: Vec<&str> = config.policies.keys().map(String::as_str).collect();
-            let message = format!(
-                "expected <policy>/<scope> with a policy of the filter's configuration ({}), found {text:?}",
-                known.join(", ")
-            );
-            report.error(&named.node, message);
-            return None;
-        }
+        Err(_) => {}
+    }
+    let known: Vec<&str> = config.policies.keys().map(String::as_str).collect();
+    let message = format!(
+        "expected <policy>/<scope> with a policy of the filter's configuration ({}), found {text:?}",
+        known.join(", ")
+    );
+    report.error(&named.node, message);
+    None
+}
+
+/// Whether backends are kept from the internal headers. `led`: sessions are led to this route, or away from it.
+fn check_upstream(report: &mut Report, chain: &Chain<'_>, place: &Place<'_, '_>, led: bool) {
+    let internal = match chain.build {
+        Build::Wasm => INTERNAL_HEADERS.as_slice(),
+        Build::Module if led => &[DESTINATION_HEADER],
+        Build::Module => &[],
     };
-    let scope = scope.and_then(|scope| std::str::from_utf8(scope).ok());
-    Some((policy, scope))
-}
-
-/// Whether a route has a filter: the innermost level that says something about it counts.
-fn is_enabled(filter: &HttpFilter<'_>, place: &Place<'_, '_>) -> bool {
-    place.levels().fold(!filter.disabled, |enabled, level| {
-        let own = level
-            .get("typed_per_filter_config")
-            .and_then(|filters| filters.entry(filter.name));
-        own.map_or(enabled, |own| {
-            let content = own.typed().map_or(own.clone(), |(_, content)| content);
-            !content.flag("disabled")
-        })
-    })
-}
-
-/// Whether the filters that a session needs are on its route.
-fn check_steering(report: &mut Report, chain: &Chain<'_>, session: &Session<'_>, place: &Place<'_, '_>) {
-    let route = place.route;
-    let words = session.words();
-    let on = |filter: Option<&HttpFilter<'_>>| filter.map(|filter| (filter.name.to_owned(), is_enabled(filter, place)));
-    if let Some((name, false)) = on(chain.limpet()) {
-        return report.warning(
-            route,
-            format!("the filter {name} is disabled here, so there is no session {words}"),
-        );
-    }
-    let (soft, strict) = (on(chain.soft()), on(chain.strict()));
-    let (kind, needed, spare) = if session.config.strict {
-        ("strict", strict, soft)
-    } else {
-        ("not strict", soft, strict)
-    };
-    if let Some((name, false)) = needed {
-        report.error(route, format!("typed_per_filter_config: expected {name} enabled: the session {words} is {kind}, and this filter steers it"));
-    }
-    if let Some((name, true)) = spare {
-        report.warning(route, format!("typed_per_filter_config: expected {name} disabled: the session {words} is {kind}, and there this filter only adds a header to every response"));
-    }
-}
-
-/// Whether backends are kept from the internal headers.
-fn check_upstream(report: &mut Report, chain: &Chain<'_>, place: &Place<'_, '_>) {
-    if place.route.get("route").is_none() || chain.build == Build::Module {
+    if place.route.get("route").is_none() {
         return;
     }
-    let visible = missing(&INTERNAL_HEADERS, |header| {
+    let visible = headers::missing(internal, |header| {
         let is_it = |name: &Node<'_>| {
             name.value
                 .as_str()
@@ -276,36 +297,29 @@ struct Sessions {
 }
 
 impl Sessions {
-    fn add(&mut self, report: &mut Report, session: &Session<'_>, route: &Node<'_>, clusters: Vec<&str>) {
-        if clusters.len() > 1 {
-            let words = session.words();
-            report.warning(
-                route,
-                format!(
-                    "weighted_clusters: the session {words} holds only while Envoy chooses the cluster of its backend"
-                ),
-            );
-        }
+    /// The session of what stands at `node`, which leads to these clusters.
+    fn add(&mut self, report: &mut Report, session: &Session<'_>, node: &Node<'_>, clusters: &[&str]) {
         for cluster in clusters {
-            self.add_cluster(report, session, route, cluster);
+            self.add_cluster(report, session, node, cluster);
         }
         if let Some(cookie) = &session.config.cookie {
-            let key = (cookie.name.clone(), cookie.domain.clone(), cookie.path.clone());
+            let names = CookieNames::new(&cookie.name, session.scope.as_bytes(), cookie.per_scope);
+            let key = (names.current().to_owned(), cookie.domain.clone(), cookie.path.clone());
             let other = self.cookies.entry(key).or_insert_with(|| session.words());
             if *other != session.words() {
-                let (name, path) = (&cookie.name, &cookie.path);
+                let (name, path) = (names.current(), &cookie.path);
                 let message = format!(
-                    "the session {} has the cookie {name} with path {path}, as {other} has: a client has one such cookie, so each of the two ends the other",
+                    "the session {} has the cookie {name} with path {path}, as {other} has: a client has one such cookie, so each of the two ends the other; perScope: true gives each its own",
                     session.words()
                 );
-                report.warning(route, message);
+                report.warning(node, message);
             }
         }
     }
 
     /// Tokens name a cluster by a short hash, so within a session it must be unique.
     fn add_cluster(&mut self, report: &mut Report, session: &Session<'_>, route: &Node<'_>, cluster: &str) {
-        let destination = Destination::of_cluster(cluster.as_bytes()).to_string();
+        let destination = splits::hash(cluster);
         let destinations = self.clusters.entry(session.words()).or_default();
         let other = destinations.entry(destination).or_insert_with(|| cluster.to_owned());
         if other != cluster {

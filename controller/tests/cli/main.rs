@@ -8,11 +8,13 @@
 
 mod chain;
 mod check;
+mod destinations;
 mod docs;
 mod dynamic_module;
 mod keys;
 mod per_route;
 mod routes;
+mod splits;
 mod token;
 mod wrapped_keys;
 
