@@ -3,8 +3,10 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
-use limpet_e2e::{Backend, Config, Envoy, Site, Visitor};
+use limpet_e2e::{Backend, Carrier, Config, Envoy, Site};
 use serde_json::json;
+
+use super::Session;
 
 #[tokio::test]
 async fn sessions_hold_with_http1_and_http2_on_either_side() -> Result<()> {
@@ -17,19 +19,11 @@ async fn sessions_hold_with_http1_and_http2_on_either_side() -> Result<()> {
         })
         .await?;
         for http2_downstream in [false, true] {
-            let request = || {
-                if http2_downstream {
-                    site.envoy.get("/").http2()
-                } else {
-                    site.envoy.get("/")
-                }
-            };
-            let mut visitor = site.visitor();
-            let first = visitor.send(request()).await?;
-            assert!(first.set_cookie("session").is_some());
+            let mut session = Session::new(Carrier::Cookie);
             for _ in 0..10 {
-                let answer = visitor.send(request()).await?;
-                assert_eq!(answer.backend(), first.backend());
+                let request = site.envoy.get("/");
+                let request = if http2_downstream { request.http2() } else { request };
+                let answer = session.send(request).await?;
                 assert_eq!(
                     answer.seen()?.version,
                     if http2_upstream { "HTTP/2.0" } else { "HTTP/1.1" }
@@ -43,13 +37,10 @@ async fn sessions_hold_with_http1_and_http2_on_either_side() -> Result<()> {
 #[tokio::test]
 async fn a_session_goes_on_when_its_client_changes_the_protocol() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
-    let mut visitor = site.visitor();
-    let first = visitor.get("/").await?;
-    for _ in 0..6 {
-        assert_eq!(
-            visitor.send(site.envoy.get("/").http2()).await?.backend(),
-            first.backend()
-        );
+    let mut session = Session::new(Carrier::Cookie);
+    for _ in 0..4 {
+        session.send(site.envoy.get("/")).await?;
+        session.send(site.envoy.get("/").http2()).await?;
     }
     Ok(())
 }
@@ -65,12 +56,9 @@ fn ipv6_backends() -> Result<Vec<Backend>> {
 
 async fn assert_sessions_hold(envoy: &Envoy) -> Result<()> {
     for _ in 0..6 {
-        let mut visitor = Visitor::new(envoy);
-        let first = visitor.get("/").await?;
-        for _ in 0..6 {
-            let answer = visitor.get("/").await?;
-            assert_eq!(answer.backend(), first.backend());
-            assert!(answer.set_cookies().is_empty());
+        let mut session = Session::new(Carrier::Cookie);
+        for _ in 0..7 {
+            session.send(envoy.get("/")).await?;
         }
     }
     Ok(())
@@ -108,14 +96,20 @@ async fn a_session_moves_between_ipv4_and_ipv6() -> Result<()> {
         Backend::start_at("six", SocketAddr::from((Ipv6Addr::LOCALHOST, 0)))?,
     ];
     let envoy = Envoy::start(Config::load("cookie.yaml")?.backends([&four, &six])).await?;
-    let mut visitor = Visitor::new(&envoy);
-    while visitor.get("/").await?.backend() != Some("four") {
-        visitor = Visitor::new(&envoy);
+    let mut sessions = Vec::new();
+    for _ in 0..10 {
+        let mut session = Session::new(Carrier::Cookie);
+        session.send(envoy.get("/")).await?;
+        sessions.push(session);
     }
     four.stop().await;
-    let moved = visitor.get("/").await?;
-    assert_eq!(moved.backend(), Some("six"));
-    assert!(moved.set_cookie("session").is_some());
-    assert!(visitor.get("/").await?.set_cookies().is_empty());
+    sessions.retain(|session| session.backend() == "four");
+    assert!(!sessions.is_empty(), "nobody was on IPv4");
+    for mut session in sessions {
+        let moved = session.bring(envoy.get("/")).send().await?;
+        session.moved(&moved.headers)?;
+        assert_eq!(session.backend(), "six");
+        session.send(envoy.get("/")).await?;
+    }
     Ok(())
 }
