@@ -33,11 +33,25 @@ pub trait RequestView {
     fn virtual_host(&self) -> Answer<'_>;
     /// The name of the cluster that the route leads to.
     fn cluster_name(&self) -> Answer<'_>;
-    /// A request header by its lower-case name; several Cookie fields joined by `; `, other fields by `,`.
+    /// A request header by its lower-case name, all its fields [`joined`].
     fn header(&self, name: &str) -> Answer<'_>;
     /// Sets [`DESTINATION_HEADER`] to the destination, and has the request matched with the routes again: the name of the
     /// cluster that it is led to now, empty where there is none; `None` where the proxy will match it only later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;
+}
+
+/// The fields of the request header called `name` as one: Cookie fields with `; ` between them (RFC 9113 section 8.2.3), others with `,`
+/// (RFC 9110 section 5.3). `None` where there are none.
+#[must_use]
+pub fn joined<'a>(name: &str, mut fields: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
+    let separator: &[u8] = if name == "cookie" { b"; " } else { b"," };
+    let mut joined = Cow::Borrowed(fields.next()?);
+    for field in fields {
+        let joined = joined.to_mut();
+        joined.extend_from_slice(separator);
+        joined.extend_from_slice(field);
+    }
+    Some(joined)
 }
 
 /// What routes of one destination match on. Its value is the destination's [`Display`](std::fmt::Display).

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use limpet_core::SessionError;
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
-use limpet_core::view::{Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
+use limpet_core::view::{self, Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
 
 use crate::abi::{Attribute, Exchange, Headers, HostError, Metadata};
 use crate::plugin::RouteSession;
@@ -84,18 +84,7 @@ impl RequestView for Request<'_, '_> {
     }
 
     fn header(&self, name: &str) -> Answer<'_> {
-        let separator: &[u8] = if name == "cookie" { b"; " } else { b"," };
-        let mut fields = self.0.fields(Headers::Request, name)?;
-        let Some(first) = fields.next() else {
-            return Ok(None);
-        };
-        let mut joined = Cow::Borrowed(first);
-        for field in fields {
-            let joined = joined.to_mut();
-            joined.extend_from_slice(separator);
-            joined.extend_from_slice(field);
-        }
-        Ok(Some(joined))
+        Ok(view::joined(name, self.0.fields(Headers::Request, name)?))
     }
 
     fn reroute(&mut self, destination: Destination) -> Answer<'_> {

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
-use limpet_core::view::{Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
+use limpet_core::view::{self, Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 
@@ -86,18 +86,8 @@ impl RequestView for Request {
     }
 
     fn header(&self, name: &str) -> Answer<'_> {
-        let separator: &[u8] = if name == "cookie" { b"; " } else { b"," };
-        let mut fields = self.headers.iter().filter(|(known, _)| known == name);
-        let Some((_, first)) = fields.next() else {
-            return Ok(None);
-        };
-        let mut joined = Cow::Borrowed(first.as_slice());
-        for (_, field) in fields {
-            let joined = joined.to_mut();
-            joined.extend_from_slice(separator);
-            joined.extend_from_slice(field);
-        }
-        Ok(Some(joined))
+        let fields = self.headers.iter().filter(|(known, _)| known == name);
+        Ok(view::joined(name, fields.map(|(_, field)| field.as_slice())))
     }
 
     fn reroute(&mut self, destination: Destination) -> Answer<'_> {
