@@ -26,6 +26,7 @@ pub struct Config {
     discovered: BTreeMap<String, Value>,
     environment: BTreeMap<String, String>,
     workers: u8,
+    log_level: &'static str,
     /// The build of the filter, where it is not to be the tested one.
     build: Option<Build>,
 }
@@ -43,6 +44,7 @@ impl Config {
             discovered,
             environment: BTreeMap::new(),
             workers: 2,
+            log_level: "info",
             build: None,
         };
         let config = config
@@ -70,6 +72,13 @@ impl Config {
     #[must_use]
     pub fn workers(mut self, workers: u8) -> Self {
         self.workers = workers;
+        self
+    }
+
+    /// How much Envoy logs, as in `trace`.
+    #[must_use]
+    pub fn log_level(mut self, level: &'static str) -> Self {
+        self.log_level = level;
         self
     }
 
@@ -375,6 +384,11 @@ impl Config {
 
     fn tested_build(&self) -> Result<Build> {
         self.build.map_or_else(Build::tested, Ok)
+    }
+
+    /// How much Envoy is to log.
+    pub(crate) fn log_verbosity(&self) -> &str {
+        self.log_level
     }
 
     /// How many worker threads Envoy is to have.

@@ -245,7 +245,7 @@ impl Envoy {
     /// # Errors
     /// When the log can not be read.
     pub fn log(&self) -> Result<String> {
-        self.run.text("stderr")
+        self.run.output("stderr")
     }
 
     /// What Envoy has written to its standard output: the access log, where there is one.
@@ -253,7 +253,7 @@ impl Envoy {
     /// # Errors
     /// When it can not be read.
     pub fn stdout(&self) -> Result<String> {
-        self.run.text("stdout")
+        self.run.output("stdout")
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {

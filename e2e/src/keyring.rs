@@ -97,6 +97,16 @@ impl Keyring {
         run(&arguments, Some(under)).map(drop)
     }
 
+    /// A token for this backend under the key that signs, in a cookie of this name, for the scope `default` and the cluster `backends`.
+    ///
+    /// # Errors
+    /// When `limpet` refuses.
+    pub fn token(&self, cookie: &str, host: &str) -> Result<String> {
+        let keys = ["token", "issue", "--keys", &self.path(), "--name", cookie];
+        let token = run(&[&keys[..], &["--host", host, "--cluster", "backends"]].concat(), None)?;
+        Ok(token.trim_end().to_owned())
+    }
+
     /// The secrets in it, in base64.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ mod crowd;
 mod envoy;
 pub mod haproxy;
 mod keyring;
+pub mod leaks;
 pub mod poll;
 mod raw;
 mod site;

@@ -22,7 +22,7 @@ impl Process {
             .arg("--admin-address-path")
             .arg(run.file("admin"))
             .args(["--concurrency", &config.worker_count().to_string()])
-            .args(["--file-flush-interval-msec", "50", "-l", "info"])
+            .args(["--file-flush-interval-msec", "50", "-l", config.log_verbosity()])
             // What is replaced, a listener or a whole process, ends soon.
             .args(["--drain-time-s", "2", "--parent-shutdown-time-s", "3"])
             .envs(config.environment()?)
@@ -58,5 +58,8 @@ impl Drop for Process {
 
 /// A file that several processes of one Envoy write to.
 fn appended(run: &RunDirectory, name: &str) -> Result<File> {
-    Ok(OpenOptions::new().create(true).append(true).open(run.file(name))?)
+    Ok(OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(run.output_file(name))?)
 }

@@ -8,6 +8,9 @@ use tempfile::TempDir;
 use crate::Config;
 use crate::config::BOOTSTRAP;
 
+/// Where Envoy's output is.
+const OUTPUT: &str = "output";
+
 /// The files of one Envoy, gone with it.
 #[derive(Debug)]
 pub(super) struct RunDirectory {
@@ -21,6 +24,8 @@ impl RunDirectory {
             directory: TempDir::with_prefix("limpet-e2e-")?,
             keep: Vec::new(),
         };
+        // Apart from the files that Envoy watches, or it would log each line that it logs, without end.
+        std::fs::create_dir(run.file(OUTPUT))?;
         run.write(config)?;
         Ok(run)
     }
@@ -64,13 +69,22 @@ impl RunDirectory {
         self.path().join(name)
     }
 
+    /// The file of standard output or error.
+    pub(super) fn output_file(&self, name: &str) -> PathBuf {
+        self.file(OUTPUT).join(name)
+    }
+
+    pub(super) fn output(&self, name: &str) -> Result<String> {
+        self.text(&format!("{OUTPUT}/{name}"))
+    }
+
     pub(super) fn text(&self, file: &str) -> Result<String> {
         Ok(String::from_utf8_lossy(&std::fs::read(self.file(file))?).into_owned())
     }
 
     /// The end of the log, without the lists of extensions that Envoy begins it with.
     pub(super) fn log_tail(&self) -> String {
-        let log = self.text("stderr").unwrap_or_default();
+        let log = self.output("stderr").unwrap_or_default();
         let mut lines: Vec<_> = log.lines().filter(|line| !line.contains("[info][main]")).collect();
         lines.drain(..lines.len().saturating_sub(30));
         lines.join("\n")

@@ -16,6 +16,7 @@ mod header_session;
 mod hostile_clients;
 mod hostile_upstreams;
 mod keys;
+mod leaks;
 mod lifetimes;
 mod local_replies;
 mod observability;

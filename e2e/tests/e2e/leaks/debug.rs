@@ -1,0 +1,99 @@
+//! Debug output of everything that comes near a key.
+
+use std::fmt::Debug;
+
+use anyhow::{Context, Result, ensure};
+use limpet_core::Filter;
+use limpet_core::config::{self, KeyringDocument};
+use limpet_core::keyring::wrapped::{Wrapped, wrap};
+use limpet_core::keyring::{Entry, Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::token::{CarrierMode, Destination, Realm};
+use limpet_core::view::{Answer, RequestView};
+use limpet_e2e::leaks::Leaks;
+use limpet_e2e::tools;
+use serde_json::json;
+
+fn shown(value: &impl Debug) -> String {
+    format!("{value:?}\n{value:#?}\n{value:x?}\n{value:X?}\n")
+}
+
+/// 32 random bytes in base64, by the command.
+fn random() -> Result<String> {
+    let output = tools::run_limpet(&["keys", "generate"], &[])?;
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+}
+
+struct Request;
+
+impl RequestView for Request {
+    fn route_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn route_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn virtual_host(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn header(&self, _: &str) -> Answer<'_> {
+        Ok(None)
+    }
+    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn debug_output_shows_no_key() -> Result<()> {
+    let (key, kek) = (random()?, random()?);
+    let leaks = Leaks::default()
+        .key("the key", &key)?
+        .key("the key-encryption key", &kek)?;
+    let secret = |text: &str| Secret::from_base64(text).context("no key");
+    let entry = Entry {
+        id: KeyId(1),
+        state: KeyState::Signing,
+        secret: secret(&key)?,
+    };
+    let text = wrap(std::slice::from_ref(&entry), KeyId(1), &secret(&kek)?)?;
+    let environment = |name: &str| match name {
+        "KEY" => Some(key.clone()),
+        _ => Some(kek.clone()),
+    };
+    let mut all = shown(&secret(&key)?) + &shown(&entry) + &shown(&Key::from(&entry));
+    for keys in [
+        json!({"keys": [{"id": 1, "inline": key}]}),
+        json!({"keys": [{"id": 1, "env": "KEY"}]}),
+        json!({"wrappedKeys": {"text": text, "keyEncryptionKeys": [{"id": 1, "env": "KEK"}]}}),
+    ] {
+        let mut config = json!({
+            "policies": {"web": {"cookie": {"name": "session"}}},
+            "default": {"policy": "web", "scope": "default"},
+        });
+        for source in ["keys", "wrappedKeys"] {
+            config[source] = keys[source].clone();
+        }
+        let config = config::parse(config.to_string().as_bytes())?;
+        let (filter, warnings) = Filter::new(&config, &environment)?;
+        let session = filter.session(&Request)?.context("no session")?;
+        all += &(shown(&config) + &shown(&filter) + &shown(&warnings) + &shown(&session));
+    }
+    let keyring = Keyring::new(vec![Key::from(&entry)])?;
+    let realm = Realm::new(&keyring, b"default", CarrierMode::Cookie, "session");
+    let document = json!({"keys": [{"id": 1, "state": "signing", "secret": key}]});
+    let document = KeyringDocument::parse(document.to_string().as_bytes())?;
+    let opened = Wrapped::parse(&text)?.open(&secret(&kek)?)?;
+    all += &(shown(&keyring) + &shown(&realm) + &shown(&document) + &shown(&opened));
+    ensure!(all.contains("Secret(..)") && all.contains("InlineKey(..)"), "{all}");
+    leaks.none_in("Debug output", &all)?;
+
+    let planted = all + &shown(&secret(&key)?.to_base64().as_bytes());
+    ensure!(!leaks.find("Debug output", planted)?.is_empty());
+    Ok(())
+}
