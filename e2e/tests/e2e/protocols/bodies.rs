@@ -51,6 +51,9 @@ mod tests {
             let request = if http2 { request.http2() } else { request };
             let exchange = session.open(request).await?;
             tokio::try_join!(send(upload, client, PIECES), receive(exchange, client, PIECES))?;
+            for _ in 0..4 {
+                session.send(Request::get(at, "/")).await?;
+            }
         }
         Ok(())
     }
