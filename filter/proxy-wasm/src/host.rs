@@ -33,10 +33,21 @@ impl Request {
 }
 
 /// The response that Envoy is calling about.
-#[derive(Default)]
 pub(crate) struct Response {
+    /// The request that it answers: Envoy no longer tells its headers.
+    request: Request,
     /// All its headers, once one of them is needed: the host call costs as much as that for one.
     headers: OnceCell<Headers>,
+}
+
+impl Response {
+    /// The response to a request.
+    pub(crate) fn to(request: Request) -> Self {
+        Self {
+            request,
+            headers: OnceCell::new(),
+        }
+    }
 }
 
 /// The time by Envoy's clock.
@@ -129,8 +140,7 @@ impl ResponseView for Response {
     }
 
     fn request_header(&self, name: &str) -> Answer<'_> {
-        let field = hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name);
-        Ok(field.map_err(failed("a request header"))?.map(Cow::Owned))
+        self.request.header(name)
     }
 
     fn nonce(&self) -> Result<[u8; 4], ViewError> {

@@ -15,12 +15,19 @@ use crate::steering;
 
 pub(crate) struct Stream {
     plugin: Option<Rc<Plugin>>,
-    session: Option<(Session, Option<RequestOutcome>)>,
+    ongoing: Option<Ongoing>,
+}
+
+/// A request whose response is still to come.
+struct Ongoing {
+    request: Request,
+    session: Session,
+    outcome: Option<RequestOutcome>,
 }
 
 impl Stream {
     pub(crate) fn new(plugin: Option<Rc<Plugin>>) -> Self {
-        Self { plugin, session: None }
+        Self { plugin, ongoing: None }
     }
 }
 
@@ -30,7 +37,7 @@ impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
         if let Some(plugin) = &self.plugin {
             match on_request(plugin) {
-                Ok(session) => self.session = session,
+                Ok(ongoing) => self.ongoing = ongoing,
                 Err(error) => report(plugin, &error),
             }
         }
@@ -39,8 +46,8 @@ impl HttpContext for Stream {
 
     fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
         // Taken, so that trailers or a second call find no session.
-        if let (Some(plugin), Some((session, outcome))) = (&self.plugin, self.session.take())
-            && let Err(error) = on_response(plugin, session, outcome)
+        if let (Some(plugin), Some(ongoing)) = (&self.plugin, self.ongoing.take())
+            && let Err(error) = on_response(plugin, ongoing)
         {
             report(plugin, &error);
         }
@@ -48,7 +55,7 @@ impl HttpContext for Stream {
     }
 }
 
-fn on_request(plugin: &Plugin) -> Result<Option<(Session, Option<RequestOutcome>)>, SessionError> {
+fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
     let mut request = Request::read()?;
     let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
@@ -67,12 +74,21 @@ fn on_request(plugin: &Plugin) -> Result<Option<(Session, Option<RequestOutcome>
             note(outcome.word())?;
         }
     }
-    Ok(Some((session, outcome)))
+    Ok(Some(Ongoing {
+        request,
+        session,
+        outcome,
+    }))
 }
 
-fn on_response(plugin: &Plugin, mut session: Session, request: Option<RequestOutcome>) -> Result<(), SessionError> {
+fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
+    let Ongoing {
+        request,
+        mut session,
+        outcome: known,
+    } = ongoing;
     let policy = session.policy_index();
-    let plan = session.on_response(&Response::default(), host::now)?;
+    let plan = session.on_response(&Response::to(request), host::now)?;
     if let Some(status) = plan.status {
         apply(
             MapType::HttpResponseHeaders,
@@ -87,7 +103,7 @@ fn on_response(plugin: &Plugin, mut session: Session, request: Option<RequestOut
     }
     plugin::count(plugin.counters.response(policy, plan.outcome));
     let told_now = plan.request.is_some() || plan.outcome != ResponseOutcome::Unchanged;
-    if let Some(request) = request.or(plan.request)
+    if let Some(request) = known.or(plan.request)
         && told_now
         && plugin.filter.access_log()
     {
