@@ -316,9 +316,8 @@ impl Config {
 
     /// Every route steers by the strict filter in place of the other one.
     #[must_use]
-    pub fn strict_routes(mut self) -> Self {
-        self.add_strict_filter();
-        self.route(&json!({"typed_per_filter_config": {
+    pub fn strict_routes(self) -> Self {
+        self.strict_filter().route(&json!({"typed_per_filter_config": {
             "limpet.stateful_session": {
                 "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
                 "disabled": true,
@@ -330,16 +329,17 @@ impl Config {
         }}))
     }
 
-    /// Puts the strict filter behind the other one, disabled as in `two-policies.yaml`, where it is not there already.
-    fn add_strict_filter(&mut self) {
+    /// With the strict filter behind the other one, disabled as in `two-policies.yaml`, where it is not there already.
+    #[must_use]
+    pub fn strict_filter(mut self) -> Self {
         let Some(filters) = self.hcm()["http_filters"].as_array_mut() else {
-            return;
+            return self;
         };
-        let position = |filters: &[Value], name| filters.iter().position(|filter| filter["name"] == name);
-        if position(filters, "limpet.stateful_session_strict").is_some() {
-            return;
-        }
-        if let Some(at) = position(filters, "limpet.stateful_session") {
+        let position = |name| filters.iter().position(|filter| filter["name"] == name);
+        if let (None, Some(at)) = (
+            position("limpet.stateful_session_strict"),
+            position("limpet.stateful_session"),
+        ) {
             let mut strict = filters[at].clone();
             strict["name"] = "limpet.stateful_session_strict".into();
             strict["disabled"] = true.into();
@@ -347,6 +347,7 @@ impl Config {
             strict["typed_config"]["session_state"]["typed_config"]["name"] = "x-limpet-host-strict".into();
             filters.insert(at + 1, strict);
         }
+        self
     }
 
     /// Takes Limpet out of the chain; the filters around it stay.

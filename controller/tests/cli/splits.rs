@@ -274,6 +274,15 @@ fn outer_levels_count() {
         })
     };
     assert_eq!(findings(&levels(within(&on), idle())), (0, Vec::new()));
+    // What a disabled one holds is nobody's.
+    let disabled = json!({"@type": FILTER_CONFIG, "disabled": true, "config": idle()});
+    let again = with(levels(disabled, idle()), |manager| {
+        let routes = &mut manager["route_config"]["virtual_hosts"][0]["routes"];
+        for route in [0, 1] {
+            routes[route]["typed_per_filter_config"] = json!({soft: within(&on)});
+        }
+    });
+    assert_eq!(findings(&again), (0, Vec::new()));
     // It is in the chain again, with the configuration of the outer level.
     let (code, found) = findings(&levels(idle(), within(&on)));
     assert_eq!((code, found.len()), (1, 2), "{found:#?}");

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::{Answer, Envoy, Request};
 
-/// A client that keeps its cookies, as a browser does. (Path, Domain and Expires are left to the tests.)
+/// A client that keeps its cookies, and drops those that are ended, as a browser does. (Path, Domain and Expires are left to the tests.)
 #[derive(Debug, Clone)]
 pub struct Visitor {
     address: SocketAddr,
@@ -36,20 +36,41 @@ impl Visitor {
     ///
     /// # Errors
     /// When there is no HTTP answer.
-    pub async fn send(&mut self, mut request: Request) -> Result<Answer> {
-        if !self.cookies.is_empty() {
-            let pairs: Vec<_> = self
-                .cookies
-                .iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            request = request.cookie(pairs.join("; "));
-        }
-        let answer = request.send().await?;
-        for cookie in answer.set_cookies() {
-            self.cookies.insert(cookie.name, cookie.value);
-        }
+    pub async fn send(&mut self, request: Request) -> Result<Answer> {
+        let answer = self.bring(request).send().await?;
+        self.take(&answer);
         Ok(answer)
+    }
+
+    /// This request, with the cookies that the visitor has by now.
+    #[must_use]
+    pub fn bring(&self, request: Request) -> Request {
+        if self.cookies.is_empty() {
+            return request;
+        }
+        let pairs: Vec<_> = self
+            .cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        request.cookie(pairs.join("; "))
+    }
+
+    /// Takes note of the cookies that an answer sets or ends.
+    pub fn take(&mut self, answer: &Answer) {
+        for cookie in answer.set_cookies() {
+            if cookie.attribute("Max-Age") == Some("0") {
+                self.cookies.remove(&cookie.name);
+            } else {
+                self.cookies.insert(cookie.name, cookie.value);
+            }
+        }
+    }
+
+    /// The names of the cookies that the visitor holds.
+    #[must_use]
+    pub fn cookie_names(&self) -> Vec<&str> {
+        self.cookies.keys().map(String::as_str).collect()
     }
 
     /// The value of a cookie that the visitor holds.

@@ -24,5 +24,6 @@ mod panics;
 mod policies;
 mod protocols;
 mod refusals;
+mod splits;
 mod tokens;
 mod wrapped_keys;

@@ -1,0 +1,235 @@
+//! Sessions of a destination: the split chooses a service for every request, and within each the client has a session of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::{Answer, Config, Envoy, Request, Visitor};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::shop::{Shop, service};
+use super::statistics::{TOO_MUCH_FOR_TWO, chi_squared};
+
+const CLUSTERS: [&str; 3] = ["blue", "green", "red"];
+/// Those of `destination.yaml`.
+const WEIGHTS: [u32; 2] = [70, 30];
+
+/// `destination.yaml` with these policies, these weights, and these sessions of its clusters: a third one is there as well.
+fn config(policies: &Value, weights: [u32; 3], sessions: [Option<&str>; 3]) -> Result<Config> {
+    let filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": policies});
+    let config = Config::load("destination.yaml")?.another_cluster(CLUSTERS[2], []);
+    let entries = CLUSTERS.iter().zip(weights);
+    let entries: Vec<_> = entries
+        .map(|(name, weight)| json!({"name": name, "weight": weight}))
+        .collect();
+    let route = json!({"route": {"weighted_clusters": {"clusters": entries}}});
+    Ok(config.filter(&filter).route(&route).edit(|bootstrap| {
+        for (i, session) in sessions.into_iter().enumerate() {
+            let metadata = session.map(|session| json!({"filter_metadata": {"limpet": {"session": session}}}));
+            bootstrap["static_resources"]["clusters"][i]["metadata"] = metadata.into();
+        }
+    }))
+}
+
+/// The file as it is, with a third cluster that gets no requests.
+fn as_it_is() -> Result<Config> {
+    let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}}});
+    config(&policies, [70, 30, 0], [Some("web/blue"), Some("web/green"), None])
+}
+
+/// What a client saw: the backends by service, and how many requests came to each service.
+#[derive(Debug, Default)]
+struct Walk {
+    backends: BTreeMap<String, BTreeSet<String>>,
+    counts: [u32; 2],
+}
+
+/// Clients who each send so many requests, with whatever they were told to keep in cookies and in the headers x-blue and x-green.
+async fn walks(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<Walk>> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..clients {
+        let (address, mut visitor) = (envoy.address(), Visitor::new(envoy));
+        tasks.spawn(async move {
+            let (mut walk, mut kept) = (Walk::default(), BTreeMap::new());
+            for _ in 0..requests {
+                let bring = |request: Request, (name, token): (&&str, &String)| request.header(name, token);
+                let answer = visitor
+                    .send(kept.iter().fold(Request::get(address, "/"), bring))
+                    .await?;
+                for name in ["x-blue", "x-green"] {
+                    kept.extend(answer.header(name).map(|token| (name, token.to_owned())));
+                }
+                let service = service(&answer).context("Envoy answered by itself")?;
+                let at = CLUSTERS
+                    .iter()
+                    .position(|name| *name == service)
+                    .context("another service")?;
+                walk.counts[at] += 1;
+                let backends = walk.backends.entry(service.to_owned()).or_default();
+                let is_new = backends.insert(answer.backend().unwrap_or_default().to_owned());
+                ensure!(is_new == (backends.len() == 1 && answer_begins(&answer)), "{walk:?}");
+                let seen = answer.seen()?;
+                let own = seen.all(&format!("x-{service}"));
+                ensure!(
+                    seen.cookies().is_none() && own.is_empty(),
+                    "a token reached its backend: {seen:?}"
+                );
+            }
+            ensure!(
+                visitor.cookie_names().len() + kept.len() == walk.backends.len(),
+                "{visitor:?} {kept:?}"
+            );
+            anyhow::Ok(walk)
+        });
+    }
+    let mut walks = Vec::new();
+    while let Some(walk) = tasks.join_next().await {
+        walks.push(walk??);
+    }
+    Ok(walks)
+}
+
+/// Whether an answer begins a session.
+fn answer_begins(answer: &Answer) -> bool {
+    !answer.set_cookies().is_empty() || ["x-blue", "x-green"].iter().any(|name| answer.header(name).is_some())
+}
+
+/// The split is kept, and every client has one backend of each service.
+fn assert_split_and_kept(walks: &[Walk]) {
+    let of = |service: usize| walks.iter().map(|walk| walk.counts[service]).sum::<u32>();
+    let counts = [of(0), of(1)];
+    let found = chi_squared(&counts, &WEIGHTS);
+    assert!(found < TOO_MUCH_FOR_TWO, "{counts:?}: chi-squared is {found}");
+    for wrong in [[1, 1], [30, 70], [90, 10]] {
+        let found = chi_squared(&counts, &wrong);
+        assert!(
+            found > TOO_MUCH_FOR_TWO,
+            "{counts:?} for {wrong:?}: chi-squared is {found}"
+        );
+    }
+    for service in ["blue", "green"] {
+        let backends = || walks.iter().filter_map(|walk| walk.backends.get(service));
+        assert!(backends().all(|backends| backends.len() == 1), "{walks:?}");
+        assert_eq!(
+            backends().flatten().collect::<BTreeSet<_>>().len(),
+            2,
+            "{service} has one backend only"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_split_is_kept_although_cookies_are_sent() -> Result<()> {
+    let shop = Shop::with_services(as_it_is()?, CLUSTERS).await?;
+    assert_split_and_kept(&walks(&shop.envoy, 25, 40).await?);
+    for counter in ["refused.bad_signature", "refused.malformed", "reissued"] {
+        assert_eq!(shop.envoy.metric(&format!("web.{counter}")).await?, 0, "{counter}");
+    }
+    Ok(())
+}
+
+/// Each destination has a header of its own: clients keep one value for each.
+#[tokio::test]
+async fn it_is_kept_although_headers_are_sent() -> Result<()> {
+    let policies = json!({"blue": {"header": {"name": "x-blue"}}, "green": {"header": {"name": "x-green"}}});
+    let config = config(&policies, [70, 30, 0], [Some("blue/blue"), Some("green/green"), None])?;
+    let shop = Shop::with_services(config, CLUSTERS).await?;
+    assert_split_and_kept(&walks(&shop.envoy, 25, 40).await?);
+    Ok(())
+}
+
+/// A visitor with a session on blue and one on green: the backends that they are on.
+async fn with_both(shop: &Shop) -> Result<(Visitor, BTreeMap<String, String>)> {
+    let mut visitor = Visitor::new(&shop.envoy);
+    let mut backends = BTreeMap::new();
+    while backends.len() < 2 {
+        let answer = visitor.get("/").await?;
+        let service = service(&answer).context("Envoy answered by itself")?;
+        backends.insert(service.to_owned(), answer.backend().unwrap_or_default().to_owned());
+    }
+    Ok((visitor, backends))
+}
+
+/// When a backend goes, only the session on it goes on elsewhere, within its destination.
+#[tokio::test]
+async fn when_a_backend_goes_the_other_session_stays() -> Result<()> {
+    let patient = json!({"route": {"retry_policy": {"retry_on": "connect-failure", "num_retries": 3}}});
+    let mut shop = Shop::with_services(as_it_is()?.route(&patient), CLUSTERS).await?;
+    let (mut visitor, backends) = with_both(&shop).await?;
+    let (blue, green) = (&backends["blue"], &backends["green"]);
+    shop.backend(blue)?.stop().await;
+    let mut moved = 0;
+    for _ in 0..40 {
+        let answer = visitor.get("/").await?;
+        if service(&answer) == Some("blue") {
+            assert_ne!(answer.backend(), Some(blue.as_str()));
+            moved += answer.set_cookies().len();
+        } else {
+            assert_eq!(answer.backend(), Some(green.as_str()));
+            assert!(answer.set_cookies().is_empty());
+        }
+    }
+    assert_eq!(moved, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_strict_session_fails_within_its_destination_alone() -> Result<()> {
+    let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}, "strict": true}});
+    let sessions = [Some("web/blue"), Some("web/green"), None];
+    let config = config(&policies, [50, 50, 0], sessions)?.strict_routes();
+    let mut shop = Shop::with_services(config, CLUSTERS).await?;
+    let (mut visitor, backends) = with_both(&shop).await?;
+    let (blue, green) = (&backends["blue"], &backends["green"]);
+    for _ in 0..10 {
+        let answer = visitor.get("/").await?;
+        assert!([blue, green].contains(&&answer.backend().unwrap_or_default().to_owned()));
+    }
+    shop.backend(blue)?.stop().await;
+    let mut seen = BTreeSet::new();
+    for _ in 0..40 {
+        let answer = visitor.get("/").await?;
+        assert!(answer.set_cookies().is_empty());
+        seen.insert((answer.status, answer.backend().map(str::to_owned)));
+    }
+    assert_eq!(seen, [(503, None), (200, Some(green.clone()))].into());
+    Ok(())
+}
+
+/// Green names no policy that there is, and red none at all.
+#[tokio::test]
+async fn a_destination_without_a_session_is_left_alone() -> Result<()> {
+    let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}}});
+    let sessions = [Some("web/blue"), Some("missing/green"), None];
+    let shop = Shop::with_services(config(&policies, [40, 30, 30], sessions)?, CLUSTERS).await?;
+    let mut visitor = Visitor::new(&shop.envoy);
+    visitor.keep("other", "1");
+    let mut reached: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut unknown = 0;
+    for _ in 0..60 {
+        let sent: Vec<_> = visitor
+            .cookie_names()
+            .into_iter()
+            .map(|name| format!("{name}={}", visitor.cookie(name).unwrap_or_default()))
+            .collect();
+        let answer = visitor.get("/").await?;
+        let service = service(&answer).context("Envoy answered by itself")?;
+        let cookies = answer.seen()?.cookies();
+        if service == "blue" {
+            assert_eq!(cookies.as_deref(), Some("other=1"));
+        } else {
+            assert_eq!(cookies, Some(sent.join("; ")), "{service}");
+            assert!(answer.set_cookies().is_empty(), "{service}");
+        }
+        unknown += u64::from(service == "green");
+        let backend = answer.backend().unwrap_or_default().to_owned();
+        reached.entry(service.to_owned()).or_default().insert(backend);
+    }
+    assert_eq!(
+        reached.values().map(BTreeSet::len).collect::<Vec<_>>(),
+        [1, 2, 2],
+        "{reached:?}"
+    );
+    assert_eq!(shop.envoy.metric("unknown_sessions").await?, unknown);
+    Ok(())
+}

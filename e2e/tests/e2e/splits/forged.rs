@@ -1,0 +1,73 @@
+//! Clients that send the header by which sessions are led.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use limpet_core::token::Destination;
+use limpet_e2e::{Carrier, Config};
+
+use super::rule::Rule;
+use super::shop::{SERVICES, Session, Shop, policies, service, split};
+
+/// A split that sends no new session to shop-v2 and shop-v3.
+fn config() -> Result<Config> {
+    let rule = Rule::new("/", "cookie/shop")
+        .to("shop-v1", 1)
+        .to("shop-v2", 0)
+        .to("shop-v3", 0);
+    split(&[rule], &policies(false))
+}
+
+/// The services that forged requests come to, from clients without a session and with this one.
+async fn reached(shop: &Shop, session: Option<&Session>) -> Result<BTreeSet<String>> {
+    let mut reached = BTreeSet::new();
+    for forged in SERVICES {
+        let hash = Destination::of_cluster(forged.as_bytes()).to_string();
+        for http2 in [false, true] {
+            let request = || {
+                let request = shop.envoy.get("/").header("X-Limpet-Destination", &hash);
+                if http2 { request.http2() } else { request }
+            };
+            let mut requests = vec![request()];
+            requests.extend(session.map(|session| session.carrier.bring(&session.token, request())));
+            for request in requests {
+                let answer = request.send().await?;
+                assert_eq!(answer.seen()?.internal_headers(), Vec::<&str>::new());
+                reached.insert(service(&answer).unwrap_or("none").to_owned());
+            }
+        }
+    }
+    Ok(reached)
+}
+
+#[tokio::test]
+async fn they_reach_nothing_with_the_filter_present() -> Result<()> {
+    let shop = Shop::start(config()?).await?;
+    let mut session = Session::begin(&shop.envoy, Carrier::Cookie).await?;
+    assert_eq!(reached(&shop, Some(&session)).await?, ["shop-v1".to_owned()].into());
+    session.stays(&shop.envoy, 3).await
+}
+
+#[tokio::test]
+async fn they_reach_nothing_with_the_filter_absent() -> Result<()> {
+    let shop = Shop::start(config()?.without_limpet()).await?;
+    assert_eq!(reached(&shop, None).await?, ["shop-v1".to_owned()].into());
+    Ok(())
+}
+
+/// The proof that the two above could fail.
+#[tokio::test]
+async fn without_the_early_removal_they_would() -> Result<()> {
+    for present in [true, false] {
+        let early = serde_json::json!({"early_header_mutation_extensions": []});
+        let config = config()?.connection_manager(&early);
+        let config = if present { config } else { config.without_limpet() };
+        let shop = Shop::start(config).await?;
+        assert_eq!(
+            reached(&shop, None).await?,
+            SERVICES.map(str::to_owned).into(),
+            "{present}"
+        );
+    }
+    Ok(())
+}

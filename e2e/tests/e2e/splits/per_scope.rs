@@ -1,0 +1,157 @@
+//! One session name and path on several rules: `cookie.perScope`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::{Answer, Config, Envoy, Request, Site, Visitor};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+fn filter(per_scope: bool) -> Value {
+    let policy = json!({"cookie": {"name": "session", "perScope": per_scope}});
+    json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {"web": policy}})
+}
+
+/// Rules for /a and for /b, under one policy.
+fn two_rules(per_scope: bool) -> Result<Config> {
+    let rule = |name: &str| {
+        json!({
+            "name": name,
+            "match": {"prefix": format!("/{name}")},
+            "metadata": {"filter_metadata": {"limpet": {"session": format!("web/{name}")}}},
+            "route": {"cluster": "backends"},
+        })
+    };
+    Ok(Config::load("cookie.yaml")?
+        .filter(&filter(per_scope))
+        .routes(json!([rule("a"), rule("b")])))
+}
+
+/// A client who asks for /a and /b at the same time, again and again: how often one of the two came to another backend, or got a new token,
+/// after the first time.
+async fn walk(mut visitor: Visitor, envoy: std::net::SocketAddr) -> Result<usize> {
+    let mut first: Option<[Answer; 2]> = None;
+    let mut lost = 0;
+    for _ in 0..5 {
+        let ask = |path| visitor.bring(Request::get(envoy, path)).send();
+        let (a, b) = tokio::join!(ask("/a"), ask("/b"));
+        let answers = [a?, b?];
+        for (i, answer) in answers.iter().enumerate() {
+            ensure!(answer.status == 200, "{answer:?}");
+            visitor.take(answer);
+            if let Some(first) = &first {
+                let moved = answer.backend() != first[i].backend();
+                lost += usize::from(moved || !answer.set_cookies().is_empty());
+            }
+        }
+        first.get_or_insert(answers);
+    }
+    Ok(lost)
+}
+
+/// Fifty of them at the same time: how much each has lost.
+async fn fifty_walks(per_scope: bool) -> Result<Vec<usize>> {
+    let site = Site::start(two_rules(per_scope)?).await?;
+    let mut clients = JoinSet::new();
+    for _ in 0..50 {
+        clients.spawn(walk(site.visitor(), site.envoy.address()));
+    }
+    clients.join_all().await.into_iter().collect()
+}
+
+#[tokio::test]
+async fn sessions_of_two_rules_survive_also_where_they_begin_at_the_same_time() -> Result<()> {
+    assert_eq!(fifty_walks(true).await?, [0; 50]);
+    Ok(())
+}
+
+/// A client keeps one cookie of a name and path, so each time one of the two rules finds the other's.
+#[tokio::test]
+async fn without_the_flag_they_end_each_other() -> Result<()> {
+    let lost = fifty_walks(false).await?;
+    assert!(lost.iter().all(|lost| *lost >= 4), "{lost:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_cookie_of_another_rule_reaches_a_backend() -> Result<()> {
+    let site = Site::start(two_rules(true)?).await?;
+    let mut visitor = site.visitor();
+    for path in ["/a", "/b"] {
+        visitor.get(path).await?;
+    }
+    let mut names = visitor.cookie_names();
+    names.sort_unstable();
+    // printf a | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
+    assert_eq!(names, ["session~hyr6qfqa", "session~zklycewk"]);
+    let others = ["application=1", "session~short=2", "session~UPPERCAS=3", "sessions=4"];
+    for other in others {
+        let (name, value) = other.split_once('=').context("no cookie")?;
+        visitor.keep(name, value);
+    }
+    visitor.keep("session", "of a rule without the flag");
+    for path in ["/a", "/b"] {
+        let answer = visitor.get(path).await?;
+        assert!(answer.set_cookies().is_empty());
+        let cookies = answer.seen()?.cookies().context("no cookies")?;
+        let mut seen: Vec<_> = cookies.split("; ").collect();
+        seen.sort_unstable();
+        let mut expected = others;
+        expected.sort_unstable();
+        assert_eq!(seen, expected, "{path}");
+    }
+    Ok(())
+}
+
+/// Visitors of / who come by until they are told to leave: each always to one backend. Their cookies in the end.
+fn keep_coming(envoy: &Envoy, leaving: &Arc<AtomicBool>) -> JoinSet<Result<Visitor>> {
+    let mut visitors = JoinSet::new();
+    for _ in 0..12 {
+        let (mut visitor, leaving) = (Visitor::new(envoy), Arc::clone(leaving));
+        visitors.spawn(async move {
+            let first = visitor.get("/").await?;
+            while !leaving.load(Ordering::Relaxed) {
+                let answer = visitor.get("/").await?;
+                ensure!(
+                    answer.status == 200 && answer.backend() == first.backend(),
+                    "{answer:?} after {first:?}"
+                );
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            Ok(visitor)
+        });
+    }
+    visitors
+}
+
+/// Workers of Envoy hear of it one after the other, so for a while clients meet both.
+#[tokio::test]
+async fn the_flag_may_change_under_live_sessions() -> Result<()> {
+    let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "web/shop"}}}});
+    let config = Config::load("ecds.yaml")?.route(&metadata).filter(&filter(false));
+    let mut site = Site::start(config).await?;
+    let leaving = Arc::new(AtomicBool::new(false));
+    let visitors = keep_coming(&site.envoy, &leaving);
+    // printf shop | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
+    for (per_scope, name) in [
+        (true, "session~rwiaduzm"),
+        (false, "session"),
+        (true, "session~rwiaduzm"),
+    ] {
+        site.envoy.update(|config| config.filter(&filter(per_scope)))?;
+        let what = format!("cookies are called {name}");
+        site.envoy
+            .until_every_worker(&what, |answer| answer.set_cookie(name).is_some())
+            .await?;
+    }
+    let refused = site.envoy.stats("limpet.web.refused").await?;
+    assert!(refused.values().all(|count| *count == 0), "{refused:?}");
+    leaving.store(true, Ordering::Relaxed);
+    for visitor in visitors.join_all().await {
+        let mut visitor = visitor?;
+        visitor.get("/").await?;
+        assert_eq!(visitor.cookie_names(), ["session~rwiaduzm"]);
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Rules of a split as routes of Envoy.
+
+use anyhow::Result;
+use limpet_core::token::Destination;
+use limpet_e2e::Config;
+use serde_json::{Value, json};
+
+/// A rule: what it matches, whose sessions it has, and where its traffic goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    name: String,
+    matched: Value,
+    session: String,
+    services: Vec<Service>,
+    strict: bool,
+}
+
+/// A service of a rule: a cluster, its share of new sessions, and what its requests get besides.
+#[derive(Debug, Clone)]
+struct Service {
+    cluster: String,
+    weight: u32,
+    modifiers: Value,
+}
+
+impl Rule {
+    /// For paths that begin with `prefix`, with this session: `<policy>/<scope>`.
+    pub(crate) fn new(prefix: &str, session: &str) -> Self {
+        Self {
+            name: session.rsplit('/').next().unwrap_or_default().to_owned(),
+            matched: json!({"prefix": prefix}),
+            session: session.to_owned(),
+            services: Vec::new(),
+            strict: false,
+        }
+    }
+
+    /// With this weight for this cluster.
+    pub(crate) fn to(self, cluster: &str, weight: u32) -> Self {
+        self.modified(cluster, weight, &json!({}))
+    }
+
+    /// With this weight for this cluster, whose requests and responses are modified so.
+    pub(crate) fn modified(mut self, cluster: &str, weight: u32, modifiers: &Value) -> Self {
+        self.services.push(Service {
+            cluster: cluster.to_owned(),
+            weight,
+            modifiers: modifiers.clone(),
+        });
+        self
+    }
+
+    /// Of a policy that is strict.
+    pub(crate) fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// As `docs/configuration.md` has it: a route for each cluster, and the weighted one.
+    pub(crate) fn routes(&self) -> Vec<Value> {
+        let led = self.services.iter().map(|service| {
+            let mut route = self.route(&json!({"cluster": service.cluster}));
+            let hash = Destination::of_cluster(service.cluster.as_bytes()).to_string();
+            let matcher = json!({"name": "x-limpet-destination", "string_match": {"exact": hash}});
+            match route["match"]["headers"].as_array_mut() {
+                Some(headers) => headers.push(matcher),
+                None => route["match"]["headers"] = json!([matcher]),
+            }
+            add(&mut route, &service.modifiers);
+            if self.strict {
+                route["typed_per_filter_config"] = json!({SOFT: out(), STRICT: within(&json!({}))});
+            }
+            route
+        });
+        let clusters = self.services.iter().map(|service| {
+            let mut entry = json!({"name": service.cluster, "weight": service.weight});
+            add(&mut entry, &service.modifiers);
+            entry
+        });
+        let clusters: Vec<_> = clusters.collect();
+        let mut weighted = self.route(&json!({"weighted_clusters": {"clusters": clusters}}));
+        weighted["typed_per_filter_config"] = if self.strict {
+            json!({SOFT: out(), STRICT: within(&idle())})
+        } else {
+            json!({SOFT: idle()})
+        };
+        led.chain([weighted]).collect()
+    }
+
+    fn route(&self, action: &Value) -> Value {
+        json!({
+            "name": self.name,
+            "match": self.matched,
+            "metadata": {"filter_metadata": {"limpet": {"session": format!("@split/{}", self.session)}}},
+            "route": action,
+        })
+    }
+}
+
+const SOFT: &str = "limpet.stateful_session";
+const STRICT: &str = "limpet.stateful_session_strict";
+
+/// In the chain, and doing nothing.
+fn idle() -> Value {
+    json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
+        "disabled": true,
+    })
+}
+
+/// Not in the chain.
+fn out() -> Value {
+    json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true})
+}
+
+/// In the chain, with this configuration.
+fn within(config: &Value) -> Value {
+    json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": config})
+}
+
+fn add(target: &mut Value, fields: &Value) {
+    let fields = fields.as_object().into_iter().flatten();
+    for (name, field) in fields {
+        target[name] = field.clone();
+    }
+}
+
+/// The routes of these rules, in order.
+pub(crate) fn routes(rules: &[Rule]) -> Value {
+    rules.iter().flat_map(Rule::routes).collect()
+}
+
+/// The rule of `split.yaml` makes its routes.
+#[test]
+fn a_rule_has_the_routes_of_the_example() -> Result<()> {
+    let adds = |service: &str| json!({"request_headers_to_add": [{"header": {"key": "x-service", "value": service}}]});
+    let rule = Rule::new("/", "web/shop")
+        .modified("shop-v1", 90, &adds("v1"))
+        .modified("shop-v2", 10, &adds("v2"));
+    let mut written = Value::Null;
+    let _ = Config::load("split.yaml")?.route_configuration(|routes| {
+        written = routes["virtual_hosts"][0]["routes"].clone();
+    });
+    assert_eq!(routes(&[rule]), written);
+    Ok(())
+}
