@@ -1,6 +1,6 @@
 //! Ten thousand different tokens that nobody was given, sent by cookie and by header: none is accepted, and each is counted under its reason.
 
-mod forger;
+pub(crate) mod forger;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use forger::{FENCED, Forger, Kind, SESSIONS, Session};
 /// Of each kind, for each carrier: 13 kinds and 2 carriers make a few more than 10,000.
 const OF_A_KIND: usize = 390;
 
-fn config(fenced_before: u64) -> Result<Config> {
+pub(crate) fn config(fenced_before: u64) -> Result<Config> {
     let routes = SESSIONS.map(|Session { policy, .. }| {
         json!({
             "name": policy,
@@ -37,7 +37,7 @@ fn config(fenced_before: u64) -> Result<Config> {
 }
 
 /// A request with this token.
-fn request(envoy: &Envoy, session: Session, token: &[u8]) -> Request {
+pub(crate) fn request(envoy: &Envoy, session: Session, token: &[u8]) -> Request {
     let request = envoy.get(&format!("/{}", session.policy));
     if session.mode == CarrierMode::Header {
         request.header(session.name, token)

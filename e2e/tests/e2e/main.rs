@@ -12,6 +12,7 @@ mod ecds;
 mod envoy_configs;
 mod failover;
 mod forged_headers;
+mod gateway_api;
 mod header_session;
 mod hostile_clients;
 mod hostile_upstreams;

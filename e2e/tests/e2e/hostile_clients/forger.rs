@@ -11,20 +11,20 @@ use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal}
 use limpet_e2e::{OTHER_KEY, TEST_KEY};
 
 /// An address that another backend has got by now.
-pub(super) const FENCED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+pub(crate) const FENCED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A session: a policy that has its only route's name and scope too.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Session {
-    pub(super) policy: &'static str,
-    pub(super) mode: CarrierMode,
-    pub(super) name: &'static str,
+pub(crate) struct Session {
+    pub(crate) policy: &'static str,
+    pub(crate) mode: CarrierMode,
+    pub(crate) name: &'static str,
 }
 
-pub(super) const SESSIONS: [Session; 2] = [
+pub(crate) const SESSIONS: [Session; 2] = [
     Session {
         policy: "web",
         mode: CarrierMode::Cookie,
@@ -51,7 +51,7 @@ impl Session {
 }
 
 /// Makes tokens for a session of which it is no part. What is random is the same in every run.
-pub(super) struct Forger {
+pub(crate) struct Forger {
     /// Of the session.
     own: Realm,
     /// Of another rule, another mode, another name, and all of that.
@@ -65,7 +65,7 @@ pub(super) struct Forger {
 }
 
 impl Forger {
-    pub(super) fn new(session: Session, host: SocketAddr, now: Duration) -> Result<Self> {
+    pub(crate) fn new(session: Session, host: SocketAddr, now: Duration) -> Result<Self> {
         let other = session.other();
         let (policy, mode, name) = (other.policy, other.mode, other.name);
         Ok(Self {
@@ -123,13 +123,13 @@ impl Forger {
     }
 
     /// A token that is good.
-    pub(super) fn honest(&mut self) -> String {
+    pub(crate) fn honest(&mut self) -> String {
         let fresh = self.fresh();
         self.seal(|forger| &forger.own, fresh)
     }
 
     /// A token, and why it has to be refused.
-    pub(super) fn forge(&mut self, kind: Kind, number: usize) -> Result<(Vec<u8>, Refusal)> {
+    pub(crate) fn forge(&mut self, kind: Kind, number: usize) -> Result<(Vec<u8>, Refusal)> {
         let fresh = self.fresh();
         let moment = Duration::from_millis(number as u64);
         let own: fn(&Self) -> &Realm = |forger| &forger.own;
@@ -205,7 +205,7 @@ impl Forger {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// No text, not even UTF-8.
     Noise,
     MadeUp,
@@ -226,7 +226,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Noise,
         Self::MadeUp,
         Self::BitFlipped,

@@ -8,7 +8,7 @@ use limpet_e2e::{Carrier, Exchange, Request};
 use super::{Session, address, site, until_idle};
 
 /// A client of events, as browsers have it: connected anew, it says which event it had last.
-pub(super) struct EventSource {
+pub(crate) struct EventSource {
     address: SocketAddr,
     last_id: u64,
     stream: Option<Exchange>,
@@ -16,7 +16,7 @@ pub(super) struct EventSource {
 }
 
 impl EventSource {
-    pub(super) fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(address: SocketAddr) -> Self {
         Self {
             address,
             last_id: 0,
@@ -26,7 +26,7 @@ impl EventSource {
     }
 
     /// The request for the events that the client has not had, of which so many at most are to be sent in one go.
-    pub(super) fn request(&self, at_a_time: usize) -> Request {
+    pub(crate) fn request(&self, at_a_time: usize) -> Request {
         let request = Request::get(self.address, "/events")
             .header("accept", "text/event-stream")
             .header("x-cut-after", at_a_time.to_string());
@@ -37,13 +37,13 @@ impl EventSource {
     }
 
     /// Reads the answer to the request from now on.
-    pub(super) fn connected(&mut self, stream: Exchange) {
+    pub(crate) fn connected(&mut self, stream: Exchange) {
         self.unread.clear();
         self.stream = Some(stream);
     }
 
     /// The data of the next event, which is the one after the last.
-    pub(super) async fn next(&mut self) -> Result<String> {
+    pub(crate) async fn next(&mut self) -> Result<String> {
         let stream = self.stream.as_mut().context("not connected")?;
         loop {
             if let Some((event, rest)) = self.unread.split_once("\n\n") {

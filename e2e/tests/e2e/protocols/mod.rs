@@ -2,9 +2,9 @@
 
 mod bodies;
 mod connections;
-mod events;
+pub(crate) mod events;
 mod expect_continue;
-mod grpc;
+pub(crate) mod grpc;
 mod memory;
 mod methods;
 mod parallel;
@@ -12,14 +12,14 @@ mod resets;
 mod session;
 mod trailers;
 mod versions;
-mod websocket;
+pub(crate) mod websocket;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
 use limpet_e2e::{Carrier, Config, Protocol, Site, filter_with, poll};
-use session::Session;
+pub(crate) use session::Session;
 
 /// The configuration that people copy for streams, and a second listener like it, for sessions in a header.
 fn config() -> Result<Config> {
@@ -28,7 +28,7 @@ fn config() -> Result<Config> {
 }
 
 /// A site whose backends speak everything that is tested here.
-async fn site() -> Result<Site> {
+pub(crate) async fn site() -> Result<Site> {
     start(config()?).await
 }
 
@@ -38,7 +38,7 @@ async fn start(config: Config) -> Result<Site> {
 }
 
 /// Where sessions have this carrier.
-fn address(site: &Site, carrier: Carrier) -> Result<SocketAddr> {
+pub(crate) fn address(site: &Site, carrier: Carrier) -> Result<SocketAddr> {
     match carrier {
         Carrier::Cookie => Ok(site.envoy.address()),
         Carrier::Header => site.envoy.listener("header"),

@@ -6,11 +6,11 @@ use limpet_e2e::{Answer, Carrier, Connection, Exchange, Request};
 
 /// A client's session: it begins with the first answer, and from then on every answer has to be one of the same backend, without a token.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(crate) struct Session {
     carrier: Carrier,
     held: Option<Held>,
     /// How many requests brought the token.
-    pub(super) continued: u64,
+    pub(crate) continued: u64,
 }
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ struct Held {
 
 impl Session {
     /// That of a client who has not been here.
-    pub(super) fn new(carrier: Carrier) -> Self {
+    pub(crate) fn new(carrier: Carrier) -> Self {
         Self {
             carrier,
             held: None,
@@ -30,27 +30,27 @@ impl Session {
     }
 
     /// How it travels.
-    pub(super) fn carrier(&self) -> Carrier {
+    pub(crate) fn carrier(&self) -> Carrier {
         self.carrier
     }
 
     /// The field that a request is to bring: its name and value.
-    pub(super) fn field(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn field(&self) -> Option<(&'static str, String)> {
         self.held.as_ref().map(|held| self.carrier.field(&held.token))
     }
 
     /// The backend that the session is on.
-    pub(super) fn backend(&self) -> &str {
+    pub(crate) fn backend(&self) -> &str {
         self.held.as_ref().map_or("none yet", |held| &held.backend)
     }
 
     /// What the client holds.
-    pub(super) fn token(&self) -> Option<&str> {
+    pub(crate) fn token(&self) -> Option<&str> {
         self.held.as_ref().map(|held| held.token.as_str())
     }
 
     /// Takes note of the headers of an answer.
-    pub(super) fn answered(&mut self, headers: &HeaderMap) -> Result<()> {
+    pub(crate) fn answered(&mut self, headers: &HeaderMap) -> Result<()> {
         let (backend, token) = self.read(headers)?;
         match &self.held {
             None => {
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Takes note of the headers of an answer after the session's backend has gone.
-    pub(super) fn moved(&mut self, headers: &HeaderMap) -> Result<()> {
+    pub(crate) fn moved(&mut self, headers: &HeaderMap) -> Result<()> {
         let (backend, token) = self.read(headers)?;
         ensure!(backend != self.backend(), "{backend} is said to be gone");
         let token = token.context("the session moved without a token")?;
@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// A request with what the client holds.
-    pub(super) fn bring(&self, request: Request) -> Request {
+    pub(crate) fn bring(&self, request: Request) -> Request {
         match self.field() {
             Some((name, value)) => request.header(name, value),
             None => request,
@@ -101,19 +101,19 @@ impl Session {
     }
 
     /// Sends a request of this session, over a connection of its own.
-    pub(super) async fn send(&mut self, request: Request) -> Result<Answer> {
+    pub(crate) async fn send(&mut self, request: Request) -> Result<Answer> {
         self.open(request).await?.rest().await
     }
 
     /// As [`Session::send`]; the body of the answer is still to come.
-    pub(super) async fn open(&mut self, request: Request) -> Result<Exchange> {
+    pub(crate) async fn open(&mut self, request: Request) -> Result<Exchange> {
         let exchange = self.bring(request).open().await?;
         self.answered(&exchange.head().headers)?;
         Ok(exchange)
     }
 
     /// As [`Session::open`], over this connection.
-    pub(super) async fn open_over(&mut self, connection: &mut Connection, request: Request) -> Result<Exchange> {
+    pub(crate) async fn open_over(&mut self, connection: &mut Connection, request: Request) -> Result<Exchange> {
         let exchange = connection.exchange(self.bring(request)).await?;
         self.answered(&exchange.head().headers)?;
         Ok(exchange)

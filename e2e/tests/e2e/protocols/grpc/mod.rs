@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Streaming};
 
-pub(super) use echo::{Echo, EchoClient, Note};
+pub(crate) use echo::{Echo, EchoClient, Note};
 
 use super::{Session, address, site, until_idle};
 
 /// A call of this session.
-pub(super) fn call<T>(session: &Session, message: T) -> Result<Request<T>> {
+pub(crate) fn call<T>(session: &Session, message: T) -> Result<Request<T>> {
     let mut call = Request::new(message);
     if let Some((name, value)) = session.field() {
         call.metadata_mut().insert(name, value.parse()?);
@@ -23,18 +23,18 @@ pub(super) fn call<T>(session: &Session, message: T) -> Result<Request<T>> {
 }
 
 /// Takes note of the metadata of an answer.
-pub(super) fn answered(session: &mut Session, metadata: &MetadataMap) -> Result<()> {
+pub(crate) fn answered(session: &mut Session, metadata: &MetadataMap) -> Result<()> {
     session.answered(metadata.as_ref())
 }
 
 /// The next note of a stream that has one.
-pub(super) async fn next(notes: &mut Streaming<Note>) -> Result<Note> {
+pub(crate) async fn next(notes: &mut Streaming<Note>) -> Result<Note> {
     let note = poll::patiently("the next note", async { Ok(notes.message().await?) }).await?;
     note.context("the stream has ended")
 }
 
 /// A stream of notes, and where to put them in.
-pub(super) fn notes() -> (
+pub(crate) fn notes() -> (
     mpsc::Sender<Note>,
     impl futures_util::Stream<Item = Note> + Send + 'static,
 ) {

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-pub(super) use chat::{Chat, Socket};
+pub(crate) use chat::{Chat, Socket};
 
 use super::{Session, address, config, site, start, until_idle};
 

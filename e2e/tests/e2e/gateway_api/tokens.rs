@@ -1,0 +1,172 @@
+//! What tokens are worth where they do not belong, what they show, and how they travel in a header.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
+use limpet_core::outcome::RequestOutcome;
+use limpet_e2e::{Carrier, Config, Request, Site, raw_get};
+use serde_json::json;
+
+use super::filter;
+use crate::hostile_clients::forger::{Forger, Kind, SESSIONS};
+use crate::hostile_clients::{config, request};
+use crate::protocols::events::EventSource;
+use crate::protocols::grpc::{EchoClient, Note, answered, call};
+use crate::protocols::websocket::Socket;
+use crate::protocols::{Session, address, site};
+
+#[tokio::test]
+async fn check_21_forged_moved_and_stale_tokens_fall_back_and_show_nothing() -> Result<()> {
+    tokio::try_join!(
+        each_kind_is_counted_by_its_reason(),
+        rules_of_different_hosts(),
+        signed_tokens_show_the_address()
+    )?;
+    Ok(())
+}
+
+/// Bits flipped, cut off, from another rule, of an unknown key, from the future, replayed after expiry or fence, and addresses in place of a token.
+async fn each_kind_is_counted_by_its_reason() -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let site = Site::start(config(now.as_secs())?).await?;
+    for session in SESSIONS {
+        let backend = site.backends[0].address();
+        let mut forger = Forger::new(session, backend, now)?;
+        let good = forger.honest();
+        let kept = request(&site.envoy, session, good.as_bytes()).send().await?;
+        assert_eq!(kept.backend(), Some("a"));
+
+        let mut expected = BTreeMap::new();
+        let mut tokens = Vec::new();
+        for kind in Kind::ALL {
+            let (token, refusal) = forger.forge(kind, 30)?;
+            *expected.entry(RequestOutcome::Refused(refusal).word()).or_insert(0) += 1;
+            tokens.push(token);
+        }
+        // As Envoy's own sessions have it.
+        for address in [backend.to_string(), BASE64_STANDARD.encode(backend.to_string())] {
+            *expected.entry("refused.malformed").or_insert(0) += 1;
+            tokens.push(address.into_bytes());
+        }
+        for token in tokens {
+            let answer = request(&site.envoy, session, &token).send().await?;
+            assert_eq!(answer.status, 200);
+            let new = match session.policy {
+                "web" => answer.set_cookie(session.name).map(|cookie| cookie.value),
+                _ => answer.header(session.name).map(str::to_owned),
+            };
+            let new = new.context("no new token")?;
+            ensure!(!shows_the_address(&new)?, "{new}");
+        }
+        for (reason, count) in expected {
+            let counter = format!("{}.{reason}", session.policy);
+            assert_eq!(site.envoy.metric(&counter).await?, count, "{counter}");
+        }
+        assert_eq!(site.envoy.metric(&format!("{}.steered", session.policy)).await?, 1);
+    }
+    Ok(())
+}
+
+/// Whether a token shows the IP address of its backend. All are at 127.0.0.1.
+fn shows_the_address(token: &str) -> Result<bool> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let there = bytes.windows(4).any(|octets| octets == [127, 0, 0, 1]);
+    Ok(there || token.contains("127.0.0.1") || text.contains("127.0.0.1"))
+}
+
+/// What is searched for can be found, where it is meant to be there.
+async fn signed_tokens_show_the_address() -> Result<()> {
+    let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "token": "signed"})).await?;
+    let first = site.envoy.get("/").send().await?;
+    let token = first.set_cookie("session").context("no token")?.value;
+    ensure!(shows_the_address(&token)?, "{token}");
+    Ok(())
+}
+
+/// Two hosts whose rules have one name and one policy.
+async fn rules_of_different_hosts() -> Result<()> {
+    let host = |name: &str| {
+        let session = format!("web/{name}");
+        json!({
+            "name": name,
+            "domains": [format!("{name}.example")],
+            "routes": [{
+                "name": "rule",
+                "match": {"prefix": "/"},
+                "metadata": {"filter_metadata": {"limpet": {"session": session}}},
+                "route": {"cluster": "backends"},
+            }],
+        })
+    };
+    let hosts = json!({"route_config": {"virtual_hosts": [host("one"), host("two")]}});
+    let policies = filter(&json!({"web": {"cookie": {"name": "session"}}}));
+    let config = Config::load("cookie.yaml")?
+        .filter(&policies)
+        .connection_manager(&hosts);
+    let site = Site::start(config).await?;
+    let get = |host: &str| site.envoy.get("/").header("host", host);
+    let first = get("one.example").send().await?;
+    let pair = first.set_cookie("session").context("no token")?.pair();
+    let elsewhere = get("two.example").cookie(&pair).send().await?;
+    ensure!(elsewhere.set_cookie("session").is_some(), "honoured on another host");
+    ensure!(site.envoy.metric("web.refused.bad_signature").await? == 1);
+    let own = get("one.example").cookie(&pair).send().await?;
+    ensure!(own.backend() == first.backend() && own.set_cookies().is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn check_23_sessions_in_a_header() -> Result<()> {
+    let site = site().await?;
+    let at = address(&site, Carrier::Header)?;
+
+    let first = Request::get(at, "/").send().await?;
+    let token = first.header("x-session").context("the response has no token")?;
+    for name in ["x-session", "X-SESSION", "X-Session"] {
+        for _ in 0..4 {
+            let answer = raw_get(at, "/", &[(name, token.as_bytes())]).await?;
+            let backend = first.backend().context("no backend")?.as_bytes();
+            assert_eq!(
+                (answer.all("x-backend"), answer.all("x-session")),
+                (vec![backend], vec![]),
+                "{name}"
+            );
+        }
+    }
+
+    // The same session by gRPC metadata, by WebSockets and by server-sent events, each again and again.
+    let mut session = Session::new(Carrier::Header);
+    session.answered(&first.headers)?;
+    let mut client = EchoClient::connect(at).await?;
+    let mut events = EventSource::new(at);
+    for _ in 0..4 {
+        let answer = client.say(call(&session, Note::new("hello"))?).await?;
+        answered(&mut session, answer.metadata())?;
+        assert_eq!(answer.get_ref().backend, session.backend());
+
+        let mut socket = Socket::open(at, &mut session).await?;
+        socket.echo("hello").await?;
+        socket.close().await?;
+
+        // The stream is cut off after two.
+        events.connected(session.open(events.request(2)).await?);
+        for _ in 0..2 {
+            assert_eq!(events.next().await?, session.backend());
+        }
+        assert!(events.next().await.is_err());
+    }
+    assert_eq!(session.continued, 12);
+
+    // And each of them begins one.
+    let mut of_a_call = Session::new(Carrier::Header);
+    let answer = client.say(call(&of_a_call, Note::new("hello"))?).await?;
+    answered(&mut of_a_call, answer.metadata())?;
+    Socket::open(at, &mut Session::new(Carrier::Header)).await?;
+    Session::new(Carrier::Header)
+        .open(EventSource::new(at).request(2))
+        .await?;
+    Ok(())
+}
