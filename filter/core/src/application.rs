@@ -76,8 +76,10 @@ impl<'a, 'r> Application<'a, 'r> {
             };
             [part(0..start), &value, part(end..field.len())].concat()
         };
-        let fields = self.fields.into_iter().map(changed).enumerate();
+        // Empty fields say nothing, and an adapter may not be able to set them.
+        let fields = self.fields.into_iter().map(changed).filter(|field| !field.is_empty());
         fields
+            .enumerate()
             .map(|(i, field)| {
                 if i == 0 {
                     HeaderEdit::Set(self.header, field)

@@ -233,6 +233,26 @@ fn a_token_goes_in_front_of_the_applications_header_and_comes_off_again() {
     assert_eq!(visit.request_edit, Some(Edit::Remove(HEADER.into())));
 }
 
+/// Envoy lets no module set or add an empty field: what follows one would be lost.
+#[test]
+fn empty_fields_beside_the_applications_go() {
+    let fields_of = |site: Site, header: &str, own: &str| {
+        let response = ["", own, "", "x=y", ""]
+            .iter()
+            .fold(Response::by(A), |response, field| response.header(header, field));
+        let visit = site.visit(&Request::new(), &response, at(0));
+        assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
+        fields(&visit, header).expect("a token")
+    };
+    let cookies = fields_of(prefix(), "set-cookie", "JSESSIONID=abc");
+    token_in(&cookies[0], "JSESSIONID=", "~abc");
+    assert_eq!(cookies[1..], ["x=y"]);
+    let values = fields_of(header_prefix(), HEADER, "abc");
+    let token = token_in(&values[0], "", "~abc");
+    assert_eq!(token_in(&values[1], "", "~x=y"), token);
+    assert_eq!(values.len(), 2);
+}
+
 #[test]
 fn an_application_without_a_header_or_with_an_empty_one_gets_no_token() {
     for response in [Response::by(A), Response::by(A).header(HEADER, ""), sets("x-session=1")] {
