@@ -34,7 +34,8 @@ const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0
 /// - `/events` with server-sent events without end;
 /// - anything else with the request as JSON.
 ///
-/// A request with `x-cut-after: N` has its answer cut off in place of the piece that follows so many.
+/// A request with `x-answer: NAME: VALUE` has that field in its answer. One with `x-cut-after: N` has its answer cut off in place of the
+/// piece that follows so many.
 #[derive(Debug)]
 pub struct Backend {
     address: SocketAddr,

@@ -28,8 +28,8 @@ impl SetCookie {
         let mut parts = field.split(';').map(str::trim);
         let (name, value) = parts.next().and_then(|pair| pair.split_once('=')).unwrap_or_default();
         Self {
-            name: name.to_owned(),
-            value: value.to_owned(),
+            name: name.trim().to_owned(),
+            value: value.trim().to_owned(),
             attributes: parts.map(str::to_owned).collect(),
         }
     }

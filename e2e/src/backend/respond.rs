@@ -2,10 +2,10 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TRAILER};
@@ -35,6 +35,7 @@ pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Ar
         bail!("hanging up");
     }
     let cut_after = request.headers().get("x-cut-after").cloned();
+    let asked_for = asked_for(request.headers())?;
     let protocol = shared.protocols.iter().find(|protocol| protocol.speaks(&request));
     let mut response = match (protocol, request.uri().path()) {
         (Some(protocol), _) => protocol.answer(&shared.name, request, &tasks).await?,
@@ -45,6 +46,9 @@ pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Ar
     for (name, value) in &answering.headers {
         let name = HeaderName::from_bytes(name.as_bytes())?;
         response.headers_mut().append(name, value.parse()?);
+    }
+    for (name, value) in asked_for {
+        response.headers_mut().append(name, value);
     }
     response.headers_mut().insert("x-backend", shared.name.parse()?);
     let pieces_left = match cut_after {
@@ -59,6 +63,17 @@ pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Ar
         };
         watched.boxed_unsync()
     }))
+}
+
+/// The header fields that the client asks for: `x-answer: NAME: VALUE`.
+fn asked_for(headers: &HeaderMap) -> Result<Vec<(HeaderName, HeaderValue)>> {
+    let field = |field: &HeaderValue| {
+        let colon = field.as_bytes().iter().position(|byte| *byte == b':');
+        let (name, value) = field.as_bytes().split_at(colon.context("an x-answer without a name")?);
+        let value = value.get(1..).unwrap_or_default().trim_ascii_start();
+        Ok((HeaderName::from_bytes(name)?, HeaderValue::from_bytes(value)?))
+    };
+    headers.get_all("x-answer").iter().map(field).collect()
 }
 
 /// The request as JSON. Of its body the length, but an error is answered before there is a body.
@@ -77,14 +92,16 @@ async fn what_was_seen(request: Request<Incoming>, answering: &Answering, backen
         "body": length,
     });
     let text = format!("{seen}\n");
-    let response = Response::builder()
-        .status(answering.status)
-        .header(CONTENT_LENGTH, text.len());
+    let mut response = Response::builder().status(answering.status);
+    let has_body = answering.status != 204;
+    if has_body {
+        response = response.header(CONTENT_LENGTH, text.len());
+    }
     // For HTTP/2, hyper leaves it to us that an answer to HEAD has no body.
-    let text = if head.method == Method::HEAD {
-        String::new()
-    } else {
+    let text = if has_body && head.method != Method::HEAD {
         text
+    } else {
+        String::new()
     };
     Ok(response.body(body::whole(text))?)
 }
@@ -142,7 +159,10 @@ impl hyper::body::Body for Watched {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &mut self.pieces_left {
             // In place of one more: what was sent before has reached the client by then, which it may not have otherwise.

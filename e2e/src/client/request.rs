@@ -68,6 +68,12 @@ impl Request {
         self.header("cookie", field)
     }
 
+    /// Asks the backend for one field more in its answer.
+    #[must_use]
+    pub fn answered_with(self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.header("x-answer", [name.as_bytes(), b": ", value.as_ref()].concat())
+    }
+
     /// A POST request, whose body is sent piece by piece.
     #[must_use]
     pub fn upload(self) -> (Self, Upload) {
