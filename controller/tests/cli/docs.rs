@@ -1,34 +1,36 @@
-//! What `docs/configuration.md` shows and says.
+//! What the pages of `docs/` show and say.
 
 use limpet_core::outcome::{HOST_ERRORS, RequestOutcome, ResponseOutcome, UNKNOWN_SESSIONS, counter_name};
 
 use crate::{KEY, checkout, file, limpet, path};
 
-fn page() -> String {
-    std::fs::read_to_string(checkout().join("docs/configuration.md")).unwrap()
+fn page(name: &str) -> String {
+    std::fs::read_to_string(checkout().join("docs").join(name)).unwrap()
 }
 
 #[test]
 fn the_examples_are_good() {
-    let page = page();
-    let blocks = page
-        .split("```yaml\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap());
-    let configurations: Vec<&str> = blocks.filter(|block| block.contains("policies:")).collect();
-    assert!(configurations.len() >= 2, "{configurations:?}");
-    for configuration in configurations {
-        let file = file(".yaml", configuration);
-        limpet(&["check", "--deny-warnings", path(&file)])
-            .env("LIMPET_KEY", KEY)
-            .run()
-            .code(0);
+    for (name, at_least) in [("configuration.md", 2), ("modes.md", 5)] {
+        let page = page(name);
+        let blocks = page
+            .split("```yaml\n")
+            .skip(1)
+            .map(|rest| rest.split("```").next().unwrap());
+        let configurations: Vec<&str> = blocks.filter(|block| block.contains("policies:")).collect();
+        assert!(configurations.len() >= at_least, "{name}: {configurations:?}");
+        for configuration in configurations {
+            let file = file(".yaml", configuration);
+            limpet(&["check", "--deny-warnings", path(&file)])
+                .env("LIMPET_KEY", KEY)
+                .run()
+                .code(0);
+        }
     }
 }
 
 #[test]
 fn every_counter_is_described() {
-    let page = page();
+    let page = page("configuration.md");
     let requests = [RequestOutcome::Steered, RequestOutcome::NoToken]
         .into_iter()
         .chain(limpet_core::token::Refusal::ALL.map(RequestOutcome::Refused))
