@@ -20,6 +20,7 @@ mod keys;
 mod leaks;
 mod lifetimes;
 mod local_replies;
+mod modes;
 mod observability;
 mod panics;
 mod policies;

@@ -1,0 +1,117 @@
+//! A session's backend goes.
+
+use anyhow::{Context, Result};
+use limpet_e2e::{Config, Site};
+use serde_json::json;
+
+use super::*;
+
+/// The application's value reaches the new backend. Until that sets its own, nothing keeps the client there.
+#[tokio::test]
+async fn a_session_is_balanced_and_moves_when_the_new_backend_sets_its_own() -> Result<()> {
+    let mut site = Site::start(every_mode(&json!({}))?).await?;
+    for mode in Mode::ALL {
+        let mut client = Client::new(&site.envoy, mode);
+        let first = client.begin("abc").await?;
+        client.assert_holds(first.backend(), "abc").await?;
+        site.backend_of(&first)?.stop().await;
+
+        let kept = client.kept()?.to_owned();
+        let (name, value) = mode.seen(&kept, "abc");
+        let mut reached = BTreeSet::new();
+        for _ in 0..6 {
+            let answer = client.get().await?;
+            assert_eq!(answer.status, 200, "{mode:?}");
+            assert_eq!(answer.seen()?.all(name), [&*value], "{mode:?}");
+            assert_eq!(mode.set_by(&answer), None, "{mode:?}: a token by itself");
+            reached.insert(answer.backend().context("no backend")?.to_owned());
+        }
+        assert_eq!(reached.len(), 2, "{mode:?}: all backends that are left");
+
+        let moved = client.begin("def").await?;
+        assert_ne!(moved.backend(), first.backend());
+        assert_ne!(client.kept()?, kept);
+        assert_eq!(site.envoy.metric(&format!("{}.reissued", mode.name())).await?, 1);
+        site.backend_of(&first)?.restart()?;
+        client.assert_holds(moved.backend(), "def").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_strict_session_fails_until_its_backend_is_back_or_the_client_begins_anew() -> Result<()> {
+    let config = every_mode(&json!({"strict": true, "strictStatus": 410}))?
+        .strict_routes()
+        .health_checks();
+    let site = Site::start(config).await?;
+    let mut clients = Vec::new();
+    for mode in Mode::ALL {
+        // All on one backend, which goes.
+        let mut client = Client::new(&site.envoy, mode);
+        while client.begin("abc").await?.backend() != Some("a") {
+            client.kept = None;
+        }
+        client.assert_holds(Some("a"), "abc").await?;
+        clients.push(client);
+    }
+    site.make_unhealthy(&["a"]).await?;
+    for client in &mut clients {
+        let kept = client.kept.clone();
+        for _ in 0..3 {
+            let refused = client.begin("of somebody else").await?;
+            assert_eq!((refused.status, refused.backend()), (410, None), "{:?}", client.mode);
+        }
+        assert_eq!(client.kept, kept, "{:?}", client.mode);
+        let mut anew = Client {
+            kept: None,
+            ..client.clone()
+        };
+        let begun = anew.begin("def").await?;
+        anew.assert_holds(begun.backend(), "def").await?;
+    }
+    site.backends[0].set_healthy(true);
+    site.envoy.until_stat("cluster.backends.membership_healthy", 3).await?;
+    for client in &mut clients {
+        limpet_e2e::poll::until("the session to go on", async || {
+            client.get().await.ok().filter(|answer| answer.status == 200)
+        })
+        .await?;
+        client.assert_holds(Some("a"), "abc").await?;
+    }
+    Ok(())
+}
+
+/// The route retries refused connections at other hosts; a strict session is not retried.
+#[tokio::test]
+async fn a_strict_session_is_not_retried_elsewhere() -> Result<()> {
+    let mut site = Site::start(every_mode(&json!({"strict": true}))?.strict_routes()).await?;
+    for mode in Mode::ALL {
+        let mut client = Client::new(&site.envoy, mode);
+        let first = client.begin("abc").await?;
+        site.backend_of(&first)?.stop().await;
+        for _ in 0..3 {
+            let refused = client.get().await?;
+            assert_eq!((refused.status, refused.backend()), (503, None), "{mode:?}");
+        }
+        site.backend_of(&first)?.restart()?;
+        client.assert_holds(first.backend(), "abc").await?;
+    }
+    Ok(())
+}
+
+/// A backend that drains keeps these sessions too, with the configuration that people copy for that.
+#[tokio::test]
+async fn a_draining_backend_keeps_its_sessions() -> Result<()> {
+    let mut site = Site::start(Config::load("draining.yaml")?.policy(&Mode::CookiePrefix.policy(&json!({})))).await?;
+    let mut client = Client::new(&site.envoy, Mode::CookiePrefix);
+    let first = client.begin("abc").await?;
+    let draining = site.backend_of(&first)?.address();
+    let name = first.backend().context("no backend")?.to_owned();
+    site.envoy.update(|config| config.health(draining, "DRAINING"))?;
+    site.envoy
+        .until_every_worker("sends nobody new to a draining backend", |answer| {
+            answer.backend() != Some(&*name)
+        })
+        .await?;
+    client.assert_holds(Some(&*name), "abc").await
+}

@@ -1,0 +1,330 @@
+//! A token in front of the value of the application's cookie.
+
+use anyhow::{Context, Result};
+use limpet_e2e::{Config, Site};
+use serde_json::json;
+
+use super::*;
+
+fn policy() -> Value {
+    Mode::CookiePrefix.policy(&json!({}))
+}
+
+/// A site, what a client of it keeps whose application set `own`, and the name of its backend.
+async fn with_session(config: Config, own: &str) -> Result<(Site, String, String)> {
+    let site = Site::start(config.policy(&policy())).await?;
+    let mut client = Client::new(&site.envoy, Mode::CookiePrefix);
+    let backend = client.begin(own).await?.backend().context("no backend")?.to_owned();
+    Ok((site, client.token(own)?.to_owned(), backend))
+}
+
+/// Set-Cookie fields as the application sends them, and as the client gets them. Nobody has a session before.
+const ANSWERS: [(&[&str], &[&str]); 15] = [
+    (&["JSESSIONID=abc"], &["JSESSIONID=TOKEN~abc"]),
+    (
+        &["JSESSIONID=abc;Path=/a;  secure ;HttpOnly; SameSite=None;Unknown=\"x\";"],
+        &["JSESSIONID=TOKEN~abc;Path=/a;  secure ;HttpOnly; SameSite=None;Unknown=\"x\";"],
+    ),
+    (
+        &["JSESSIONID=abc; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT"],
+        &["JSESSIONID=TOKEN~abc; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT"],
+    ),
+    (&["JSESSIONID=a~b"], &["JSESSIONID=TOKEN~a~b"]),
+    (&["JSESSIONID=~"], &["JSESSIONID=TOKEN~~"]),
+    (&["JSESSIONID=a=b=="], &["JSESSIONID=TOKEN~a=b=="]),
+    (&["JSESSIONID=\"abc\"; Path=/"], &["JSESSIONID=\"TOKEN~abc\"; Path=/"]),
+    (&["JSESSIONID=\"abc"], &["JSESSIONID=TOKEN~\"abc"]),
+    (
+        &["a=1", "JSESSIONID=x; Path=/a", "b=2", "JSESSIONID=y; Path=/b", "a=3"],
+        &[
+            "a=1",
+            "JSESSIONID=TOKEN~x; Path=/a",
+            "b=2",
+            "JSESSIONID=TOKEN~y; Path=/b",
+            "a=3",
+        ],
+    ),
+    (
+        &[
+            "JSESSIONID=; Path=/a",
+            "JSESSIONID=y; Path=/b",
+            "JSESSIONID=z; Max-Age=0",
+        ],
+        &[
+            "JSESSIONID=; Path=/a",
+            "JSESSIONID=TOKEN~y; Path=/b",
+            "JSESSIONID=z; Max-Age=0",
+        ],
+    ),
+    // Empty fields say nothing, and go.
+    (&["", "a=1", "", "JSESSIONID=x", ""], &["a=1", "JSESSIONID=TOKEN~x"]),
+    // A date that HTTP does not know.
+    (
+        &["JSESSIONID=abc; Expires=1970-01-01T00:00:00Z"],
+        &["JSESSIONID=TOKEN~abc; Expires=1970-01-01T00:00:00Z"],
+    ),
+    // A session of one more Limpet, behind this one.
+    (
+        &["JSESSIONID=EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA~abc"],
+        &["JSESSIONID=TOKEN~EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA~abc"],
+    ),
+    (
+        &["a=1; JSESSIONID=x", "JSESSIONID=y"],
+        &["a=1; JSESSIONID=x", "JSESSIONID=TOKEN~y"],
+    ),
+    (&["JSESSIONID = abc"], &["JSESSIONID = TOKEN~abc"]),
+];
+
+#[tokio::test]
+async fn what_the_application_sets_gets_a_token_and_loses_nothing() -> Result<()> {
+    let site = site_with(Mode::CookiePrefix).await?;
+    for (sent, expected) in ANSWERS {
+        let request = site.envoy.get("/");
+        let request = sent
+            .iter()
+            .fold(request, |request, field| request.answered_with("set-cookie", field));
+        let answer = request.send().await?;
+        let prefixed = answer
+            .set_cookies()
+            .into_iter()
+            .find(|cookie| cookie.name == COOKIE && cookie.value.len() > 60);
+        let value = prefixed.with_context(|| format!("no token: {sent:?}"))?.value;
+        let token = value.trim_start_matches('"').get(..60).unwrap_or_default();
+        assert_eq!(fields_without(&answer, "set-cookie", token), expected);
+    }
+    assert_eq!(site.envoy.metric("web.issued").await?, ANSWERS.len() as u64);
+    Ok(())
+}
+
+/// None of these begins a session, or ends one.
+#[tokio::test]
+async fn what_sets_no_session_stays_as_it_is() -> Result<()> {
+    let (site, token, backend) = with_session(Config::load("cookie.yaml")?, "abc").await?;
+    for field in [
+        "other=1; Path=/",
+        "jsessionid=abc",
+        "JSESSIONID",
+        "JSESSIONID; Path=/=",
+        "JSESSIONID2=abc",
+        "JSESSIONID=",
+        "JSESSIONID=; Path=/",
+        "JSESSIONID=\"\"",
+        "JSESSIONID=deleted; Max-Age=0",
+        "JSESSIONID=deleted; max-age=-1; Path=/",
+        "JSESSIONID=deleted; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+        "JSESSIONID=deleted; Expires=Thu, 01-Jan-1970 00:00:10 GMT",
+        "JSESSIONID=deleted; Expires=Thu, 01-Jan-70 00:00:10 GMT",
+    ] {
+        let request = || site.envoy.get("/").answered_with("set-cookie", field);
+        let answer = request().send().await?;
+        assert_eq!(fields_without(&answer, "set-cookie", "no token"), [field]);
+        let answer = request().cookie(format!("{COOKIE}={token}~abc")).send().await?;
+        assert_eq!(fields_without(&answer, "set-cookie", "no token"), [field]);
+        assert_eq!(answer.backend(), Some(&*backend), "{field}");
+    }
+    assert_eq!(site.envoy.metric("web.issued").await?, 1);
+    Ok(())
+}
+
+/// Cookie fields as the client sends them, `TOKEN` being its session's, and as the application gets them.
+const REQUESTS: [(&[&str], &str); 13] = [
+    (&["JSESSIONID=TOKEN~abc"], "JSESSIONID=abc"),
+    (&["a=1; JSESSIONID=TOKEN~abc; b=2"], "a=1; JSESSIONID=abc; b=2"),
+    (
+        &["a=1;JSESSIONID=TOKEN~a~b=c;  b = \"x;"],
+        "a=1;JSESSIONID=a~b=c;  b = \"x;",
+    ),
+    (&["JSESSIONID=\"TOKEN~abc\""], "JSESSIONID=\"abc\""),
+    (&["JSESSIONID=TOKEN~"], "JSESSIONID="),
+    (&["JSESSIONID=\"TOKEN~\""], "JSESSIONID=\"\""),
+    (&["JSESSIONID = TOKEN~abc ; a=1"], "JSESSIONID = abc ; a=1"),
+    // Only what is in front of all is this Limpet's.
+    (&["JSESSIONID=TOKEN~TOKEN~abc"], "JSESSIONID=TOKEN~abc"),
+    // Of other paths: each loses its prefix, and the first that holds counts.
+    (
+        &["JSESSIONID=TOKEN~x; JSESSIONID=TOKEN~y"],
+        "JSESSIONID=x; JSESSIONID=y",
+    ),
+    (
+        &["JSESSIONID=FORGED~x; JSESSIONID=TOKEN~y"],
+        "JSESSIONID=x; JSESSIONID=y",
+    ),
+    (
+        &["JSESSIONID=old; JSESSIONID=TOKEN~y; JSESSIONID="],
+        "JSESSIONID=old; JSESSIONID=y; JSESSIONID=",
+    ),
+    // In several Cookie fields, as HTTP/2 may have them.
+    (&["a=1", "JSESSIONID=TOKEN~abc", "b=2"], "a=1; JSESSIONID=abc; b=2"),
+    (
+        &["JSESSIONID=FORGED~x; a=1", "b=2; JSESSIONID=TOKEN~y"],
+        "JSESSIONID=x; a=1; b=2; JSESSIONID=y",
+    ),
+];
+
+/// Sends each of these; the session holds, and the application gets its own.
+async fn assert_arrive(http2: bool) -> Result<()> {
+    let config = Config::load("cookie.yaml")?;
+    let (site, token, backend) = with_session(if http2 { config.http2_upstream() } else { config }, "abc").await?;
+    let filled = |text: &str| text.replace("TOKEN", &token).replace("FORGED", FORGED);
+    for (fields, expected) in REQUESTS {
+        let request = if http2 {
+            site.envoy.get("/").http2()
+        } else {
+            site.envoy.get("/")
+        };
+        let request = fields
+            .iter()
+            .fold(request, |request, field| request.cookie(filled(field)));
+        let answer = request.send().await?;
+        assert_eq!(answer.seen()?.cookies(), Some(filled(expected)), "{fields:?}");
+        assert_eq!(
+            answer.backend(),
+            Some(&*backend),
+            "{fields:?} does not hold the session"
+        );
+        assert!(answer.set_cookies().is_empty(), "{fields:?}");
+    }
+    assert_eq!(site.envoy.metric("web.steered").await?, REQUESTS.len() as u64);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_application_gets_its_own_value_over_http1() -> Result<()> {
+    assert_arrive(false).await
+}
+
+#[tokio::test]
+async fn the_application_gets_its_own_value_over_http2() -> Result<()> {
+    assert_arrive(true).await
+}
+
+/// From before Limpet, or from a client that made it up: the very fields arrive.
+#[tokio::test]
+async fn what_is_no_prefix_is_the_applications() -> Result<()> {
+    let (site, token, _) = with_session(Config::load("cookie.yaml")?, "abc").await?;
+    let cut = &token[1..];
+    let values = [
+        "abc",
+        "",
+        "\"\"",
+        "a~b",
+        "~",
+        "~abc",
+        "\"a~b\"",
+        FORGED,
+        &token,
+        cut,
+        &format!("{cut}~abc"),
+        &format!("x{token}~abc"),
+        &format!("{token}x~abc"),
+        &format!("{token}%7Eabc"),
+    ]
+    .map(|value| format!("a=1; JSESSIONID={value};b=2"));
+    let before = site.envoy.metric("web.no_token").await?;
+    for field in &values {
+        let answer = site.envoy.get("/").cookie(field).send().await?;
+        assert_eq!(answer.seen()?.all("cookie"), [field]);
+        assert!(answer.set_cookies().is_empty(), "{field}");
+    }
+    assert_eq!(site.envoy.metric("web.no_token").await?, before + values.len() as u64);
+    let old = format!("{COOKIE}=abc");
+    assert_eq!(
+        reached(site.envoy.address(), "/", &[("cookie", &old)]).await?.len(),
+        3,
+        "it is balanced"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn bytes_beyond_ascii_come_back_as_they_were() -> Result<()> {
+    let site = site_with(Mode::CookiePrefix).await?;
+    let own = b"\xe9\xff\x80\xc3\xa9~\xff";
+    let set = [b"JSESSIONID=", &own[..], b"; Path=/"].concat();
+    let answer = site.envoy.get("/").answered_with("set-cookie", set).send().await?;
+    let field = answer.headers.get("set-cookie").context("no cookie")?.as_bytes();
+    let kept = field.strip_suffix(b"; Path=/").context("no attributes")?;
+    assert!(kept.ends_with(own) && kept.len() == "JSESSIONID=".len() + 61 + own.len());
+    let request = [b"a=\xff; ", kept].concat();
+    let again = site.envoy.get("/").cookie(request).send().await?;
+    assert_eq!(again.backend(), answer.backend());
+    let latin1: String = own.iter().copied().map(char::from).collect();
+    assert_eq!(again.seen()?.cookies(), Some(format!("a=\u{ff}; JSESSIONID={latin1}")));
+    Ok(())
+}
+
+/// The token is refused, each time for its own reason, and the application gets its value all the same.
+#[tokio::test]
+async fn a_refused_tokens_value_reaches_the_application() -> Result<()> {
+    let (site, token, _) = with_session(Config::load("cookie.yaml")?, "abc").await?;
+    let changed = format!("{}{}", &token[..58], if token.ends_with("AA") { "BA" } else { "AA" });
+    let elsewhere = every_mode(&json!({}))?.backends(&site.backends);
+    let elsewhere = Envoy::start(elsewhere).await?;
+    let mut other = Client::new(&elsewhere, Mode::CookiePrefix);
+    other.begin("abc").await?;
+    for (token, reason) in [
+        (FORGED, "bad_signature"),
+        (&changed, "bad_signature"),
+        (other.token("abc")?, "bad_signature"),
+        (&FORGED.replacen("EAE", "EAI", 1), "unknown_key"),
+    ] {
+        let counter = format!("web.refused.{reason}");
+        let before = site.envoy.metric(&counter).await?;
+        for value in ["abc", "\"abc\"", "a~b"] {
+            let kept = match value.strip_prefix('"') {
+                Some(rest) => format!("\"{token}~{rest}"),
+                None => format!("{token}~{value}"),
+            };
+            let answer = site
+                .envoy
+                .get("/")
+                .cookie(format!("{COOKIE}={kept}; a=1"))
+                .send()
+                .await?;
+            assert_eq!(
+                answer.seen()?.cookies(),
+                Some(format!("{COOKIE}={value}; a=1")),
+                "{kept}"
+            );
+        }
+        assert_eq!(site.envoy.metric(&counter).await?, before + 3, "{token}");
+    }
+    Ok(())
+}
+
+/// The application's cookie is not the filter's to take away, nor to look for more of than the first few.
+#[tokio::test]
+async fn a_thousand_cookies_of_the_name_reach_the_application() -> Result<()> {
+    let (site, token, _) = with_session(Config::load("cookie.yaml")?, "abc").await?;
+    let pairs = |prefix: &str| {
+        (0..400)
+            .map(|n| format!("{COOKIE}={prefix}{n}"))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let field = format!("{}; {COOKIE}={token}~abc", pairs(&format!("{FORGED}~")));
+    let answer = site.envoy.get("/").cookie(field).send().await?;
+    assert_eq!(answer.seen()?.cookies(), Some(format!("{}; {COOKIE}=abc", pairs(""))));
+    assert_eq!(
+        site.envoy.metric("web.refused.bad_signature").await?,
+        1,
+        "the session's own comes too late"
+    );
+    Ok(())
+}
+
+/// Two clients at a time, over one connection: nobody gets the other's value.
+#[tokio::test]
+async fn values_of_two_clients_do_not_mix() -> Result<()> {
+    let site = site_with(Mode::CookiePrefix).await?;
+    let mut clients = tokio::task::JoinSet::new();
+    for n in 0..20 {
+        let mut client = Client::new(&site.envoy, Mode::CookiePrefix);
+        clients.spawn(async move {
+            let own = format!("client{n}~");
+            let backend = client.begin(&own).await?.backend().map(str::to_owned);
+            client.assert_holds(backend.as_deref(), &own).await
+        });
+    }
+    clients.join_all().await.into_iter().collect()
+}

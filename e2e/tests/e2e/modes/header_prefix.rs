@@ -1,0 +1,223 @@
+//! A token in front of the value of a header that the application sets.
+
+use anyhow::{Context, Result};
+use hyper::Method;
+use limpet_e2e::{Config, Request, Site};
+use serde_json::json;
+
+use super::applications::{MCP_SESSION, Mcp};
+use super::*;
+
+/// A client of the Model Context Protocol, with the configuration that people copy.
+#[tokio::test]
+async fn the_whole_life_of_an_mcp_session() -> Result<()> {
+    let site = Site::start_speaking(Config::load("prefix.yaml")?, &[Mcp::shared()]).await?;
+    let request = |method: Method| site.envoy.get("/mcp").method(method);
+    for http2 in [false, true] {
+        let over = |request: Request| if http2 { request.http2() } else { request };
+        let initialized = over(request(Method::POST)).send().await?;
+        let session = initialized.header(MCP_SESSION).context("no session")?;
+        let (token, own) = session.split_once('~').context("no token")?;
+        assert_eq!(token.len(), 60);
+        assert!(
+            session.bytes().all(|byte| byte.is_ascii_graphic()),
+            "as the protocol asks"
+        );
+        for method in [Method::POST, Method::GET, Method::POST].into_iter().cycle().take(20) {
+            let answer = over(request(method)).header("Mcp-Session-Id", session).send().await?;
+            assert_eq!((answer.status, answer.backend()), (200, initialized.backend()));
+            assert_eq!(answer.body, own, "the application gets its own id");
+            assert_eq!(answer.header(MCP_SESSION), None);
+        }
+        let ended = over(request(Method::DELETE))
+            .header(MCP_SESSION, session)
+            .send()
+            .await?;
+        assert_eq!((ended.status, ended.backend()), (204, initialized.backend()));
+        let over_now = over(request(Method::POST)).header(MCP_SESSION, session).send().await?;
+        assert_eq!((over_now.status, over_now.backend()), (404, initialized.backend()));
+    }
+    assert_eq!(request(Method::GET).send().await?.status, 400);
+    let [issued, steered] = [
+        site.envoy.metric("mcp.issued").await?,
+        site.envoy.metric("mcp.steered").await?,
+    ];
+    assert_eq!((issued, steered), (2, 44));
+    Ok(())
+}
+
+/// A session that the application ended, or whose backend has gone, is known nowhere: the client begins a new one.
+#[tokio::test]
+async fn an_mcp_session_whose_backend_has_gone_begins_anew() -> Result<()> {
+    let mut site = Site::start_speaking(Config::load("prefix.yaml")?, &[Mcp::shared()]).await?;
+    let first = site.envoy.get("/mcp").method(Method::POST).send().await?;
+    let session = first.header(MCP_SESSION).context("no session")?.to_owned();
+    site.backend_of(&first)?.stop().await;
+    let request = || site.envoy.get("/mcp").method(Method::POST);
+    let unknown = request().header(MCP_SESSION, &session).send().await?;
+    assert_eq!(unknown.status, 404);
+    assert_ne!(unknown.backend(), first.backend());
+    assert_eq!(unknown.body, session.split_once('~').context("no token")?.1);
+    let second = request().send().await?;
+    let session = second.header(MCP_SESSION).context("no new session")?;
+    for _ in 0..6 {
+        let answer = request().header(MCP_SESSION, session).send().await?;
+        assert_eq!((answer.status, answer.backend()), (200, second.backend()));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_application_that_sets_no_header_gets_no_token() -> Result<()> {
+    let site = site_with(Mode::HeaderPrefix).await?;
+    assert_eq!(
+        reached(site.envoy.address(), "/", &[]).await?.len(),
+        3,
+        "nobody is kept"
+    );
+    for (name, value) in [(HEADER, ""), ("x-session-2", "abc"), ("set-cookie", "x-session=abc")] {
+        let answer = site.envoy.get("/").answered_with(name, value).send().await?;
+        assert_eq!(fields_without(&answer, name, "no token"), [value]);
+        assert!(name == HEADER || answer.header(HEADER).is_none());
+    }
+    assert_eq!(site.envoy.metric("web.issued").await?, 0);
+    Ok(())
+}
+
+/// Fields as the application sends them, and as the client gets them.
+const ANSWERS: [(&[&str], &[&str]); 8] = [
+    (&["abc"], &["TOKEN~abc"]),
+    (&["a~b"], &["TOKEN~a~b"]),
+    (&["~"], &["TOKEN~~"]),
+    (&["\"abc\""], &["\"TOKEN~abc\""]),
+    (&["\"a"], &["TOKEN~\"a"]),
+    (&["a, b ,c"], &["TOKEN~a, b ,c"]),
+    (&["a", "b"], &["TOKEN~a", "TOKEN~b"]),
+    // Empty fields say nothing, and go.
+    (&["", "a", "", "b, c"], &["TOKEN~a", "TOKEN~b, c"]),
+];
+
+#[tokio::test]
+async fn what_the_application_sets_gets_a_token_and_loses_nothing() -> Result<()> {
+    let site = site_with(Mode::HeaderPrefix).await?;
+    for (sent, expected) in ANSWERS {
+        let request = site.envoy.get("/");
+        let request = sent
+            .iter()
+            .fold(request, |request, value| request.answered_with("X-Session", value));
+        let answer = request.send().await?;
+        let mut values = answer
+            .headers
+            .get_all(HEADER)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let first = values
+            .find(|value| !value.is_empty())
+            .with_context(|| format!("{sent:?}"))?;
+        let token = first.trim_start_matches('"').get(..60).unwrap_or_default();
+        assert_eq!(fields_without(&answer, HEADER, token), expected);
+    }
+    assert_eq!(site.envoy.metric("web.issued").await?, ANSWERS.len() as u64);
+    Ok(())
+}
+
+/// Fields as the client sends them, `TOKEN` being its session's, and as the application gets them.
+const REQUESTS: [(&[&str], &[&str]); 10] = [
+    (&["TOKEN~abc"], &["abc"]),
+    (&["TOKEN~a~b"], &["a~b"]),
+    (&["\"TOKEN~abc\""], &["\"abc\""]),
+    (&["TOKEN~a, b ,c"], &["a, b ,c"]),
+    (&["TOKEN~a, TOKEN~b"], &["a, b"]),
+    (&["TOKEN~a", "TOKEN~b"], &["a,b"]),
+    (&["FORGED~a,old,TOKEN~b"], &["a,old,b"]),
+    (&["TOKEN~TOKEN~abc"], &["TOKEN~abc"]),
+    // Nothing is left, so there is no header.
+    (&["TOKEN~"], &[]),
+    (&["\"TOKEN~\""], &["\"\""]),
+];
+
+#[tokio::test]
+async fn the_application_gets_its_own_value() -> Result<()> {
+    let site = site_with(Mode::HeaderPrefix).await?;
+    let mut client = Client::new(&site.envoy, Mode::HeaderPrefix);
+    let first = client.begin("abc").await?;
+    let token = client.token("abc")?;
+    let filled = |text: &&str| text.replace("TOKEN", token).replace("FORGED", FORGED);
+    for (sent, expected) in REQUESTS {
+        let expected: Vec<_> = expected.iter().map(filled).collect();
+        for (name, http2) in [("X-Session", false), (HEADER, true)] {
+            let request = if http2 {
+                site.envoy.get("/").http2()
+            } else {
+                site.envoy.get("/")
+            };
+            let request = sent
+                .iter()
+                .fold(request, |request, value| request.header(name, filled(value)));
+            let answer = request.send().await?;
+            assert_eq!(answer.seen()?.all(HEADER), expected, "{sent:?}");
+            assert_eq!(answer.backend(), first.backend(), "{sent:?} does not hold the session");
+            assert_eq!(answer.header(HEADER), None);
+        }
+    }
+    Ok(())
+}
+
+/// From before Limpet, or made up: the very fields arrive. What looks like a token in front is refused, and its value arrives.
+#[tokio::test]
+async fn what_is_no_prefix_is_the_applications() -> Result<()> {
+    let site = site_with(Mode::HeaderPrefix).await?;
+    let cut = format!("{}~abc", &FORGED[1..]);
+    for fields in [
+        &["abc"][..],
+        &[""],
+        &["a~b"],
+        &["~"],
+        &[FORGED],
+        &[&cut],
+        &["a", "b, c"],
+        &["\"a~b\""],
+    ] {
+        let request = fields
+            .iter()
+            .fold(site.envoy.get("/"), |request, value| request.header(HEADER, value));
+        let answer = request.send().await?;
+        assert_eq!(answer.seen()?.all(HEADER), fields);
+        assert_eq!(answer.header(HEADER), None);
+    }
+    assert_eq!(
+        reached(site.envoy.address(), "/", &[(HEADER, "abc")]).await?.len(),
+        3,
+        "it is balanced"
+    );
+    let forged = format!("{FORGED}~abc");
+    let answer = site.envoy.get("/").header(HEADER, &forged).send().await?;
+    assert_eq!(answer.seen()?.all(HEADER), ["abc"]);
+    assert_eq!(site.envoy.metric("web.refused.bad_signature").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_of_another_mode_or_name_is_refused() -> Result<()> {
+    let site = Site::start(every_mode(&json!({}))?).await?;
+    for mode in Mode::ALL {
+        let mut client = Client::new(&site.envoy, mode);
+        client.begin("abc").await?;
+        let token = client.token("abc")?.to_owned();
+        for other in Mode::ALL.into_iter().filter(|other| *other != mode) {
+            let kept = match other {
+                Mode::CookieRewrite => token.clone(),
+                Mode::CookiePrefix | Mode::HeaderPrefix => format!("{token}~abc"),
+            };
+            let (name, value) = other.bringing(&kept);
+            let answer = site.envoy.get(&other.path()).header(name, value).send().await?;
+            let (name, value) = other.seen(&kept, "abc");
+            assert_eq!(answer.seen()?.all(name), [&*value], "{mode:?} at {other:?}");
+        }
+    }
+    for mode in Mode::ALL {
+        let counter = format!("{}.refused.bad_signature", mode.name());
+        assert_eq!(site.envoy.metric(&counter).await?, 2, "{mode:?}");
+    }
+    Ok(())
+}
