@@ -178,7 +178,7 @@ pub(crate) struct RealmArgs {
     /// The scope that the token is for [default: those of the configuration, or `default`]
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// How the token travels [default: as the policy says, or cookie]
+    /// How the token travels [default: as the policy says, or as the text looks, or cookie]
     #[arg(long, value_parser = modes(), conflicts_with = "config")]
     pub(crate) mode: Option<CarrierMode>,
     /// The cookie's or header's name [default: as the policy or the token's text says]
@@ -192,7 +192,7 @@ pub(crate) struct RealmArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{KEYS_FILE}\n\n{EXIT_CODES}"))]
 pub(crate) struct InspectArgs {
-    /// The token: a value, `name=value`, or a whole line `Set-Cookie: ...` or `name: value`
+    /// The token: a value, `name=value`, or a whole line `Set-Cookie: ...`, `Cookie: ...` or `name: value`, with the application's value behind it or without
     pub(crate) token: String,
     #[command(flatten)]
     pub(crate) realm: RealmArgs,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use limpet_core::carrier::cookie_name::CookieNames;
-use limpet_core::config::schema::{FilterConfig, PolicyConfig};
+use limpet_core::config::schema::{CookieConfig, CookieModeConfig, FilterConfig, PolicyConfig};
 use limpet_core::{RouteSession, RouteSessionError};
 
 use super::chain::Chain;
@@ -292,8 +292,13 @@ fn check_upstream(report: &mut Report, chain: &Chain<'_>, place: &Place<'_, '_>,
 struct Sessions {
     /// By session: its clusters, by destination.
     clusters: BTreeMap<String, BTreeMap<String, String>>,
-    /// By cookie (name, domain, path): the session that writes it.
-    cookies: BTreeMap<(String, Option<String>, String), String>,
+    /// By cookie (name, domain, path): the session that travels in it, and whether the cookie is the filter's own.
+    cookies: BTreeMap<(String, Option<String>, String), (String, bool)>,
+}
+
+/// Whether the filter writes the cookie; otherwise it is the application's, whose path is not known here.
+fn is_own(cookie: &CookieConfig) -> bool {
+    cookie.mode == CookieModeConfig::Insert
 }
 
 impl Sessions {
@@ -302,19 +307,34 @@ impl Sessions {
         for cluster in clusters {
             self.add_cluster(report, session, node, cluster);
         }
-        if let Some(cookie) = &session.config.cookie {
-            let names = CookieNames::new(&cookie.name, session.scope.as_bytes(), cookie.per_scope);
-            let key = (names.current().to_owned(), cookie.domain.clone(), cookie.path.clone());
-            let other = self.cookies.entry(key).or_insert_with(|| session.words());
-            if *other != session.words() {
-                let (name, path) = (names.current(), &cookie.path);
-                let message = format!(
-                    "the session {} has the cookie {name} with path {path}, as {other} has: a client has one such cookie, so each of the two ends the other; perScope: true gives each its own",
-                    session.words()
-                );
-                report.warning(node, message);
-            }
+        self.add_cookie(report, session, node);
+    }
+
+    /// A client keeps one cookie of a name, domain and path.
+    fn add_cookie(&mut self, report: &mut Report, session: &Session<'_>, node: &Node<'_>) {
+        let Some(cookie) = &session.config.cookie else {
+            return;
+        };
+        let names = CookieNames::new(&cookie.name, session.scope.as_bytes(), cookie.per_scope);
+        let (name, path, words) = (names.current(), &cookie.path, session.words());
+        let key = (name.to_owned(), cookie.domain.clone(), path.clone());
+        let (other, other_is_own) = self
+            .cookies
+            .entry(key)
+            .or_insert_with(|| (words.clone(), is_own(cookie)));
+        if *other == words {
+            return;
         }
+        if *other_is_own && is_own(cookie) {
+            let message = format!(
+                "the session {words} has the cookie {name} with path {path}, as {other} has: a client has one such cookie, so each of the two ends the other; perScope: true gives each its own"
+            );
+            return report.warning(node, message);
+        }
+        let message = format!(
+            "not checked: the path of the application's cookie {name}, in which the session {words} travels as {other} does: where the path is the same, each of the two ends the other"
+        );
+        report.note(node, message);
     }
 
     /// Tokens name a cluster by a short hash, so within a session it must be unique.

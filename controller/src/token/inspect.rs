@@ -5,7 +5,7 @@ use std::time::Duration;
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::{GatewayDuration, Timestamp};
-use limpet_core::token::{Claims, Refusal, Unverified};
+use limpet_core::token::{CarrierMode, Claims, Refusal, Unverified};
 use serde_json::{Map, Value, json};
 
 use crate::cli::InspectArgs;
@@ -175,9 +175,16 @@ impl Inspection {
         }
         let idle = idle_bound(policy, candidate, known).map(|(bound, field)| {
             let end = claims.last_seen.after(bound.get());
+            // Nothing but the application renews a token in its own cookie or header.
+            let kept = match candidate.carrier().0 {
+                CarrierMode::Cookie | CarrierMode::Header => "kept to a tenth",
+                CarrierMode::CookiePrefix | CarrierMode::CookieRewrite | CarrierMode::HeaderPrefix => {
+                    "from when the application last set it"
+                }
+            };
             self.add(
                 "idle",
-                format!("{}  ({field} {bound}, kept to a tenth)", moment::words(end, self.now)),
+                format!("{}  ({field} {bound}, {kept})", moment::words(end, self.now)),
             );
             end
         });

@@ -1,6 +1,6 @@
 //! A token as a person has it: alone, or in the line it was copied with.
 
-use limpet_core::token::CarrierMode;
+use limpet_core::token::{CarrierMode, is_token};
 
 /// What was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,46 +13,50 @@ pub(super) struct Presented<'a> {
 }
 
 impl<'a> Presented<'a> {
-    /// Reads a value, `name=value`, `Set-Cookie: name=value; ...` or `name: value`. No token has a `=`, `:` or `~` in it. A
-    /// cookie without `~` may also be one of mode rewrite.
+    /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...` or `name: value`. No token has a `=`, `:` or `~` in it.
+    /// A cookie without `~` may also be one of mode rewrite.
     pub(super) fn parse(text: &'a str) -> Self {
         let text = text.trim();
         let (field, value) = match text.split_once(':') {
             Some((field, value)) => (Some(field.trim()), value.trim()),
             None => (None, text),
         };
-        let in_cookie = |field: &str| {
-            ["set-cookie", "cookie"]
-                .iter()
-                .any(|name| field.eq_ignore_ascii_case(name))
-        };
-        match field {
-            Some(name) if !in_cookie(name) => {
-                let (token, mode) = without_value(value, CarrierMode::Header, CarrierMode::HeaderPrefix);
+        let is = |name| field.is_some_and(|field: &str| field.eq_ignore_ascii_case(name));
+        if let Some(name) = field
+            && !is("set-cookie")
+            && !is("cookie")
+        {
+            let (token, mode) = without_value(value, CarrierMode::Header, CarrierMode::HeaderPrefix);
+            return Self {
+                token,
+                name: Some(name),
+                mode: Some(mode),
+            };
+        }
+        let first = Self::pair(value.split(';').next().unwrap_or_default());
+        // A client sends all its cookies in one line.
+        let all = value.split(';').map(Self::pair).filter(|_| is("cookie"));
+        let has_token = |presented: &Self| is_token(presented.token.as_bytes());
+        all.into_iter().find(has_token).unwrap_or(first)
+    }
+
+    /// Reads a value or `name=value`.
+    fn pair(text: &'a str) -> Self {
+        let pair = text.trim();
+        match pair.split_once('=') {
+            Some((name, value)) => {
+                let (token, mode) = without_value(value.trim(), CarrierMode::Cookie, CarrierMode::CookiePrefix);
                 Self {
                     token,
-                    name: Some(name),
+                    name: Some(name.trim()),
                     mode: Some(mode),
                 }
             }
-            _ => {
-                let pair = value.split(';').next().unwrap_or_default().trim();
-                match pair.split_once('=') {
-                    Some((name, value)) => {
-                        let (token, mode) = without_value(value.trim(), CarrierMode::Cookie, CarrierMode::CookiePrefix);
-                        Self {
-                            token,
-                            name: Some(name.trim()),
-                            mode: Some(mode),
-                        }
-                    }
-                    None => Self {
-                        token: unquoted(pair),
-                        name: None,
-                        mode: None,
-                    },
-                }
-            }
+            None => Self {
+                token: unquoted(pair),
+                name: None,
+                mode: None,
+            },
         }
     }
 }
@@ -92,8 +96,30 @@ mod tests {
             ("x-session: T", Some("x-session"), Some(Header)),
             ("s=\"T~a~b\"; Path=/", Some("s"), Some(CookiePrefix)),
             ("x-session: T~abc", Some("x-session"), Some(HeaderPrefix)),
+            ("Cookie: s=T~abc; a=1", Some("s"), Some(CookiePrefix)),
         ] {
             assert_eq!(Presented::parse(text), Presented { token: "T", name, mode }, "{text:?}");
         }
+    }
+    #[test]
+    fn a_token_is_found_among_a_clients_cookies() {
+        let token = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        for (line, mode) in [
+            (
+                format!("cookie: a=1; b; s=\"{token}~a\"; c=2"),
+                CarrierMode::CookiePrefix,
+            ),
+            (format!("Cookie: a=1~x; s={token}"), CarrierMode::Cookie),
+        ] {
+            let expected = Presented {
+                token,
+                name: Some("s"),
+                mode: Some(mode),
+            };
+            assert_eq!(Presented::parse(&line), expected, "{line}");
+        }
+        // What follows in a Set-Cookie are attributes.
+        let attribute = format!("Set-Cookie: a=1; s={token}");
+        assert_eq!(Presented::parse(&attribute).name, Some("a"));
     }
 }

@@ -12,6 +12,7 @@ mod destinations;
 mod docs;
 mod dynamic_module;
 mod keys;
+mod modes;
 mod per_route;
 mod routes;
 mod splits;
