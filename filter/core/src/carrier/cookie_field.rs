@@ -1,5 +1,6 @@
 //! A request's Cookie field (RFC 6265 section 5.4), read leniently as servers do.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// What is to become of a cookie.
@@ -30,31 +31,39 @@ pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Ve
                 verdict => verdict,
             },
         };
-        if verdict == Verdict::Keep && edited.is_none() {
+        let Some(edited) = &mut edited else {
+            // The field up to here, none of which has changed before.
+            let kept = match verdict {
+                Verdict::Keep => continue,
+                Verdict::Remove => field.get(..start.saturating_sub(1)).unwrap_or_default(),
+                Verdict::Cut(_) => field.get(..start).unwrap_or_default(),
+            };
+            let mut copy = Vec::with_capacity(field.len());
+            copy.extend_from_slice(kept);
+            if let Verdict::Cut(cut) = verdict {
+                copy.extend_from_slice(&without(segment, cut));
+            }
+            edited = Some(copy);
             continue;
-        }
-        let edited = edited.get_or_insert_with(|| {
-            let mut kept = Vec::with_capacity(field.len());
-            kept.extend_from_slice(field.get(..start.saturating_sub(1)).unwrap_or_default());
-            kept
-        });
-        let (head, tail) = match verdict {
+        };
+        let segment = match verdict {
             Verdict::Remove => continue,
-            Verdict::Keep => (segment, &[][..]),
-            Verdict::Cut(cut) => (
-                segment.get(..cut.start).unwrap_or_default(),
-                segment.get(cut.end..).unwrap_or_default(),
-            ),
+            Verdict::Keep => Cow::Borrowed(segment),
+            Verdict::Cut(cut) => Cow::Owned(without(segment, cut)),
         };
         if edited.is_empty() {
-            edited.extend_from_slice(head.trim_ascii_start());
+            edited.extend_from_slice(segment.trim_ascii_start());
         } else {
             edited.push(b';');
-            edited.extend_from_slice(head);
+            edited.extend_from_slice(&segment);
         }
-        edited.extend_from_slice(tail);
     }
     edited
+}
+
+fn without(bytes: &[u8], cut: Range<usize>) -> Vec<u8> {
+    let part = |range| bytes.get(range).unwrap_or_default();
+    [part(0..cut.start), part(cut.end..bytes.len())].concat()
 }
 
 /// Name and value of a segment, and where the value begins in it; `None` where the segment is no pair.
@@ -125,7 +134,8 @@ mod tests {
         for (field, cut) in [
             ("s=xy1", "s=1"),
             ("a=2; s = xy1 ;b", "a=2; s = 1 ;b"),
-            (" s=xy; s=xy\"2\"", "s=; s=\"2\""),
+            (" s=xy; s=xy\"2\"", " s=; s=\"2\""),
+            (";; s=xy1;", ";; s=1;"),
         ] {
             let edited = edit(field.as_bytes(), |name, _| match name {
                 b"s" => Verdict::Cut(0..2),
