@@ -56,7 +56,7 @@ impl Random {
 }
 
 /// What the parsers look for.
-const WORDS: [&[u8]; 16] = [
+const WORDS: [&[u8]; 28] = [
     b"session=",
     b"; ",
     b";",
@@ -73,6 +73,18 @@ const WORDS: [&[u8]; 16] = [
     b"99999h",
     b"A",
     b"\\u0000",
+    b"\n",
+    b"~",
+    b"session",
+    b"EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA~",
+    b"Max-Age=",
+    b"; Max-Age=0",
+    b"; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+    b"Thursday, 01-Jan-70 00:00:10 GMT",
+    b"Thu Jan  1 00:00:00 1970",
+    b"@split/",
+    b"@destination",
+    b"k3rp2x7a",
 ];
 
 fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
@@ -156,6 +168,31 @@ fn wrapped_keyring() {
     run("wrapped_keyring");
 }
 
+#[test]
+fn set_cookie() {
+    run("set_cookie");
+}
+
+#[test]
+fn application() {
+    run("application");
+}
+
+#[test]
+fn prefixed_request() {
+    run("prefixed_request");
+}
+
+#[test]
+fn route_session() {
+    run("route_session");
+}
+
+#[test]
+fn cookie_names() {
+    run("cookie_names");
+}
+
 /// A body that is content with everything would find nothing.
 #[test]
 fn the_corpus_has_what_is_taken_and_what_is_refused() {
@@ -194,4 +231,32 @@ fn the_corpus_has_what_is_taken_and_what_is_refused() {
     let documents = corpus("configuration");
     let is_taken = |document: &[u8]| limpet_core::Filter::from_json(document, &|_| None).is_ok();
     assert!(documents.iter().any(|(_, d)| is_taken(d)) && documents.iter().any(|(_, d)| !is_taken(d)));
+}
+
+#[test]
+fn the_corpus_has_sessions_of_the_applications_and_what_is_none() {
+    let set_cookies = corpus("set_cookie");
+    for outcome in [(false, false), (true, false), (true, true)] {
+        let is_it = |field: &[u8]| limpet_fuzz::sets_and_deletes(field) == outcome;
+        assert!(set_cookies.iter().any(|(_, field)| is_it(field)), "{outcome:?}");
+    }
+    for as_what in [0, 1] {
+        for outcome in [false, true] {
+            let answers = corpus("application");
+            let begins = |data: &[u8]| limpet_fuzz::begins_sessions(data)[as_what] == outcome;
+            assert!(answers.iter().any(|(_, data)| begins(data)), "{as_what} {outcome}");
+            let requests = corpus("prefixed_request");
+            let has_prefix = |field: &[u8]| limpet_fuzz::has_prefix(field)[as_what] == outcome;
+            assert!(
+                requests.iter().any(|(_, field)| has_prefix(field)),
+                "{as_what} {outcome}"
+            );
+        }
+    }
+    let texts = corpus("route_session");
+    let is_taken = |text: &[u8]| limpet_core::RouteSession::parse(text).is_ok();
+    assert!(texts.iter().any(|(_, text)| is_taken(text)) && texts.iter().any(|(_, text)| !is_taken(text)));
+    let names = corpus("cookie_names");
+    let of_another = |data: &[u8]| limpet_fuzz::is_of_another_scope(data);
+    assert!(names.iter().any(|(_, data)| of_another(data)) && names.iter().any(|(_, data)| !of_another(data)));
 }

@@ -1,0 +1,27 @@
+//! What routes' metadata say of their sessions.
+
+use limpet_core::RouteSession;
+
+/// The bytes as a route's metadata.
+///
+/// # Panics
+/// Where what was read is not what was written.
+pub fn route_session(text: &[u8]) {
+    let written = match RouteSession::parse(text) {
+        Err(error) => return assert!(!error.to_string().is_empty(), "refused for nothing"),
+        Ok(RouteSession::Destination) => b"@destination".to_vec(),
+        Ok(RouteSession::Rule { policy, scope, split }) => {
+            assert!(
+                (1..=128).contains(&policy.len()) && !policy.contains(['/', '@']),
+                "a policy's name"
+            );
+            assert!(scope.is_none_or(|scope| (1..=1024).contains(&scope.len())), "a scope");
+            let split: &[u8] = if split { b"@split/" } else { b"" };
+            let scope = scope.map(|scope| [b"/", scope].concat()).unwrap_or_default();
+            [split, policy.as_bytes(), &scope].concat()
+        }
+    };
+    // The slash of a scope that is not there may be.
+    let same = text == written || text.strip_suffix(b"/") == Some(&written);
+    assert!(same, "{} was read as {}", text.escape_ascii(), written.escape_ascii());
+}
