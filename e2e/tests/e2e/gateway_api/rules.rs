@@ -4,21 +4,28 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Answer, Connection, Envoy, Site, Visitor};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{rule, split, two_rules_of_a_service};
+use crate::splits::per_scope::two_rules;
+use crate::splits::rule::{Rule, routes};
+use crate::splits::shop::split;
+
+/// A rule of the two services of `split.yaml`: backends a and b are of the first, c is the second's.
+fn rule(prefix: &str, session: &str, weights: [u32; 2]) -> Rule {
+    let named = json!({"response_headers_to_add": [{"header": {"key": "x-rule", "value": session}}]});
+    Rule::new(prefix, session)
+        .modified("shop-v1", weights[0], &named)
+        .modified("shop-v2", weights[1], &named)
+}
 
 /// The GEP's example: a client of `/a` is on the first service, and `/b` leads to the second one only. Also where both rules have one name.
 #[tokio::test]
 async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     for names in [["session-a", "session-b"], ["session"; 2]] {
         let policies = json!({"a": {"cookie": {"name": names[0]}}, "b": {"cookie": {"name": names[1]}}});
-        let rules = [
-            rule("a", &json!({"prefix": "/a"}), "a", [100, 0]),
-            rule("b", &json!({"prefix": "/b"}), "b", [0, 100]),
-        ];
-        let site = Site::start(split(&policies, &rules)?).await?;
+        let rules = [rule("/a", "a/a", [100, 0]), rule("/b", "b/b", [0, 100])];
+        let site = Site::start(split(&rules, &policies)?).await?;
         let first = site.envoy.get("/a").send().await?;
         let token = first.set_cookie(names[0]).context("no token")?.value;
         for name in names {
@@ -42,7 +49,7 @@ async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
 /// 50 browsers begin on both rules at once, and walk both of them side by side and in turn. Each has a backend on `/a` and its own on `/b`.
 #[tokio::test]
 async fn check_04_nor_where_the_session_is_attached_to_the_service() -> Result<()> {
-    let site = Site::start(two_rules_of_a_service()?).await?;
+    let site = Site::start(two_rules(true)?).await?;
     let mut browsers = JoinSet::new();
     for _ in 0..50 {
         browsers.spawn(walk(site.visitor()));
@@ -90,15 +97,15 @@ async fn walk(mut browser: Visitor) -> Result<[String; 2]> {
 #[tokio::test]
 async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "session"}}});
-    let weighted = |weights| [rule("shop", &json!({"prefix": "/"}), "web", weights)];
-    let config = split(&policies, &weighted([100, 0]))?.discover_routes();
+    let weighted = |weights| [rule("/", "web/shop", weights)];
+    let config = split(&weighted([100, 0]), &policies)?;
     let mut site = Site::start(config).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     assert_ne!(first.backend().context("no backend")?, "c");
 
-    let routes = Value::from(weighted([0, 100]).concat());
-    site.envoy.update(|config| config.routes(routes))?;
+    let other_weights = routes(&weighted([0, 100]));
+    site.envoy.update(|config| config.routes(other_weights))?;
     let moved = |answer: &Answer| answer.backend() == Some("c");
     site.envoy
         .until_every_worker("new clients go to the other service", moved)
@@ -115,7 +122,7 @@ async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
 /// in another order.
 #[tokio::test]
 async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> {
-    let Site { backends, envoy } = Site::start(two_rules_of_a_service()?).await?;
+    let Site { backends, envoy } = Site::start(two_rules(true)?).await?;
     let mut firsts = Vec::new();
     for path in ["/a", "/b"] {
         let first = envoy.get(path).send().await?;
@@ -125,7 +132,7 @@ async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> 
     assert_ne!(firsts[0].1.name, firsts[1].1.name);
 
     drop(envoy);
-    let reversed = two_rules_of_a_service()?.route_configuration(|routes| {
+    let reversed = two_rules(true)?.route_configuration(|routes| {
         if let Some(rules) = routes["virtual_hosts"][0]["routes"].as_array_mut() {
             rules.reverse();
         }
@@ -147,8 +154,8 @@ async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> 
 #[tokio::test]
 async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Result<()> {
     let policies = json!({"of-shop-v1": {"cookie": {"name": "session"}}});
-    let rules = [rule("shop", &json!({"prefix": "/"}), "of-shop-v1", [50, 50])];
-    let site = Site::start(split(&policies, &rules)?).await?;
+    let rules = [rule("/", "of-shop-v1/shop", [50, 50])];
+    let site = Site::start(split(&rules, &policies)?).await?;
     let mut on_v2 = 0;
     for _ in 0..30 {
         let mut visitor = site.visitor();
@@ -171,17 +178,16 @@ async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Resul
 #[tokio::test]
 async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "session"}}});
-    let canary = json!({"prefix": "/shop", "headers": [{"name": "x-canary", "string_match": {"exact": "yes"}}]});
     let rules = [
-        rule("canary", &canary, "web", [0, 100]),
-        rule("shop", &json!({"prefix": "/shop"}), "web", [100, 0]),
-        rule("rest", &json!({"prefix": "/"}), "web", [50, 50]),
+        rule("/shop", "web/canary", [0, 100]).with_header("x-canary", "yes"),
+        rule("/shop", "web/shop", [100, 0]),
+        rule("/", "web/rest", [50, 50]),
     ];
-    let site = Site::start(split(&policies, &rules)?).await?;
+    let site = Site::start(split(&rules, &policies)?).await?;
     let requests = [
-        ("/shop", "yes", "canary"),
-        ("/shop", "no", "shop"),
-        ("/", "yes", "rest"),
+        ("/shop", "yes", "web/canary"),
+        ("/shop", "no", "web/shop"),
+        ("/", "yes", "web/rest"),
     ];
     let request = |(path, canary, _)| site.envoy.get(path).header("x-canary", canary);
     for own in requests {
@@ -193,8 +199,8 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
                 assert_eq!(answer.header("x-rule"), Some(other.2), "with a session of {}", own.2);
                 match other.2 {
                     same if same == own.2 => assert_eq!(answer.backend(), first.backend()),
-                    "canary" => assert_eq!(answer.backend(), Some("c")),
-                    "shop" => assert_ne!(answer.backend(), Some("c")),
+                    "web/canary" => assert_eq!(answer.backend(), Some("c")),
+                    "web/shop" => assert_ne!(answer.backend(), Some("c")),
                     _ => {}
                 }
             }
@@ -207,8 +213,8 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
 #[tokio::test]
 async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "session"}}});
-    let rules = [rule("shop", &json!({"prefix": "/"}), "web", [80, 20])];
-    let site = Site::start(split(&policies, &rules)?).await?;
+    let rules = [rule("/", "web/shop", [80, 20])];
+    let site = Site::start(split(&rules, &policies)?).await?;
     let mut connection = Connection::open(site.envoy.address(), false).await?;
     let mut on_v1 = 0;
     for _ in 0..600 {

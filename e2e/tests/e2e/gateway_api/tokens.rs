@@ -9,7 +9,6 @@ use limpet_core::outcome::RequestOutcome;
 use limpet_e2e::{Carrier, Config, Request, Site, raw_get};
 use serde_json::json;
 
-use super::filter;
 use crate::hostile_clients::forger::{Forger, Kind, SESSIONS};
 use crate::hostile_clients::{config, request};
 use crate::protocols::events::EventSource;
@@ -102,10 +101,9 @@ async fn rules_of_different_hosts() -> Result<()> {
         })
     };
     let hosts = json!({"route_config": {"virtual_hosts": [host("one"), host("two")]}});
-    let policies = filter(&json!({"web": {"cookie": {"name": "session"}}}));
-    let config = Config::load("cookie.yaml")?
-        .filter(&policies)
-        .connection_manager(&hosts);
+    let policies = json!({"web": {"cookie": {"name": "session"}}});
+    let filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": policies});
+    let config = Config::load("cookie.yaml")?.filter(&filter).connection_manager(&hosts);
     let site = Site::start(config).await?;
     let get = |host: &str| site.envoy.get("/").header("host", host);
     let first = get("one.example").send().await?;

@@ -6,7 +6,7 @@ mod forged;
 mod kept;
 mod leaving;
 mod modifiers;
-mod per_scope;
+pub(crate) mod per_scope;
 pub(crate) mod rule;
 pub(crate) mod shop;
 mod statistics;

@@ -14,7 +14,7 @@ fn filter(per_scope: bool) -> Value {
 }
 
 /// Rules for /a and for /b, under one policy.
-fn two_rules(per_scope: bool) -> Result<Config> {
+pub(crate) fn two_rules(per_scope: bool) -> Result<Config> {
     let rule = |name: &str| {
         json!({
             "name": name,

@@ -35,6 +35,12 @@ impl Rule {
         }
     }
 
+    /// Only for requests with this header.
+    pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.matched["headers"] = json!([{"name": name, "string_match": {"exact": value}}]);
+        self
+    }
+
     /// With this weight for this cluster.
     pub(crate) fn to(self, cluster: &str, weight: u32) -> Self {
         self.modified(cluster, weight, &json!({}))
