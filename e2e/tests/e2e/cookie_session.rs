@@ -40,6 +40,7 @@ async fn requests_of_many_visitors_at_a_time_do_not_mix() -> Result<()> {
         let mut visitor = site.visitor();
         visitors.spawn(async move {
             let first = visitor.get("/").await?;
+            assert!(first.set_cookie("session").is_some());
             for _ in 0..20 {
                 let answer = visitor.get("/").await?;
                 assert_eq!(answer.backend(), first.backend());

@@ -131,11 +131,13 @@ async fn the_status_of_a_strict_failure_can_be_chosen() -> Result<()> {
 async fn a_backends_own_503_keeps_its_status() -> Result<()> {
     let site = strict_site(&json!({"cookie": {"name": "session"}, "strict": true, "strictStatus": 410})).await?;
     let mut visitor = site.visitor();
-    visitor.get("/").await?;
+    let first = visitor.get("/").await?;
     for backend in &site.backends {
         backend.answer(Answering::status(503));
     }
-    assert_eq!(visitor.get("/").await?.status, 503);
+    let failed = visitor.get("/").await?;
+    assert!(first.backend().is_some());
+    assert_eq!((failed.status, failed.backend()), (503, first.backend()));
     Ok(())
 }
 

@@ -173,6 +173,7 @@ async fn routes_of_one_scope_share_a_session() -> Result<()> {
     let site = Site::start(two_scopes("web/both", "web/both")?).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/one").await?;
+    assert!(first.set_cookie("session").is_some());
     for _ in 0..6 {
         assert_eq!(visitor.get("/two").await?.backend(), first.backend());
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
-use limpet_e2e::{Carrier, Exchange, Request};
+use limpet_e2e::{Carrier, Exchange, Request, poll};
 
 use super::{Session, address, site, until_idle};
 
@@ -95,7 +95,11 @@ async fn a_session_moves_when_its_backend_goes_and_the_events_go_on() -> Result<
         events.next().await?;
         let lost = session.backend().to_owned();
         site.backend(&lost)?.stop().await;
-        while events.next().await.is_ok() {}
+        let end = async {
+            while events.next().await.is_ok() {}
+            Ok(())
+        };
+        poll::patiently("the end of the stream", end).await?;
 
         let stream = session.bring(events.request(usize::MAX)).open().await?;
         session.moved(&stream.head().headers)?;
