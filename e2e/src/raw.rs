@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
@@ -17,8 +17,16 @@ pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 #[derive(Debug)]
 pub struct RawUpstream {
     address: SocketAddr,
-    fields: Arc<Mutex<Fields>>,
+    shared: Arc<Shared>,
     task: AbortHandle,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// What it answers with.
+    fields: Mutex<Fields>,
+    /// The head of the last request.
+    seen: Mutex<Vec<u8>>,
 }
 
 impl RawUpstream {
@@ -29,16 +37,16 @@ impl RawUpstream {
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let fields = Arc::new(Mutex::new(Fields::new()));
-        let shared = Arc::clone(&fields);
+        let shared = Arc::<Shared>::default();
+        let serving = Arc::clone(&shared);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&shared)));
+                tokio::spawn(serve(stream, Arc::clone(&serving)));
             }
         });
         Ok(Self {
             address,
-            fields,
+            shared,
             task: task.abort_handle(),
         })
     }
@@ -51,7 +59,17 @@ impl RawUpstream {
 
     /// What it answers with from now on.
     pub fn answer(&self, fields: Fields) {
-        *self.fields.lock().unwrap_or_else(PoisonError::into_inner) = fields;
+        *self.shared.fields.lock().unwrap_or_else(PoisonError::into_inner) = fields;
+    }
+
+    /// The values of this name in the last request, in order.
+    ///
+    /// # Errors
+    /// When it was no HTTP, or there was none.
+    pub fn seen(&self, name: &str) -> Result<Vec<Vec<u8>>> {
+        let (_, fields) = parse(&self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let of_name = fields.into_iter().filter(|(present, _)| present == name.as_bytes());
+        Ok(of_name.map(|(_, value)| value).collect())
     }
 }
 
@@ -61,7 +79,7 @@ impl Drop for RawUpstream {
     }
 }
 
-async fn serve(mut stream: TcpStream, fields: Arc<Mutex<Fields>>) -> Result<()> {
+async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> Result<()> {
     loop {
         let mut request = Vec::new();
         while !request.ends_with(b"\r\n\r\n") {
@@ -70,10 +88,11 @@ async fn serve(mut stream: TcpStream, fields: Arc<Mutex<Fields>>) -> Result<()> 
             }
         }
         let mut answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n".to_vec();
-        for (name, value) in &*fields.lock().unwrap_or_else(PoisonError::into_inner) {
+        for (name, value) in &*shared.fields.lock().unwrap_or_else(PoisonError::into_inner) {
             answer.extend([name, b": ".as_slice(), value, b"\r\n"].concat());
         }
         answer.extend(b"\r\n");
+        *shared.seen.lock().unwrap_or_else(PoisonError::into_inner) = request;
         stream.write_all(&answer).await?;
     }
 }
@@ -113,28 +132,27 @@ pub async fn raw_get(address: SocketAddr, path: &str, fields: &[(&str, &[u8])]) 
         stream.read_to_end(&mut answer).await?;
         Ok(answer)
     });
-    parse(&answer.await?)
+    let (first_line, fields) = parse(&answer.await?)?;
+    let status = first_line
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3)?.parse().ok());
+    Ok(RawAnswer {
+        status: status.with_context(|| format!("no status line: {first_line}"))?,
+        fields,
+    })
 }
 
-fn parse(answer: &[u8]) -> Result<RawAnswer> {
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
-    let head = answer.get(..end.context("no end of the head")?).unwrap_or_default();
+/// The first line of a message, and its fields.
+fn parse(message: &[u8]) -> Result<(String, Fields)> {
+    let end = message.windows(4).position(|window| window == b"\r\n\r\n");
+    let head = message.get(..end.context("no end of the head")?).unwrap_or_default();
     let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let status = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
-    let Some(status) = status
-        .strip_prefix("HTTP/1.1 ")
-        .and_then(|rest| rest.get(..3)?.parse().ok())
-    else {
-        bail!("no status line: {status}");
-    };
+    let first = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let field = |line: &[u8]| {
         let colon = line.iter().position(|byte| *byte == b':')?;
         let (name, value) = line.split_at(colon);
         Some((name.to_vec(), value.get(1..)?.trim_ascii().to_vec()))
     };
     let fields = lines.map(|line| field(line).with_context(|| format!("no field: {line:?}")));
-    Ok(RawAnswer {
-        status,
-        fields: fields.collect::<Result<_>>()?,
-    })
+    Ok((first, fields.collect::<Result<_>>()?))
 }

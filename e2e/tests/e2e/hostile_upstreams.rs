@@ -5,20 +5,29 @@ use limpet_e2e::{Config, Envoy, Fields, RawAnswer, RawUpstream, raw_get};
 use serde_json::json;
 
 /// Two upstreams, and an Envoy in front of them.
-struct Hostile {
-    upstreams: [RawUpstream; 2],
-    envoy: Envoy,
+pub(crate) struct Hostile {
+    pub(crate) upstreams: [RawUpstream; 2],
+    pub(crate) envoy: Envoy,
 }
 
 impl Hostile {
     /// With an Envoy that takes more of an answer's head than it does by default: 100 fields, and 80 KiB.
     async fn patient() -> Result<Self> {
-        Self::start(&json!({"max_headers_count": 2000, "max_response_headers_kb": 512})).await
+        Self::patient_with(Config::load("cookie.yaml")?).await
     }
 
-    async fn start(limits: &serde_json::Value) -> Result<Self> {
+    /// The same with another configuration.
+    pub(crate) async fn patient_with(config: Config) -> Result<Self> {
+        Self::start(
+            config,
+            &json!({"max_headers_count": 2000, "max_response_headers_kb": 512}),
+        )
+        .await
+    }
+
+    async fn start(config: Config, limits: &serde_json::Value) -> Result<Self> {
         let upstreams = [RawUpstream::start().await?, RawUpstream::start().await?];
-        let config = Config::load("cookie.yaml")?
+        let config = config
             .backend_addresses(&upstreams.each_ref().map(RawUpstream::address))
             .cluster(&json!({"typed_extension_protocol_options": {
                 "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
@@ -32,7 +41,7 @@ impl Hostile {
     }
 
     /// Both answer with these fields, and with a name of their own.
-    fn answer(&self, fields: &Fields) {
+    pub(crate) fn answer(&self, fields: &Fields) {
         for (upstream, name) in self.upstreams.iter().zip(["a", "b"]) {
             upstream.answer([fields.clone(), field("x-backend", name)].concat());
         }
@@ -76,7 +85,7 @@ impl Hostile {
     }
 }
 
-fn field(name: &str, value: impl AsRef<[u8]>) -> Fields {
+pub(crate) fn field(name: &str, value: impl AsRef<[u8]>) -> Fields {
     vec![(name.as_bytes().to_vec(), value.as_ref().to_vec())]
 }
 
@@ -148,7 +157,7 @@ async fn a_cookie_of_64_kib_arrives() -> Result<()> {
 
 #[tokio::test]
 async fn what_is_more_than_envoy_takes_is_its_own_refusal() -> Result<()> {
-    let site = Hostile::start(&json!({})).await?;
+    let site = Hostile::start(Config::load("cookie.yaml")?, &json!({})).await?;
     site.assert_refused("1,000 cookies", &thousand_cookies()).await?;
     site.assert_refused("128 KiB", &large_cookie(128)).await
 }

@@ -7,6 +7,7 @@ mod cookie_prefix;
 mod cookie_rewrite;
 mod ends;
 mod header_prefix;
+mod hostile_upstreams;
 mod jsessionid;
 
 use std::collections::BTreeSet;
