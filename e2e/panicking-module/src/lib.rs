@@ -6,6 +6,7 @@
 #[path = "../../../filter/dynamic-module/src"]
 mod shipped {
     pub(crate) mod abi;
+    pub(crate) mod discovered;
     pub(crate) mod host;
     pub(crate) mod plugin;
     pub(crate) mod stream;
@@ -14,4 +15,4 @@ mod shipped {
 // Where the shipped files look for each other.
 mod plugin;
 mod stream;
-use shipped::{abi, host};
+use shipped::{abi, discovered, host};

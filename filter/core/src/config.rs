@@ -10,8 +10,9 @@ mod keys;
 pub mod schema;
 
 pub(crate) use compile::{Carrier, Compiled, Fences, IdleBound, MAX_SCOPE_LEN, Policy, compile};
-pub use compile::{Environment, Warning};
 pub use keyring_document::{KeyDocument, KeyringDocument};
+pub use keys::{Environment, Warning};
+pub(crate) use keys::{in_secret, keyring};
 
 use std::fmt;
 use std::time::Duration;
@@ -66,7 +67,11 @@ pub fn is_policy_name(name: &str) -> bool {
 /// # Errors
 /// The first field that does not have the schema's type or is not in the schema.
 pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
-    let of_keys = |field: &str| field.starts_with("keys") || field.starts_with("wrappedKeys");
+    let of_keys = |field: &str| {
+        ["keys", "wrappedKeys", "sdsKeys"]
+            .iter()
+            .any(|source| field.starts_with(source))
+    };
     read_json(json, "configuration", of_keys)
 }
 

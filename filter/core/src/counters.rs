@@ -1,7 +1,7 @@
 //! The counters of a configuration: which there are, and which one an outcome is counted by.
 
-use crate::Filter;
 use crate::outcome::{self, RequestOutcome, ResponseOutcome};
+use crate::{Filter, SessionError};
 
 /// A handle of the proxy's for each counter.
 #[derive(Debug)]
@@ -10,6 +10,8 @@ pub struct Counters<Handle> {
     policies: Vec<OfPolicy<Handle>>,
     host_errors: Handle,
     unknown_sessions: Handle,
+    no_keys: Handle,
+    refused_secrets: Handle,
 }
 
 /// By the outcomes' places.
@@ -38,6 +40,8 @@ impl<Handle> Counters<Handle> {
             policies: policies.collect::<Result<_, E>>()?,
             host_errors: define(outcome::HOST_ERRORS)?,
             unknown_sessions: define(outcome::UNKNOWN_SESSIONS)?,
+            no_keys: define(outcome::NO_KEYS)?,
+            refused_secrets: define(outcome::REFUSED_SECRETS)?,
         })
     }
 
@@ -51,13 +55,22 @@ impl<Handle> Counters<Handle> {
         self.policies.get(policy)?.responses.get(outcome.index()?)
     }
 
+    /// Counts why a request has no session although one was meant for it.
+    pub fn error(&self, error: &SessionError) -> &Handle {
+        match error {
+            SessionError::View(_) => &self.host_errors,
+            SessionError::UnknownSession(_) => &self.unknown_sessions,
+            SessionError::NoKeys => &self.no_keys,
+        }
+    }
+
     /// Counts the requests that the proxy gave no answer about.
     pub fn host_errors(&self) -> &Handle {
         &self.host_errors
     }
 
-    /// Counts the requests whose route names a session that is not in the configuration.
-    pub fn unknown_sessions(&self) -> &Handle {
-        &self.unknown_sessions
+    /// Counts the secrets that are no keyring.
+    pub fn refused_secrets(&self) -> &Handle {
+        &self.refused_secrets
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::bound::{BoundPolicy, Limits};
 use crate::config::schema::FilterConfig;
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
+use crate::keyring::Keyring;
 use crate::route_session::{RouteSession, RouteSessionError, without_split};
 use crate::session::Session;
 use crate::view::{RequestView, ViewError};
@@ -19,8 +20,10 @@ const DEFAULT_SCOPE: &[u8] = b"default";
 /// A configuration in force.
 #[derive(Debug)]
 pub struct Filter {
-    config: Compiled,
+    config: Arc<Compiled>,
     limits: Arc<Limits>,
+    /// `None`: it is still to come.
+    keyring: Option<Keyring>,
     /// The default policy where its scope is written beside it.
     default: Option<Arc<BoundPolicy>>,
     /// By `<policy>/<scope>`. Workers share a filter, and hardly ever write here.
@@ -34,6 +37,9 @@ pub enum SessionError {
     /// The proxy did not answer.
     #[error(transparent)]
     View(#[from] ViewError),
+    /// The keyring is in a secret that is not there yet.
+    #[error("no keyring yet: the secret that sdsKeys names is not there, or holds none")]
+    NoKeys,
     /// Route or cluster metadata names a policy that the configuration does not have.
     #[error(
         "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, @split/ in front of that, or @destination (of a cluster: <policy>/<scope>), found {0:?}"
@@ -47,22 +53,53 @@ impl Filter {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn new(config: &FilterConfig, environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
-        let (mut config, warnings) = config::compile(config, environment)?;
-        let limits = Arc::new(Limits {
-            clock_skew: config.clock_skew,
-            fences: std::mem::take(&mut config.fences),
-        });
+        match (config::keyring(config, environment), config::compile(config)) {
+            (Ok((keyring, warnings)), Ok(config)) => Ok((Self::keyless(config).with_keys(keyring), warnings)),
+            (keyring, config) => Err(both(keyring.err(), config.err())),
+        }
+    }
+
+    /// Checks a configuration whose keyring is in a secret, which is still to come: until [`Filter::with_keys`], every session is
+    /// [`SessionError::NoKeys`].
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn without_keys(config: &FilterConfig) -> Result<Self, ConfigError> {
+        match (config::in_secret(config), config::compile(config)) {
+            (Ok(()), Ok(config)) => Ok(Self::keyless(config)),
+            (secret, config) => Err(both(secret.err(), config.err())),
+        }
+    }
+
+    /// The same configuration with this keyring.
+    #[must_use]
+    pub fn with_keys(&self, keyring: Keyring) -> Self {
         let mut filter = Self {
-            config,
-            limits,
+            config: Arc::clone(&self.config),
+            limits: Arc::clone(&self.limits),
+            keyring: Some(keyring),
             default: None,
             bound: RwLock::default(),
         };
         filter.default = filter.config.default.as_ref().and_then(|used| {
             let scope = used.scope.as_ref()?;
-            Some(Arc::new(filter.bind(&used.policy, scope.as_bytes())))
+            filter.bind(&used.policy, scope.as_bytes()).ok().map(Arc::new)
         });
-        Ok((filter, warnings))
+        filter
+    }
+
+    fn keyless(mut config: Compiled) -> Self {
+        let limits = Limits {
+            clock_skew: config.clock_skew,
+            fences: std::mem::take(&mut config.fences),
+        };
+        Self {
+            config: Arc::new(config),
+            limits: Arc::new(limits),
+            keyring: None,
+            default: None,
+            bound: RwLock::default(),
+        }
     }
 
     /// [`config::parse`] and [`Filter::new`] in one.
@@ -139,10 +176,10 @@ impl Filter {
             return Err(unknown(metadata));
         };
         let policy = self.config.policies.get(policy).ok_or_else(|| unknown(metadata))?;
-        Ok(match scope {
+        match scope {
             Some(scope) => self.bound(policy, scope),
             None => self.bound(policy, &route_scope(request)?),
-        })
+        }
     }
 
     fn session_of_table(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
@@ -162,27 +199,37 @@ impl Filter {
             Some(expected) => host.as_deref() == Some(expected.as_bytes()),
             None => true,
         });
-        Ok(entry.map(|entry| {
+        let bound = entry.map(|entry| {
             let scope = entry
                 .used
                 .scope
                 .as_ref()
                 .map_or(scope_of_route(&name), String::as_bytes);
             self.bound(&entry.used.policy, scope)
-        }))
+        });
+        bound.transpose()
     }
 
     fn session_of_default(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
         match (&self.default, &self.config.default) {
             (Some(bound), _) => Ok(Some(Arc::clone(bound))),
-            (None, Some(used)) => Ok(Some(self.bound(&used.policy, &route_scope(request)?))),
+            (None, Some(used)) => {
+                let scope = match &used.scope {
+                    Some(scope) => scope.as_bytes().to_vec(),
+                    None => route_scope(request)?,
+                };
+                self.bound(&used.policy, &scope).map(Some)
+            }
             (None, None) => Ok(None),
         }
     }
 
-    fn bound(&self, policy: &Arc<Policy>, scope: &[u8]) -> Arc<BoundPolicy> {
+    fn bound(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
         let name = [policy.name.as_bytes(), b"/", scope].concat();
-        self.kept(&name).unwrap_or_else(|| self.keep(&name, policy, scope))
+        match self.kept(&name) {
+            Some(bound) => Ok(bound),
+            None => self.keep(&name, policy, scope),
+        }
     }
 
     fn kept(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
@@ -191,18 +238,26 @@ impl Filter {
         bound.get(name).map(Arc::clone)
     }
 
-    fn keep(&self, name: &[u8], policy: &Arc<Policy>, scope: &[u8]) -> Arc<BoundPolicy> {
-        let fresh = Arc::new(self.bind(policy, scope));
+    fn keep(&self, name: &[u8], policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
+        let fresh = Arc::new(self.bind(policy, scope)?);
         let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
         if bound.len() >= MAX_BOUND {
             bound.clear();
         }
         bound.insert(name.into(), Arc::clone(&fresh));
-        fresh
+        Ok(fresh)
     }
 
-    fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> BoundPolicy {
-        BoundPolicy::new(&self.config.keyring, policy, scope, &self.limits)
+    fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<BoundPolicy, SessionError> {
+        let keyring = self.keyring.as_ref().ok_or(SessionError::NoKeys)?;
+        Ok(BoundPolicy::new(keyring, policy, scope, &self.limits))
+    }
+}
+
+fn both(keys: Option<ConfigError>, rest: Option<ConfigError>) -> ConfigError {
+    let problems = keys.into_iter().chain(rest).flat_map(|error| error.problems);
+    ConfigError {
+        problems: problems.collect(),
     }
 }
 

@@ -109,6 +109,12 @@ pub const HOST_ERRORS: &str = "limpet.host_errors";
 /// Counts the requests whose route metadata names no session of the configuration.
 pub const UNKNOWN_SESSIONS: &str = "limpet.unknown_sessions";
 
+/// Counts the requests that went on without a session because the secret that their keyring is in was not there yet, or held none.
+pub const NO_KEYS: &str = "limpet.no_keys";
+
+/// Counts the secrets that came in the place of a keyring and are none; the keyring before goes on.
+pub const REFUSED_SECRETS: &str = "limpet.refused_secrets";
+
 /// The filter state that access logs read, as `%FILTER_STATE(limpet.session:PLAIN)%`; what a wasm filter
 /// sets has `wasm.` in front.
 pub const FILTER_STATE: &str = "limpet.session";

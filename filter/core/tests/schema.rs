@@ -72,6 +72,10 @@ fn with_wrapped_keys(wrapped: &Value) -> Value {
 
 const INLINE: &str = "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ=";
 
+fn with_sds_keys(sds: &Value) -> Value {
+    json!({"sdsKeys": sds, "policies": {}})
+}
+
 fn accepted() -> Vec<Value> {
     vec![
         with_keys(&json!([{"id": 255, "inline": INLINE}])),
@@ -82,6 +86,8 @@ fn accepted() -> Vec<Value> {
         with_wrapped_keys(
             &json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 0, "env": "A"}, {"id": 1, "env": "B"}, {"id": 255, "env": "C"}]}),
         ),
+        with_sds_keys(&json!({"name": "limpet"})),
+        with_sds_keys(&json!({"name": "limpet", "sdsConfig": {"ads": {}, "resource_api_version": "V3"}})),
         with_cookie(&json!({"name": "session"})),
         with_cookie(&json!({
             "name": "__Host-s", "path": "/", "secure": "always", "httpOnly": false, "sameSite": "None",
@@ -129,6 +135,12 @@ fn refused() -> Vec<Value> {
         with_keys(&json!([{"id": 1, "env": "KEY", "state": "verifying"}])),
         with_keys(&json!([{"id": 1, "env": "KEY"}, {"id": 2, "env": "KEY", "state": "signing"}])),
         with_keys(&json!([{"id": 1, "env": "KEY", "state": "Signing"}])),
+        with_sds_keys(&json!("limpet")),
+        with_sds_keys(&json!({})),
+        with_sds_keys(&json!({"name": ""})),
+        with_sds_keys(&json!({"name": "limpet", "sdsConfig": "sds.yaml"})),
+        with_sds_keys(&json!({"name": "limpet", "config": {}})),
+        json!({"keys": [{"id": 1, "env": "KEY"}], "sdsKeys": {"name": "limpet"}, "policies": {}}),
         with_wrapped_keys(&json!([])),
         with_wrapped_keys(&json!({"text": WRAPPED})),
         with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": []})),
@@ -195,7 +207,14 @@ fn refused() -> Vec<Value> {
 #[test]
 fn the_schema_and_the_filter_agree() {
     let schema = jsonschema::validator_for(&checked_in()).unwrap();
-    let filter = |config: &Value| Filter::from_json(config.to_string().as_bytes(), &|_| Some(INLINE.to_owned()));
+    // The filter that gets secrets takes them; the other one would refuse what is right.
+    let filter = |config: &Value| {
+        let parsed = limpet_core::config::parse(config.to_string().as_bytes())?;
+        match parsed.sds_keys {
+            Some(_) => Filter::without_keys(&parsed),
+            None => Filter::new(&parsed, &|_| Some(INLINE.to_owned())).map(|(filter, _)| filter),
+        }
+    };
     for config in accepted() {
         assert!(
             schema.is_valid(&config),

@@ -1,8 +1,8 @@
 //! Envoy's C interface for dynamic modules, as much of it as is needed, and safe wrappers around it.
 //!
-//! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Everything used here is in 1.38, and Envoy keeps what it
-//! has released: one library serves every Envoy from 1.38 on. Callbacks are looked up when the library is loaded, so an
-//! Envoy that lacks one refuses the library with a message that says which.
+//! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Everything used here is in 1.38, but for secrets, and Envoy
+//! keeps what it has released: one library serves every Envoy from 1.38 on. Callbacks are looked up when the library is loaded, so an
+//! Envoy that lacks one refuses the library with a message that says which; one that lacks those for secrets serves without.
 //!
 //! Three rules make the unsafe code sound:
 //! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold them, live in
@@ -13,12 +13,16 @@
 //!    It destroys each once, a route's not while a request is on it, and calls about a stream from one thread, one hook at a time.
 #![allow(unsafe_code)]
 
+mod words;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+
+pub(crate) use words::{Attribute, Headers, HostError, Level, Metadata};
+use words::{accepted, guard};
 
 use crate::plugin::{self, Plugin, RouteSession};
 use crate::stream::Stream;
@@ -58,15 +62,17 @@ impl Buffer {
     }
 }
 
-/// Declares the table of callbacks, and how it is filled.
+/// Declares a table of callbacks, and how it is filled.
 macro_rules! callbacks {
-    ($($name:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
-        /// Functions of Envoy's own, without their prefix `envoy_dynamic_module_callback_`.
-        struct Callbacks {
+    ($(#[$about:meta])* $table:ident {
+        $($name:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*
+    }) => {
+        $(#[$about])*
+        struct $table {
             $($name: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
         }
 
-        impl Callbacks {
+        impl $table {
             /// Finds them all in this process; otherwise the name of the first that is missing.
             fn find() -> Result<Self, &'static CStr> {
                 Ok(Self { $($name: {
@@ -95,23 +101,39 @@ macro_rules! callback_name {
 }
 
 callbacks! {
-    log: fn(c_int, Buffer);
-    http_get_header: fn(*mut c_void, c_int, Buffer, *mut Buffer, usize, *mut usize) -> bool;
-    http_set_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
-    http_add_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
-    http_filter_get_attribute_string: fn(*mut c_void, c_int, *mut Buffer) -> bool;
-    get_most_specific_route_config: fn(*mut c_void) -> *const c_void;
-    http_get_cluster_name: fn(*mut c_void, *mut Buffer) -> bool;
-    http_clear_route_cache: fn(*mut c_void);
-    http_get_metadata_string: fn(*mut c_void, c_int, Buffer, Buffer, *mut Buffer) -> bool;
-    http_set_filter_state_bytes: fn(*mut c_void, Buffer, Buffer) -> bool;
-    http_set_upstream_override_host: fn(*mut c_void, Buffer, bool) -> bool;
-    http_filter_config_define_counter: fn(*mut c_void, Buffer, *mut Buffer, usize, *mut usize) -> c_int;
-    http_filter_increment_counter: fn(*mut c_void, usize, *mut Buffer, usize, u64) -> c_int;
+    /// Functions of Envoy's own, without their prefix `envoy_dynamic_module_callback_`.
+    Callbacks {
+        log: fn(c_int, Buffer);
+        http_get_header: fn(*mut c_void, c_int, Buffer, *mut Buffer, usize, *mut usize) -> bool;
+        http_set_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
+        http_add_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
+        http_filter_get_attribute_string: fn(*mut c_void, c_int, *mut Buffer) -> bool;
+        get_most_specific_route_config: fn(*mut c_void) -> *const c_void;
+        http_get_cluster_name: fn(*mut c_void, *mut Buffer) -> bool;
+        http_clear_route_cache: fn(*mut c_void);
+        http_get_metadata_string: fn(*mut c_void, c_int, Buffer, Buffer, *mut Buffer) -> bool;
+        http_set_filter_state_bytes: fn(*mut c_void, Buffer, Buffer) -> bool;
+        http_set_upstream_override_host: fn(*mut c_void, Buffer, bool) -> bool;
+        http_filter_config_define_counter: fn(*mut c_void, Buffer, *mut Buffer, usize, *mut usize) -> c_int;
+        http_filter_increment_counter: fn(*mut c_void, usize, *mut Buffer, usize, u64) -> c_int;
+    }
+}
+
+callbacks! {
+    /// Those for secrets, from 1.40 on.
+    #[expect(clippy::struct_field_names, reason = "Envoy's names")]
+    SecretCallbacks {
+        http_filter_config_generic_secret_subscribe: fn(*mut c_void, Buffer, Buffer) -> usize;
+        http_filter_config_get_generic_secret: fn(*mut c_void, usize, *mut Buffer) -> bool;
+        http_filter_get_generic_secret: fn(*mut c_void, usize, *mut Buffer) -> bool;
+    }
 }
 
 /// Filled in before Envoy calls any other hook.
 static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
+
+/// Filled in with the others, where this Envoy has them.
+static SECRET_CALLBACKS: OnceLock<SecretCallbacks> = OnceLock::new();
 
 /// Whether Envoy ever configured a route with this library. If not, it need not look through route, virtual host and route
 /// configuration on every request.
@@ -127,27 +149,21 @@ fn find(symbol: &CStr) -> Option<ptr::NonNull<c_void>> {
     ptr::NonNull::new(unsafe { dlsym(ptr::null_mut(), symbol.as_ptr()) })
 }
 
-/// A callback that did not do what it was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("Envoy refused {0}")]
-pub(crate) struct HostError(pub(crate) &'static str);
-
 fn callbacks() -> Result<&'static Callbacks, HostError> {
     CALLBACKS
         .get()
         .ok_or(HostError("everything: it did not initialise the module"))
 }
 
-fn accepted(did: bool, what: &'static str) -> Result<(), HostError> {
-    if did { Ok(()) } else { Err(HostError(what)) }
+fn secret_callbacks() -> Result<&'static SecretCallbacks, HostError> {
+    SECRET_CALLBACKS
+        .get()
+        .ok_or(HostError("secrets: it is older than 1.40"))
 }
 
-/// How loud a line of Envoy's log is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Level {
-    Debug = 1,
-    Warn = 3,
-    Error = 4,
+/// Whether this Envoy hands secrets to modules.
+pub(crate) fn has_secrets() -> bool {
+    SECRET_CALLBACKS.get().is_some()
 }
 
 /// Writes a line into Envoy's log.
@@ -173,6 +189,10 @@ pub(crate) struct Configuring<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counter(usize);
 
+/// A secret that was asked for.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct SecretId(usize);
+
 impl Configuring<'_> {
     /// Defines a counter. Envoy allows that here and nowhere else.
     pub(crate) fn counter(&self, name: &str) -> Result<Counter, HostError> {
@@ -185,29 +205,26 @@ impl Configuring<'_> {
         };
         accepted(result == 0, "a counter").map(|()| Counter(id))
     }
-}
 
-/// Whose headers are meant.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Headers {
-    Request = 0,
-    Response = 2,
-}
+    /// Asks for a secret, now and whenever it changes. Envoy allows that here and nowhere else. `source` is a `ConfigSource` in JSON; empty
+    /// for a secret of the bootstrap configuration.
+    pub(crate) fn subscribe(&self, name: &str, source: &str) -> Result<SecretId, HostError> {
+        let callbacks = secret_callbacks()?;
+        let (name, source) = (Buffer::lend(name.as_bytes()), Buffer::lend(source.as_bytes()));
+        // SAFETY: the handle is valid (rule 1), and Envoy copies name and source.
+        let id = unsafe { (callbacks.http_filter_config_generic_secret_subscribe)(self.handle, name, source) };
+        accepted(id != 0, "a secret").map(|()| SecretId(id))
+    }
 
-/// What Envoy can be asked about a request (`envoy_dynamic_module_type_attribute_id`).
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Attribute {
-    UpstreamAddress = 41,
-    RouteName = 61,
-    /// Before 1.40 Envoy answers with the virtual cluster's name.
-    VirtualHostName = 63,
-}
-
-/// Whose metadata is meant (`envoy_dynamic_module_type_metadata_source`).
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Metadata {
-    Route = 1,
-    Cluster = 2,
+    /// A secret that was asked for, where it is there already.
+    pub(crate) fn secret(&self, SecretId(id): SecretId) -> Result<Option<&[u8]>, HostError> {
+        let callbacks = secret_callbacks()?;
+        let mut answer = Buffer::NONE;
+        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        let found = unsafe { (callbacks.http_filter_config_get_generic_secret)(self.handle, id, &raw mut answer) };
+        // SAFETY: Envoy filled it in just now, and nothing sets a secret during this hook (rule 2).
+        Ok(found.then(|| unsafe { answer.bytes() }))
+    }
 }
 
 /// A request and its response, during a hook.
@@ -321,6 +338,16 @@ impl Exchange<'_> {
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
+    /// A secret that was asked for, as it is now; `None` where it is not there yet.
+    pub(crate) fn secret(&self, SecretId(id): SecretId) -> Result<Option<&[u8]>, HostError> {
+        let callbacks = secret_callbacks()?;
+        let mut answer = Buffer::NONE;
+        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        let found = unsafe { (callbacks.http_filter_get_generic_secret)(self.handle, id, &raw mut answer) };
+        // SAFETY: Envoy filled it in just now, and a worker gets a new secret between hooks only (rule 2).
+        Ok(found.then(|| unsafe { answer.bytes() }))
+    }
+
     /// Sends the request to this host, or to none if it is `strict`.
     pub(crate) fn override_host(&mut self, host: &str, strict: bool) -> Result<(), HostError> {
         let callbacks = callbacks()?;
@@ -346,18 +373,6 @@ impl Exchange<'_> {
         let result =
             unsafe { (callbacks.http_filter_increment_counter)(self.handle, counter.0, ptr::null_mut(), 0, 1) };
         accepted(result == 0, "a count")
-    }
-}
-
-/// Runs a hook; a panic ends here, for Envoy has no use for one.
-fn guard<T>(hook: impl FnOnce() -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(hook)) {
-        Ok(answer) => Some(answer),
-        Err(payload) => {
-            // Its destructor could panic in turn.
-            std::mem::forget(payload);
-            None
-        }
     }
 }
 
@@ -387,6 +402,9 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
         Ok(found) => {
             // Envoy calls this once; a second table would be the same.
             let _ = CALLBACKS.set(found);
+            if let Ok(found) = SecretCallbacks::find() {
+                let _ = SECRET_CALLBACKS.set(found);
+            }
             true
         }
         Err(missing) => {

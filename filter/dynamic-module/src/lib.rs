@@ -7,6 +7,7 @@
 //! keeps panics from crossing into Envoy. Workers share one [`plugin::Plugin`] per configuration.
 
 mod abi;
+mod discovered;
 mod host;
 mod plugin;
 mod stream;

@@ -1,14 +1,36 @@
 //! A configuration in force, which all workers share.
 
+use std::sync::Arc;
+
+use limpet_core::config::schema::{FilterConfig, SdsKeysConfig};
 use limpet_core::{Counters, Filter, config};
 
-use crate::abi::{self, Configuring, Counter, Level};
+use crate::abi::{self, Configuring, Counter, Exchange, HostError, Level};
+use crate::discovered::Discovered;
 
 /// A configuration in force, and its counters.
 #[derive(Debug)]
 pub(crate) struct Plugin {
+    /// Without keys where these are in a secret.
     pub(crate) filter: Filter,
+    discovered: Option<Discovered>,
     pub(crate) counters: Counters<Counter>,
+}
+
+impl Plugin {
+    /// The filter with the keyring of now; `None` where that does not change: [`Plugin::filter`].
+    pub(crate) fn discovered(&self, exchange: &Exchange<'_>) -> Result<Option<Arc<Filter>>, HostError> {
+        let Some(discovered) = &self.discovered else {
+            return Ok(None);
+        };
+        let secret = exchange.secret(discovered.secret)?;
+        Ok(discovered.filter(secret, &self.filter).unwrap_or_else(|error| {
+            // A count is not worth a request.
+            let _ = exchange.increment(*self.counters.refused_secrets());
+            abi::log(Level::Error, &format!("limpet: secret refused: {error}"));
+            discovered.newest()
+        }))
+    }
 }
 
 /// Puts a configuration in force; `None` where it is refused, and the log says why.
@@ -49,11 +71,46 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
             "routes[{index}].virtualHost: dynamic modules learn the virtual host from Envoy 1.40 on, and this one is older"
         ));
     }
-    let environment = |name: &str| std::env::var(name).ok();
-    let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
+    let (filter, discovered, warnings) = if let Some(sds) = &config.sds_keys {
+        let (filter, discovered) = discover(configuring, &config, sds)?;
+        (filter, Some(discovered), Vec::new())
+    } else {
+        let environment = |name: &str| std::env::var(name).ok();
+        let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
+        (filter, None, warnings)
+    };
     let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
     for warning in warnings {
         abi::log(Level::Warn, &format!("limpet: {warning}"));
     }
-    Ok(Plugin { filter, counters })
+    Ok(Plugin {
+        filter,
+        discovered,
+        counters,
+    })
 }
+
+/// Asks Envoy for the secret that the keyring is in. Where it is there already, it has to be one.
+fn discover(
+    configuring: &Configuring<'_>,
+    config: &FilterConfig,
+    sds: &SdsKeysConfig,
+) -> Result<(Filter, Discovered), String> {
+    if !abi::has_secrets() {
+        return Err(
+            "sdsKeys: Envoy hands secrets (SDS) to dynamic modules from 1.40 on, and this one is older".to_owned(),
+        );
+    }
+    let filter = Filter::without_keys(config).map_err(|error| error.to_string())?;
+    let subscribed = configuring.subscribe(&sds.name, &sds.source());
+    let discovered = Discovered::new(subscribed.map_err(|_| NO_SECRET.to_owned())?);
+    let secret = configuring
+        .secret(discovered.secret)
+        .map_err(|error| error.to_string())?;
+    discovered
+        .filter(secret, &filter)
+        .map_err(|error| format!("sdsKeys.name: expected a secret that holds a keyring; {error}"))?;
+    Ok((filter, discovered))
+}
+
+const NO_SECRET: &str = "sdsKeys: Envoy does not take it: expected the name of a secret in its bootstrap configuration, or an Envoy ConfigSource in sdsConfig, for an Envoy that has a node id and cluster";

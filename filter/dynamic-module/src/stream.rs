@@ -87,12 +87,9 @@ impl Stream {
 
     /// Counts why a request goes on as it came.
     fn report(&self, exchange: &Exchange<'_>, error: &SessionError) {
-        match error {
-            SessionError::View(_) => count(exchange, Some(self.plugin.counters.host_errors())),
-            unknown => {
-                count(exchange, Some(self.plugin.counters.unknown_sessions()));
-                abi::log(Level::Debug, &format!("limpet: {unknown}"));
-            }
+        count(exchange, Some(self.plugin.counters.error(error)));
+        if let SessionError::UnknownSession(_) = error {
+            abi::log(Level::Debug, &format!("limpet: {error}"));
         }
     }
 }
@@ -100,8 +97,10 @@ impl Stream {
 type Begun = (Ongoing, Option<RequestOutcome>);
 
 fn on_request(plugin: &Plugin, exchange: &mut Exchange<'_>) -> Result<Option<Begun>, SessionError> {
+    let discovered = plugin.discovered(exchange)?;
+    let filter = discovered.as_deref().unwrap_or(&plugin.filter);
     let mut request = Request(exchange);
-    let Some(mut session) = plugin.filter.session(&request)? else {
+    let Some(mut session) = filter.session(&request)? else {
         return Ok(None);
     };
     let plan = session.on_request(&mut request, host::now())?;

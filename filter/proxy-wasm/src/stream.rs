@@ -114,12 +114,9 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
 
 /// Counts why a request goes on as it came.
 fn report(plugin: &Plugin, error: &SessionError) {
-    match error {
-        SessionError::View(_) => plugin::count(Some(plugin.counters.host_errors())),
-        unknown => {
-            plugin::count(Some(plugin.counters.unknown_sessions()));
-            plugin::log(LogLevel::Debug, &format!("limpet: {unknown}"));
-        }
+    plugin::count(Some(plugin.counters.error(error)));
+    if let SessionError::UnknownSession(_) = error {
+        plugin::log(LogLevel::Debug, &format!("limpet: {error}"));
     }
 }
 

@@ -5,40 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keys::Keys;
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{ConfigError, Problem, carrier_rules, is_policy_name};
 use crate::carrier::cookie::SessionCookie;
-use crate::keyring::{KeyId, Keyring};
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::{CarrierMode, Form};
-
-/// The environment of Envoy's process, as far as the filter is given it.
-pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// Something that works and that an operator should know of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Warning {
-    /// This key stands in the configuration itself.
-    InlineKey(KeyId),
-}
-
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::InlineKey(id) => write!(
-                f,
-                "key {id} is inline: Envoy shows it in /config_dump, so use it for development only and env otherwise"
-            ),
-        }
-    }
-}
 
 /// A configuration without mistakes.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    pub(crate) keyring: Keyring,
     pub(crate) policies: BTreeMap<String, Arc<Policy>>,
     /// By route name: the entries of that name, those with a virtual host first.
     pub(crate) routes: HashMap<String, Vec<Route>>,
@@ -155,21 +130,12 @@ impl Fences {
 /// Scopes are bound into tokens with a 16-bit length; no real one comes near this.
 pub(crate) const MAX_SCOPE_LEN: usize = 1024;
 
-/// Checks a configuration.
-pub(crate) fn compile(
-    config: &FilterConfig,
-    environment: Environment<'_>,
-) -> Result<(Compiled, Vec<Warning>), ConfigError> {
+/// Checks a configuration, but for its keys.
+pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
     let mut compiler = Compiler {
         declared: config.policies.keys().cloned().collect(),
         ..Compiler::default()
     };
-    let keyring = Keys {
-        environment,
-        problems: &mut compiler.problems,
-        warnings: &mut compiler.warnings,
-    }
-    .keyring(config);
     if config.max_idle.get().is_zero() {
         compiler.problem("maxIdle", "expected a duration greater than zero");
     }
@@ -203,23 +169,19 @@ pub(crate) fn compile(
         .as_ref()
         .and_then(|default| compiler.policy_use("default", &default.policy, default.scope.as_deref()));
     let fences = compiler.fences(&config.fences);
-    match keyring {
-        Some(keyring) if compiler.problems.is_empty() => Ok((
-            Compiled {
-                keyring,
-                policies: compiler.policies,
-                routes,
-                default,
-                access_log: config.access_log,
-                clock_skew: config.clock_skew.get(),
-                fences,
-            },
-            compiler.warnings,
-        )),
-        _ => Err(ConfigError {
+    if !compiler.problems.is_empty() {
+        return Err(ConfigError {
             problems: compiler.problems,
-        }),
+        });
     }
+    Ok(Compiled {
+        policies: compiler.policies,
+        routes,
+        default,
+        access_log: config.access_log,
+        clock_skew: config.clock_skew.get(),
+        fences,
+    })
 }
 
 #[derive(Default)]
@@ -228,7 +190,6 @@ struct Compiler {
     declared: BTreeSet<String>,
     policies: BTreeMap<String, Arc<Policy>>,
     problems: Vec<Problem>,
-    warnings: Vec<Warning>,
 }
 
 impl Compiler {

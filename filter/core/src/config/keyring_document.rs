@@ -49,16 +49,21 @@ impl KeyringDocument {
     /// # Errors
     /// Not exactly one signs, or two have one id.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.keyring().map(drop)
+    }
+
+    /// The keyring, ready for use.
+    ///
+    /// # Errors
+    /// As [`KeyringDocument::check`].
+    pub fn keyring(&self) -> Result<Keyring, ConfigError> {
         let keys = self.entries().iter().map(Into::into).collect();
-        match Keyring::new(keys) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(ConfigError {
-                problems: vec![Problem {
-                    field: "keys".to_owned(),
-                    message: error.to_string(),
-                }],
-            }),
-        }
+        Keyring::new(keys).map_err(|error| ConfigError {
+            problems: vec![Problem {
+                field: "keys".to_owned(),
+                message: error.to_string(),
+            }],
+        })
     }
 
     /// The keys.

@@ -5,15 +5,93 @@ use std::collections::BTreeSet;
 use zeroize::Zeroizing;
 
 use super::schema::{FilterConfig, KeyConfig, KeyStateConfig, WrappedKeysConfig};
-use super::{Environment, Problem, Warning};
+use super::{ConfigError, Problem};
 use crate::keyring::wrapped::Wrapped;
 use crate::keyring::{Key, KeyId, KeyState, Keyring, KeyringError, Secret};
 
+/// The environment of Envoy's process, as far as the filter is given it.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Something that works and that an operator should know of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// This key stands in the configuration itself.
+    InlineKey(KeyId),
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::InlineKey(id) => write!(
+                f,
+                "key {id} is inline: Envoy shows it in /config_dump, so use it for development only and env otherwise"
+            ),
+        }
+    }
+}
+
+/// The keyring of a configuration.
+pub(crate) fn keyring(
+    config: &FilterConfig,
+    environment: Environment<'_>,
+) -> Result<(Keyring, Vec<Warning>), ConfigError> {
+    let mut keys = Keys {
+        environment,
+        problems: Vec::new(),
+        warnings: Vec::new(),
+    };
+    match keys.keyring(config) {
+        Some(keyring) => Ok((keyring, keys.warnings)),
+        None => Err(ConfigError {
+            problems: keys.problems,
+        }),
+    }
+}
+
+/// That the keyring of a configuration is in a secret of Envoy's, for whoever can get that.
+pub(crate) fn in_secret(config: &FilterConfig) -> Result<(), ConfigError> {
+    let problem = match (&config.keys, &config.wrapped_keys, &config.sds_keys) {
+        (None, None, Some(sds)) if !sds.name.is_empty() => return Ok(()),
+        (None, None, Some(_)) => Problem {
+            field: "sdsKeys.name".to_owned(),
+            message: "expected the name of a secret".to_owned(),
+        },
+        _ => not_one(config),
+    };
+    Err(ConfigError {
+        problems: vec![problem],
+    })
+}
+
+/// What is wrong where the keyring comes from nowhere, or from several places.
+fn not_one(config: &FilterConfig) -> Problem {
+    let sources = [
+        ("keys", config.keys.is_some()),
+        ("wrappedKeys", config.wrapped_keys.is_some()),
+        ("sdsKeys", config.sds_keys.is_some()),
+    ];
+    let given: Vec<&str> = sources
+        .iter()
+        .filter(|(_, given)| *given)
+        .map(|(name, _)| *name)
+        .collect();
+    let found = if given.is_empty() {
+        "none".to_owned()
+    } else {
+        given.join(" and ")
+    };
+    Problem {
+        field: (*given.last().unwrap_or(&"keys")).to_owned(),
+        message: format!("expected exactly one of keys, wrappedKeys and sdsKeys, found {found}"),
+    }
+}
+
 /// Finds the keys and makes a keyring of them.
-pub(super) struct Keys<'a> {
-    pub(super) environment: Environment<'a>,
-    pub(super) problems: &'a mut Vec<Problem>,
-    pub(super) warnings: &'a mut Vec<Warning>,
+struct Keys<'a> {
+    environment: Environment<'a>,
+    problems: Vec<Problem>,
+    warnings: Vec<Warning>,
 }
 
 impl From<KeyStateConfig> for KeyState {
@@ -38,15 +116,18 @@ impl From<KeyState> for KeyStateConfig {
 
 impl Keys<'_> {
     /// `None`: there is a problem.
-    pub(super) fn keyring(&mut self, config: &FilterConfig) -> Option<Keyring> {
-        match (&config.keys, &config.wrapped_keys) {
-            (Some(keys), None) => self.listed(keys),
-            (None, Some(wrapped)) => self.wrapped(wrapped),
-            (Some(_), Some(_)) => self.problem(
-                "wrappedKeys",
-                "expected exactly one of keys and wrappedKeys, found both",
+    fn keyring(&mut self, config: &FilterConfig) -> Option<Keyring> {
+        match (&config.keys, &config.wrapped_keys, &config.sds_keys) {
+            (Some(keys), None, None) => self.listed(keys),
+            (None, Some(wrapped), None) => self.wrapped(wrapped),
+            (None, None, Some(_)) => self.problem(
+                "sdsKeys",
+                "expected keys or wrappedKeys: Envoy hands secrets (SDS) to dynamic modules alone, from 1.40 on",
             ),
-            (None, None) => self.problem("keys", "expected exactly one of keys and wrappedKeys, found neither"),
+            _ => {
+                self.problems.push(not_one(config));
+                None
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
 
-pub use keys::{InlineKey, KeyConfig, KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
+pub use keys::{InlineKey, KeyConfig, KeyEncryptionKeyConfig, KeyStateConfig, SdsKeysConfig, WrappedKeysConfig};
 
 use crate::time::GatewayDuration;
 use crate::token::CarrierMode;
@@ -19,10 +19,10 @@ use constraints::{
     nothing_else_in_other_modes, one_signs, pattern, permanent_needs_a_timeout,
 };
 
-/// Configuration of the Limpet filter, the same for every build of it. Exactly one of `keys` and `wrappedKeys`.
+/// Configuration of the Limpet filter, the same for every build of it. Exactly one of `keys`, `wrappedKeys` and `sdsKeys`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("keys", "wrappedKeys"))))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["keys", "wrappedKeys", "sdsKeys"]))))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterConfig {
     /// The keyring. Exactly one key signs; every key verifies its own tokens.
@@ -32,6 +32,9 @@ pub struct FilterConfig {
     /// The keyring, sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrapped_keys: Option<WrappedKeysConfig>,
+    /// The keyring in a secret that Envoy discovers. For the dynamic module, from Envoy 1.40 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sds_keys: Option<SdsKeysConfig>,
     /// Session policies by name. A name has letters, digits, `.`, `_` and `-`.
     #[cfg_attr(feature = "schema", schemars(extend("propertyNames" = pattern(POLICY_NAME))))]
     #[serde(deserialize_with = "each_once")]
@@ -59,7 +62,7 @@ pub struct FilterConfig {
 /// How sessions of this policy are kept. Exactly one of `cookie` and `header`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("cookie", "header"), "allOf" = [permanent_needs_a_timeout(), no_idle_timeout_in_other_modes()])))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["cookie", "header"]), "allOf" = [permanent_needs_a_timeout(), no_idle_timeout_in_other_modes()])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicyConfig {
     /// The token travels in a cookie.
@@ -448,8 +451,8 @@ mod constraints {
         json!({"pattern": pattern})
     }
 
-    pub(super) fn exactly_one(a: &str, b: &str) -> Value {
-        json!([{"required": [a]}, {"required": [b]}])
+    pub(super) fn exactly_one(fields: &[&str]) -> Value {
+        fields.iter().map(|field| json!({"required": [field]})).collect()
     }
 
     /// A key without a state signs.

@@ -20,6 +20,7 @@ mod keyring_document;
 mod keys;
 mod policies;
 mod references;
+mod sds_keys;
 mod secrets;
 mod shape;
 mod wrapped_keys;

@@ -104,12 +104,12 @@ fn keys_are_listed_or_wrapped_and_not_both() {
     let mut both = wrapped(&text(1), one());
     for keys in [json!([{ "id": 1, "env": "KEY" }]), json!([])] {
         both["keys"] = keys;
-        refused(&both, "wrappedKeys", "found both");
+        refused(&both, "wrappedKeys", "found keys and wrappedKeys");
     }
     both["keys"] = Value::Null;
     assert!(load(&both).is_ok());
     both["wrappedKeys"] = Value::Null;
-    refused(&both, "keys", "found neither");
+    refused(&both, "keys", "found none");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::constraints::exactly_one;
 /// One key of the keyring. Its 32 bytes come from `env` or from `inline`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one("env", "inline"))))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["env", "inline"]))))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyConfig {
     /// Names the key within tokens, 0 to 255.
@@ -90,4 +90,26 @@ pub struct KeyEncryptionKeyConfig {
     pub id: u8,
     /// The environment variable of Envoy's process that holds it, 32 bytes in base64.
     pub env: String,
+}
+
+/// A keyring in a generic secret of Envoy's (SDS).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SdsKeysConfig {
+    /// The secret's name. It holds a keyring file, as `limpet keys generate FILE` makes one.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub name: String,
+    /// Where Envoy gets the secret from: its `ConfigSource`, as `sds_config` has it elsewhere. Without it, the secret is one of Envoy's bootstrap configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sds_config: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl SdsKeysConfig {
+    /// `sdsConfig` as text, as Envoy wants it from a module; empty where there is none.
+    #[must_use]
+    pub fn source(&self) -> String {
+        let source = self.sds_config.clone().map(serde_json::Value::Object);
+        source.map(|source| source.to_string()).unwrap_or_default()
+    }
 }

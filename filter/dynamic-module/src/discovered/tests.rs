@@ -1,0 +1,184 @@
+//! What comes of secrets, without Envoy.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a failed test"
+)]
+
+use std::borrow::Cow;
+
+use limpet_core::HeaderEdit;
+use limpet_core::config;
+use limpet_core::token::{Destination, Unverified};
+use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+
+use super::*;
+
+fn keyless() -> Filter {
+    let config = br#"{
+        "sdsKeys": {"name": "limpet"},
+        "policies": {"web": {"header": {"name": "x-session"}}},
+        "default": {"policy": "web", "scope": "default"}
+    }"#;
+    Filter::without_keys(&config::parse(config).unwrap()).unwrap()
+}
+
+fn discovered() -> Discovered {
+    Discovered::new(crate::abi::SecretId::default())
+}
+
+/// A keyring with one key.
+fn secret(id: u8) -> Vec<u8> {
+    let key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    format!(r#"{{"keys": [{{"id": {id}, "state": "signing", "secret": "{key}"}}]}}"#).into_bytes()
+}
+
+/// An exchange without a session.
+struct Exchange;
+
+impl RequestView for Exchange {
+    fn route_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn route_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn virtual_host(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn header(&self, _: &str) -> Answer<'_> {
+        Ok(None)
+    }
+    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+        Ok(None)
+    }
+}
+
+impl ResponseView for Exchange {
+    fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
+        Ok(true)
+    }
+    fn code_details(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"via_upstream")))
+    }
+    fn upstream_address(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"10.0.0.7:80")))
+    }
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"backends")))
+    }
+    fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
+        Ok(Vec::new())
+    }
+    fn request_header(&self, _: &str) -> Answer<'_> {
+        Ok(None)
+    }
+    fn nonce(&self) -> Result<[u8; 4], ViewError> {
+        Ok([0; 4])
+    }
+}
+
+/// The key that a filter signs with.
+#[track_caller]
+fn signs_with(filter: Option<&Arc<Filter>>) -> u8 {
+    let mut session = filter.expect("no keyring").session(&Exchange).unwrap().unwrap();
+    let now = limpet_core::time::Timestamp::from_unix_seconds(1_790_000_000);
+    session.on_request(&mut Exchange, now).unwrap();
+    let plan = session.on_response(&Exchange, || Ok(now)).unwrap();
+    let token = plan.edits.into_iter().find_map(|edit| match edit {
+        HeaderEdit::Set("x-session", token) => Some(token),
+        _ => None,
+    });
+    Unverified::parse(&token.expect("no token")).unwrap().key_id.0
+}
+
+#[test]
+fn there_is_no_keyring_until_the_secret_is_there() {
+    let (discovered, keyless) = (discovered(), keyless());
+    for nothing in [None, Some([].as_slice())] {
+        assert!(discovered.filter(nothing, &keyless).unwrap().is_none());
+    }
+    let filter = discovered.filter(Some(&secret(1)), &keyless).unwrap();
+    assert_eq!(signs_with(filter.as_ref()), 1);
+    // And where Envoy has none again, the last one goes on.
+    assert_eq!(signs_with(discovered.filter(None, &keyless).unwrap().as_ref()), 1);
+}
+
+#[test]
+fn a_secret_is_read_once_and_a_new_one_is_taken() {
+    let (discovered, keyless) = (discovered(), keyless());
+    let first = discovered.filter(Some(&secret(1)), &keyless).unwrap().unwrap();
+    let again = discovered.filter(Some(&secret(1)), &keyless).unwrap().unwrap();
+    assert!(Arc::ptr_eq(&first, &again));
+    let new = discovered.filter(Some(&secret(2)), &keyless).unwrap();
+    assert_eq!(signs_with(new.as_ref()), 2);
+}
+
+/// One that has not seen the new secret yet.
+#[test]
+fn a_worker_that_is_behind_keeps_its_filter_and_takes_nobody_elses() {
+    let (discovered, keyless) = (discovered(), keyless());
+    let old = discovered.filter(Some(&secret(1)), &keyless).unwrap().unwrap();
+    let new = discovered.filter(Some(&secret(2)), &keyless).unwrap().unwrap();
+    for _ in 0..3 {
+        assert!(Arc::ptr_eq(
+            &old,
+            &discovered.filter(Some(&secret(1)), &keyless).unwrap().unwrap()
+        ));
+        assert!(Arc::ptr_eq(
+            &new,
+            &discovered.filter(Some(&secret(2)), &keyless).unwrap().unwrap()
+        ));
+    }
+}
+
+#[test]
+fn what_is_no_keyring_is_refused_once_and_the_keyring_before_goes_on() {
+    let (discovered, keyless) = (discovered(), keyless());
+    assert!(discovered.filter(Some(b"nonsense"), &keyless).is_err());
+    assert!(discovered.filter(Some(b"nonsense"), &keyless).unwrap().is_none());
+    discovered.filter(Some(&secret(1)), &keyless).unwrap();
+    for i in 0..20 {
+        let bad = format!("{{\"keys\": [{i}]}}");
+        let error = discovered.filter(Some(bad.as_bytes()), &keyless).unwrap_err();
+        assert_eq!(error.problems[0].field, "keys[0]", "{error}");
+        for _ in 0..2 {
+            let filter = discovered.filter(Some(bad.as_bytes()), &keyless).unwrap();
+            assert_eq!(signs_with(filter.as_ref()), 1);
+        }
+        assert_eq!(signs_with(discovered.newest().as_ref()), 1);
+    }
+    assert_eq!(
+        signs_with(discovered.filter(Some(&secret(2)), &keyless).unwrap().as_ref()),
+        2
+    );
+}
+
+#[test]
+fn few_versions_are_kept() {
+    let (discovered, keyless) = (discovered(), keyless());
+    for id in 0..50 {
+        discovered.filter(Some(&secret(id)), &keyless).unwrap();
+        assert!(discovered.filter(Some(&[id]), &keyless).is_err());
+    }
+    assert_eq!(discovered.versions.read().unwrap().len(), 3);
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let (discovered, keyless) = (discovered(), keyless());
+    discovered.filter(Some(&secret(1)), &keyless).unwrap();
+    let shown = format!("{discovered:?}");
+    assert!(
+        shown.contains("Version") && !shown.contains("MDEy") && !shown.contains("77, 68, 69"),
+        "{shown}"
+    );
+}
