@@ -154,7 +154,9 @@ fn is_ours(filter: &Found<'_>) -> bool {
         let json = filter.configuration.text.as_deref().unwrap_or_default();
         let value: Option<Value> = serde_json::from_slice(json).ok();
         let has = |value: &Value, field| value.get(field).is_some();
-        value.is_some_and(|value| has(&value, "policies") && (has(&value, "keys") || has(&value, "wrappedKeys")))
+        value.is_some_and(|value| {
+            has(&value, "policies") && ["keys", "wrappedKeys", "sdsKeys"].iter().any(|keys| has(&value, keys))
+        })
     }
 }
 

@@ -7,20 +7,24 @@ use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::{Filter, config};
 
 use super::report::{Checked, Report, Severity};
+use crate::find::Build;
 use crate::keys::source;
 use crate::node::Node;
 
 /// What stands in for a key that only Envoy's environment has: the rest of the configuration is checked with it.
 const STAND_IN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// Checks a configuration that stands at `node`. `forwarded`: the variables that Envoy hands to the filter, where that is known.
-pub(super) fn check(
-    report: &mut Report,
-    node: &Node<'_>,
-    json: &[u8],
-    forwarded: Option<&BTreeSet<String>>,
-    require_environment: bool,
-) {
+/// What is known of how a configuration is used.
+#[derive(Default)]
+pub(super) struct Usage {
+    /// Which build reads it, where that is known.
+    pub(super) build: Option<Build>,
+    /// The variables that Envoy hands to a wasm filter.
+    pub(super) forwarded: BTreeSet<String>,
+}
+
+/// Checks a configuration that stands at `node`.
+pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &Usage, require_environment: bool) {
     let mut config = match config::parse(json) {
         Ok(config) => config,
         Err(error) => return add_problems(report, node, error),
@@ -32,6 +36,8 @@ pub(super) fn check(
         keys: key_ids(&config),
         policies: config.policies.keys().cloned().collect(),
     });
+    // A module reads the environment of Envoy's process itself.
+    let forwarded = (usage.build == Some(Build::Wasm)).then_some(&usage.forwarded);
     if !check_variables(report, node, &variables, forwarded) {
         // The filter's own message would repeat what stands in `env`.
         return;
@@ -49,8 +55,16 @@ pub(super) fn check(
         }]);
     }
     let environment = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| STAND_IN.to_owned()));
-    match Filter::new(&config, &environment) {
-        Ok((_, warnings)) => {
+    let checked = match &config.sds_keys {
+        Some(_) if usage.build != Some(Build::Wasm) => {
+            let message = "not checked: the keyring, in a secret that Envoy discovers";
+            report.field(Severity::Note, node, "sdsKeys", message);
+            Filter::without_keys(&config).map(|_| Vec::new())
+        }
+        _ => Filter::new(&config, &environment).map(|(_, warnings)| warnings),
+    };
+    match checked {
+        Ok(warnings) => {
             for warning in warnings {
                 report.field(Severity::Warning, node, "keys", warning.to_string());
             }
@@ -76,15 +90,10 @@ fn add_problems(report: &mut Report, node: &Node<'_>, error: config::ConfigError
     }
 }
 
-/// The ids of the keys; `None` where they are wrapped, and can not be opened here.
+/// The ids of the keys; `None` where they are wrapped or in a secret, and can not be had here.
 fn key_ids(config: &FilterConfig) -> Option<Vec<u8>> {
-    match &config.wrapped_keys {
-        None => Some(config.keys.iter().flatten().map(|key| key.id).collect()),
-        Some(wrapped) => {
-            let entries = source::unwrap(wrapped).ok()?;
-            Some(entries.iter().map(|entry| entry.id.0).collect())
-        }
-    }
+    let states = source::states(config).ok()?;
+    Some(states.iter().map(|(id, _)| *id).collect())
 }
 
 /// A variable that something secret comes from.

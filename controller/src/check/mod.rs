@@ -23,6 +23,7 @@ use crate::output::{self, Output};
 use crate::{Failure, Verdict, document};
 
 use discovery::Sources;
+use filter::Usage;
 use report::{Finding, Report, Severity};
 
 pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
@@ -57,7 +58,13 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
 /// Checks one document. `given`: it was asked for, rather than found by way of another.
 fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs, given: bool) {
     if !root.has_types() {
-        return filter::check(report, root, root.value.to_string().as_bytes(), None, args.env);
+        return filter::check(
+            report,
+            root,
+            root.value.to_string().as_bytes(),
+            &Usage::default(),
+            args.env,
+        );
     }
     let found = find::filters(root);
     for filter in &found {
@@ -89,9 +96,11 @@ fn check_filter(report: &mut Report, filter: &Found<'_>, args: &CheckArgs) {
         report.error(&configuration.node, problem);
     }
     if let Some(json) = &configuration.text {
-        // A module reads the environment of Envoy's process itself.
-        let forwarded = (filter.build == Build::Wasm).then_some(&forwarded);
-        filter::check(report, &configuration.node, json, forwarded, args.env);
+        let usage = Usage {
+            build: Some(filter.build),
+            forwarded,
+        };
+        filter::check(report, &configuration.node, json, &usage, args.env);
     }
     if filter.build == Build::Module {
         version::check(report, filter, args.envoy);
@@ -155,7 +164,7 @@ fn verdict(report: &Report, file: &str) -> String {
         .map(|checked| {
             let keys = match &checked.keys {
                 Some(ids) => plural(ids.len(), "key"),
-                None => "wrapped keys".to_owned(),
+                None => "keys not known here".to_owned(),
             };
             format!("{keys} and {}", policies(&checked.policies))
         })

@@ -6,8 +6,8 @@ use crate::find::Found;
 
 /// The first Envoy by whose interface a module can steer.
 const MODULES: EnvoyVersion = (1, 38);
-/// The first Envoy that tells modules the virtual host.
-const VIRTUAL_HOSTS: EnvoyVersion = (1, 40);
+/// The first Envoy that tells modules the virtual host, and hands them secrets.
+const ALL_ANSWERS: EnvoyVersion = (1, 40);
 
 /// Checks a module, `envoy` being the version that it is for where that is known.
 pub(super) fn check(report: &mut Report, module: &Found<'_>, envoy: Option<EnvoyVersion>) {
@@ -19,21 +19,27 @@ pub(super) fn check(report: &mut Report, module: &Found<'_>, envoy: Option<Envoy
         return;
     };
     let (severity, doubt) = match envoy {
-        Some(envoy) if envoy >= VIRTUAL_HOSTS => return,
+        Some(envoy) if envoy >= ALL_ANSWERS => return,
         Some(_) => (Severity::Error, ""),
         None => (Severity::Note, "not checked (--envoy VERSION does): "),
     };
-    for (i, _) in config
+    let node = &module.configuration.node;
+    let with_virtual_host = config
         .routes
         .iter()
         .enumerate()
-        .filter(|(_, route)| route.virtual_host.is_some())
-    {
-        report.field(
-            severity,
-            &module.configuration.node,
-            &format!("routes[{i}].virtualHost"),
-            format!("{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, for it is not told the virtual host"),
+        .filter(|(_, route)| route.virtual_host.is_some());
+    for (i, _) in with_virtual_host {
+        let field = format!("routes[{i}].virtualHost");
+        let message = format!(
+            "{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, for it is not told the virtual host"
         );
+        report.field(severity, node, &field, message);
+    }
+    if config.sds_keys.is_some() {
+        let message = format!(
+            "{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, for it gets no secrets"
+        );
+        report.field(severity, node, "sdsKeys", message);
     }
 }

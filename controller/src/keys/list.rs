@@ -1,6 +1,6 @@
 //! `limpet keys list`.
 
-use limpet_core::config::schema::{FilterConfig, KeyStateConfig};
+use limpet_core::config::schema::KeyStateConfig;
 use serde_json::{Value, json};
 
 use crate::check::discovery;
@@ -27,7 +27,7 @@ fn print_configurations(file: &str, form: Output) -> Result<(), Failure> {
     let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
     let mut rings: Vec<Vec<(u8, KeyStateConfig)>> = Vec::new();
     for config in find::configs(file, &roots)? {
-        let keys = keys(&config).map_err(|reason| Failure(format!("{file}: {reason}")))?;
+        let keys = source::states(&config).map_err(|reason| Failure(format!("{file}: {reason}")))?;
         if !rings.contains(&keys) {
             rings.push(keys);
         }
@@ -42,16 +42,6 @@ fn print_configurations(file: &str, form: Output) -> Result<(), Failure> {
             let key = |(id, state): &(u8, KeyStateConfig)| json!({"id": id, "state": ring::name(*state)});
             let keyrings = rings.iter().map(|keys| keys.iter().map(key).collect());
             output::print_json(&json!({"file": file, "keyrings": keyrings.collect::<Vec<Value>>()}))
-        }
-    }
-}
-
-fn keys(config: &FilterConfig) -> Result<Vec<(u8, KeyStateConfig)>, source::Unavailable> {
-    match &config.wrapped_keys {
-        None => Ok(config.keys.iter().flatten().map(|key| (key.id, key.state)).collect()),
-        Some(wrapped) => {
-            let entries = source::unwrap(wrapped)?;
-            Ok(entries.iter().map(|entry| (entry.id.0, entry.state.into())).collect())
         }
     }
 }

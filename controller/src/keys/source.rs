@@ -33,9 +33,30 @@ pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<Ent
         let entries = unwrap(wrapped)?;
         return Ok(entries.into_iter().find(|entry| is_wanted(entry.id, entry.state)));
     }
+    not_in_secret(config)?;
     let mut keys = config.keys.iter().flatten();
     let found = keys.find(|key| is_wanted(KeyId(key.id), key.state.into()));
     found.map(entry).transpose()
+}
+
+/// The ids and states of all keys.
+pub(crate) fn states(config: &FilterConfig) -> Result<Vec<(u8, KeyStateConfig)>, Unavailable> {
+    if let Some(wrapped) = &config.wrapped_keys {
+        let entries = unwrap(wrapped)?;
+        return Ok(entries.iter().map(|entry| (entry.id.0, entry.state.into())).collect());
+    }
+    not_in_secret(config)?;
+    let keys = config.keys.iter().flatten();
+    Ok(keys.map(|key| (key.id, key.state)).collect())
+}
+
+/// Only Envoy has what it discovers.
+fn not_in_secret(config: &FilterConfig) -> Result<(), Unavailable> {
+    if config.sds_keys.is_none() {
+        return Ok(());
+    }
+    let reason = "sdsKeys: the keyring is in a secret that Envoy discovers (--keys takes the keyring file itself)";
+    Err(Unavailable::Wrong(reason.to_owned()))
 }
 
 /// A key with its secret.
@@ -58,7 +79,7 @@ pub(crate) fn alone(entry: &Entry) -> Vec<KeyConfig> {
 }
 
 /// Opens a wrapped keyring with the key-encryption key that it names, from this process's environment.
-pub(crate) fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, Unavailable> {
+fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, Unavailable> {
     let wrong =
         |field: &str, reason: &dyn std::fmt::Display| Unavailable::Wrong(format!("wrappedKeys.{field}: {reason}"));
     let wrapped = Wrapped::parse(&config.text).map_err(|error| wrong("text", &error))?;

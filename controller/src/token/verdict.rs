@@ -67,6 +67,7 @@ fn alone(candidate: &Candidate, key: KeyId) -> Result<FilterConfig, Failure> {
     let key = source::key(&config, Some(key)).map_err(|unavailable| Failure(unavailable.to_string()))?;
     config.keys = Some(key.iter().flat_map(source::alone).collect());
     config.wrapped_keys = None;
+    config.sds_keys = None;
     config.policies.retain(|name, _| *name == candidate.policy);
     for policy in config.policies.values_mut() {
         policy.strict = false;

@@ -1,6 +1,8 @@
 //! What the pages of `docs/` show and say.
 
-use limpet_core::outcome::{HOST_ERRORS, RequestOutcome, ResponseOutcome, UNKNOWN_SESSIONS, counter_name};
+use limpet_core::outcome::{
+    HOST_ERRORS, NO_KEYS, REFUSED_SECRETS, RequestOutcome, ResponseOutcome, UNKNOWN_SESSIONS, counter_name,
+};
 
 use crate::{KEY, checkout, file, limpet, path};
 
@@ -37,7 +39,7 @@ fn every_counter_is_described() {
         .map(RequestOutcome::word);
     let responses = ResponseOutcome::COUNTED.iter().filter_map(|outcome| outcome.word());
     let names = requests.chain(responses).map(|word| counter_name("<policy>", word));
-    let names = names.chain([HOST_ERRORS, UNKNOWN_SESSIONS].map(str::to_owned));
+    let names = names.chain([HOST_ERRORS, UNKNOWN_SESSIONS, NO_KEYS, REFUSED_SECRETS].map(str::to_owned));
     for name in names {
         assert!(
             page.contains(&format!("| `{name}` |")),

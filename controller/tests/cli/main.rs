@@ -15,6 +15,7 @@ mod keys;
 mod modes;
 mod per_route;
 mod routes;
+mod sds_keys;
 mod splits;
 mod token;
 mod wrapped_keys;

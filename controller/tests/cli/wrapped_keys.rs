@@ -33,7 +33,7 @@ fn they_are_checked_with_the_key_encryption_key_and_without() {
     assert_eq!(opened.says("ok (2 keys and the policy web)").stderr, "");
     check(&config(TEXT), None, &[])
         .code(0)
-        .says("ok (wrapped keys and the policy web)")
+        .says("ok (keys not known here and the policy web)")
         .says(
             "not checked: the key-encryption key, and the keyring under it, in the environment variable LIMPET_KEK_1",
         );

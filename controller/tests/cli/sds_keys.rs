@@ -1,0 +1,80 @@
+//! Configurations with `sdsKeys`: checked as far as they can be.
+
+use serde_json::{Value, json};
+
+use crate::{assert_one, example, file, findings, limpet, path};
+
+/// `module-sds.yaml` with this in place of its `sdsKeys`.
+fn with(sds: Value) -> Value {
+    let mut envoy = example("module-sds.yaml");
+    let value = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0/typed_config/filter_config/value";
+    envoy.pointer_mut(value).unwrap()["sdsKeys"] = sds;
+    envoy
+}
+
+#[test]
+fn the_rest_of_the_configuration_is_checked() {
+    let (code, found) = findings(&example("module-sds.yaml"));
+    assert_eq!(code, 0, "{found:#?}");
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(
+        found[0].contains("sdsKeys | not checked: the keyring, in a secret that Envoy discovers"),
+        "{found:#?}"
+    );
+    assert!(
+        found[1].contains("sdsKeys | not checked (--envoy VERSION does)"),
+        "{found:#?}"
+    );
+    for (sds, field) in [
+        (json!({"name": ""}), "sdsKeys.name"),
+        (json!({"name": "a", "sdsConfig": "b"}), "sdsKeys.sdsConfig"),
+    ] {
+        let (code, found) = findings(&with(sds));
+        assert_eq!(code, 1, "{found:#?}");
+        assert!(
+            found
+                .iter()
+                .any(|found| found.starts_with("error") && found.contains(field)),
+            "{found:#?}"
+        );
+    }
+}
+
+#[test]
+fn an_envoy_that_hands_no_secrets_is_told() {
+    let file = file(".yaml", &example("module-sds.yaml").to_string());
+    for (version, code) in [("1.38", 1), ("1.39.3", 1), ("1.40", 0), ("1.41", 0)] {
+        let ran = limpet(&["check", path(&file), "--envoy", version]).run().code(code);
+        assert_eq!(ran.stderr.contains("for it gets no secrets"), code == 1, "{ran:?}");
+    }
+}
+
+#[test]
+fn a_wasm_filter_gets_none() {
+    let mut envoy = example("cookie.yaml");
+    let filter =
+        "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/1/typed_config/config";
+    let config = json!({"sdsKeys": {"name": "limpet"}, "policies": {"web": {"cookie": {"name": "s"}}}});
+    envoy.pointer_mut(filter).unwrap()["configuration"]["value"] = config.to_string().into();
+    assert_one(
+        &envoy,
+        "error",
+        "configuration.value",
+        "sdsKeys | expected keys or wrappedKeys",
+    );
+}
+
+/// Only Envoy has the secret; the file that it was made from serves.
+#[test]
+fn a_token_is_looked_into_with_the_keyring_file() {
+    let token = "EAFEL766kP8yYN2LF4RqsGN0bzeupMSc8PcVI1s012wfDgugcauN6TEISlg9";
+    let config = ["token", "inspect", token, "--config", "envoy-configs/module-sds.yaml"];
+    limpet(&config).run().code(0).says(
+        "not verified: sdsKeys: the keyring is in a secret that Envoy discovers (--keys takes the keyring file itself)",
+    );
+    let list = ["keys", "list", "envoy-configs/module-sds.yaml"];
+    limpet(&list)
+        .run()
+        .code(2)
+        .complains("sdsKeys: the keyring is in a secret");
+}
