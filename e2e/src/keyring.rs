@@ -70,6 +70,49 @@ impl Keyring {
         run(&["keys", "rotate", "--force", &self.path()], None).map(drop)
     }
 
+    /// A file for Envoy to discover the keyring from, as the secret `limpet-keyring`: by its file, or with its text.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn secret_file(&self, as_text: bool) -> Result<PathBuf> {
+        let source = if as_text {
+            json!({"inline_string": std::fs::read_to_string(self.file())?})
+        } else {
+            json!({"filename": self.file()})
+        };
+        let secret = json!({
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+            "name": "limpet-keyring",
+            "generic_secret": {"secret": source},
+        });
+        let file = self.directory.path().join("secret.json");
+        std::fs::write(&file, json!({"resources": [secret]}).to_string())?;
+        Ok(file)
+    }
+
+    /// The same keyring in another file, to be changed apart from this one.
+    ///
+    /// # Errors
+    /// When it can not be copied.
+    pub fn copied(&self) -> Result<Self> {
+        let copy = Self {
+            directory: TempDir::new()?,
+        };
+        std::fs::copy(self.file(), copy.file())?;
+        Ok(copy)
+    }
+
+    /// Puts this in the place of the file, as it is.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn replace(&self, text: &str) -> Result<()> {
+        // Envoy watches for moves: it never sees half a file.
+        let new = self.directory.path().join("new");
+        std::fs::write(&new, text)?;
+        Ok(std::fs::rename(new, self.file())?)
+    }
+
     /// The text for the filter's configuration.
     ///
     /// # Errors

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::Keyring;
+
 use super::{Config, each_item, each_object, merge, read_yaml};
 
 /// The name of the bootstrap configuration among the files that an Envoy is started with.
@@ -15,6 +17,9 @@ pub(crate) const BOOTSTRAP: &str = "envoy.json";
 const ENDPOINTS: &str = "eds.yaml";
 const ROUTES: &str = "rds.yaml";
 const LISTENERS: &str = "lds.yaml";
+
+/// Where `module-sds.yaml` has its secret from.
+const SECRETS: &str = "envoy-configs/sds/keyring.yaml";
 
 /// Where `ecds.yaml` has the filter from.
 const FILTER: &str = "envoy-configs/ecds/limpet.yaml";
@@ -67,6 +72,27 @@ impl Config {
     pub fn discover_filter_from(mut self, file: &str) -> Result<Self> {
         self.discovered.insert(FILTER.to_owned(), read_yaml(file)?);
         Ok(self)
+    }
+
+    /// The secret of `module-sds.yaml` is this keyring.
+    #[must_use]
+    pub fn keyring(mut self, keyring: &Keyring) -> Self {
+        self.each_file(|file| {
+            each_object(file, &mut |object| {
+                if let Some(name) = object.get_mut("filename").filter(|name| *name == "keyring.json") {
+                    *name = keyring.file().to_string_lossy().into();
+                }
+            });
+        });
+        self
+    }
+
+    /// Envoy discovers these secrets in the place of those of `module-sds.yaml`.
+    #[must_use]
+    pub fn secrets(mut self, secrets: &Value) -> Self {
+        self.discovered
+            .insert(SECRETS.to_owned(), json!({"resources": secrets}));
+        self
     }
 
     fn discover(mut self, path: &str, resources: &Value) -> Self {

@@ -3,11 +3,16 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Build, Config, Envoy, Site, tools};
+use limpet_e2e::{Build, Config, Envoy, Keyring, Site, tools};
 use serde_json::Value;
+
+use crate::sds_keys::gets_secrets;
 
 /// Those with the dynamic module, which an Envoy before 1.38 refuses. They run with this build, the others with both.
 const WITH_MODULE: [&str; 3] = ["module-ecds.yaml", "module.yaml", "split-module.yaml"];
+
+/// Those with the dynamic module and a secret, which an Envoy before 1.40 refuses.
+const WITH_SECRET: [&str; 1] = ["module-sds.yaml"];
 
 const WITH_WASM: [&str; 12] = [
     "access-log.yaml",
@@ -28,15 +33,21 @@ const WITH_WASM: [&str; 12] = [
 const DISCOVERED: [&str; 3] = ["ecds/limpet.yaml", "ecds/module.yaml", "ecds/wrapped-keys.yaml"];
 
 fn all() -> impl Iterator<Item = &'static str> {
-    WITH_WASM.into_iter().chain(WITH_MODULE)
+    WITH_WASM.into_iter().chain(WITH_MODULE).chain(WITH_SECRET)
+}
+
+/// Those of the files with the module that the Envoy under test takes.
+fn with_module() -> Result<Vec<&'static str>> {
+    let with_secret = if gets_secrets()? { WITH_SECRET.as_slice() } else { &[] };
+    Ok(WITH_MODULE.iter().chain(with_secret).copied().collect())
 }
 
 /// The files as they are have the build that they have; some Envoys are built without wasm.
 #[test]
 fn envoy_accepts_every_file_as_it_is() -> Result<()> {
     let files = match Build::tested()? {
-        Build::Wasm => WITH_WASM.as_slice(),
-        Build::Module => WITH_MODULE.as_slice(),
+        Build::Wasm => WITH_WASM.to_vec(),
+        Build::Module => with_module()?,
     };
     for file in files {
         let (accepted, said) = Envoy::validate_file(file)?;
@@ -88,7 +99,7 @@ fn the_readme_names_every_file() -> Result<()> {
     let readme = std::fs::read_to_string(tools::checkout().join("envoy-configs/README.md"))?;
     for file in all()
         .chain(DISCOVERED)
-        .chain(["eds/backends.yaml", "docker-compose.yaml"])
+        .chain(["eds/backends.yaml", "sds/keyring.yaml", "docker-compose.yaml"])
     {
         assert!(
             readme.contains(&format!("[{file}]({file})")),
@@ -101,16 +112,17 @@ fn the_readme_names_every_file() -> Result<()> {
 #[tokio::test]
 async fn every_file_starts_a_session_that_holds() -> Result<()> {
     let module = match Build::tested()? {
-        Build::Wasm => [].as_slice(),
-        Build::Module => WITH_MODULE.as_slice(),
+        Build::Wasm => Vec::new(),
+        Build::Module => with_module()?,
     };
+    let keyring = Keyring::generate()?;
     // Of destination.yaml a client has several sessions, which `splits::destinations` is about.
-    let one = |file: &&&str| **file != "destination.yaml";
-    for file in WITH_WASM.iter().chain(module).filter(one) {
-        let site = Site::start(Config::load(file)?).await?;
-        let path = if *file == "two-policies.yaml" { "/web" } else { "/" };
+    let one = |file: &&str| *file != "destination.yaml";
+    for file in WITH_WASM.into_iter().chain(module).filter(one) {
+        let site = Site::start(Config::load(file)?.keyring(&keyring)).await?;
+        let path = if file == "two-policies.yaml" { "/web" } else { "/" };
         let mut request = site.envoy.get(path);
-        if *file == "prefix.yaml" {
+        if file == "prefix.yaml" {
             // There it is the application that begins one.
             request = request.answered_with("set-cookie", "JSESSIONID=abc");
         }

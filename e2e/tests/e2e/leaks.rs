@@ -11,6 +11,7 @@ use limpet_e2e::{Config, Envoy, KeyEncryptionKey, Keyring, Site, poll, tools};
 use serde_json::{Value, json};
 
 use crate::dynamic_module::takes_the_module;
+use crate::sds_keys::gets_secrets;
 
 /// What anybody can read who reaches the admin port.
 const ADMIN_PAGES: [&str; 10] = [
@@ -34,6 +35,8 @@ struct Secretive {
     secrets: Vec<String>,
     /// A token under the key that retires.
     token: String,
+    /// It goes with its value.
+    _keyring: Keyring,
 }
 
 impl Secretive {
@@ -63,6 +66,7 @@ impl Secretive {
             keys,
             secrets,
             token,
+            _keyring: keyring,
         })
     }
 
@@ -84,6 +88,16 @@ impl Secretive {
             let kek = KeyEncryptionKey::generate(1)?;
             let keys = json!({"wrappedKeys": {"text": keyring.wrap(&kek)?, "keyEncryptionKeys": [kek.config()]}});
             Ok((keys, vec![(kek.variable, kek.key)]))
+        })
+    }
+
+    /// The keyring in a secret that Envoy discovers: the keyring file, or its text.
+    fn discovered(as_text: bool) -> Result<Self> {
+        Self::new(|keyring| {
+            let source =
+                json!({"path_config_source": {"path": keyring.secret_file(as_text)?}, "resource_api_version": "V3"});
+            let keys = json!({"sdsKeys": {"name": "limpet-keyring", "sdsConfig": source}});
+            Ok((keys, Vec::new()))
         })
     }
 
@@ -145,7 +159,7 @@ fn filter(keys: &Value, cookie: &str) -> Value {
         "policies": {"web": {"cookie": {"name": cookie}}},
         "default": {"policy": "web", "scope": "default"},
     });
-    for source in ["keys", "wrappedKeys"] {
+    for source in ["keys", "wrappedKeys", "sdsKeys"] {
         filter[source] = keys[source].clone();
     }
     filter
@@ -153,7 +167,11 @@ fn filter(keys: &Value, cookie: &str) -> Value {
 
 #[tokio::test]
 async fn no_key_is_in_an_admin_page_or_a_log() -> Result<()> {
-    for secretive in [Secretive::from_environment()?, Secretive::wrapped()?] {
+    let mut all = vec![Secretive::from_environment()?, Secretive::wrapped()?];
+    if gets_secrets()? {
+        all.push(Secretive::discovered(false)?);
+    }
+    for secretive in all {
         let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
         for page in ADMIN_PAGES {
             let shown = site.envoy.admin_text(page).await?;
@@ -180,6 +198,25 @@ async fn an_inline_key_is_found() -> Result<()> {
             "{secret} was not found: {shown:#?}"
         );
     }
+    Ok(())
+}
+
+/// A limit that docs/security.md names: where Envoy discovers the keyring as text and not as a file, its own log has it, from debug level on.
+#[tokio::test]
+async fn a_keyring_that_is_discovered_as_text_is_found_in_envoys_own_log() -> Result<()> {
+    if !gets_secrets()? {
+        return Ok(());
+    }
+    let secretive = Secretive::discovered(true)?;
+    let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    for page in ADMIN_PAGES {
+        leaks.none_in(page, site.envoy.admin_text(page).await?)?;
+    }
+    let found = leaks.find("the log", site.envoy.log()?)?;
+    ensure!(
+        !found.is_empty(),
+        "Envoy does not log it any more: tell docs/security.md"
+    );
     Ok(())
 }
 
@@ -258,7 +295,11 @@ async fn what_a_panic_prints_shows_no_key() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
-    for secretive in [Secretive::from_environment()?, Secretive::wrapped()?] {
+    let mut all = vec![Secretive::from_environment()?, Secretive::wrapped()?];
+    if gets_secrets()? {
+        all.push(Secretive::discovered(false)?);
+    }
+    for secretive in all {
         secretive.leaks()?.none_in("the log", panicked(&secretive).await?)?;
     }
     // The same search finds inline keys: these panics print the text of the configuration.

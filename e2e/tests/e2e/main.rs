@@ -26,6 +26,7 @@ mod panics;
 mod policies;
 mod protocols;
 mod refusals;
+mod sds_keys;
 mod splits;
 mod tokens;
 mod wrapped_keys;
