@@ -3,7 +3,7 @@
 use super::*;
 
 /// Where six requests with this header go.
-async fn reached_with(at: SocketAddr, name: &str, value: &str) -> Result<BTreeSet<String>> {
+pub(super) async fn reached_with(at: SocketAddr, name: &str, value: &str) -> Result<BTreeSet<String>> {
     let mut backends = BTreeSet::new();
     for _ in 0..6 {
         let answer = Request::get(at, "/").header(name, value).send().await?;

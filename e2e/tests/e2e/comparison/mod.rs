@@ -3,6 +3,8 @@
 //! A row of the comparison is a module here, with a test for each product that the row says something about.
 
 mod absolute_timeout;
+mod applications_cookie;
+mod applications_header;
 mod bound_to_its_rule;
 mod forged_by_anybody;
 mod header_carrier;
@@ -12,6 +14,7 @@ mod only_in_haproxy;
 mod readable;
 mod removed_before_the_backend;
 mod replaced_backend;
+mod rewritten_cookie;
 mod strict;
 mod timeouts_rewritten;
 

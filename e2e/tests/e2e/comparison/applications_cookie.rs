@@ -1,0 +1,130 @@
+//! A session in the application's own cookie, whose value the application gets back.
+
+use limpet_e2e::Visitor;
+
+use super::*;
+
+const OWN: &str = "basket7";
+
+/// The session that the application begins.
+async fn begun(at: SocketAddr) -> Result<Session> {
+    let answer = Request::get(at, "/")
+        .answered_with("set-cookie", format!("session={OWN}"))
+        .send()
+        .await?;
+    Ok(Session {
+        at,
+        backend: answer.backend().context("no backend answered")?.to_owned(),
+        cookie: answer.set_cookie(COOKIE).context("no cookie was set")?,
+        since: Instant::now(),
+    })
+}
+
+/// What the application sees of a cookie with this value.
+async fn seen(at: SocketAddr, value: &str) -> Result<Option<String>> {
+    let answer = Request::get(at, "/").cookie(format!("session={value}")).send().await?;
+    Ok(answer.seen()?.cookies())
+}
+
+/// What the client gets of this Set-Cookie of the application's.
+async fn set(at: SocketAddr, field: &str) -> Result<String> {
+    let answer = Request::get(at, "/").answered_with("set-cookie", field).send().await?;
+    answer
+        .header("set-cookie")
+        .context("no cookie was set")
+        .map(str::to_owned)
+}
+
+async fn with_prefixes(backends: &[Backend]) -> Result<Envoy> {
+    limpet(&json!({"cookie": {"name": COOKIE, "mode": "prefix"}}), backends).await
+}
+
+/// It would be a second cookie of that name: a client keeps one of the two, so the application's is lost.
+#[tokio::test]
+async fn envoy_has_a_cookie_of_its_own_alone() -> Result<()> {
+    let backends = Backend::three()?;
+    let envoy = native(&backends).await?;
+    let mut visitor = Visitor::new(&envoy);
+    let request = envoy
+        .get("/")
+        .answered_with("set-cookie", format!("session={OWN}; Path=/"));
+    let answer = visitor.send(request).await?;
+    assert_eq!(answer.set_cookies().len(), 2);
+    let seen = visitor.get("/").await?.seen()?.cookies().context("no cookie")?;
+    assert!(!seen.contains(OWN), "{seen}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn haproxy_prefixes_it_with_the_servers_name_which_anybody_can_write() -> Result<()> {
+    let backends = Backend::three()?;
+    let haproxy = haproxy("cookie session prefix", &backends).await?;
+    let session = begun(haproxy.address()).await?;
+    assert_eq!(session.cookie.value, format!("{}~{OWN}", session.backend));
+    assert!(session.holds().await?);
+    assert_eq!(session.send().await?.seen()?.cookies(), Some(format!("session={OWN}")));
+    for backend in &backends {
+        let forged = format!("session={}~{OWN}", backend.name());
+        assert_eq!(reached(haproxy.address(), &forged).await?, one(backend.name()));
+    }
+    Ok(())
+}
+
+/// A value from before the proxy loses what is in front of its first `~`, quotes stay behind the prefix, and a deletion gets one too.
+#[tokio::test]
+async fn haproxy_takes_every_tilde_for_its_own() -> Result<()> {
+    let backends = Backend::three()?;
+    let haproxy = haproxy("cookie session prefix", &backends[..1]).await?;
+    assert_eq!(seen(haproxy.address(), "old").await?.as_deref(), Some("session=old"));
+    assert_eq!(
+        seen(haproxy.address(), "old~value").await?.as_deref(),
+        Some("session=value")
+    );
+    assert_eq!(set(haproxy.address(), "session=\"x\"").await?, "session=a~\"x\"");
+    assert_eq!(
+        set(haproxy.address(), "session=x; Max-Age=0").await?,
+        "session=a~x; Max-Age=0"
+    );
+    assert_eq!(set(haproxy.address(), "session=; Path=/").await?, "session=a~; Path=/");
+    Ok(())
+}
+
+#[tokio::test]
+async fn limpet_prefixes_it_with_a_token_which_nobody_can_write() -> Result<()> {
+    let backends = Backend::three()?;
+    let envoy = with_prefixes(&backends).await?;
+    let session = begun(envoy.address()).await?;
+    let (token, own) = session.cookie.value.split_once('~').context("no prefix")?;
+    assert_eq!((token.len(), own), (60, OWN));
+    assert!(session.holds().await?);
+    assert_eq!(session.send().await?.seen()?.cookies(), Some(format!("session={OWN}")));
+    for backend in &backends {
+        for forged in [backend.name(), &BASE64_STANDARD.encode(backend.address().to_string())] {
+            assert_eq!(
+                reached(envoy.address(), &format!("session={forged}~{OWN}"))
+                    .await?
+                    .len(),
+                3
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn limpet_takes_nothing_for_its_own_that_is_no_token() -> Result<()> {
+    let backends = Backend::three()?;
+    let envoy = with_prefixes(&backends).await?;
+    for value in ["old", "old~value"] {
+        assert_eq!(seen(envoy.address(), value).await?, Some(format!("session={value}")));
+    }
+    let quoted = set(envoy.address(), "session=\"x\"").await?;
+    assert!(
+        quoted.starts_with("session=\"EA") && quoted.ends_with("~x\""),
+        "{quoted}"
+    );
+    for field in ["session=x; Max-Age=0", "session=; Path=/"] {
+        assert_eq!(set(envoy.address(), field).await?, field);
+    }
+    Ok(())
+}
