@@ -181,7 +181,14 @@ async fn the_example_does_what_it_says() -> Result<()> {
     poll::until("the other keyring's key", async || {
         (key_in_new_session(&site.envoy).await.ok()? == 2).then_some(())
     })
-    .await
+    .await?;
+    // What anybody can read of it is what was pushed.
+    let shown = site.envoy.admin_text("/config_dump").await?;
+    ensure!(
+        shown.contains(&keyring.wrap(&kek)?),
+        "the wrapped keyring is not in /config_dump"
+    );
+    Ok(())
 }
 
 async fn key_in_new_session(envoy: &Envoy) -> Result<u8> {
