@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use limpet_core::RouteSession;
+use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
@@ -116,6 +117,8 @@ impl Known {
             let problem = "expected --name, the cookie's or header's name, which a token is bound to (or give the token as name=value)";
             return Err(Failure(problem.to_owned()));
         };
+        let scope = args.scope.clone().unwrap_or_else(|| DEFAULT_SCOPE.to_owned());
+        let name = without_scope(name, &scope);
         let mode = args.mode.or(presented.and_then(|presented| presented.mode));
         let mode = mode.unwrap_or(CarrierMode::Cookie);
         let (carrier, how) = mode.name().split_once('-').unwrap_or((mode.name(), "insert"));
@@ -131,7 +134,6 @@ impl Known {
         });
         let mut config = config::parse(written.to_string().as_bytes()).map_err(|error| Failure(error.to_string()))?;
         config.keys = Some(keys::read(file)?);
-        let scope = args.scope.clone().unwrap_or_else(|| DEFAULT_SCOPE.to_owned());
         let candidate = Candidate {
             config: Rc::new(config),
             policy: "-".to_owned(),
@@ -170,6 +172,16 @@ impl Known {
             return Err(Failure(format!("{file}: no policy {wanted:?} in it")));
         }
         Ok(known)
+    }
+}
+
+/// The name that tokens are bound to, of a cookie that may be called by its scope as well (`perScope`).
+fn without_scope<'n>(name: &'n str, scope: &str) -> &'n str {
+    let base = name.rsplit_once('~').map_or(name, |(base, _)| base);
+    if CookieNames::new(base, scope.as_bytes(), true).current() == name {
+        base
+    } else {
+        name
     }
 }
 

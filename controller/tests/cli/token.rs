@@ -117,6 +117,16 @@ fn a_token_is_opened_with_keys_alone() {
     assert_eq!(json["reason"], "from_the_future");
 }
 
+/// The scope's part of a cookie's name is no part of the name that the token is bound to.
+#[test]
+fn a_cookie_may_be_called_by_its_scope_as_well() {
+    let (keys, token) = (keys(), token(&[]));
+    // printf default | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
+    for (name, code) in [("session~g6uo5qoo", 0), ("session~aaaaaaaa", 1)] {
+        inspect(code, &format!("{name}={token}"), &["--keys", path(&keys)]);
+    }
+}
+
 #[test]
 fn a_token_for_something_else_is_refused() {
     let (keys, token) = (keys(), token(&[]));

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail, ensure};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::token::CarrierMode;
-use limpet_e2e::{Build, Config, Connection, Envoy, Request, Site};
+use limpet_e2e::{Backend, Build, Config, Connection, Envoy, Request, Site};
 use serde_json::json;
 
 use forger::{FENCED, Forger, Kind, SESSIONS, Session};
@@ -110,5 +110,27 @@ async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
         .into_iter()
         .map(|(name, count)| (format!("{prefix}{name}"), count));
     assert_eq!(counted, expected.collect());
+    Ok(())
+}
+
+/// Whoever has the key can name any address. Envoy sends nobody to one that is none of the cluster's.
+#[tokio::test]
+async fn an_address_of_nobody_in_the_cluster_is_not_reached() -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let site = Site::start(config(now.as_secs())?).await?;
+    let elsewhere = Backend::start("elsewhere")?;
+    for session in SESSIONS {
+        let token = Forger::new(session, elsewhere.address(), now)?.honest();
+        for _ in 0..5 {
+            let answer = request(&site.envoy, session, token.as_bytes()).send().await?;
+            let reached = site
+                .backends
+                .iter()
+                .any(|backend| answer.backend() == Some(backend.name()));
+            ensure!(answer.status == 200 && reached, "{answer:?}");
+        }
+        assert_eq!(site.envoy.metric(&format!("{}.reissued", session.policy)).await?, 5);
+    }
+    assert_eq!(elsewhere.requests(), 0);
     Ok(())
 }
