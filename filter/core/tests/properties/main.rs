@@ -13,6 +13,7 @@
     reason = "a test is to be read"
 )]
 
+mod applications;
 mod bound_elsewhere;
 mod configuration;
 mod cookie_header;

@@ -1,0 +1,67 @@
+//! What applications set: a token goes in front of any value and comes off again, and deletions are known by their dates.
+
+use std::time::Duration;
+
+use limpet_core::carrier::cookie::{Lifetime, SameSite, Secure, SessionCookie};
+use limpet_core::carrier::set_cookie::{is_deletion, value_of};
+use limpet_core::carrier::{header, prefix};
+use limpet_core::time::Timestamp;
+use proptest::prelude::*;
+
+use crate::token::token;
+
+/// The last second of the year 9999: HTTP has no later date.
+const LATEST: u64 = 253_402_300_799;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix_seconds(seconds)
+}
+
+proptest! {
+    #[test]
+    fn any_value_comes_back_from_behind_any_token(value: Vec<u8>, token in token(), outer in token()) {
+        let prefixed = prefix::added(&value, &token);
+        let found = prefix::find(&prefixed).expect("a prefix");
+        prop_assert_eq!(found.token(&prefixed), token.as_bytes());
+        prop_assert_eq!(found.removed(&prefixed), value);
+        // One more Limpet in front takes off its own alone.
+        let twice = prefix::added(&prefixed, &outer);
+        let found = prefix::find(&twice).expect("a prefix");
+        prop_assert_eq!(found.token(&twice), outer.as_bytes());
+        prop_assert_eq!(found.removed(&twice), prefixed);
+    }
+
+    #[test]
+    fn any_values_come_back_from_a_list(values in prop::collection::vec("[ -~]{0,12}", 1..6), token in token()) {
+        let prefixed: Vec<_> = values.iter().map(|value| prefix::added(value.as_bytes(), &token)).collect();
+        let (candidates, rest) = header::without_prefixes(&prefixed.join(&b","[..])).map(|(candidates, rest)| {
+            (candidates.iter().map(<[u8]>::to_vec).collect::<Vec<_>>(), rest)
+        }).expect("prefixes");
+        prop_assert!(candidates.iter().all(|candidate| candidate == token.as_bytes()));
+        prop_assert_eq!(candidates.len(), values.len().min(4));
+        prop_assert_eq!(rest, values.join(",").into_bytes());
+    }
+
+    /// As this crate writes its own: Expires is IMF-fixdate.
+    #[test]
+    fn a_date_deletes_from_its_second_on(end in 0..LATEST, now in 0..LATEST, near in -2..3_i64) {
+        let cookie = SessionCookie {
+            path: "/".into(),
+            domain: None,
+            secure: Secure::Never,
+            http_only: false,
+            same_site: SameSite::Lax,
+            partitioned: false,
+            lifetime: Lifetime::Permanent { absolute_timeout: Duration::from_secs(end) },
+        };
+        let field = cookie.set_cookie("s", "T", at(0), at(0), false);
+        let max_age = format!("; Max-Age={end}");
+        prop_assert!(field.contains(&max_age) && field.contains("; Expires="), "{}", field);
+        prop_assert_eq!(value_of(field.as_bytes(), "s").map(|range| &field[range]), Some("T"));
+        prop_assert_eq!(is_deletion(field.as_bytes(), at(now)), end == 0, "Max-Age counts");
+        let by_date = field.replace(&max_age, "");
+        for now in [now, end.saturating_add_signed(near)] {
+            prop_assert_eq!(is_deletion(by_date.as_bytes(), at(now)), end <= now, "{} at {}", by_date, now);
+        }
+    }
+}
