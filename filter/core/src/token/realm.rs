@@ -1,5 +1,7 @@
 //! Sealing and opening tokens within the realm that they are bound to.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
@@ -61,7 +63,7 @@ struct RealmKey {
     /// After the associated data of the sealed and of the signed form.
     sealed: HmacSha256,
     signed: HmacSha256,
-    encipher: HmacSha256,
+    encipher: Arc<HmacSha256>,
 }
 
 impl std::fmt::Debug for RealmKey {
@@ -106,7 +108,7 @@ impl Realm {
             state: key.state,
             sealed: bind(key, Form::Sealed),
             signed: bind(key, Form::Signed),
-            encipher: key.encipher.clone(),
+            encipher: Arc::clone(&key.encipher),
         };
         Self {
             signing: bind(keyring.signing()),
