@@ -1,0 +1,105 @@
+//! One request again and again, with different filters in an Envoy.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use limpet_e2e::{Config, Envoy, tools};
+use serde_json::{Value, json};
+
+use crate::load::{Get, Load};
+use crate::measure::{Effort, Run, quartiles};
+use crate::{cookie, module, without_filters};
+
+const NO_FILTER: &str = "no filter";
+const EMPTY: &str = "empty wasm filter of the SDK";
+
+/// Measures every variant, and prints what each one adds.
+pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
+    let mut envoys = Vec::new();
+    for (name, config) in variants(backends)? {
+        let envoy = Envoy::start(config.workers(1)).await.with_context(|| name.to_owned())?;
+        envoys.push((name, envoy));
+    }
+    let mut runs = Vec::new();
+    for (name, envoy) in &envoys {
+        let (host, path) = ("bench.example".to_owned(), "/".to_owned());
+        let cookie = cookie(envoy, &host, &path).await?;
+        let load = Load::new(envoy.address(), &[Get { host, path, cookie }]);
+        runs.push(Run::new(*name, envoy, load));
+    }
+    effort.measure(&mut runs).await?;
+    report(&runs)
+}
+
+fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
+    let filters = |filters: Value| -> Result<Config> { Ok(without_filters()?.prepend_filters(&filters)) };
+    let cookie_session = json!([{
+        "name": "native",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
+            "session_state": {
+                "name": "envoy.http.stateful_session.cookie",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
+                    "cookie": {"name": "session", "path": "/"},
+                },
+            },
+        },
+    }]);
+    let empty = json!([{
+        "name": "empty",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+            "config": {"name": "empty", "vm_config": {
+                "runtime": "envoy.wasm.runtime.v8",
+                "code": {"local": {"filename": empty_filter()?}},
+            }},
+        },
+    }]);
+    let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "web/HTTPRoute/shop/web/all"}}}});
+    let mut variants = Vec::new();
+    for (name, config) in [
+        (NO_FILTER, without_filters()?),
+        ("native stateful_session, cookie", filters(cookie_session)?),
+        (EMPTY, filters(empty)?),
+        ("limpet wasm, default policy", Config::load("cookie.yaml")?),
+        (
+            "limpet wasm, policy by route metadata",
+            Config::load("cookie.yaml")?.route(&metadata),
+        ),
+        ("limpet module, default policy", module()?),
+        ("limpet module, policy by route metadata", module()?.route(&metadata)),
+    ] {
+        variants.push((name, config.backend_addresses(&backends.addresses())));
+    }
+    Ok(variants)
+}
+
+fn empty_filter() -> Result<PathBuf> {
+    let file = tools::checkout().join("dist/bench-noop.wasm");
+    if !file.exists() {
+        bail!("expected {}: `make bench` builds it", file.display());
+    }
+    Ok(file)
+}
+
+fn report(runs: &[Run<'_>]) -> Result<()> {
+    let baseline = runs.first().context("no variants")?;
+    let empty = runs.iter().find(|run| run.name == EMPTY).context("no empty filter")?;
+    let [_, empty, _] = quartiles(&empty.over(baseline));
+    println!(
+        "{:40} {:>10} {:>20} {:>22}",
+        "", "added us", "quartiles", "times the empty filter"
+    );
+    for run in runs.iter().filter(|run| run.name != NO_FILTER) {
+        let [low, median, high] = quartiles(&run.over(baseline));
+        println!(
+            "{:40} {median:10.2} {:>20} {:22.2}",
+            run.name,
+            format!("{low:.1} to {high:.1}"),
+            median / empty
+        );
+    }
+    println!("\nno filter: {:.1} us\n", quartiles(&baseline.spent)[1]);
+    Ok(())
+}

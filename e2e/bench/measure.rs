@@ -1,0 +1,132 @@
+//! Measuring: variants take turns in short slices, in an order that changes with every round, so that whatever else the machine does meets all
+//! of them; a round compares each variant with its own measurement of the baseline. Of the rounds, the quieter half counts: that in which the
+//! Envoys had to wait for a CPU the least.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use limpet_e2e::Envoy;
+
+use crate::load::Load;
+
+/// An Envoy under a load.
+pub(crate) struct Run<'e> {
+    pub(crate) name: String,
+    envoy: &'e Envoy,
+    load: Load,
+    /// Microseconds of CPU per request, a value a round.
+    pub(crate) spent: Vec<f64>,
+}
+
+impl<'e> Run<'e> {
+    pub(crate) fn new(name: impl Into<String>, envoy: &'e Envoy, load: Load) -> Self {
+        Self {
+            name: name.into(),
+            envoy,
+            load,
+            spent: Vec::new(),
+        }
+    }
+
+    /// Sends `requests`, and returns what Envoy spent.
+    async fn slice(&self, requests: usize) -> Result<Scheduled> {
+        let before = Scheduled::of(self.envoy.pid())?;
+        self.load.send(requests).await.with_context(|| self.name.clone())?;
+        let after = Scheduled::of(self.envoy.pid())?;
+        Ok(Scheduled {
+            ran: after.ran.saturating_sub(before.ran),
+            waited: after.waited.saturating_sub(before.waited),
+        })
+    }
+
+    /// What it spent more than a baseline, a value a round.
+    pub(crate) fn over(&self, baseline: &Self) -> Vec<f64> {
+        let rounds = self.spent.iter().zip(&baseline.spent);
+        rounds.map(|(spent, base)| spent - base).collect()
+    }
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// Twice as many as count.
+    pub(crate) rounds: usize,
+    /// Of each slice.
+    pub(crate) requests: usize,
+}
+
+impl Effort {
+    pub(crate) async fn measure(self, runs: &mut [Run<'_>]) -> Result<()> {
+        #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+        let requests = self.requests as f64;
+        let count = runs.len();
+        let mut waited = Vec::new();
+        // The first round warms up: connections, caches, V8's optimised code.
+        for round in 0..=self.rounds {
+            let mut waited_this_round = Duration::ZERO;
+            for turn in 0..count {
+                let at = if round % 2 == 0 {
+                    round + turn
+                } else {
+                    round + count - turn
+                };
+                let Some(run) = runs.get_mut(at % count) else { continue };
+                let Scheduled { ran, waited } = run.slice(self.requests).await?;
+                waited_this_round += waited;
+                if round > 0 {
+                    run.spent.push(ran.as_secs_f64() * 1e6 / requests);
+                }
+            }
+            if round > 0 {
+                waited.push(waited_this_round);
+            }
+            eprint!("\rround {round} of {} ", self.rounds);
+        }
+        eprintln!();
+        let mut sorted = waited.clone();
+        sorted.sort();
+        let limit = sorted.get(self.rounds / 2).copied().unwrap_or_default();
+        for run in runs {
+            let mut rounds = waited.iter();
+            run.spent
+                .retain(|_| rounds.next().is_some_and(|waited| *waited < limit));
+        }
+        Ok(())
+    }
+}
+
+/// What the scheduler says of a process.
+struct Scheduled {
+    ran: Duration,
+    /// For a CPU, although there was something to do.
+    waited: Duration,
+}
+
+impl Scheduled {
+    /// All threads together, from the scheduler's own account in nanoseconds.
+    fn of(pid: u32) -> Result<Self> {
+        let (mut ran, mut waited) = (0, 0);
+        for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            let file = task?.path().join("schedstat");
+            let text =
+                std::fs::read_to_string(&file).with_context(|| format!("expected {} (Linux)", file.display()))?;
+            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+            ran += numbers.next().context("an empty schedstat")??;
+            waited += numbers.next().context("a short schedstat")??;
+        }
+        Ok(Self {
+            ran: Duration::from_nanos(ran),
+            waited: Duration::from_nanos(waited),
+        })
+    }
+}
+
+/// Lower quartile, median and upper quartile.
+pub(crate) fn quartiles(values: &[f64]) -> [f64; 3] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| {
+        let at = (sorted.len().saturating_sub(1)) * quarter / 4;
+        sorted.get(at).copied().unwrap_or(f64::NAN)
+    })
+}
