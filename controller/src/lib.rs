@@ -1,0 +1,67 @@
+//! The `limpet` command: checks configurations, inspects and issues tokens, makes and changes keys.
+//!
+//! It adds nothing to what a session is: every check and every verdict is the filter's own, from `limpet_core`.
+//!
+//! - `check`: a configuration of the filter, or one of Envoy with the filter inside, and the chain around it.
+//! - `token`: what a token says, and tokens for tests.
+//! - `keys`: new keys, keyring files and their rotation, wrapped keyrings, and files of keys.
+//! - `find`: the filter in a configuration of Envoy.
+//! - `document`, `node`: files of YAML or JSON, and values in them together with their paths.
+//! - `moment`, `output`: times for people, and the two forms of output.
+
+mod check;
+mod cli;
+mod document;
+mod find;
+mod keys;
+mod moment;
+mod node;
+mod output;
+mod token;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command, KeysCommand, TokenCommand};
+
+/// Why a command could not do its work: exit code 2.
+#[derive(Debug)]
+struct Failure(String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a command that did its work found out: exit code 0 or 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    Bad,
+}
+
+/// Does what the command line asks for.
+#[must_use]
+pub fn run() -> ExitCode {
+    let Cli { command, output } = Cli::parse();
+    let verdict = match command {
+        Command::Check(args) => check::run(&args, output),
+        Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, output),
+        Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, output),
+        Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, output),
+        Command::Keys(KeysCommand::List(args)) => keys::list::run(&args, output),
+        Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, output),
+        Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, output),
+    };
+    match verdict {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(1),
+        Err(failure) => {
+            output::complain(&format!("error: {failure}\n"));
+            ExitCode::from(2)
+        }
+    }
+}
