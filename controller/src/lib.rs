@@ -9,11 +9,15 @@
 //! - `document`, `node`: files of YAML or JSON, and values in them together with their paths.
 //! - `moment`, `output`: times for people, and the two forms of output.
 
+#[cfg(feature = "controller")]
+pub mod api;
 mod check;
 mod cli;
 mod document;
 mod find;
 mod keys;
+#[cfg(feature = "controller")]
+pub mod model;
 mod moment;
 mod node;
 mod output;

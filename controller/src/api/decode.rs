@@ -1,0 +1,61 @@
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Meta, Object};
+
+/// Why an object could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {message}")]
+pub struct DecodeError {
+    /// The field's path, like `spec.rules[0].matches`.
+    pub field: String,
+    /// What was expected there.
+    pub message: String,
+}
+
+/// Reads an object whose content is under `spec`.
+///
+/// # Errors
+/// What is not as its kind has it. The API server's schema leaves little of that; files have no schema.
+pub fn object<S: DeserializeOwned + Default>(value: &Value) -> Result<Object<S>, DecodeError> {
+    let meta = value.get("metadata").unwrap_or(&Value::Null);
+    let meta: Meta = serde_path_to_error::deserialize(meta).map_err(|error| at("metadata", &error))?;
+    let mut unread = Vec::new();
+    let spec = match value.get("spec") {
+        None => S::default(),
+        Some(spec) => {
+            let mut track = serde_path_to_error::Track::new();
+            let tracked = serde_path_to_error::Deserializer::new(spec, &mut track);
+            let read = serde_ignored::deserialize(tracked, |path| unread.push(path_text(&path)));
+            read.map_err(|source| {
+                let error = serde_path_to_error::Error::new(track.path(), source);
+                at("spec", &error)
+            })?
+        }
+    };
+    Ok(Object { meta, spec, unread })
+}
+
+fn at(root: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> DecodeError {
+    let path = error.path().to_string();
+    let field = match path.as_str() {
+        "." => root.to_owned(),
+        path if path.starts_with('[') => format!("{root}{path}"),
+        path => format!("{root}.{path}"),
+    };
+    DecodeError {
+        field,
+        message: error.inner().to_string(),
+    }
+}
+
+/// `spec.rules[0].retry`, where `serde_ignored` writes `rules.0.retry`.
+fn path_text(path: &serde_ignored::Path<'_>) -> String {
+    use serde_ignored::Path;
+    match path {
+        Path::Root => "spec".to_owned(),
+        Path::Seq { parent, index } => format!("{}[{index}]", path_text(parent)),
+        Path::Map { parent, key } => format!("{}.{key}", path_text(parent)),
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => path_text(parent),
+    }
+}

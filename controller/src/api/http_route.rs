@@ -1,0 +1,85 @@
+use serde::Deserialize;
+
+use super::route::{BackendRef, Filter, NamedMatch, ParentRef};
+use super::session::SessionPersistence;
+
+/// `HTTPRoute`, gateway.networking.k8s.io/v1.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpRouteSpec {
+    /// What it attaches to.
+    #[serde(default)]
+    pub parent_refs: Vec<ParentRef>,
+    /// The hosts; those of the listener where the list is empty.
+    #[serde(default)]
+    pub hostnames: Vec<String>,
+    /// Its rules.
+    #[serde(default)]
+    pub rules: Vec<HttpRule>,
+}
+
+/// One rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpRule {
+    /// Its name, once in each route.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Any of them has to match; every request does where the list is empty.
+    #[serde(default)]
+    pub matches: Vec<HttpMatch>,
+    /// What happens to its requests.
+    #[serde(default)]
+    pub filters: Vec<Filter>,
+    /// Where its requests go.
+    #[serde(default)]
+    pub backend_refs: Vec<BackendRef>,
+    /// How long a request may last.
+    #[serde(default)]
+    pub timeouts: Option<Timeouts>,
+    /// Session persistence of this rule alone (GEP-1619).
+    #[serde(default)]
+    pub session_persistence: Option<SessionPersistence>,
+}
+
+/// All of it has to match.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpMatch {
+    /// The path; any where there is none.
+    #[serde(default)]
+    pub path: Option<PathMatch>,
+    /// Headers.
+    #[serde(default)]
+    pub headers: Vec<NamedMatch>,
+    /// Query parameters.
+    #[serde(default)]
+    pub query_params: Vec<NamedMatch>,
+    /// The method; any where there is none.
+    #[serde(default)]
+    pub method: Option<String>,
+}
+
+/// A match of the path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PathMatch {
+    /// `PathPrefix` (also when left out), `Exact` or `RegularExpression`.
+    #[serde(rename = "type", default)]
+    pub kind: Option<String>,
+    /// `/` where there is none.
+    #[serde(default)]
+    pub value: Option<String>,
+}
+
+/// How long a request may last (GEP-1742), as durations of GEP-2257.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Timeouts {
+    /// From the client's side; `0s` for no limit.
+    #[serde(default)]
+    pub request: Option<String>,
+    /// For one try at a backend.
+    #[serde(default)]
+    pub backend_request: Option<String>,
+}

@@ -1,0 +1,38 @@
+use serde::Deserialize;
+
+/// `ReferenceGrant`, gateway.networking.k8s.io/v1beta1: who may refer to what in its namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReferenceGrantSpec {
+    /// Any of them.
+    #[serde(default)]
+    pub from: Vec<GrantFrom>,
+    /// Any of them.
+    #[serde(default)]
+    pub to: Vec<GrantTo>,
+}
+
+/// Who may refer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct GrantFrom {
+    /// The API group.
+    #[serde(default)]
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace.
+    pub namespace: String,
+}
+
+/// What may be referred to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct GrantTo {
+    /// The API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The object; all of the kind where there is none.
+    #[serde(default)]
+    pub name: Option<String>,
+}

@@ -1,0 +1,78 @@
+//! Session persistence in all its forms (GEP-1619).
+
+use serde::Deserialize;
+
+/// `BackendLBPolicy` (gateway.networking.k8s.io/v1alpha2) and `XBackendTrafficPolicy` (gateway.networking.x-k8s.io/v1alpha1).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPolicySpec {
+    /// What it applies to, in its own namespace.
+    #[serde(default)]
+    pub target_refs: Vec<PolicyTarget>,
+    /// The sessions.
+    #[serde(default)]
+    pub session_persistence: Option<SessionPersistence>,
+}
+
+/// What a policy applies to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyTarget {
+    /// Its API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// `sessionPersistence`, with the fields of both of its shapes: up to 1.6 `sessionName`, `cookieConfig` and `idleTimeout`, from 1.7 on `cookie` and `header`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPersistence {
+    /// The name of cookie or header (up to 1.6).
+    #[serde(default)]
+    pub session_name: Option<String>,
+    /// How long a session lasts (GEP-2257).
+    #[serde(default)]
+    pub absolute_timeout: Option<String>,
+    /// How long a session survives unused (GEP-2257; up to 1.5).
+    #[serde(default)]
+    pub idle_timeout: Option<String>,
+    /// `Cookie` (also when left out) or `Header`.
+    #[serde(rename = "type", default)]
+    pub kind: Option<String>,
+    /// The cookie (up to 1.6).
+    #[serde(default)]
+    pub cookie_config: Option<CookieSettings>,
+    /// The cookie (from 1.7 on).
+    #[serde(default)]
+    pub cookie: Option<CookieSettings>,
+    /// The header (from 1.7 on).
+    #[serde(default)]
+    pub header: Option<HeaderSettings>,
+}
+
+/// The session cookie.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CookieSettings {
+    /// Its name (from 1.7 on).
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its path (from 1.7 on); `/` where there is none.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// `Session` (also when left out) or `Permanent`.
+    #[serde(default)]
+    pub lifetime_type: Option<String>,
+}
+
+/// The session header.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeaderSettings {
+    /// Its name.
+    pub name: Option<String>,
+}

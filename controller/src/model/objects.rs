@@ -1,0 +1,85 @@
+use std::collections::BTreeMap;
+
+use crate::api::{
+    GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec, ServiceSpec,
+    SessionPolicySpec, XBackendSpec,
+};
+
+use super::certificate::Certificate;
+use super::reports::ObjectRef;
+
+/// Everything that a graph is built from. Where it comes from, an API server or files, makes no difference.
+#[derive(Debug, Clone, Default)]
+pub struct Objects {
+    /// By name.
+    pub gateway_classes: BTreeMap<String, Object<GatewayClassSpec>>,
+    /// `Gateway`.
+    pub gateways: BTreeMap<ObjectName, Object<GatewaySpec>>,
+    /// `HTTPRoute`.
+    pub http_routes: BTreeMap<ObjectName, Object<HttpRouteSpec>>,
+    /// `GRPCRoute`.
+    pub grpc_routes: BTreeMap<ObjectName, Object<GrpcRouteSpec>>,
+    /// `ReferenceGrant`.
+    pub reference_grants: BTreeMap<ObjectName, Object<ReferenceGrantSpec>>,
+    /// `Service`.
+    pub services: BTreeMap<ObjectName, Object<ServiceSpec>>,
+    /// Session policies of both kinds.
+    pub session_policies: BTreeMap<SessionPolicyName, Object<SessionPolicySpec>>,
+    /// `XBackend`.
+    pub backends: BTreeMap<ObjectName, Object<XBackendSpec>>,
+    /// The Secrets that listeners name, as far as they are certificates. Those that are not, or are broken, say why.
+    pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
+    /// Namespaces with their labels.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// Objects that could not be read, with the field's path and what was expected there.
+    pub malformed: BTreeMap<ObjectRef, Malformed>,
+}
+
+/// An object that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Its generation.
+    pub generation: i64,
+    /// The field's path, like `spec.rules[0].matches`.
+    pub field: String,
+    /// What was expected there.
+    pub message: String,
+}
+
+/// A session policy's kind and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionPolicyName {
+    /// Its kind.
+    pub kind: SessionPolicyKind,
+    /// Its namespace and name.
+    pub name: ObjectName,
+}
+
+/// The kinds of session policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SessionPolicyKind {
+    /// gateway.networking.k8s.io/v1alpha2, releases 1.1.0 to 1.2.1.
+    BackendLbPolicy,
+    /// gateway.networking.x-k8s.io/v1alpha1, releases 1.3.0 on.
+    XBackendTrafficPolicy,
+}
+
+impl SessionPolicyKind {
+    /// Its name in the API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BackendLbPolicy => "BackendLBPolicy",
+            Self::XBackendTrafficPolicy => "XBackendTrafficPolicy",
+        }
+    }
+
+    /// Its API group.
+    #[must_use]
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::BackendLbPolicy => super::GATEWAY_GROUP,
+            Self::XBackendTrafficPolicy => super::GATEWAY_X_GROUP,
+        }
+    }
+}
