@@ -7,17 +7,27 @@
 //! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices touches one Envoy resource
 //! ([`endpoints`]).
 
+mod assemble;
+mod build;
 mod certificate;
 pub mod endpoints;
+mod gateways;
 pub mod graph;
 mod objects;
+mod references;
 pub mod reports;
+mod routes;
+#[allow(dead_code, reason = "filled next")]
 mod sessions;
 mod settings;
+mod short_hash;
+mod unread;
 
+pub use build::build;
 pub use certificate::Certificate;
 pub use graph::Graph;
 pub use objects::{Malformed, Objects, SessionPolicyKind, SessionPolicyName};
+pub use references::selector_service;
 pub use reports::Reports;
 pub use settings::{CookiePath, SessionDefaults, Settings};
 
@@ -27,9 +37,3 @@ pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 pub const GATEWAY_X_GROUP: &str = "gateway.networking.x-k8s.io";
 /// The `controllerName` of our GatewayClasses, and the name under which status is written.
 pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
-
-/// What `objects` mean.
-#[must_use]
-pub fn build(_objects: &Objects, _settings: &Settings) -> (Graph, Reports) {
-    (Graph::default(), Reports::default())
-}

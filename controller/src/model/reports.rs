@@ -68,6 +68,12 @@ pub enum ConditionStatus {
 }
 
 impl Condition {
+    /// Whether its status is `True`.
+    #[must_use]
+    pub fn is_true(&self) -> bool {
+        self.status == ConditionStatus::True
+    }
+
     /// A condition that holds.
     #[must_use]
     pub fn holds(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {

@@ -1,0 +1,142 @@
+//! The order of the processors: classes, Gateways, routes, sessions, and what they make together.
+
+use super::reports::{Condition, ParentReport, RouteReport};
+use super::routes::{Parent, RouteState};
+use super::sessions::{RuleSession, sessions};
+use super::unread::no_effect;
+use super::{Graph, Objects, Reports, Settings, assemble, gateways, references, routes};
+
+/// What `objects` mean.
+#[must_use]
+pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
+    let references = references::References::new(objects);
+    let (gateway_classes, accepted) = gateways::classes(objects, settings);
+    let mut gateways = gateways::gateways(objects, &accepted, &references);
+    let routes = routes::routes(objects, &mut gateways, &references);
+
+    // What is served nowhere has no sessions, and keeps nobody's name.
+    let facts: Vec<_> = routes
+        .iter()
+        .filter(|route| !route.attachments.is_empty())
+        .flat_map(RouteState::facts)
+        .collect();
+    let mut sessions = sessions(objects, settings, &facts);
+    let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
+    let of_routes: Vec<Vec<RuleSession>> = routes
+        .iter()
+        .map(|route| {
+            let rules = if route.attachments.is_empty() {
+                0
+            } else {
+                route.rules.len()
+            };
+            of_rules.by_ref().take(rules).collect()
+        })
+        .collect();
+
+    let graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
+    let mut reports = Reports {
+        gateway_classes,
+        gateways: gateways
+            .iter()
+            .map(|(name, gateway)| ((*name).clone(), gateway.report()))
+            .collect(),
+        session_policies: sessions.session_policies,
+        backends: sessions.backends,
+        ..Reports::default()
+    };
+    for (route, sessions) in routes.iter().zip(&of_routes) {
+        let of_kind = if route.object.kind == "HTTPRoute" {
+            &mut reports.http_routes
+        } else {
+            &mut reports.grpc_routes
+        };
+        of_kind.insert(route.object.name.clone(), route_report(route, sessions));
+    }
+    (graph, reports)
+}
+
+/// What became of a route.
+fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
+    let resolved = resolved(route);
+    let (dropped, partly) = invalid(route, sessions);
+    let parent = |parent: &Parent| {
+        let accepted = match &dropped {
+            Some(condition) if parent.accepted.is_true() => condition.clone(),
+            _ if parent.accepted.is_true() => Condition {
+                message: no_effect(&parent.accepted.message, &route.ignored),
+                ..parent.accepted.clone()
+            },
+            _ => parent.accepted.clone(),
+        };
+        let mut conditions = vec![accepted];
+        conditions.extend(partly.clone());
+        conditions.push(resolved.clone());
+        ParentReport {
+            parent_ref: parent.reference.clone(),
+            conditions,
+        }
+    };
+    RouteReport {
+        observed_generation: route.meta.generation,
+        parents: route.parents.iter().map(parent).collect(),
+    }
+}
+
+/// `ResolvedRefs`: the first reason, and every message.
+fn resolved(route: &RouteState<'_>) -> Condition {
+    let bad: Vec<_> = route.rules.iter().flat_map(|rule| &rule.unresolved).collect();
+    match bad.first() {
+        None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references lead somewhere"),
+        Some(first) => {
+            let messages: Vec<String> = bad
+                .iter()
+                .map(|bad| format!("{}: {}", bad.field, bad.message))
+                .collect();
+            Condition::fails("ResolvedRefs", first.reason, messages.join("; "))
+        }
+    }
+}
+
+/// `Accepted` where no rule is left, and `PartiallyInvalid` where something of a rule can not be followed.
+fn invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> (Option<Condition>, Option<Condition>) {
+    let mut dropped = Vec::new();
+    let mut changed = Vec::new();
+    for rule in &route.rules {
+        for refused in &rule.refused {
+            let message = format!("{}: {}", refused.problem.field, refused.problem.message);
+            if refused.drops_rule {
+                dropped.push(message);
+            } else {
+                changed.push(format!("{message} (its requests are answered with status 500)"));
+            }
+        }
+    }
+    for problem in sessions.iter().flat_map(|session| &session.problems) {
+        changed.push(format!(
+            "{}: {} (served without session persistence)",
+            problem.field, problem.message
+        ));
+    }
+    if !dropped.is_empty() && route.rules.iter().all(|rule| rule.matches.is_empty()) {
+        return (
+            Some(Condition::fails("Accepted", "UnsupportedValue", dropped.join("; "))),
+            None,
+        );
+    }
+    // The specification wants these words in front when rules are left out.
+    let mut message = if dropped.is_empty() {
+        String::new()
+    } else {
+        format!("Dropped Rule: {}", dropped.join("; "))
+    };
+    if !changed.is_empty() {
+        message = [message, changed.join("; ")]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ");
+    }
+    let partly = (!message.is_empty()).then(|| Condition::holds("PartiallyInvalid", "UnsupportedValue", message));
+    (None, partly)
+}

@@ -1,0 +1,13 @@
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+/// The first four bytes of the SHA-256, as eight hexadecimal digits: for names that people read.
+pub(crate) fn short_hash(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(8);
+    for byte in Sha256::digest(bytes).iter().take(4) {
+        // Writing to a String can not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

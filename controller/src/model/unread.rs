@@ -1,0 +1,29 @@
+//! Fields that an object has and nothing reads.
+
+/// The unread fields of one object.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unread<'a>(&'a [String]);
+
+impl<'a> Unread<'a> {
+    pub(super) fn new(fields: &'a [String]) -> Self {
+        Self(fields)
+    }
+
+    /// Those that are `path`, or lie below it.
+    pub(super) fn below(self, path: &str) -> Vec<&'a str> {
+        let is_below = |field: &&str| {
+            let rest = field.strip_prefix(path);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.0.iter().map(String::as_str).filter(is_below).collect()
+    }
+}
+
+/// `message`, and which fields have no effect.
+pub(super) fn no_effect(message: &str, fields: &[String]) -> String {
+    if fields.is_empty() {
+        message.to_owned()
+    } else {
+        format!("{message}. Not supported, and without effect: {}", fields.join(", "))
+    }
+}
