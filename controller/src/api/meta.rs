@@ -4,7 +4,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// An object's namespace and name. The namespace is empty where objects of the kind have none.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// Its namespace.
     pub namespace: String,
@@ -20,6 +20,13 @@ impl ObjectName {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         }
+    }
+}
+
+/// As its text, so that it can be a map's key.
+impl Serialize for ObjectName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

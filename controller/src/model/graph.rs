@@ -6,13 +6,16 @@ use std::fmt;
 use std::time::Duration;
 
 use limpet_core::config::schema::PolicyConfig;
+use limpet_core::time::GatewayDuration;
+use serde::Serialize;
 
 use crate::api::ObjectName;
 
 use super::certificate::Certificate;
 
 /// Everything that the Gateways of our class serve.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Graph {
     /// By name.
     pub gateways: BTreeMap<ObjectName, Gateway>,
@@ -21,24 +24,36 @@ pub struct Graph {
     /// The session policies, by a name that tells what is in them, so that equal policies are one.
     pub policies: BTreeMap<String, PolicyConfig>,
     /// The certificates of listeners, by their Secrets.
+    #[serde(serialize_with = "names")]
     pub certificates: BTreeMap<ObjectName, Certificate>,
 }
 
+/// Secrets are named alone.
+fn names<S: serde::Serializer>(
+    certificates: &BTreeMap<ObjectName, Certificate>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(certificates.keys())
+}
+
 /// A Gateway.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Gateway {
     /// The ports that it listens on. No two listeners of one port have one hostname, and all of a port speak one protocol.
     pub ports: BTreeMap<u16, Vec<Listener>>,
 }
 
 /// A listener that serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Listener {
     /// Its name in the Gateway.
     pub name: String,
     /// The hosts that come here and to no other listener of the port.
     pub hostname: Hostname,
     /// The Secrets of its certificates where it ends TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Vec<ObjectName>>,
     /// By hostname, the more specific ones first. A request of the listener that no virtual host takes is not found.
     pub virtual_hosts: Vec<VirtualHost>,
@@ -100,6 +115,12 @@ impl Hostname {
     }
 }
 
+impl Serialize for Hostname {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl PartialOrd for Hostname {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
@@ -123,7 +144,8 @@ impl fmt::Display for Hostname {
 }
 
 /// The routes of some hosts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct VirtualHost {
     /// Which hosts.
     pub hostname: Hostname,
@@ -132,7 +154,8 @@ pub struct VirtualHost {
 }
 
 /// One match of one rule, and what happens to its requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Route {
     /// Whose rule it is: `<kind>/<namespace>/<route>/<rule name or hash>`. The routes of one rule have one name.
     pub rule: RuleName,
@@ -141,13 +164,15 @@ pub struct Route {
     /// What happens.
     pub action: Action,
     /// Changes of the request's headers.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub request_headers: HeaderChanges,
     /// Changes of the response's headers.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub response_headers: HeaderChanges,
 }
 
 /// A rule's name: that of its sessions' scope as well.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct RuleName(pub String);
 
 impl fmt::Display for RuleName {
@@ -157,22 +182,28 @@ impl fmt::Display for RuleName {
 }
 
 /// What has to match; all of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Match {
     /// The path.
     pub path: PathMatch,
     /// The method.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// Headers, by names in lower case, each once.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, ValueMatch>,
     /// Query parameters, each once.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, ValueMatch>,
     /// Whether it must be a gRPC request.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub grpc: bool,
 }
 
 /// What the path has to be.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum PathMatch {
     /// This path.
     Exact(String),
@@ -189,7 +220,8 @@ impl Default for PathMatch {
 }
 
 /// What a value has to be.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ValueMatch {
     /// This.
     Exact(String),
@@ -198,13 +230,17 @@ pub enum ValueMatch {
 }
 
 /// Changes of headers, by names in lower case: `set`, then `add`, then `remove`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct HeaderChanges {
     /// Replaced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<(String, String)>,
     /// Appended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<(String, String)>,
     /// Taken out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
 }
 
@@ -217,7 +253,8 @@ impl HeaderChanges {
 }
 
 /// What happens to a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Action {
     /// It goes to one of the destinations.
     Forward(Forward),
@@ -233,22 +270,33 @@ pub enum Action {
 }
 
 /// Requests that go to a backend.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Forward {
     /// At least one, each with a weight above zero, or with sessions that go on.
     pub destinations: Vec<Destination>,
     /// The sessions.
     pub session: Session,
     /// Host and path on the way to the backend.
+    #[serde(skip_serializing_if = "Rewrite::is_empty")]
     pub rewrite: Rewrite,
     /// How long the whole request may last; zero is no limit. Nothing said: no limit.
+    #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub request_timeout: Option<Duration>,
     /// How long one try may last; zero is no limit.
+    #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub backend_timeout: Option<Duration>,
 }
 
+/// As the Gateway API writes it.
+#[allow(clippy::ref_option, reason = "serde hands over the field by reference")]
+fn duration<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(GatewayDuration::from).serialize(serializer)
+}
+
 /// Whose the sessions of a route are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Session {
     /// It has none.
     None,
@@ -259,7 +307,8 @@ pub enum Session {
 }
 
 /// A policy, and the scope that it is used in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SessionUse {
     /// A name from [`Graph::policies`].
     pub policy: String,
@@ -268,20 +317,24 @@ pub struct SessionUse {
 }
 
 /// One of the backends of a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Destination {
     /// Its share; 0 is legal, and its sessions go on.
     pub weight: u32,
     /// What it is.
     pub target: Target,
     /// Changes of the requests' headers, for this destination alone.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub request_headers: HeaderChanges,
     /// Changes of the responses' headers, for this destination alone.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub response_headers: HeaderChanges,
 }
 
 /// What a destination is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Target {
     /// A cluster.
     Cluster(ClusterName),
@@ -293,31 +346,48 @@ pub enum Target {
 }
 
 /// A redirect. What is not said is as it is in the request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Redirect {
     /// The scheme.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
     /// The host.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// The path.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathChange>,
     /// The port.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
 }
 
 /// Host and path on the way to the backend.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Rewrite {
     /// The Host header.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// The path.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathChange>,
 }
 
+impl Rewrite {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hostname.is_none() && self.path.is_none()
+    }
+}
+
 /// A change of the path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum PathChange {
     /// All of it.
     Full(String),
@@ -326,7 +396,7 @@ pub enum PathChange {
 }
 
 /// A cluster's name in Envoy. Tokens name clusters by a hash of it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ClusterName(pub String);
 
 impl fmt::Display for ClusterName {
@@ -336,7 +406,8 @@ impl fmt::Display for ClusterName {
 }
 
 /// A backend's endpoints, and how they are spoken to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Cluster {
     /// The Service that the endpoints are of.
     pub service: ObjectName,
@@ -345,11 +416,13 @@ pub struct Cluster {
     /// What is spoken.
     pub protocol: Protocol,
     /// Sessions of the backend's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,
 }
 
 /// What is spoken to a backend, in plain text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,

@@ -1,4 +1,7 @@
 use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
 
 use crate::api::{
     GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec, ServiceSpec,
@@ -81,5 +84,18 @@ impl SessionPolicyKind {
             Self::BackendLbPolicy => super::GATEWAY_GROUP,
             Self::XBackendTrafficPolicy => super::GATEWAY_X_GROUP,
         }
+    }
+}
+
+/// As its text, so that it can be a map's key.
+impl Serialize for SessionPolicyName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for SessionPolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.name(), self.name)
     }
 }

@@ -26,7 +26,8 @@ impl fmt::Display for ObjectRef {
 }
 
 /// Of every object that is ours to report on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Reports {
     /// GatewayClasses with our controller's name.
     pub gateway_classes: BTreeMap<String, ClassReport>,
