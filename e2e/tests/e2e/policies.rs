@@ -1,7 +1,7 @@
 //! Which policy a request has: by its route's metadata, by the table of routes, by default, or none.
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Build, Config, Envoy, Site, tools};
+use limpet_e2e::{Build, Config, Envoy, Site, poll, tools};
 use serde_json::{Value, json};
 
 fn route(name: &str, prefix: &str) -> Value {
@@ -18,12 +18,16 @@ async fn two_routes_have_two_sessions() -> Result<()> {
         Some("/cart")
     );
     let mut web = visitor.get("/web").await?;
-    while web.backend() == cart.backend() {
-        // Two sessions on two backends tell more than two on one.
-        visitor = site.visitor();
-        visitor.keep("cart", &cart.set_cookie("cart").context("no cookie cart")?.value);
-        web = visitor.get("/web").await?;
-    }
+    // Two sessions on two backends tell more than two on one.
+    poll::patiently("two sessions on two backends", async {
+        while web.backend() == cart.backend() {
+            visitor = site.visitor();
+            visitor.keep("cart", &cart.set_cookie("cart").context("no cookie cart")?.value);
+            web = visitor.get("/web").await?;
+        }
+        Ok(())
+    })
+    .await?;
     assert!(web.set_cookie("session").is_some());
     for _ in 0..10 {
         assert_eq!(visitor.get("/cart").await?.backend(), cart.backend());

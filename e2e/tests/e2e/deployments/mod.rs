@@ -13,18 +13,22 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use limpet_e2e::{Backend, Crowd, Journey};
+use limpet_e2e::{Backend, Crowd, Journey, poll};
 
 /// Waits until no more requests come to a backend that was taken out, and stops it, as a pod's preStop hook does.
 async fn retire(backend: &mut Backend, crowd: &Crowd) -> Result<()> {
-    loop {
-        let before = backend.requests();
-        crowd.rounds(1).await?;
-        if backend.requests() == before {
-            backend.stop().await;
-            return Ok(());
+    poll::patiently("requests to stay away from a backend", async {
+        loop {
+            let before = backend.requests();
+            crowd.rounds(1).await?;
+            if backend.requests() == before {
+                return Ok(());
+            }
         }
-    }
+    })
+    .await?;
+    backend.stop().await;
+    Ok(())
 }
 
 /// A session moved when its backend had been taken out, and at no other time; each move, and nothing else, brought a new token; and in the end

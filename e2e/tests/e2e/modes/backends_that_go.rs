@@ -1,7 +1,7 @@
 //! A session's backend goes.
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Config, Site};
+use limpet_e2e::{Config, Site, poll};
 use serde_json::json;
 
 use super::*;
@@ -48,9 +48,13 @@ async fn a_strict_session_fails_until_its_backend_is_back_or_the_client_begins_a
     for mode in Mode::ALL {
         // All on one backend, which goes.
         let mut client = Client::new(&site.envoy, mode);
-        while client.begin("abc").await?.backend() != Some("a") {
-            client.kept = None;
-        }
+        poll::patiently("a session on the backend a", async {
+            while client.begin("abc").await?.backend() != Some("a") {
+                client.kept = None;
+            }
+            Ok(())
+        })
+        .await?;
         client.assert_holds(Some("a"), "abc").await?;
         clients.push(client);
     }
@@ -72,7 +76,7 @@ async fn a_strict_session_fails_until_its_backend_is_back_or_the_client_begins_a
     site.backends[0].set_healthy(true);
     site.envoy.until_stat("cluster.backends.membership_healthy", 3).await?;
     for client in &mut clients {
-        limpet_e2e::poll::until("the session to go on", async || {
+        poll::until("the session to go on", async || {
             client.get().await.ok().filter(|answer| answer.status == 200)
         })
         .await?;

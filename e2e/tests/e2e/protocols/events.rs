@@ -61,6 +61,18 @@ impl EventSource {
             self.unread += std::str::from_utf8(&piece)?;
         }
     }
+
+    /// The data of the events that still come before the stream is cut off.
+    pub(crate) async fn rest(&mut self) -> Result<Vec<String>> {
+        poll::patiently("the end of a stream", async {
+            let mut rest = Vec::new();
+            while let Ok(data) = self.next().await {
+                rest.push(data);
+            }
+            Ok(rest)
+        })
+        .await
+    }
 }
 
 /// The stream is cut off again and again.
@@ -73,12 +85,7 @@ async fn a_reconnect_lands_on_the_same_backend() -> Result<()> {
         for _ in 0..6 {
             // The token is there with the head, and the answer has no end to wait for.
             events.connected(session.open(events.request(3)).await?);
-            let mut count = 0;
-            while let Ok(data) = events.next().await {
-                assert_eq!(data, session.backend());
-                count += 1;
-            }
-            assert_eq!(count, 3);
+            assert_eq!(events.rest().await?, [session.backend(); 3]);
         }
         assert_eq!(session.continued, 5);
     }
@@ -95,11 +102,7 @@ async fn a_session_moves_when_its_backend_goes_and_the_events_go_on() -> Result<
         events.next().await?;
         let lost = session.backend().to_owned();
         site.backend(&lost)?.stop().await;
-        let end = async {
-            while events.next().await.is_ok() {}
-            Ok(())
-        };
-        poll::patiently("the end of the stream", end).await?;
+        events.rest().await?;
 
         let stream = session.bring(events.request(usize::MAX)).open().await?;
         session.moved(&stream.head().headers)?;

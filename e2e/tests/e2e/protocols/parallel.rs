@@ -267,9 +267,8 @@ impl Client {
         self.meets_everybody().await?;
         for _ in 0..4 {
             events.connected(self.session.open(events.request(3)).await?);
-            while let Ok(data) = events.next().await {
-                ensure!(data == self.session.backend(), "an event of {data}");
-            }
+            let data = events.rest().await?;
+            ensure!(data == [self.session.backend(); 3], "events of {data:?}");
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::{Answer, Config, Envoy, Request, Visitor};
+use limpet_e2e::{Answer, Config, Envoy, Request, Visitor, poll};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -142,11 +142,15 @@ async fn it_is_kept_although_headers_are_sent() -> Result<()> {
 async fn with_both(shop: &Shop) -> Result<(Visitor, BTreeMap<String, String>)> {
     let mut visitor = Visitor::new(&shop.envoy);
     let mut backends = BTreeMap::new();
-    while backends.len() < 2 {
-        let answer = visitor.get("/").await?;
-        let service = service(&answer).context("Envoy answered by itself")?;
-        backends.insert(service.to_owned(), answer.backend().unwrap_or_default().to_owned());
-    }
+    poll::patiently("a session on each service", async {
+        while backends.len() < 2 {
+            let answer = visitor.get("/").await?;
+            let service = service(&answer).context("Envoy answered by itself")?;
+            backends.insert(service.to_owned(), answer.backend().unwrap_or_default().to_owned());
+        }
+        Ok(())
+    })
+    .await?;
     Ok((visitor, backends))
 }
 

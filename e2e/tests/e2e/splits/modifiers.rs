@@ -1,7 +1,7 @@
 //! What one service's requests and responses get besides.
 
 use anyhow::Result;
-use limpet_e2e::{Answer, Carrier};
+use limpet_e2e::{Answer, Carrier, poll};
 use serde_json::json;
 
 use super::rule::Rule;
@@ -34,13 +34,17 @@ fn assert_modified(answer: &Answer) -> Result<()> {
 async fn they_apply_to_every_request_of_its_sessions() -> Result<()> {
     let mut shop = Shop::start(split(&rule(50, 50), &policies(false))?).await?;
     let mut sessions = Vec::new();
-    while !["shop-v1", "shop-v2"].iter().all(|service| {
-        let on_it = |session: &Session| session.backend.starts_with(service);
-        sessions.iter().any(on_it)
-    }) {
-        assert_modified(&shop.envoy.get("/").send().await?)?;
-        sessions.push(Session::begin(&shop.envoy, Carrier::Cookie).await?);
-    }
+    poll::patiently("a session on each service", async {
+        while !["shop-v1", "shop-v2"].iter().all(|service| {
+            let on_it = |session: &Session| session.backend.starts_with(service);
+            sessions.iter().any(on_it)
+        }) {
+            assert_modified(&shop.envoy.get("/").send().await?)?;
+            sessions.push(Session::begin(&shop.envoy, Carrier::Cookie).await?);
+        }
+        Ok(())
+    })
+    .await?;
     for (v1, v2, only) in [(50, 50, ""), (0, 1, "shop-v2"), (1, 0, "shop-v1")] {
         if !only.is_empty() {
             let newcomers = |answer: &_| service(answer) == Some(only);
