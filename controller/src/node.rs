@@ -116,7 +116,8 @@ impl<'a> Node<'a> {
     }
 }
 
-fn camel_case(name: &str) -> String {
+/// A field name of Envoy's as its JSON form has it.
+pub(crate) fn camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
     let mut words = name.split('_');
     camel.push_str(words.next().unwrap_or_default());

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::headers::DESTINATION_HEADER;
 use super::report::Report;
 use super::routes::{Place, Session};
-use crate::node::Node;
+use crate::node::{Node, camel_case};
 
 /// What a route asks of the header that sessions are led by.
 #[derive(Debug)]
@@ -115,10 +115,40 @@ fn rest(route: &Node<'_>) -> Value {
     let others = others.iter().filter(|matcher| !is_destination(matcher));
     let others: Vec<Value> = others.map(|matcher| matcher.value.clone()).collect();
     if let Some(fields) = rest.as_object_mut() {
-        fields.remove("headers");
-        if !others.is_empty() {
-            fields.insert("headers".to_owned(), others.into());
-        }
+        fields.insert("headers".to_owned(), others.into());
     }
-    rest
+    uniform(rest)
+}
+
+/// A match, or a part of it, in one of the ways to write it that Envoy reads alike: names in camel case, and nothing that says what holds
+/// anyway. Configurations of other extensions stay as they are: what is a name there and what is data, only they know.
+fn uniform(value: Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(uniform).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| match camel_case(&name) {
+                name if name == "typedConfig" => (name, value),
+                name => (name, uniform(value)),
+            })
+            .filter(|(name, value)| !holds_anyway(name, value))
+            .collect(),
+        other => other,
+    }
+}
+
+/// Whether a field of a match has its default, which for a `oneof` and most wrappers is more than to be absent (Envoy's `RouteMatch` and the
+/// matchers in it).
+fn holds_anyway(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Bool(is) => match name {
+            "caseSensitive" => *is,
+            "ignoreCase" | "invertMatch" | "invert" | "treatMissingHeaderAsEmpty" => !is,
+            _ => false,
+        },
+        Value::String(text) => name == "denominator" && text == "HUNDRED",
+        _ => false,
+    }
 }

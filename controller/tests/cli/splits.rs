@@ -102,6 +102,87 @@ fn what_else_they_match_on_must_be_the_same() {
     }
 }
 
+/// The split with this in the match of its first route, and that in the match of its last two.
+fn matched(file: &str, first: &Value, others: &Value) -> Value {
+    routed(file, |routes| {
+        for (i, more) in [first, others, others].into_iter().enumerate() {
+            let own = routes[i]["match"].as_object_mut().unwrap();
+            let mut more = more.clone();
+            let more = more.as_object_mut().unwrap();
+            if let (Some(Value::Array(led)), Some(Value::Array(headers))) =
+                (own.get("headers"), more.get_mut("headers"))
+            {
+                headers.extend(led.clone());
+            }
+            own.remove("prefix");
+            own.extend(more.clone());
+        }
+    })
+}
+
+#[test]
+fn what_they_match_on_may_be_written_otherwise() {
+    for (first, others) in [
+        (
+            json!({"safeRegex": {"regex": "/shop.*"}}),
+            json!({"safe_regex": {"regex": "/shop.*"}}),
+        ),
+        (
+            json!({"path_separated_prefix": "/shop", "case_sensitive": true, "query_parameters": []}),
+            json!({"pathSeparatedPrefix": "/shop", "cookies": null}),
+        ),
+        (
+            json!({"prefix": "/", "headers": [
+                {"name": "x-a", "string_match": {"exact": "b", "ignore_case": false}, "invert_match": false},
+            ]}),
+            json!({"prefix": "/", "headers": [{"name": "x-a", "stringMatch": {"exact": "b"}}]}),
+        ),
+        (
+            json!({"prefix": "/", "runtimeFraction": {"default_value": {"numerator": 5, "denominator": "HUNDRED"}}}),
+            json!({"prefix": "/", "runtime_fraction": {"defaultValue": {"numerator": 5}}}),
+        ),
+    ] {
+        for file in BOTH {
+            assert_eq!(findings(&matched(file, &first, &others)), (0, Vec::new()), "{first}");
+            assert_eq!(findings(&matched(file, &others, &first)), (0, Vec::new()), "{first}");
+        }
+    }
+}
+
+/// Names that are data, and values that say something although they are false or empty.
+#[test]
+fn what_they_match_on_may_not_be_something_else() {
+    let header = |value: Value| {
+        let mut matcher = json!({"name": "x-a"});
+        matcher
+            .as_object_mut()
+            .unwrap()
+            .extend(value.as_object().unwrap().clone());
+        json!({"prefix": "/", "headers": [matcher]})
+    };
+    let policy = |name: &str| {
+        let config = json!({"@type": "type.googleapis.com/xds.type.v3.TypedStruct", "value": {name: 1}});
+        json!({"path_match_policy": {"name": "own", "typed_config": config}})
+    };
+    for (first, others) in [
+        (json!({"prefix": "/", "case_sensitive": false}), json!({"prefix": "/"})),
+        (header(json!({"present_match": false})), header(json!({}))),
+        (header(json!({"exact_match": ""})), header(json!({}))),
+        (
+            header(json!({"string_match": {"exact": "some_value"}})),
+            header(json!({"string_match": {"exact": "someValue"}})),
+        ),
+        (policy("some_key"), policy("someKey")),
+    ] {
+        let (code, found) = findings(&matched("split.yaml", &first, &others));
+        assert_eq!((code, found.len()), (0, 1), "{first} {found:#?}");
+        assert!(
+            found[0].contains("expected a route to shop-v1 in front, with the same match"),
+            "{found:#?}"
+        );
+    }
+}
+
 #[test]
 fn a_route_must_have_the_hash_of_its_cluster() {
     for file in BOTH {
