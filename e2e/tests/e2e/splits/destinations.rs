@@ -138,6 +138,36 @@ async fn it_is_kept_although_headers_are_sent() -> Result<()> {
     Ok(())
 }
 
+/// Of one header a client brings one value, so maybe the other destination's token. Backends see it where they see their own.
+#[tokio::test]
+async fn another_destinations_token_in_the_header_is_not_honoured() -> Result<()> {
+    for forward in [false, true] {
+        let policies = json!({"web": {"header": {"name": "x-session", "forward": forward}}});
+        let config = config(&policies, [50, 50, 0], [Some("web/blue"), Some("web/green"), None])?;
+        let shop = Shop::with_services(config, CLUSTERS).await?;
+        let first = shop.envoy.get("/").send().await?;
+        let token = first.header("x-session").context("no token")?;
+        let mut elsewhere = 0;
+        for _ in 0..40 {
+            let answer = shop.envoy.get("/").header("x-session", token).send().await?;
+            let own = service(&answer) == service(&first);
+            if own {
+                assert_eq!(answer.backend(), first.backend());
+            }
+            assert_eq!(answer.header("x-session").is_none(), own, "{answer:?}");
+            assert_eq!(answer.seen()?.all("x-session"), vec![token; forward.into()]);
+            elsewhere += u64::from(!own);
+        }
+        assert!(
+            (1..40).contains(&elsewhere),
+            "{elsewhere} of 40 requests went elsewhere"
+        );
+        let refused = shop.envoy.metric("web.refused.bad_signature").await?;
+        assert_eq!(refused, elsewhere);
+    }
+    Ok(())
+}
+
 /// A visitor with a session on blue and one on green: the backends that they are on.
 async fn with_both(shop: &Shop) -> Result<(Visitor, BTreeMap<String, String>)> {
     let mut visitor = Visitor::new(&shop.envoy);

@@ -93,6 +93,26 @@ fn a_session_may_belong_to_the_cluster() {
     }
 }
 
+/// A client has one value of a header: the token of whichever destination gave it the last one.
+#[test]
+fn another_destinations_token_in_the_header_goes_where_the_headers_own_would() {
+    for forward in [false, true] {
+        let site = Site::new(header_policy(json!({ "header": { "forward": forward } })));
+        let of_cluster = |session| Request::new().session("@destination").cluster_session(session);
+        let first = site.visit(&of_cluster("shop/blue"), &Response::by(A), at(0));
+        let token = first.token().unwrap();
+        for (session, outcomes) in [
+            ("shop/blue", (STEERED, UNCHANGED)),
+            ("shop/green", (refused(Refusal::BadSignature), ISSUED)),
+        ] {
+            let visit = site.visit(&of_cluster(session).header(HEADER, &token), &Response::by(A), at(1));
+            assert_eq!(visit.outcomes(), outcomes, "{session}");
+            let removed = (!forward).then(|| Edit::Remove(HEADER.into()));
+            assert_eq!(visit.request_edit, removed, "{session}");
+        }
+    }
+}
+
 #[test]
 fn a_cluster_without_a_session_has_none_and_a_wrong_one_is_an_error() {
     let site = Site::new(cookie_policy(json!({})));
