@@ -1,8 +1,10 @@
 //! Keys: where they come from, and what several of them do.
 
-use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
-use limpet_e2e::{Config, Envoy, OTHER_KEY, Request, Site, TEST_KEY, Visitor};
+use limpet_e2e::{Config, Envoy, Journeys, OTHER_KEY, Request, Site, TEST_KEY, Visitor};
 use serde_json::{Value, json};
 
 fn filter(keys: &Value) -> Value {
@@ -20,6 +22,20 @@ pub(crate) fn key_of(token: &str) -> Result<u8> {
         .get(1)
         .copied()
         .context("this is too short")
+}
+
+/// No session was lost, no request failed. Under which keys the clients' tokens were, one after the other.
+pub(crate) fn keys_without_loss(journeys: &Journeys) -> Result<BTreeSet<Vec<u8>>> {
+    journeys.none_failed()?;
+    let each = journeys.0.iter().map(|journey| {
+        let moves = journey.moves();
+        ensure!(moves.is_empty(), "a session was lost: {moves:#?}");
+        let tokens = journey.tokens().into_iter();
+        tokens
+            .map(|visit| key_of(visit.token.as_deref().unwrap_or_default()))
+            .collect()
+    });
+    each.collect()
 }
 
 /// A site that signs with key 1, and a second Envoy before the same backends with these keys.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Backend, Build, Carrier, Config, Crowd, Envoy, Keyring, Site, poll, tools};
 use serde_json::{Value, json};
 
-use crate::keys::key_of;
+use crate::keys::{key_of, keys_without_loss};
 
 const NAME: &str = "limpet-keyring";
 
@@ -105,18 +105,7 @@ async fn a_key_changes_with_the_secret_alone_and_no_session_is_lost() -> Result<
             crowd.rounds(2).await?;
         }
     }
-    let journeys = crowd.leave().await;
-    journeys.none_failed()?;
-    let mut seen = BTreeSet::new();
-    for journey in &journeys.0 {
-        let moves = journey.moves();
-        ensure!(moves.is_empty(), "a session was lost: {moves:#?}");
-        let tokens = journey.tokens();
-        let keys = tokens
-            .iter()
-            .map(|visit| key_of(visit.token.as_deref().unwrap_or_default()));
-        seen.insert(keys.collect::<Result<Vec<_>>>()?);
-    }
+    let seen = keys_without_loss(&crowd.leave().await)?;
     assert_eq!(seen, BTreeSet::from([vec![1, 2], vec![2]]));
     for refused in ["web.refused.bad_signature", "refused_secrets", "no_keys"] {
         assert_eq!(site.envoy.metric(refused).await?, 0, "{refused}");

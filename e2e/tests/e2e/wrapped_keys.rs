@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Build, Carrier, Config, Crowd, Envoy, KeyEncryptionKey, Keyring, Site, poll};
 use serde_json::{Value, json};
 
-use crate::keys::key_of;
+use crate::keys::{key_of, keys_without_loss};
 
 const RELOADS: &str = "extension_config_discovery.http_filter.limpet.config_reload";
 
@@ -49,18 +49,7 @@ async fn a_key_changes_by_pushes_alone_and_no_session_is_lost() -> Result<()> {
         crowd.grow(3, &[Carrier::Cookie], &addresses).await?;
         crowd.rounds(4).await?;
     }
-    let journeys = crowd.leave().await;
-    journeys.none_failed()?;
-    let mut seen = BTreeSet::new();
-    for journey in &journeys.0 {
-        let moves = journey.moves();
-        ensure!(moves.is_empty(), "a session was lost: {moves:#?}");
-        let tokens = journey.tokens();
-        let keys = tokens
-            .iter()
-            .map(|visit| key_of(visit.token.as_deref().unwrap_or_default()));
-        seen.insert(keys.collect::<Result<Vec<_>>>()?);
-    }
+    let seen = keys_without_loss(&crowd.leave().await)?;
     // Under the old key, then replaced; or under the new one from the beginning.
     assert_eq!(seen, BTreeSet::from([vec![1, 2], vec![2]]));
     let refused = site.envoy.stats("limpet.*refused").await?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Carrier, Config, Crowd, Envoy, Journey, Site, filter_with_both};
 use serde_json::{Value, json};
 
-use crate::keys::key_of;
+use crate::keys::keys_without_loss;
 
 /// The phase in which the old key retires.
 const RETIRING: usize = 3;
@@ -38,22 +38,11 @@ async fn advance(envoy: &mut Envoy, phase: usize) -> Result<()> {
         .await
 }
 
-/// A session has the token that it began with, and where that is under the old key, a second one, since the old key retires. Says under which
-/// keys its tokens were.
-fn got_the_tokens_it_needed(journey: &Journey, retiring: Instant) -> Result<Vec<u8>> {
-    let tokens = journey.tokens();
-    let keys: Result<Vec<_>> = tokens
-        .iter()
-        .map(|visit| key_of(visit.token.as_deref().unwrap_or_default()))
-        .collect();
-    let keys = keys?;
-    ensure!(
-        keys == [2] || keys == [1, 2],
-        "a session had tokens under the keys {keys:?}"
-    );
-    let renewed_early = tokens.iter().skip(1).any(|visit| visit.ended < retiring);
+/// A token is replaced when its key retires, and not before.
+fn none_renewed_before(journey: &Journey, retiring: Instant) -> Result<()> {
+    let renewed_early = journey.tokens().iter().skip(1).any(|visit| visit.ended < retiring);
     ensure!(!renewed_early, "a token was replaced before its key retired");
-    Ok(keys)
+    Ok(())
 }
 
 #[tokio::test]
@@ -80,14 +69,11 @@ async fn no_session_is_lost_and_no_token_rewritten_back_and_forth() -> Result<()
     }
     let retiring = retiring.context("no key retired")?;
     let journeys = crowd.leave().await;
-    journeys.none_failed()?;
-    let mut seen = BTreeSet::new();
+    // Under the old key, then replaced; or under the new one from the beginning.
+    assert_eq!(keys_without_loss(&journeys)?, BTreeSet::from([vec![1, 2], vec![2]]));
     for journey in &journeys.0 {
-        let moves = journey.moves();
-        ensure!(moves.is_empty(), "a session was lost: {moves:#?}");
-        seen.insert(got_the_tokens_it_needed(journey, retiring)?);
+        none_renewed_before(journey, retiring)?;
     }
-    assert_eq!(seen.len(), 2, "sessions of one key only: {seen:?}");
     for envoy in &envoys {
         let refused = envoy.stats("limpet.*refused").await?;
         ensure!(refused.values().all(|count| *count == 0), "{refused:#?}");

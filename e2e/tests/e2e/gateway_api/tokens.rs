@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::hostile_clients::forger::{Forger, Kind, SESSIONS};
 use crate::hostile_clients::{config, request};
 use crate::protocols::events::EventSource;
-use crate::protocols::grpc::{EchoClient, Note, answered, call};
+use crate::protocols::grpc::{EchoClient, say};
 use crate::protocols::websocket::Socket;
 use crate::protocols::{Session, address, site};
 
@@ -141,9 +141,8 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
     let mut client = EchoClient::connect(at).await?;
     let mut events = EventSource::new(at);
     for _ in 0..4 {
-        let answer = client.say(call(&session, Note::new("hello"))?).await?;
-        answered(&mut session, answer.metadata())?;
-        assert_eq!(answer.get_ref().backend, session.backend());
+        let note = say(&mut client, &mut session, "hello").await?;
+        assert_eq!(note.backend, session.backend());
 
         let mut socket = Socket::open(at, &mut session).await?;
         socket.echo("hello").await?;
@@ -156,9 +155,7 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
     assert_eq!(session.continued, 12);
 
     // And each of them begins one.
-    let mut of_a_call = Session::new(Carrier::Header);
-    let answer = client.say(call(&of_a_call, Note::new("hello"))?).await?;
-    answered(&mut of_a_call, answer.metadata())?;
+    say(&mut client, &mut Session::new(Carrier::Header), "hello").await?;
     Socket::open(at, &mut Session::new(Carrier::Header)).await?;
     Session::new(Carrier::Header)
         .open(EventSource::new(at).request(2))

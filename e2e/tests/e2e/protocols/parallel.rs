@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::events::EventSource;
 use super::grpc::{self, EchoClient, Note};
-use super::resets::assert_cut_off;
+use super::resets::{assert_cut_off, echo};
 use super::websocket::Socket;
 use super::{Session, address, bodies, config, start, until_idle};
 
@@ -166,18 +166,15 @@ impl Client {
     async fn calls(&mut self) -> Result<()> {
         let mut client = EchoClient::connect(self.at).await?;
         let (sender, notes) = grpc::notes();
-        let answer = client.converse(grpc::call(&self.session, notes)?).await?;
-        grpc::answered(&mut self.session, answer.metadata())?;
-        let mut answers = answer.into_inner();
+        let mut answers = grpc::converse(&mut client, &mut self.session, notes).await?;
         self.meets_everybody().await?;
         for index in 0..5 {
-            let note = Note::new(&self.word(index));
-            sender.send(note.clone()).await?;
-            let answer = client.say(grpc::call(&self.session, note.clone())?).await?;
-            grpc::answered(&mut self.session, answer.metadata())?;
-            for answer in [answer.into_inner(), grpc::next(&mut answers).await?] {
+            let word = self.word(index);
+            sender.send(Note::new(&word)).await?;
+            let answer = grpc::say(&mut client, &mut self.session, &word).await?;
+            for answer in [answer, grpc::next(&mut answers).await?] {
                 ensure!(
-                    answer.text == note.text && answer.backend == self.session.backend(),
+                    answer.text == word && answer.backend == self.session.backend(),
                     "{answer:?}"
                 );
             }
@@ -229,10 +226,7 @@ impl Client {
             if round == 0 {
                 self.meets_everybody().await?;
             }
-            let word = self.word(round);
-            upload.send(word.clone()).await?;
-            let back = exchange.bytes(word.len()).await?;
-            ensure!(back == word.as_bytes(), "another client's bytes: {back:?}");
+            echo(&mut upload, &mut exchange, &self.word(round)).await?;
             upload.abort();
             ensure!(exchange.rest().await.is_err(), "half a request has an answer");
             let mut events = EventSource::new(self.at);
@@ -250,10 +244,7 @@ impl Client {
             if round == 0 {
                 self.meets_everybody().await?;
             }
-            let word = self.word(round);
-            upload.send(word.clone()).await?;
-            let back = exchange.bytes(word.len()).await?;
-            ensure!(back == word.as_bytes(), "another client's bytes: {back:?}");
+            echo(&mut upload, &mut exchange, &self.word(round)).await?;
             upload.send("too much").await?;
             assert_cut_off(exchange, self.http2()).await?;
         }

@@ -1,7 +1,7 @@
 //! Streams that end in the middle, from either side.
 
 use anyhow::{Context, Result, bail, ensure};
-use limpet_e2e::{Answering, Carrier, Connection, Exchange, Request, Site, tools};
+use limpet_e2e::{Answering, Carrier, Connection, Exchange, Request, Site, Upload, tools};
 use tokio::sync::OnceCell;
 
 use super::{Session, address, site, until_idle};
@@ -17,6 +17,14 @@ async fn assert_goes_on(site: &Site, session: &mut Session) -> Result<()> {
     let at = address(site, session.carrier())?;
     session.send(Request::get(at, "/")).await?;
     session.send(Request::get(at, "/").http2()).await?;
+    Ok(())
+}
+
+/// Sends a piece of a body to `/echo`, and gets it back.
+pub(super) async fn echo(upload: &mut Upload, exchange: &mut Exchange, piece: &str) -> Result<()> {
+    upload.send(piece.to_owned()).await?;
+    let back = exchange.bytes(piece.len()).await?;
+    ensure!(back == piece.as_bytes(), "another's bytes: {back:?}");
     Ok(())
 }
 
@@ -45,8 +53,7 @@ async fn a_client_resets_its_upload() -> Result<()> {
         for http2 in [false, true, false, true] {
             let (request, mut upload) = Request::get(at, "/echo").upload();
             let mut exchange = session.open(over(http2, request)).await?;
-            upload.send("begun").await?;
-            exchange.bytes(5).await?;
+            echo(&mut upload, &mut exchange, "begun").await?;
             upload.abort();
             assert!(
                 exchange.rest().await.is_err(),
@@ -115,8 +122,7 @@ async fn a_client_resets_one_stream_of_many() -> Result<()> {
         upload.abort();
         drop(exchange);
         for (exchange, upload) in &mut streams {
-            upload.send("still here").await?;
-            assert_eq!(exchange.bytes(10).await?, b"still here");
+            echo(upload, exchange, "still here").await?;
         }
     }
     assert_goes_on(&site, &mut session).await
@@ -148,8 +154,7 @@ async fn a_backend_cuts_its_answer_off() -> Result<()> {
         for http2 in [false, true, false, true] {
             let (request, mut upload) = Request::get(at, "/echo").header("x-cut-after", "1").upload();
             let mut exchange = session.open(over(http2, request)).await?;
-            upload.send("begun").await?;
-            exchange.bytes(5).await?;
+            echo(&mut upload, &mut exchange, "begun").await?;
             upload.send("cut off").await?;
             assert_cut_off(exchange, http2).await?;
             drop(upload);

@@ -3,11 +3,11 @@
 mod echo;
 
 use anyhow::{Context, Result};
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use limpet_e2e::{Carrier, poll};
 use tokio::sync::mpsc;
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Request, Streaming};
+use tonic::{Code, Request, Response, Streaming};
 
 pub(crate) use echo::{Echo, EchoClient, Note};
 
@@ -27,6 +27,28 @@ pub(crate) fn answered(session: &mut Session, metadata: &MetadataMap) -> Result<
     session.answered(metadata.as_ref())
 }
 
+/// What an answer has besides its metadata, of which the session takes note.
+pub(crate) fn taken<T>(session: &mut Session, answer: Response<T>) -> Result<T> {
+    answered(session, answer.metadata())?;
+    Ok(answer.into_inner())
+}
+
+/// A unary call of this session.
+pub(crate) async fn say(client: &mut EchoClient, session: &mut Session, text: &str) -> Result<Note> {
+    let answer = client.say(call(session, Note::new(text))?).await?;
+    taken(session, answer)
+}
+
+/// A stream in both directions of this session: the answers to these notes.
+pub(crate) async fn converse(
+    client: &mut EchoClient,
+    session: &mut Session,
+    notes: impl Stream<Item = Note> + Send + 'static,
+) -> Result<Streaming<Note>> {
+    let answer = client.converse(call(session, notes)?).await?;
+    taken(session, answer)
+}
+
 /// The next note of a stream that has one.
 pub(crate) async fn next(notes: &mut Streaming<Note>) -> Result<Note> {
     let note = poll::patiently("the next note", async { Ok(notes.message().await?) }).await?;
@@ -34,10 +56,7 @@ pub(crate) async fn next(notes: &mut Streaming<Note>) -> Result<Note> {
 }
 
 /// A stream of notes, and where to put them in.
-pub(crate) fn notes() -> (
-    mpsc::Sender<Note>,
-    impl futures_util::Stream<Item = Note> + Send + 'static,
-) {
+pub(crate) fn notes() -> (mpsc::Sender<Note>, impl Stream<Item = Note> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(1);
     let notes = stream::unfold(receiver, async |mut receiver: mpsc::Receiver<Note>| {
         Some((receiver.recv().await?, receiver))
@@ -88,12 +107,10 @@ async fn a_stream_of_answers_brings_the_token_before_its_first_message() -> Resu
             ..Note::new("again")
         };
         let answer = client.repeat(call(&session, endless)?).await?;
-        answered(&mut session, answer.metadata())?;
-        let mut notes = answer.into_inner();
+        let mut notes = taken(&mut session, answer)?;
         for number in 0..3 {
             // The same connection, the same session, while the stream goes on.
-            let said = client.say(call(&session, Note::new("meanwhile"))?).await?;
-            answered(&mut session, said.metadata())?;
+            say(&mut client, &mut session, "meanwhile").await?;
             let note = next(&mut notes).await?;
             assert_eq!((note.count, &*note.backend), (number, session.backend()));
         }
@@ -102,8 +119,7 @@ async fn a_stream_of_answers_brings_the_token_before_its_first_message() -> Resu
             ..Note::new("a few")
         };
         let answer = client.repeat(call(&session, short)?).await?;
-        answered(&mut session, answer.metadata())?;
-        let mut notes = answer.into_inner();
+        let mut notes = taken(&mut session, answer)?;
         for _ in 0..3 {
             assert_eq!(next(&mut notes).await?.backend, session.backend());
         }
@@ -124,8 +140,7 @@ async fn a_stream_of_requests_reaches_one_backend_whole() -> Result<()> {
         for _ in 0..4 {
             let notes = stream::iter(["a", "b", "c"].map(Note::new));
             let answer = client.gather(call(&session, notes)?).await?;
-            answered(&mut session, answer.metadata())?;
-            let gathered = answer.into_inner();
+            let gathered = taken(&mut session, answer)?;
             assert_eq!(
                 (&*gathered.text, gathered.count, &*gathered.backend),
                 ("abc", 3, session.backend())
@@ -144,9 +159,7 @@ async fn streams_in_both_directions_are_not_held_up() -> Result<()> {
         let mut session = Session::new(carrier);
         for _ in 0..3 {
             let (sender, receiver) = notes();
-            let answer = client.converse(call(&session, receiver)?).await?;
-            answered(&mut session, answer.metadata())?;
-            let mut answers = answer.into_inner();
+            let mut answers = converse(&mut client, &mut session, receiver).await?;
             for number in 0..5 {
                 let text = format!("note {number}");
                 sender.send(Note::new(&text)).await?;
@@ -176,8 +189,7 @@ async fn a_call_that_fails_starts_a_session_too() -> Result<()> {
             );
             assert_eq!(status.metadata().get("x-trailing").context("no metadata")?, "last");
             answered(&mut session, status.metadata())?;
-            let answer = client.say(call(&session, Note::new("well"))?).await?;
-            answered(&mut session, answer.metadata())?;
+            say(&mut client, &mut session, "well").await?;
         }
     }
     Ok(())
@@ -191,9 +203,7 @@ async fn a_stream_that_fails_keeps_its_trailing_metadata() -> Result<()> {
         let mut session = Session::new(carrier);
         for _ in 0..2 {
             let talk = stream::iter(["well", "fail"].map(Note::new));
-            let answer = client.converse(call(&session, talk)?).await?;
-            answered(&mut session, answer.metadata())?;
-            let mut answers = answer.into_inner();
+            let mut answers = converse(&mut client, &mut session, talk).await?;
             assert_eq!(next(&mut answers).await?.text, "well");
             let status = answers.message().await.err().context("the stream did not fail")?;
             assert_eq!(status.code(), Code::FailedPrecondition);
@@ -223,8 +233,7 @@ async fn a_session_goes_on_after_its_backend_reset_a_stream() -> Result<()> {
             let cut = poll::patiently("the reset", async { Ok(answers.message().await) }).await?;
             let status = cut.err().context("the stream was not reset")?;
             assert_eq!(status.code(), Code::Unknown, "{status}");
-            let answer = client.say(call(&session, Note::new("well"))?).await?;
-            answered(&mut session, answer.metadata())?;
+            say(&mut client, &mut session, "well").await?;
         }
     }
     Ok(())
@@ -240,16 +249,15 @@ async fn a_backend_hears_of_a_client_that_goes() -> Result<()> {
         ..Note::new("again")
     };
     let answer = client.repeat(call(&session, endless)?).await?;
-    answered(&mut session, answer.metadata())?;
-    let mut notes = answer.into_inner();
+    let mut notes = taken(&mut session, answer)?;
     next(&mut notes).await?;
     let busy = || site.backends.iter().map(limpet_e2e::Backend::under_way).sum::<usize>();
     assert_eq!(busy(), 1);
     // The call is cancelled; the connection stays.
     drop(notes);
     until_idle(&site).await?;
-    let answer = client.say(call(&session, Note::new("well"))?).await?;
-    answered(&mut session, answer.metadata())
+    say(&mut client, &mut session, "well").await?;
+    Ok(())
 }
 
 #[tokio::test]
@@ -268,8 +276,7 @@ async fn a_session_moves_when_its_backend_goes() -> Result<()> {
         assert!(cut.is_err(), "the stream goes on without its backend");
         let answer = client.say(call(&session, Note::new("on"))?).await?;
         session.moved(answer.metadata().as_ref())?;
-        let answer = client.say(call(&session, Note::new("and on"))?).await?;
-        answered(&mut session, answer.metadata())?;
+        say(&mut client, &mut session, "and on").await?;
         site.backend(&lost)?.restart()?;
     }
     Ok(())
