@@ -1,5 +1,6 @@
 //! A running Envoy.
 
+mod admin;
 mod process;
 mod restart;
 mod run;
@@ -10,10 +11,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
+pub use self::admin::Admin;
 use self::process::Process;
 use self::restart::HotRestarts;
 use self::run::RunDirectory;
@@ -27,7 +28,7 @@ pub struct Envoy {
     config: Config,
     run: RunDirectory,
     hot_restarts: Option<HotRestarts>,
-    admin: SocketAddr,
+    admin: Admin,
     listeners: BTreeMap<String, SocketAddr>,
 }
 
@@ -106,7 +107,7 @@ impl Envoy {
             config,
             run,
             hot_restarts: None,
-            admin: SocketAddr::from(([127, 0, 0, 1], 0)),
+            admin: Admin::new(SocketAddr::from(([127, 0, 0, 1], 0))),
             listeners: BTreeMap::new(),
         };
         envoy.wait_until_ready().await?;
@@ -123,7 +124,7 @@ impl Envoy {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         let main = self.config.listener_name();
-        self.listeners.get(main).copied().unwrap_or(self.admin)
+        self.listeners.get(main).copied().unwrap_or(self.admin.address())
     }
 
     /// The addresses of all listeners.
@@ -146,7 +147,7 @@ impl Envoy {
     /// The admin interface's address.
     #[must_use]
     pub fn admin(&self) -> SocketAddr {
-        self.admin
+        self.admin.address()
     }
 
     /// A GET request to the first listener.
@@ -168,7 +169,7 @@ impl Envoy {
     /// # Errors
     /// When the admin interface does not answer.
     pub async fn stat(&self, name: &str) -> Result<u64> {
-        Ok(self.stats(name).await?.get(name).copied().unwrap_or(0))
+        self.admin.stat(name).await
     }
 
     /// All counters and gauges whose names match a regular expression.
@@ -176,12 +177,7 @@ impl Envoy {
     /// # Errors
     /// When the admin interface does not answer.
     pub async fn stats(&self, filter: &str) -> Result<BTreeMap<String, u64>> {
-        let text = self.admin_text(&format!("/stats?filter={filter}")).await?;
-        let stat = |line: &str| {
-            let (name, value) = line.rsplit_once(": ")?;
-            Some((name.to_owned(), value.parse().ok()?))
-        };
-        Ok(text.lines().filter_map(stat).collect())
+        self.admin.stats(filter).await
     }
 
     /// What the admin interface answers at this path.
@@ -189,11 +185,7 @@ impl Envoy {
     /// # Errors
     /// When it does not answer, or not with 200.
     pub async fn admin_text(&self, path: &str) -> Result<String> {
-        let answer = Request::get(self.admin, path).send().await?;
-        if answer.status != 200 {
-            bail!("Envoy's admin interface answers {} for {path}", answer.status);
-        }
-        Ok(String::from_utf8_lossy(&answer.body).into_owned())
+        self.admin.text(path).await
     }
 
     /// Waits until a counter or gauge has this value.
@@ -201,8 +193,7 @@ impl Envoy {
     /// # Errors
     /// When that does not happen.
     pub async fn until_stat(&self, name: &str, value: u64) -> Result<()> {
-        let what = format!("{name} to be {value}");
-        poll::until(&what, async || (self.stat(name).await.ok()? == value).then_some(())).await
+        self.admin.until_stat(name, value).await
     }
 
     /// Waits until every worker has heard of a change: until this holds for the answers to a run of clients without a session. An update is
@@ -263,33 +254,15 @@ impl Envoy {
             if let Some(status) = process.has_ended() {
                 return Some(Err(anyhow::anyhow!("Envoy ended ({status})")));
             }
-            let admin = std::fs::read_to_string(&admin_file).ok()?.trim().parse().ok()?;
-            let ready = Request::get(admin, "/ready").send().await.ok()?;
-            (ready.status == 200).then_some(Ok(admin))
+            let admin = Admin::read(&admin_file)?;
+            admin.ready().await.then_some(Ok(admin))
         })
         .await;
         self.admin = found
             .and_then(|answer| answer)
             .with_context(|| format!("Envoy's log ends with:\n{}", self.run.log_tail()))?;
-        self.listeners = self.listening().await?;
+        self.listeners = self.admin.listeners().await?;
         Ok(())
-    }
-
-    async fn listening(&self) -> Result<BTreeMap<String, SocketAddr>> {
-        let listeners: Value = serde_json::from_str(&self.admin_text("/listeners?format=json").await?)?;
-        let mut found = BTreeMap::new();
-        for listener in listeners["listener_statuses"]
-            .as_array()
-            .context("Envoy has no listeners")?
-        {
-            // Others listen at a path.
-            if let Some(socket) = listener["local_address"].get("socket_address") {
-                let name = listener["name"].as_str().unwrap_or_default();
-                let ip = socket["address"].as_str().unwrap_or_default();
-                found.insert(name.to_owned(), format!("{ip}:{}", socket["port_value"]).parse()?);
-            }
-        }
-        Ok(found)
     }
 }
 

@@ -42,7 +42,7 @@ pub use client::{Answer, Connection, Exchange, Informational, Request, Visitor};
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
 pub use cookie::SetCookie;
 pub use crowd::{Crowd, Journey, Journeys, Visit};
-pub use envoy::Envoy;
+pub use envoy::{Admin, Envoy};
 pub use keyring::{KeyEncryptionKey, Keyring};
 pub use raw::{Fields, RawAnswer, RawUpstream, raw_get};
 pub use site::Site;
