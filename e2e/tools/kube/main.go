@@ -1,0 +1,24 @@
+// The programs of a Kubernetes control plane in one binary, which is the one that it is called as. For the end-to-end tests.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"limpet.dev/e2e/kube/controllers"
+)
+
+var programs = map[string]func(){
+	"kube-controllers": controllers.Main,
+}
+
+func main() {
+	name := filepath.Base(os.Args[0])
+	program, ok := programs[name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "there is no program %s in this binary\n", name)
+		os.Exit(2)
+	}
+	program()
+}
