@@ -19,7 +19,7 @@ with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema check test test-host e2e e2e-matrix demo bench clean
+.PHONY: help build wasm module cli schema check test test-host e2e e2e-matrix e2e-kube demo bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,10 +49,11 @@ check: ## Format, clippy with warnings denied, licences, and advisories where th
 	e2e/tools/wasm-target.sh cargo clippy --locked -p limpet-proxy-wasm -p limpet-bench-noop --target wasm32-wasip1 -- -D warnings
 	e2e/tools/deny.sh
 
-test: test-host ## Every test: unit, property, vectors, and end to end on Envoy 1.40.0 (both builds) and 1.36.4 (wasm)
+test: test-host ## Every test: unit, property, vectors, and end to end on Envoy 1.40.0 (both builds) and 1.36.4 (wasm), and in a Kubernetes cluster
 	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm
 	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=wasm
 	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=module
+	@$(MAKE) e2e-kube ENVOY_VERSION=1.40.0
 
 test-host:
 	@echo "Testing what needs no Envoy (2 minutes the first time)"
@@ -72,6 +73,10 @@ e2e-matrix: build ## The end-to-end tests on every supported minor version of En
 		$(MAKE) e2e ENVOY_VERSION=$${run%:*} FILTER=$${run#*:} || failed="$$failed $$run"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
+
+e2e-kube: build ## The end-to-end tests of the controller, with a genuine API server (4 minutes more the first time: it is built)
+	@echo "Testing the controller in a Kubernetes cluster with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
+	@$(call with_envoy,$(ENVOY_VERSION)) e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features kube --test kube --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
 
 demo: build ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk; FILTER=module)
 	@echo "Starting the demo (about 1 minute the first time)"

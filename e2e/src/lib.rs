@@ -28,6 +28,8 @@ mod crowd;
 mod envoy;
 pub mod haproxy;
 mod keyring;
+#[cfg(feature = "kube")]
+pub mod kube;
 pub mod leaks;
 pub mod poll;
 mod raw;
@@ -38,6 +40,8 @@ pub use backend::{Answering, Backend, Protocol, Reply, Seen, Tasks};
 pub use body::{Body, BoxError, Upload};
 pub use build::Build;
 pub use carrier::{Carrier, filter_with_both};
+#[cfg(feature = "kube")]
+pub use client::Tls;
 pub use client::{Answer, Connection, Exchange, Informational, Request, Visitor};
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
 pub use cookie::SetCookie;

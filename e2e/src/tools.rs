@@ -94,6 +94,40 @@ pub fn haproxy() -> Result<PathBuf> {
     from_environment("HAPROXY")
 }
 
+/// A program of a Kubernetes control plane (`KUBE_BIN`, a directory): `etcd`, `kube-apiserver` or `kube-controllers`.
+///
+/// # Errors
+/// When the variable is not set or the program is not there; the message says what to do.
+#[cfg(feature = "kube")]
+pub fn kube(program: &str) -> Result<PathBuf> {
+    let file = directory("KUBE_BIN")?.join(program);
+    if !file.is_file() {
+        bail!("KUBE_BIN has no {program}. `make e2e-kube` makes it.");
+    }
+    Ok(file)
+}
+
+/// The definitions of the Gateway API's kinds (`GATEWAY_API_CRDS`): a directory with one for each release, as `v1.7.0`.
+///
+/// # Errors
+/// When the variable is not set or names no directory; the message says what to do.
+#[cfg(feature = "kube")]
+pub fn gateway_api_crds() -> Result<PathBuf> {
+    directory("GATEWAY_API_CRDS")
+}
+
+#[cfg(feature = "kube")]
+fn directory(variable: &str) -> Result<PathBuf> {
+    let Some(value) = std::env::var_os(variable) else {
+        bail!("{variable} is not set. `make e2e-kube` builds and fetches what the tests need, and runs them.");
+    };
+    let path = checkout().join(value);
+    if !path.is_dir() {
+        bail!("{variable} names {}, which is no directory.", path.display());
+    }
+    Ok(path)
+}
+
 /// Runs `limpet` in the checkout with these arguments, and with `env` in its environment.
 ///
 /// # Errors

@@ -8,9 +8,12 @@ use hyper::HeaderMap;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
+#[cfg(feature = "kube")]
+use crate::Tls;
 use crate::body::Body;
 use crate::{Answer, Request, poll};
 
@@ -34,9 +37,19 @@ impl Connection {
     /// # Errors
     /// When nobody listens there.
     pub async fn open(address: SocketAddr, http2: bool) -> Result<Self> {
-        let stream = TcpStream::connect(address)
-            .await
-            .with_context(|| format!("no connection to {address}"))?;
+        Self::over(connect(address).await?, http2).await
+    }
+
+    /// Connects with TLS, for requests over HTTP/1.1 or over HTTP/2.
+    ///
+    /// # Errors
+    /// When nobody listens there, or nobody who is to be trusted.
+    #[cfg(feature = "kube")]
+    pub async fn open_tls(address: SocketAddr, tls: &Tls, http2: bool) -> Result<Self> {
+        Self::over(tls.shake_hands(connect(address).await?, http2).await?, http2).await
+    }
+
+    async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, http2: bool) -> Result<Self> {
         let io = TokioIo::new(stream);
         let (sender, task) = if http2 {
             let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
@@ -101,6 +114,12 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream> {
+    TcpStream::connect(address)
+        .await
+        .with_context(|| format!("no connection to {address}"))
 }
 
 /// An answer whose body is still to come. Dropped before its end, it is reset: HTTP/2 cancels the stream, HTTP/1.1 closes the connection.

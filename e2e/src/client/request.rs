@@ -74,6 +74,13 @@ impl Request {
         self.header("x-answer", [name.as_bytes(), b": ", value.as_ref()].concat())
     }
 
+    /// With this body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body::whole(body);
+        self
+    }
+
     /// A POST request, whose body is sent piece by piece.
     #[must_use]
     pub fn upload(self) -> (Self, Upload) {

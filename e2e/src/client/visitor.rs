@@ -18,8 +18,14 @@ impl Visitor {
     /// A visitor without cookies.
     #[must_use]
     pub fn new(envoy: &Envoy) -> Self {
+        Self::of(envoy.address())
+    }
+
+    /// A visitor without cookies, of the proxy at this address.
+    #[must_use]
+    pub fn of(address: SocketAddr) -> Self {
         Self {
-            address: envoy.address(),
+            address,
             cookies: BTreeMap::new(),
         }
     }

@@ -1,0 +1,45 @@
+//! The Kubernetes test bed: a genuine API server with etcd, Kubernetes' own controllers, pods that really answer, and a stock Envoy.
+//!
+//! A test has a namespace of its own in a cluster that all tests of a binary share:
+//!
+//! ```no_run
+//! # async fn test() -> anyhow::Result<()> {
+//! use limpet_e2e::kube::{Cluster, Release};
+//!
+//! let cluster = Cluster::shared(Release::V1_7_0).await?;
+//! let namespace = cluster.namespace("shop").await?;
+//! namespace.service("web", &[("app", "web")]).await?;
+//! let mut pod = namespace.pod("web-a", &[("app", "web")]).await?;
+//! let slice = namespace.endpoints("web", |endpoints| endpoints.len() == 1).await?;
+//! assert_eq!(slice[0].address, pod.address());
+//! pod.drain().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! It all runs in a network namespace of its own (`e2e/tools/in-netns.sh`), where every address of 10.66.0.0/16 is this machine: the API
+//! refuses loopback addresses in `EndpointSlices`.
+
+mod certificates;
+mod client;
+mod cluster;
+mod controllers;
+mod daemon;
+mod kinds;
+mod manifest;
+mod namespace;
+mod network;
+mod pod;
+mod proxy;
+mod release;
+mod server;
+mod user;
+
+pub use client::{Client, Refusal, refused};
+pub use cluster::Cluster;
+pub use namespace::{Endpoint, Namespace};
+pub use network::Network;
+pub use pod::Pod;
+pub use proxy::Proxy;
+pub use release::Release;
+pub use server::ApiServer;
+pub use user::User;

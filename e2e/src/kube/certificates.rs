@@ -1,0 +1,54 @@
+//! What a certificate authority of a cluster's own makes for its API server.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+
+/// The files of an API server.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    /// The authority's certificate in PEM.
+    pub(super) authority: String,
+    /// The server's certificate.
+    pub(super) server: PathBuf,
+    pub(super) server_key: PathBuf,
+    /// Signs the tokens of service accounts.
+    pub(super) token_key: PathBuf,
+    pub(super) token_public_key: PathBuf,
+}
+
+impl Certificates {
+    /// For a server at this address, into files of this directory.
+    pub(super) fn make(address: &str, directory: &Path) -> Result<Self> {
+        let mut authority = CertificateParams::new([])?;
+        authority.distinguished_name.push(DnType::CommonName, "test-bed");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let authority_key = KeyPair::generate()?;
+        let authority_certificate = authority.self_signed(&authority_key)?;
+
+        let mut server = CertificateParams::new([address.to_owned()])?;
+        server.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let server_key = KeyPair::generate()?;
+        let server_certificate = server.signed_by(&server_key, &Issuer::new(authority, authority_key))?;
+
+        let token_key = KeyPair::generate()?;
+
+        let written = |name: &str, pem: String| -> Result<PathBuf> {
+            let file = directory.join(name);
+            std::fs::write(&file, pem)?;
+            Ok(file)
+        };
+        Ok(Self {
+            authority: authority_certificate.pem(),
+            server: written("server.crt", server_certificate.pem())?,
+            server_key: written("server.key", server_key.serialize_pem())?,
+            token_key: written("tokens.key", token_key.serialize_pem())?,
+            token_public_key: written("tokens.pub", token_key.public_key_pem())?,
+        })
+    }
+}

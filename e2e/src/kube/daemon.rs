@@ -1,0 +1,82 @@
+//! Processes in the background.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use anyhow::{Context, Result};
+
+use crate::poll;
+
+/// A process that ends with its value. (Where no value is dropped, as when tests are interrupted, it ends with the namespace.)
+#[derive(Debug)]
+pub(super) struct Daemon {
+    name: String,
+    process: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// What the process says goes to a file `NAME.log` in this directory, after what it said before.
+    pub(super) fn start(name: &str, command: &mut Command, directory: &Path) -> Result<Self> {
+        let log = directory.join(format!("{name}.log"));
+        let file = File::options().create(true).append(true).open(&log)?;
+        let process = command
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("can not start {name} ({})", command.get_program().display()))?;
+        Ok(Self {
+            name: name.to_owned(),
+            process,
+            log,
+        })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits until it is ready by this check.
+    pub(super) async fn until_ready<T>(&mut self, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+        let (name, process) = (&self.name, &mut self.process);
+        let ready = poll::until(&format!("{name} to come up"), async || {
+            if let Ok(Some(status)) = process.try_wait() {
+                return Some(Err(anyhow::anyhow!("{name} ended ({status})")));
+            }
+            check().await.map(Ok)
+        })
+        .await;
+        ready
+            .and_then(|answer| answer)
+            .with_context(|| format!("the log of {name} ends with:\n{}", self.log_tail()))
+    }
+
+    /// Ends it at once.
+    pub(super) fn end(&mut self) {
+        // Where killing fails, the process is gone already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// All it has said.
+    pub(super) fn log(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned())
+    }
+
+    fn log_tail(&self) -> String {
+        let log = self.log().unwrap_or_default();
+        let mut lines: Vec<_> = log.lines().collect();
+        lines.drain(..lines.len().saturating_sub(20));
+        lines.join("\n")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.end();
+        if std::thread::panicking() {
+            eprintln!("--- the end of the log of {} ---\n{}", self.name, self.log_tail());
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A running API server.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use hyper::Method;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::certificates::Certificates;
+use super::daemon::Daemon;
+use super::{Client, Network, User};
+use crate::{Tls, tools};
+
+/// A kube-apiserver with RBAC and an etcd of its own, at an address of its own. Both end with its value.
+#[derive(Debug)]
+pub struct ApiServer {
+    process: Option<Daemon>,
+    _etcd: Daemon,
+    address: SocketAddr,
+    etcd_address: SocketAddr,
+    certificates: Certificates,
+    tls: Tls,
+    admin: User,
+    directory: TempDir,
+}
+
+impl ApiServer {
+    /// Starts etcd and an API server, and waits until it serves. It has no objects but its own.
+    ///
+    /// # Errors
+    /// When they do not come up; the message has the end of a log.
+    pub async fn start() -> Result<Self> {
+        let ip = Network::claim()?.next()?;
+        let directory = TempDir::with_prefix("limpet-e2e-")?;
+        let etcd_address = SocketAddr::new(ip, 2379);
+        let admin = User {
+            name: "admin".to_owned(),
+            token: "admin-of-the-test-bed".to_owned(),
+        };
+        std::fs::write(
+            directory.path().join("users.csv"),
+            format!("{},{},1,system:masters\n", admin.token, admin.name),
+        )?;
+        let certificates = Certificates::make(&ip.to_string(), directory.path())?;
+        let mut server = Self {
+            process: None,
+            _etcd: start_etcd(ip, etcd_address, directory.path())?,
+            address: SocketAddr::new(ip, 6443),
+            etcd_address,
+            tls: Tls::new(&certificates.authority, &ip.to_string())?,
+            certificates,
+            admin,
+            directory,
+        };
+        server.start_again().await?;
+        Ok(server)
+    }
+
+    /// Kills the API server: connections break, and nobody listens until [`ApiServer::start_again`]. Its data stay.
+    pub fn stop(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts the API server where it was, with the data that it had.
+    ///
+    /// # Errors
+    /// When it runs, or does not come up.
+    pub async fn start_again(&mut self) -> Result<()> {
+        ensure!(self.process.is_none(), "this API server runs already");
+        let mut process = self.launch()?;
+        let client = self.admin();
+        process
+            .until_ready(async || client.call(Method::GET, "/readyz?verbose", "", None).await.ok())
+            .await?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A client that may do everything.
+    #[must_use]
+    pub fn admin(&self) -> Client {
+        self.client(self.admin.clone())
+    }
+
+    /// A client of this user.
+    #[must_use]
+    pub fn client(&self, user: User) -> Client {
+        Client::new(self.address, self.tls.clone(), user)
+    }
+
+    /// A service account, made where there is none of that name, with what it is known by.
+    ///
+    /// # Errors
+    /// When it can not be made.
+    pub async fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
+        let admin = self.admin().in_namespace(namespace);
+        admin
+            .apply_object(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}))
+            .await?;
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let answer = admin
+            .call(Method::POST, &path, "application/json", Some(&request))
+            .await?;
+        let token = answer["status"]["token"].as_str().context("no token")?;
+        Ok(User {
+            name: format!("system:serviceaccount:{namespace}:{name}"),
+            token: token.to_owned(),
+        })
+    }
+
+    /// A kubeconfig file of this user, gone with the API server.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn kubeconfig(&self, user: &User) -> Result<PathBuf> {
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test-bed",
+            "contexts": [{"name": "test-bed", "context": {"cluster": "test-bed", "user": user.name}}],
+            "clusters": [{"name": "test-bed", "cluster": {
+                "server": format!("https://{}", self.address),
+                "certificate-authority-data": BASE64_STANDARD.encode(&self.certificates.authority),
+            }}],
+            "users": [{"name": user.name, "user": {"token": user.token}}],
+        });
+        let file = self
+            .directory
+            .path()
+            .join(format!("{}.kubeconfig", user.name.replace(':', "-")));
+        std::fs::write(&file, config.to_string())?;
+        Ok(file)
+    }
+
+    /// The kubeconfig file of one who may do everything.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn admin_kubeconfig(&self) -> Result<PathBuf> {
+        self.kubeconfig(&self.admin)
+    }
+
+    /// What the API server has said.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn log(&self) -> Result<String> {
+        self.process.as_ref().context("this API server is stopped")?.log()
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn launch(&self) -> Result<Daemon> {
+        let directory = self.directory.path();
+        let (ip, certificates) = (self.address.ip().to_string(), &self.certificates);
+        let mut command = Command::new(tools::kube("kube-apiserver")?);
+        let mut flag = |name: &str, value: &dyn AsRef<OsStr>| {
+            let mut flag = OsString::from(format!("--{name}="));
+            flag.push(value);
+            command.arg(flag);
+        };
+        flag("etcd-servers", &format!("http://{}", self.etcd_address));
+        flag("bind-address", &ip);
+        flag("advertise-address", &ip);
+        flag("secure-port", &self.address.port().to_string());
+        flag("service-cluster-ip-range", &"10.67.0.0/16");
+        flag("tls-cert-file", &certificates.server);
+        flag("tls-private-key-file", &certificates.server_key);
+        flag("cert-dir", &directory);
+        flag("token-auth-file", &directory.join("users.csv"));
+        flag("authorization-mode", &"RBAC");
+        flag("service-account-issuer", &"https://test-bed");
+        flag("service-account-key-file", &certificates.token_public_key);
+        flag("service-account-signing-key-file", &certificates.token_key);
+        // It would have pods wait for the service account `default`, which a controller that is not here makes.
+        flag("disable-admission-plugins", &"ServiceAccount");
+        Daemon::start("kube-apiserver", &mut command, directory)
+    }
+}
+
+fn start_etcd(ip: IpAddr, address: SocketAddr, directory: &Path) -> Result<Daemon> {
+    let mut command = Command::new(tools::kube("etcd")?);
+    let (clients, peers) = (format!("http://{address}"), format!("http://{ip}:2380"));
+    command
+        // Data outlive the API server, but not the machine.
+        .args(["--unsafe-no-fsync", "--log-level=warn", "--name=etcd", "--data-dir"])
+        .arg(directory.join("etcd"))
+        .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
+        .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+        .args(["--initial-cluster", &format!("etcd={peers}")]);
+    Daemon::start("etcd", &mut command, directory)
+}

@@ -1,0 +1,27 @@
+//! Users of an API server.
+
+use std::fmt;
+
+/// Somebody whom an API server knows by a token.
+#[derive(Clone)]
+pub struct User {
+    pub(super) name: String,
+    pub(super) token: String,
+}
+
+impl User {
+    /// As the API server calls it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("User")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

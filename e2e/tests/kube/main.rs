@@ -1,0 +1,4 @@
+//! What Limpet's controller does in a real cluster with a real Envoy.
+#![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
+
+mod test_bed;

@@ -1,0 +1,307 @@
+//! The test bed itself: it is what it claims to be.
+
+use anyhow::{Context, Result};
+use limpet_e2e::kube::{Cluster, Endpoint, Pod, Proxy, Release, refused};
+use limpet_e2e::{Visitor, poll};
+use serde_json::json;
+
+const WEB: &[(&str, &str)] = &[("app", "web")];
+
+fn endpoint(pod: &Pod) -> Endpoint {
+    Endpoint {
+        address: pod.address(),
+        pod: pod.name().to_owned(),
+        ready: true,
+        serving: true,
+        terminating: false,
+    }
+}
+
+#[tokio::test]
+async fn users_may_do_what_their_roles_allow_and_nothing_else() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("rbac").await?;
+    let reader = cluster.server().service_account(namespace.name(), "reader").await?;
+    let reader = namespace.as_user(reader);
+
+    let refusal = refused(reader.list("HTTPRoute", "").await)?;
+    assert_eq!((refusal.code, refusal.reason.as_str()), (403, "Forbidden"));
+    assert!(
+        refusal.message.contains("cannot list resource \"httproutes\""),
+        "{refusal}"
+    );
+
+    namespace
+        .apply(
+            "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: reader
+rules:
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [httproutes]
+  verbs: [list]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: reader
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: reader
+subjects:
+- kind: ServiceAccount
+  name: reader
+",
+        )
+        .await?;
+    let allowed = async || reader.list("HTTPRoute", "").await.ok();
+    assert!(poll::until("the role to count", allowed).await?.is_empty());
+    assert_eq!(
+        refused(reader.get("HTTPRoute", "web").await)?.code,
+        403,
+        "list is not get"
+    );
+    assert_eq!(refused(reader.list("Gateway", "").await)?.code, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn rules_of_a_definition_hold() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("cel").await?;
+    let policy = |persistence: &str| {
+        format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: BackendLBPolicy
+metadata:
+  name: web
+spec:
+  targetRefs: [{{group: '', kind: Service, name: web}}]
+  sessionPersistence: {persistence}
+"
+        )
+    };
+
+    let refusal = refused(
+        namespace
+            .apply(&policy("{cookieConfig: {lifetimeType: Permanent}}"))
+            .await,
+    )?;
+    assert_eq!((refusal.code, refusal.reason.as_str()), (422, "Invalid"));
+    let rule = "AbsoluteTimeout must be specified when cookie lifetimeType is Permanent";
+    assert!(refusal.message.contains(rule), "{refusal}");
+
+    let refusal = refused(namespace.apply(&policy("{sessionNames: web}")).await)?;
+    let unknown = ".spec.sessionPersistence.sessionNames: field not declared in schema";
+    assert!(refusal.message.contains(unknown), "{refusal}");
+
+    namespace
+        .apply(&policy(
+            "{absoluteTimeout: 1h, cookieConfig: {lifetimeType: Permanent}}",
+        ))
+        .await?;
+    let policy = namespace.get("BackendLBPolicy", "web").await?;
+    assert_eq!(policy["spec"]["sessionPersistence"]["type"], "Cookie", "by default");
+    Ok(())
+}
+
+#[tokio::test]
+async fn pods_become_endpoints_drain_and_go() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("endpoints").await?;
+    namespace.service("web", WEB).await?;
+    let a = namespace.pod("a", WEB).await?;
+    let b = namespace.pod("b", WEB).await?;
+    let other = namespace.pod("other", &[("app", "other")]).await?;
+    assert_ne!(other.address(), a.address());
+    let both = [endpoint(&a), endpoint(&b)];
+    assert_eq!(
+        namespace.endpoints("web", |endpoints| endpoints.len() == 2).await?,
+        both
+    );
+
+    a.drain().await?;
+    let draining = Endpoint {
+        ready: false,
+        terminating: true,
+        ..endpoint(&a)
+    };
+    let expected = [draining, endpoint(&b)];
+    namespace.endpoints("web", |endpoints| endpoints == expected).await?;
+
+    b.report(false).await?;
+    let unready = Endpoint {
+        ready: false,
+        serving: false,
+        ..endpoint(&b)
+    };
+    namespace
+        .endpoints("web", |endpoints| endpoints.last() == Some(&unready))
+        .await?;
+
+    let ip = a.remove().await?;
+    namespace
+        .endpoints("web", |endpoints| endpoints == [unready.clone()])
+        .await?;
+
+    let heir = namespace.pod_at("heir", WEB, ip).await?;
+    let expected = [endpoint(&heir), unready];
+    namespace.endpoints("web", |endpoints| endpoints == expected).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_api_server_comes_back_with_its_data() -> Result<()> {
+    let mut cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
+    let namespace = cluster.namespace("restart").await?;
+    namespace.service("web", WEB).await?;
+    let account = cluster.server().service_account(namespace.name(), "somebody").await?;
+
+    cluster.server_mut().stop();
+    let answer = namespace.get("Service", "web").await;
+    let error = answer.err().context("somebody answers")?;
+    assert!(format!("{error:#}").contains("refused"), "{error:#}");
+
+    cluster.server_mut().start_again().await?;
+    let service = namespace.get("Service", "web").await?;
+    assert_eq!(service["spec"]["selector"], json!({"app": "web"}));
+    let refusal = refused(namespace.as_user(account).get("Service", "web").await)?;
+    assert_eq!(refusal.code, 403, "known, but without rights: {refusal}");
+    // The controllers have found it again.
+    let pod = namespace.pod("a", WEB).await?;
+    namespace
+        .endpoints("web", |endpoints| endpoints == [endpoint(&pod)])
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_release_has_its_own_kinds_and_fields() -> Result<()> {
+    let route = |persistence: &str| {
+        format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: web
+spec:
+  rules:
+  - sessionPersistence: {persistence}
+"
+        )
+    };
+    for (release, policy, named, other) in [
+        (
+            Release::V1_2_1,
+            "BackendLBPolicy",
+            "{sessionName: web}",
+            "{cookie: {name: web}}",
+        ),
+        (
+            Release::V1_6_1,
+            "XBackendTrafficPolicy",
+            "{sessionName: web}",
+            "{cookie: {name: web}}",
+        ),
+        (
+            Release::V1_7_0,
+            "XBackend",
+            "{type: Cookie, cookie: {name: web}}",
+            "{sessionName: web}",
+        ),
+    ] {
+        let namespace = Cluster::shared(release).await?.namespace("release").await?;
+        assert!(namespace.list(policy, "").await?.is_empty());
+        namespace.apply(&route(named)).await?;
+        let refusal = refused(namespace.apply(&route(other)).await)?;
+        assert!(refusal.message.contains("field not declared"), "{refusal}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_belongs_to_something_goes_with_it() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("garbage").await?;
+    namespace
+        .apply(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: owner
+spec:
+  hostnames: [shop.example]
+",
+        )
+        .await?;
+    let owner = namespace.get("HTTPRoute", "owner").await?;
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "owned", "ownerReferences": [{
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": "owner",
+            "uid": owner["metadata"]["uid"],
+        }]},
+        "spec": {"ports": [{"port": 80}]},
+    });
+    namespace.apply_object(&service).await?;
+    namespace.delete("HTTPRoute", "owner").await?;
+    namespace.until_gone("Service", "owned").await?;
+
+    namespace.service("left", WEB).await?;
+    namespace.delete("Namespace", namespace.name()).await?;
+    namespace.until_gone("Service", "left").await?;
+    namespace.until_gone("Namespace", namespace.name()).await
+}
+
+#[tokio::test]
+async fn a_stock_envoy_reaches_the_pods() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("envoy").await?;
+    let pod = namespace.pod("a", WEB).await?;
+    let address = |ip: &str, port: u16| json!({"socket_address": {"address": ip, "port_value": port}});
+    let own = namespace.next_address()?.to_string();
+    let manager = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "web",
+        "route_config": {"virtual_hosts": [{
+            "name": "web",
+            "domains": ["*"],
+            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "web"}}],
+        }]},
+        "http_filters": [{
+            "name": "router",
+            "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+        }],
+    });
+    let bootstrap = json!({
+        "admin": {"address": address(&own, 0)},
+        "static_resources": {
+            "listeners": [{
+                "name": "web",
+                "address": address(&own, 80),
+                "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
+            }],
+            "clusters": [{
+                "name": "web",
+                "type": "STATIC",
+                "load_assignment": {"cluster_name": "web", "endpoints": [{"lb_endpoints": [{
+                    "endpoint": {"address": address(&pod.address().ip().to_string(), pod.address().port())},
+                }]}]},
+            }],
+        },
+    });
+    let mut proxy = Proxy::start(&bootstrap.to_string(), &[]).await?;
+    proxy.until_ready().await?;
+    let mut visitor = Visitor::of(proxy.listener("web").await?);
+    assert_eq!(visitor.get("/").await?.backend(), Some("a"));
+    assert_eq!(proxy.admin().stat("cluster.web.upstream_rq_200").await?, 1);
+    Ok(())
+}
