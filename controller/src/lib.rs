@@ -8,6 +8,7 @@
 //! - `find`: the filter in a configuration of Envoy.
 //! - `document`, `node`: files of YAML or JSON, and values in them together with their paths.
 //! - `moment`, `output`: times for people, and the two forms of output.
+//! - `xds`: the server that Envoys take their configuration from.
 
 #[cfg(feature = "controller")]
 pub mod api;
@@ -22,6 +23,8 @@ mod moment;
 mod node;
 mod output;
 mod token;
+#[cfg(feature = "controller")]
+pub mod xds;
 
 use std::fmt;
 use std::process::ExitCode;

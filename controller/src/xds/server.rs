@@ -1,0 +1,248 @@
+//! The server: where it listens, who may connect, and how it ends.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
+use envoy_types::pb::envoy::service::extension::v3::extension_config_discovery_service_server::ExtensionConfigDiscoveryServiceServer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
+
+use super::service::Discovery;
+use super::snapshots::Snapshots;
+use super::tls::{Tls, TlsError, TlsFiles};
+
+/// A node that says nothing is asked whether it is still there...
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// ... and has this long to answer.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many handshakes may be under way or waiting to be served.
+const HANDSHAKES: usize = 64;
+/// How often certificates are looked at while nobody connects, so that broken ones are reported.
+const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(10);
+/// How long connections have to end when the server does.
+const GRACE: Duration = Duration::from_secs(5);
+/// A node that comes back names all that it has, some hundred bytes each.
+const REQUEST_LIMIT: usize = 64 << 20;
+
+/// Where and how to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where to listen; port 0 is a free one.
+    pub address: SocketAddr,
+    /// Who may connect.
+    pub security: Security,
+}
+
+/// Who may connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Security {
+    /// Clients with a certificate of the right authority, over TLS.
+    MutualTls(TlsFiles),
+    /// Everybody on this machine, in plain text. Only on a loopback address.
+    PlaintextOnLoopback,
+    /// Everybody, in plain text. Keys and certificates are served: ask for it only where something else protects them.
+    PlaintextAnywhere,
+}
+
+/// Why the server can not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Plain text was not asked for on an address that others reach.
+    #[error(
+        "{0} is not a loopback address, and secrets are served: plain text there must be asked for, or TLS configured"
+    )]
+    Plaintext(SocketAddr),
+    /// The certificates can not be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The address can not be had.
+    #[error("can not listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The server ended.
+    #[error("the xDS server ended: {0}")]
+    Serve(#[from] tonic::transport::Error),
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    snapshots: Snapshots,
+}
+
+impl Server {
+    /// Listens. Clients wait until [`Server::serve`].
+    ///
+    /// # Errors
+    /// When plain text is not allowed there, the certificates can not be used, or the address can not be had.
+    pub async fn bind(options: Options, snapshots: Snapshots) -> Result<Self, ServerError> {
+        let Options { address, security } = options;
+        let tls = match security {
+            Security::MutualTls(files) => Some(Arc::new(Tls::load(files)?)),
+            Security::PlaintextAnywhere => None,
+            Security::PlaintextOnLoopback if address.ip().to_canonical().is_loopback() => None,
+            Security::PlaintextOnLoopback => return Err(ServerError::Plaintext(address)),
+        };
+        let failed = |error| ServerError::Listen { address, error };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self {
+            listener,
+            address,
+            tls,
+            snapshots,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` is ready. Streams then end, so that nodes connect elsewhere; what they have they keep.
+    ///
+    /// # Errors
+    /// When the server ends by itself.
+    pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServerError> {
+        let (end, ending) = watch::channel(false);
+        let discovery = Discovery::new(self.snapshots, ending.clone());
+        let aggregated =
+            AggregatedDiscoveryServiceServer::new(discovery.clone()).max_decoding_message_size(REQUEST_LIMIT);
+        let extension = ExtensionConfigDiscoveryServiceServer::new(discovery).max_decoding_message_size(REQUEST_LIMIT);
+        let (connections, incoming) = mpsc::channel(HANDSHAKES);
+        let accepting = accept(self.listener, self.tls, connections);
+        let ended = async |mut ending: watch::Receiver<bool>| {
+            // Also when nobody is left to tell.
+            let _ = ending.wait_for(|ending| *ending).await;
+        };
+        tracing::info!(address = %self.address, "the xDS server listens");
+        let serving = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .add_service(aggregated)
+            .add_service(extension)
+            .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
+        tokio::pin!(serving);
+        tokio::select! {
+            result = &mut serving => return Ok(result?),
+            () = accepting => {}
+            () = shutdown => {}
+        }
+        end.send_replace(true);
+        if let Ok(result) = timeout(GRACE, serving).await {
+            return Ok(result?);
+        }
+        tracing::warn!("connections of nodes are cut off");
+        Ok(())
+    }
+}
+
+/// Accepts connections, without end. Handshakes do not wait for one another.
+async fn accept(listener: TcpListener, tls: Option<Arc<Tls>>, connections: mpsc::Sender<io::Result<Connection>>) {
+    let mut looks = tokio::time::interval(CERTIFICATES_INTERVAL);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = looks.tick() => {
+                if let Some(tls) = &tls {
+                    tls.current();
+                }
+                continue;
+            }
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // The connection is gone already, or there are too many: it gets better by itself.
+                tracing::warn!(%error, "a connection can not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        // Small messages go out at once. Where it can not be set, they go out all the same.
+        let _ = stream.set_nodelay(true);
+        // Room is made by those who are served, or by time.
+        let Ok(place) = connections.clone().reserve_owned().await else {
+            return;
+        };
+        let Some(tls) = &tls else {
+            place.send(Ok(Connection::Plain(stream)));
+            continue;
+        };
+        let acceptor = TlsAcceptor::from(tls.current());
+        tokio::spawn(async move {
+            let peer = stream.peer_addr().map(|peer| peer.to_string()).unwrap_or_default();
+            match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => drop(place.send(Ok(Connection::Tls(Box::new(stream))))),
+                Ok(Err(error)) => tracing::warn!(peer, %error, "a handshake failed"),
+                Err(_) => tracing::warn!(peer, "a handshake took too long"),
+            }
+        });
+    }
+}
+
+/// A connection of a client.
+#[derive(Debug)]
+enum Connection {
+    Plain(TcpStream),
+    Tls(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+}
+
+impl Connected for Connection {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) -> Self::ConnectInfo {}
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

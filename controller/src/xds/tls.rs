@@ -1,0 +1,155 @@
+//! Mutual TLS with files that may change while the server runs.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use rustls::server::WebPkiClientVerifier;
+use zeroize::Zeroizing;
+
+use super::snapshots::lock;
+
+/// The files of mutual TLS, as PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, and the chain up to its authority.
+    pub certificate: PathBuf,
+    /// The certificate's private key.
+    pub key: PathBuf,
+    /// The authorities whose certificates clients may have.
+    pub client_ca: PathBuf,
+}
+
+/// Why the files can not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file can not be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file is not PEM, or has nothing of what it should have.
+    #[error("{}: {error}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: pem::Error,
+    },
+    /// A file has no certificates.
+    #[error("{}: no certificate is in it", .0.display())]
+    NoCertificate(PathBuf),
+    /// The certificates or the key can not be used, by themselves or together.
+    #[error("the certificate, the key and the clients' authorities can not be used: {0}")]
+    Unusable(String),
+}
+
+/// What new connections are to have.
+#[derive(Debug)]
+pub(super) struct Tls {
+    files: TlsFiles,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    config: Arc<ServerConfig>,
+    seen: Stamps,
+}
+
+/// What tells that a file is another one: when it was changed, and its length.
+type Stamps = [Option<(SystemTime, u64)>; 3];
+
+impl Tls {
+    pub(super) fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        // Looked at before they are read: what changes meanwhile is read again.
+        let seen = files.stamps();
+        let config = files.read()?;
+        Ok(Self {
+            files,
+            state: Mutex::new(State { config, seen }),
+        })
+    }
+
+    /// What a new connection is to have. Files that changed are read again; while they are no good, the last good ones are used.
+    pub(super) fn current(&self) -> Arc<ServerConfig> {
+        let mut state = lock(&self.state);
+        let stamps = self.files.stamps();
+        if stamps != state.seen {
+            state.seen = stamps;
+            match self.files.read() {
+                Ok(config) => {
+                    state.config = config;
+                    tracing::info!(files = ?self.files, "the xDS server's certificates changed");
+                }
+                Err(error) => tracing::error!(%error, "the xDS server keeps its last good certificates"),
+            }
+        }
+        Arc::clone(&state.config)
+    }
+}
+
+impl TlsFiles {
+    fn stamps(&self) -> Stamps {
+        [&self.certificate, &self.key, &self.client_ca].map(|path| {
+            let metadata = fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        })
+    }
+
+    fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
+        let provider = Arc::new(ring::default_provider());
+        let mut authorities = RootCertStore::empty();
+        for authority in certificates(&self.client_ca)? {
+            authorities.add(authority).map_err(unusable)?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider));
+        let verifier = verifier
+            .build()
+            .map_err(|error| TlsError::Unusable(error.to_string()))?;
+        let key = Zeroizing::new(bytes(&self.key)?);
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| TlsError::Pem {
+            path: self.key.clone(),
+            error,
+        })?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(certificates(&self.certificate)?, key)
+            .map_err(unusable)?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|error| TlsError::Read {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let text = bytes(path)?;
+    let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(|error| TlsError::Pem {
+        path: path.to_owned(),
+        error,
+    })?;
+    if certificates.is_empty() {
+        return Err(TlsError::NoCertificate(path.to_owned()));
+    }
+    Ok(certificates)
+}
