@@ -55,25 +55,29 @@ impl Cluster {
             server,
             names: AtomicUsize::new(1),
         };
+        let mut yaml = String::new();
         for file in definitions {
-            let yaml = std::fs::read_to_string(file).with_context(|| format!("can not read {}", file.display()))?;
-            cluster
-                .define(&yaml)
-                .await
-                .with_context(|| file.display().to_string())?;
+            yaml += &std::fs::read_to_string(file).with_context(|| format!("can not read {}", file.display()))?;
+            yaml += "\n---\n";
         }
+        cluster.define(&yaml).await?;
         Ok(cluster)
     }
 
-    /// Adds or changes custom resource definitions, and waits until their kinds are there.
+    /// Adds or changes custom resource definitions (YAML), and waits until their kinds are there.
     ///
     /// # Errors
     /// When one is refused, or its kind does not come.
     pub async fn define(&self, definitions: &str) -> Result<()> {
         let admin = self.server.admin();
-        admin.apply(definitions).await?;
-        for definition in manifest::objects(definitions)? {
-            admin.until_defined(&definition).await?;
+        let definitions = manifest::objects(definitions)?;
+        for definition in &definitions {
+            let applied = admin.apply_object(definition).await;
+            applied.with_context(|| format!("the definition {}", definition["metadata"]["name"]))?;
+        }
+        // It takes the API server a moment for each, but not for one after the other.
+        for definition in &definitions {
+            admin.until_defined(definition).await?;
         }
         Ok(())
     }
