@@ -1,0 +1,264 @@
+use super::super::order::PATIENCE;
+use super::*;
+
+const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
+
+/// A node that has one of each.
+fn served(protocol: Protocol) -> Bed {
+    let mut bed = Bed::new(protocol);
+    bed.publish(&[
+        (Cluster, "a", "1"),
+        (ClusterLoadAssignment, "a", "1"),
+        (ExtensionConfig, "filter", "1"),
+        (Secret, "tls", "1"),
+        (Listener, "web", "1"),
+        (RouteConfiguration, "web", "a"),
+    ]);
+    bed.ask(Cluster, &[]);
+    assert_eq!(bed.settle(), ["Cluster a=1"]);
+    bed.ask(ClusterLoadAssignment, &["a"]);
+    assert_eq!(bed.settle(), ["ClusterLoadAssignment a=1"]);
+    bed.ask(Listener, &[]);
+    assert_eq!(bed.settle(), ["Listener web=1"]);
+    bed.ask(RouteConfiguration, &["web"]);
+    bed.ask(ExtensionConfig, &["filter"]);
+    bed.ask(Secret, &["tls"]);
+    assert_eq!(bed.responses(), ["ExtensionConfig filter=1", "Secret tls=1"]);
+    bed.ack(ExtensionConfig);
+    bed.ack(Secret);
+    assert_eq!(bed.settle(), ["RouteConfiguration web=a"]);
+    assert!(bed.is_settled());
+    bed
+}
+
+#[test]
+fn a_route_waits_for_its_new_cluster_and_its_endpoints() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[
+            (Cluster, "b", "1"),
+            (ClusterLoadAssignment, "b", "1"),
+            (RouteConfiguration, "web", "b"),
+        ]);
+        let whole = if protocol == Protocol::Delta {
+            "Cluster b=1"
+        } else {
+            "Cluster a=1 b=1"
+        };
+        assert_eq!(bed.responses(), [whole]);
+        bed.ack(Cluster);
+        assert!(bed.responses().is_empty(), "the endpoints are not there");
+        bed.ask(ClusterLoadAssignment, &["b"]);
+        assert_eq!(bed.responses(), ["ClusterLoadAssignment b=1"]);
+        bed.ack(ClusterLoadAssignment);
+        assert_eq!(bed.settle(), ["RouteConfiguration web=b"]);
+    }
+}
+
+#[test]
+fn a_route_does_not_wait_for_ever() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[
+            (Cluster, "b", "1"),
+            (ClusterLoadAssignment, "b", "1"),
+            (RouteConfiguration, "web", "b"),
+        ]);
+        assert_eq!(bed.responses().len(), 1);
+        assert_eq!(bed.stream.deadline(), Some(bed.now + PATIENCE));
+        bed.wait(PATIENCE.mul_f64(0.99));
+        assert!(bed.responses().is_empty());
+        bed.wait(PATIENCE.mul_f64(0.01));
+        assert_eq!(bed.responses(), ["RouteConfiguration web=b"]);
+        bed.ack(RouteConfiguration);
+        assert!(bed.responses().is_empty());
+        assert_eq!(bed.stream.deadline(), None);
+    }
+}
+
+#[test]
+fn a_route_does_not_wait_for_a_cluster_that_is_refused_or_has_no_endpoints() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[
+            (Cluster, "b", "1"),
+            (ClusterLoadAssignment, "b", "1"),
+            (RouteConfiguration, "web", "b"),
+        ]);
+        assert_eq!(bed.responses().len(), 1);
+        bed.nack(Cluster, "bad");
+        assert_eq!(bed.settle(), ["RouteConfiguration web=b"]);
+
+        bed.publish(&[(Cluster, "static", "1"), (RouteConfiguration, "web", "c")]);
+        assert_eq!(bed.responses().len(), 1);
+        bed.ack(Cluster);
+        assert_eq!(bed.responses(), ["RouteConfiguration web=c"]);
+    }
+}
+
+#[test]
+fn routes_do_not_wait_for_endpoints_that_only_change() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[(ClusterLoadAssignment, "a", "2"), (RouteConfiguration, "web", "b")]);
+        assert_eq!(
+            bed.responses(),
+            ["ClusterLoadAssignment a=2", "RouteConfiguration web=b"]
+        );
+    }
+}
+
+#[test]
+fn a_filter_configuration_and_a_secret_come_before_listeners_and_routes() {
+    for protocol in BOTH {
+        for first in [(ExtensionConfig, "filter"), (Secret, "tls")] {
+            let mut bed = served(protocol);
+            bed.publish(&[
+                (first.0, first.1, "2"),
+                (Listener, "web", "2"),
+                (RouteConfiguration, "web", "b"),
+            ]);
+            assert_eq!(bed.responses(), [format!("{} {}=2", first.0, first.1)]);
+            bed.ack(first.0);
+            assert_eq!(bed.responses(), ["Listener web=2", "RouteConfiguration web=b"]);
+        }
+    }
+}
+
+#[test]
+fn a_cluster_is_removed_after_its_routes_are_replaced() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[
+            (Cluster, "a", ""),
+            (ClusterLoadAssignment, "a", ""),
+            (Cluster, "b", "1"),
+            (RouteConfiguration, "web", "b"),
+        ]);
+        let whole = if protocol == Protocol::Delta {
+            "Cluster b=1"
+        } else {
+            "Cluster a=1 b=1"
+        };
+        assert_eq!(bed.responses(), [whole]);
+        bed.ack(Cluster);
+        assert_eq!(bed.responses(), ["RouteConfiguration web=b"]);
+        bed.wait(10 * PATIENCE);
+        assert!(bed.responses().is_empty(), "it may still be named");
+        bed.ack(RouteConfiguration);
+        let whole = if protocol == Protocol::Delta {
+            "Cluster -a"
+        } else {
+            "Cluster b=1"
+        };
+        assert_eq!(bed.responses(), [whole]);
+        bed.drop_names(ClusterLoadAssignment, &["a"]);
+        bed.ack(Cluster);
+        assert!(bed.responses().is_empty());
+        assert!(bed.is_settled());
+    }
+}
+
+#[test]
+fn a_cluster_stays_as_long_as_its_routes_are_not_replaced_because_they_are_refused() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[(Cluster, "a", ""), (RouteConfiguration, "web", "bad")]);
+        assert_eq!(bed.responses(), ["RouteConfiguration web=bad"]);
+        bed.nack(RouteConfiguration, "bad");
+        bed.wait(10 * PATIENCE);
+        assert!(bed.responses().is_empty());
+        bed.publish(&[(RouteConfiguration, "web", "good")]);
+        let whole = if protocol == Protocol::Delta {
+            "Cluster -a"
+        } else {
+            "Cluster"
+        };
+        assert_eq!(bed.settle(), ["RouteConfiguration web=good", whole]);
+    }
+}
+
+#[test]
+fn a_cluster_stays_until_the_node_has_routes_that_it_will_ask_for() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[
+            (Cluster, "a", ""),
+            (Listener, "web", "2"),
+            (RouteConfiguration, "new", "b"),
+        ]);
+        assert_eq!(bed.responses(), ["Listener web=2"]);
+        bed.ack(Listener);
+        assert!(bed.responses().is_empty(), "the listener is waiting for its routes");
+        bed.ask(RouteConfiguration, &["new"]);
+        assert_eq!(bed.responses(), ["RouteConfiguration new=b"]);
+        bed.ack(RouteConfiguration);
+        assert_eq!(bed.responses().len(), 1);
+        bed.ack(Cluster);
+        assert!(bed.is_settled());
+
+        let mut bed = served(protocol);
+        bed.publish(&[(Cluster, "a", ""), (RouteConfiguration, "of nobody", "b")]);
+        assert!(bed.responses().is_empty());
+        assert_eq!(bed.stream.deadline(), Some(bed.now + PATIENCE));
+        bed.wait(PATIENCE);
+        assert_eq!(bed.responses().len(), 1);
+        bed.ack(Cluster);
+        bed.responses();
+        assert_eq!(bed.stream.deadline(), None);
+    }
+}
+
+#[test]
+fn a_listener_is_removed_together_with_what_replaces_it() {
+    let mut bed = served(Protocol::Delta);
+    bed.publish(&[(Cluster, "b", "1"), (Listener, "web", ""), (Listener, "web2", "1")]);
+    assert_eq!(bed.responses(), ["Cluster b=1"]);
+    bed.ack(Cluster);
+    assert_eq!(bed.responses(), ["Listener web2=1 -web"]);
+}
+
+#[test]
+fn what_a_listener_names_is_removed_after_it() {
+    let mut bed = served(Protocol::Delta);
+    bed.publish(&[
+        (Listener, "web", ""),
+        (RouteConfiguration, "web", ""),
+        (ExtensionConfig, "filter", ""),
+        (Secret, "tls", ""),
+    ]);
+    assert_eq!(bed.responses(), ["Listener -web"]);
+    bed.ack(Listener);
+    assert_eq!(bed.responses(), ["RouteConfiguration -web"]);
+    bed.ack(RouteConfiguration);
+    assert_eq!(bed.responses(), ["ExtensionConfig -filter", "Secret -tls"]);
+}
+
+/// Envoy prepares a changed cluster afresh, and waits for its endpoints.
+#[test]
+fn a_changed_cluster_gets_its_endpoints_again() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[(Cluster, "a", "2")]);
+        assert_eq!(bed.responses(), ["Cluster a=2", "ClusterLoadAssignment a=1"]);
+        bed.ack(Cluster);
+        bed.ack(ClusterLoadAssignment);
+        assert!(bed.responses().is_empty() && bed.is_settled());
+    }
+    // Also when it changed while the node was away, whichever it asks for first.
+    for clusters_first in [true, false] {
+        let mut bed = served(Protocol::Delta);
+        bed.publish(&[(Cluster, "a", "2")]);
+        bed.reconnect();
+        let mut sent = Vec::new();
+        for clusters in [clusters_first, !clusters_first] {
+            if clusters {
+                bed.come_with(Cluster, &[], &[("a", "1")]);
+            } else {
+                bed.come_with(ClusterLoadAssignment, &["a"], &[("a", "1")]);
+            }
+            sent.extend(bed.responses());
+        }
+        assert_eq!(sent, ["Cluster a=2", "ClusterLoadAssignment a=1"]);
+    }
+}
