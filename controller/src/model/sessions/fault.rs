@@ -1,0 +1,70 @@
+use super::Problem;
+use super::annotations::PREFIX;
+
+/// A mistake in what an object says about its sessions, before it is known where in the object `sessionPersistence` stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) place: Place,
+    /// What was expected.
+    pub(super) message: String,
+}
+
+/// Where in an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Below `sessionPersistence`, like `cookie.name`; itself where empty.
+    Persistence(&'static str),
+    /// The annotation of this name, without the prefix.
+    Annotation(String),
+    /// The rule's matches, from which a cookie's path was derived.
+    Matches,
+}
+
+impl Fault {
+    pub(super) fn persistence(field: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            place: Place::Persistence(field),
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn annotation(name: &str, message: impl Into<String>) -> Self {
+        Self {
+            place: Place::Annotation(name.to_owned()),
+            message: message.into(),
+        }
+    }
+
+    /// The mistake in an object that has `sessionPersistence` below `parent`, which is `spec`, or `spec.rules[2]`.
+    pub(super) fn below(self, parent: &str) -> Problem {
+        Problem {
+            field: self.field(parent),
+            message: self.message,
+        }
+    }
+
+    fn field(&self, parent: &str) -> String {
+        match &self.place {
+            Place::Persistence("") => format!("{parent}.sessionPersistence"),
+            Place::Persistence(field) => format!("{parent}.sessionPersistence.{field}"),
+            Place::Annotation(name) => annotation_field(name),
+            Place::Matches => format!("{parent}.matches"),
+        }
+    }
+
+    /// A mistake that a route's annotations make of `policy`, which is right by itself: the route is at fault.
+    pub(super) fn of_route(self, policy: &dyn std::fmt::Display, is_routes: impl Fn(&str) -> bool) -> Problem {
+        match &self.place {
+            Place::Annotation(name) if is_routes(name) => self.below(""),
+            _ => Problem {
+                field: "metadata.annotations".to_owned(),
+                message: format!("with {policy}: {}: {}", self.field("spec"), self.message),
+            },
+        }
+    }
+}
+
+/// The path of an annotation.
+pub(super) fn annotation_field(name: &str) -> String {
+    format!("metadata.annotations[{PREFIX}{name}]")
+}
