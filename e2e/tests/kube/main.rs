@@ -1,4 +1,5 @@
 //! What Limpet's controller does in a real cluster with a real Envoy.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod definitions;
 mod test_bed;
