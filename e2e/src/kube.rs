@@ -36,6 +36,7 @@ mod user;
 
 pub use client::{Client, Refusal, refused};
 pub use cluster::Cluster;
+pub use daemon::Daemon;
 pub use namespace::{Endpoint, Namespace};
 pub use network::Network;
 pub use pod::Pod;

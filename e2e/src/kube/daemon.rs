@@ -8,17 +8,20 @@ use anyhow::{Context, Result};
 
 use crate::poll;
 
-/// A process that ends with its value. (Where no value is dropped, as when tests are interrupted, it ends with the namespace.)
+/// A process that ends with its value. (Where no value is dropped, as when tests are interrupted, it ends with the network namespace.)
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub struct Daemon {
     name: String,
     process: Child,
     log: PathBuf,
 }
 
 impl Daemon {
-    /// What the process says goes to a file `NAME.log` in this directory, after what it said before.
-    pub(super) fn start(name: &str, command: &mut Command, directory: &Path) -> Result<Self> {
+    /// Starts a process. What it says goes to a file `NAME.log` in this directory, after what is there.
+    ///
+    /// # Errors
+    /// When it can not be started.
+    pub fn start(name: &str, command: &mut Command, directory: &Path) -> Result<Self> {
         let log = directory.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log)?;
         let process = command
@@ -33,12 +36,17 @@ impl Daemon {
         })
     }
 
-    pub(super) fn id(&self) -> u32 {
+    /// The process's id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// Waits until it is ready by this check.
-    pub(super) async fn until_ready<T>(&mut self, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+    ///
+    /// # Errors
+    /// When it is not after half a minute, or has ended: the message has the end of its log.
+    pub async fn until_ready<T>(&mut self, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
         let (name, process) = (&self.name, &mut self.process);
         let ready = poll::until(&format!("{name} to come up"), async || {
             if let Ok(Some(status)) = process.try_wait() {
@@ -52,15 +60,18 @@ impl Daemon {
             .with_context(|| format!("the log of {name} ends with:\n{}", self.log_tail()))
     }
 
-    /// Ends it at once.
-    pub(super) fn end(&mut self) {
+    /// Kills it.
+    pub fn end(&mut self) {
         // Where killing fails, the process is gone already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
     /// All it has said.
-    pub(super) fn log(&self) -> Result<String> {
+    ///
+    /// # Errors
+    /// When that can not be read.
+    pub fn log(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned())
     }
 

@@ -10,6 +10,9 @@ use super::pod::PORT;
 use super::{Client, Network, Pod};
 use crate::poll;
 
+/// What the controller under test is called in a `GatewayClass`.
+const CONTROLLER: &str = "limpet.dev/controller";
+
 /// A namespace of one test's own: a client that may do everything, and addresses for pods. It stays when the test is over.
 #[derive(Debug)]
 pub struct Namespace {
@@ -54,6 +57,20 @@ impl Namespace {
     /// When none is left.
     pub fn next_address(&self) -> Result<IpAddr> {
         self.network.next()
+    }
+
+    /// A `GatewayClass` of the namespace's name, for the controller under test.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn gateway_class(&self) -> Result<()> {
+        let class = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": self.name},
+            "spec": {"controllerName": CONTROLLER},
+        });
+        self.apply_object(&class).await.map(drop)
     }
 
     /// A Service with port 80, for the pods with these labels.

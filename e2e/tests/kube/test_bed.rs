@@ -1,10 +1,12 @@
 //! The test bed itself: it is what it claims to be.
 
 use anyhow::{Context, Result};
+use hyper::Method;
 use limpet_e2e::kube::{Cluster, Endpoint, Pod, Proxy, Release, refused};
 use limpet_e2e::{Visitor, poll};
 use serde_json::json;
 
+const ROUTES: &str = "/apis/gateway.networking.k8s.io/v1/httproutes";
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
 fn endpoint(pod: &Pod) -> Endpoint {
@@ -161,6 +163,8 @@ async fn an_api_server_comes_back_with_its_data() -> Result<()> {
     namespace.service("web", WEB).await?;
     let account = cluster.server().service_account(namespace.name(), "somebody").await?;
 
+    let routes = namespace.call(Method::GET, ROUTES, "", None).await?;
+    namespace.service("later", WEB).await?;
     cluster.server_mut().stop();
     let answer = namespace.get("Service", "web").await;
     let error = answer.err().context("somebody answers")?;
@@ -171,6 +175,14 @@ async fn an_api_server_comes_back_with_its_data() -> Result<()> {
     assert_eq!(service["spec"]["selector"], json!({"app": "web"}));
     let refusal = refused(namespace.as_user(account).get("Service", "web").await)?;
     assert_eq!(refusal.code, 403, "known, but without rights: {refusal}");
+    // Watches that begin where it has no memory of any more are told so.
+    let version = routes["metadata"]["resourceVersion"].as_str().context("no version")?;
+    let watch = format!("{ROUTES}?watch=1&timeoutSeconds=1&resourceVersion={version}");
+    let event = namespace.call(Method::GET, &watch, "", None).await?;
+    assert_eq!(
+        (&event["type"], &event["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
     // The controllers have found it again.
     let pod = namespace.pod("a", WEB).await?;
     namespace
@@ -216,6 +228,9 @@ spec:
     ] {
         let namespace = Cluster::shared(release).await?.namespace("release").await?;
         assert!(namespace.list(policy, "").await?.is_empty());
+        namespace.gateway_class().await?;
+        let class = namespace.get("GatewayClass", namespace.name()).await?;
+        assert_eq!(class["spec"]["controllerName"], "limpet.dev/controller");
         namespace.apply(&route(named)).await?;
         let refusal = refused(namespace.apply(&route(other)).await)?;
         assert!(refusal.message.contains("field not declared"), "{refusal}");
