@@ -19,10 +19,10 @@ with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema check test test-host e2e e2e-matrix e2e-kube demo bench clean
+.PHONY: help build wasm module cli schema descriptors check test test-host e2e e2e-matrix e2e-kube demo bench clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: wasm module cli ## The artefacts: dist/limpet.wasm and dist/liblimpet.so (the filter, twice), and dist/limpet (the command)
 
@@ -40,6 +40,10 @@ cli:
 schema: ## Regenerate the JSON Schema of the configuration
 	@echo "Writing filter/core/schema/limpet.schema.json (1 minute the first time)"
 	@UPDATE_SCHEMA=1 cargo test --locked -p limpet-core --features schema --test schema -- --exact the_schema_is_what_the_types_say
+
+descriptors: ## Regenerate what the controller knows of Envoy's protocol buffers
+	@echo "Writing controller/src/outputs/descriptors.binpb (2 minutes the first time)"
+	@UPDATE_DESCRIPTORS=1 cargo test --locked -p limpet --test descriptors
 
 check: ## Format, clippy with warnings denied, licences, and advisories where they can be reached
 	@echo "Checking format, lints and dependencies (2 minutes the first time, and 4 more where cargo-deny is not installed)"

@@ -22,6 +22,8 @@ pub mod model;
 mod moment;
 mod node;
 mod output;
+#[cfg(feature = "controller")]
+pub mod outputs;
 mod token;
 #[cfg(feature = "controller")]
 pub mod xds;
