@@ -7,14 +7,14 @@ use crate::node::Node;
 const EARLY_HEADER_MUTATION: &str = "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 
 /// What the filter and Envoy tell each other by.
-pub(super) const INTERNAL_HEADERS: [&str; 4] = [SOFT_HEADER, STRICT_HEADER, DESTINATION_HEADER, SESSION_HEADER];
-pub(super) const SOFT_HEADER: &str = "x-limpet-host";
-pub(super) const STRICT_HEADER: &str = "x-limpet-host-strict";
+pub(crate) const INTERNAL_HEADERS: [&str; 4] = [SOFT_HEADER, STRICT_HEADER, DESTINATION_HEADER, SESSION_HEADER];
+pub(crate) const SOFT_HEADER: &str = "x-limpet-host";
+pub(crate) const STRICT_HEADER: &str = "x-limpet-host-strict";
 /// What tells our filter the route's session, and what the chain writes into it.
-pub(super) const SESSION_HEADER: &str = "x-limpet-session";
-pub(super) const ROUTE_SESSION: &str = "%METADATA(ROUTE:limpet:session)%";
+pub(crate) const SESSION_HEADER: &str = "x-limpet-session";
+pub(crate) const ROUTE_SESSION: &str = "%METADATA(ROUTE:limpet:session)%";
 
-pub(super) use limpet_core::view::DESTINATION_HEADER;
+pub(crate) use limpet_core::view::DESTINATION_HEADER;
 
 /// Whether a mutation takes the header away.
 pub(super) fn removes(mutation: &Node<'_>, header: &str) -> bool {

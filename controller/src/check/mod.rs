@@ -4,7 +4,7 @@ mod chain;
 mod destinations;
 pub(crate) mod discovery;
 mod filter;
-mod headers;
+pub(crate) mod headers;
 mod per_route;
 mod report;
 mod routes;

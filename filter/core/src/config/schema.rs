@@ -59,6 +59,25 @@ pub struct FilterConfig {
     pub fences: Vec<FenceConfig>,
 }
 
+impl FilterConfig {
+    /// These policies, no keys yet, and everything else as it is by default.
+    #[must_use]
+    pub fn without_keys(policies: BTreeMap<String, PolicyConfig>) -> Self {
+        Self {
+            keys: None,
+            wrapped_keys: None,
+            sds_keys: None,
+            policies,
+            routes: Vec::new(),
+            default: None,
+            access_log: false,
+            max_idle: seven_days(),
+            clock_skew: one_minute(),
+            fences: Vec::new(),
+        }
+    }
+}
+
 /// How sessions of this policy are kept. Exactly one of `cookie` and `header`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -1,0 +1,224 @@
+//! What an Envoy is started with.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::bootstrap::v3::bootstrap::{DynamicResources, StaticResources};
+use envoy_types::pb::envoy::config::bootstrap::v3::runtime_layer::LayerSpecifier;
+use envoy_types::pb::envoy::config::bootstrap::v3::{Admin, Bootstrap, LayeredRuntime, RuntimeLayer};
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::cluster::v3::UpstreamConnectionOptions;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use envoy_types::pb::envoy::config::core::v3::api_config_source::ApiType;
+use envoy_types::pb::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
+use envoy_types::pb::envoy::config::core::v3::{
+    ApiConfigSource, ApiVersion, DataSource, GrpcService, Node, TcpKeepalive, TransportSocket, data_source,
+    transport_socket,
+};
+use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
+    CertificateValidationContext, CommonTlsContext, SubjectAltNameMatcher, TlsCertificate, UpstreamTlsContext,
+    subject_alt_name_matcher::SanType,
+};
+use envoy_types::pb::envoy::r#type::matcher::v3::StringMatcher;
+use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, Value};
+
+use super::clusters::http2;
+use super::pack::{ads, duration, number, pack, socket};
+use crate::api::ObjectName;
+
+/// The cluster that the controller is in.
+const CONTROLLER: &str = "limpet.controller";
+
+/// Which Envoy, and where it finds the controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootstrapOptions {
+    /// The Gateway that it serves: `node.cluster`, by which the controller knows what it is to have.
+    pub gateway: ObjectName,
+    /// Its name among the Envoys of the Gateway: `node.id`. Without one it has to be given by Envoy's `--service-node`.
+    pub node_id: Option<String>,
+    /// The controller's host name or address.
+    pub controller_host: String,
+    /// The port of its xDS server.
+    pub controller_port: u16,
+    /// With what the two know each other; plain text where there is nothing.
+    pub tls: Option<BootstrapTls>,
+    /// The port of the admin interface, on 127.0.0.1.
+    pub admin_port: u16,
+}
+
+/// Files for mutual TLS with the controller, as paths that Envoy's process can read. They are read when Envoy starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootstrapTls {
+    /// The certificates that the controller's has to be signed by (PEM).
+    pub trusted_ca: String,
+    /// Envoy's own certificate (PEM).
+    pub certificate_chain: String,
+    /// Its private key (PEM).
+    pub private_key: String,
+    /// The name that the controller's certificate must have; its host's where there is none.
+    pub server_name: Option<String>,
+}
+
+/// The configuration that an Envoy of the Gateway is started with: where it gets everything else from.
+#[must_use]
+pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
+    Bootstrap {
+        node: Some(Node {
+            id: options.node_id.clone().unwrap_or_default(),
+            cluster: options.gateway.to_string(),
+            ..Node::default()
+        }),
+        admin: Some(admin(options.admin_port)),
+        layered_runtime: Some(runtime()),
+        dynamic_resources: Some(DynamicResources {
+            ads_config: Some(ApiConfigSource {
+                api_type: ApiType::DeltaGrpc.into(),
+                transport_api_version: ApiVersion::V3.into(),
+                set_node_on_first_message_only: true,
+                grpc_services: vec![GrpcService {
+                    target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
+                        cluster_name: CONTROLLER.to_owned(),
+                        ..EnvoyGrpc::default()
+                    })),
+                    ..GrpcService::default()
+                }],
+                ..ApiConfigSource::default()
+            }),
+            lds_config: Some(ads()),
+            cds_config: Some(ads()),
+            ..DynamicResources::default()
+        }),
+        static_resources: Some(StaticResources {
+            clusters: vec![controller(options)],
+            ..StaticResources::default()
+        }),
+        ..Bootstrap::default()
+    }
+}
+
+/// On loopback: it can do everything with Envoy, and asks for no password.
+pub(super) fn admin(port: u16) -> Admin {
+    Admin {
+        address: Some(socket(&Ipv4Addr::LOCALHOST.to_string(), port)),
+        ..Admin::default()
+    }
+}
+
+/// What Envoy has no fields for.
+pub(super) fn runtime() -> LayeredRuntime {
+    let fields = [
+        // Otherwise it refuses all routes of a listener for one expression that is larger than 100 instructions.
+        (
+            "re2.max_program_size.error_level",
+            Kind::NumberValue(f64::from(u32::MAX)),
+        ),
+        ("re2.max_program_size.warn_level", Kind::NumberValue(1000.0)),
+    ];
+    let fields = fields.map(|(name, kind)| (name.to_owned(), Value { kind: Some(kind) }));
+    LayeredRuntime {
+        layers: vec![RuntimeLayer {
+            name: "limpet".to_owned(),
+            layer_specifier: Some(LayerSpecifier::StaticLayer(Struct {
+                fields: HashMap::from(fields),
+            })),
+        }],
+    }
+}
+
+fn controller(options: &BootstrapOptions) -> Cluster {
+    let by_name = options.controller_host.parse::<IpAddr>().is_err();
+    let kind = if by_name {
+        DiscoveryType::StrictDns
+    } else {
+        DiscoveryType::Static
+    };
+    let endpoint = Endpoint {
+        address: Some(socket(&options.controller_host, options.controller_port)),
+        ..Endpoint::default()
+    };
+    Cluster {
+        name: CONTROLLER.to_owned(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(kind.into())),
+        connect_timeout: duration(Duration::from_secs(5)),
+        typed_extension_protocol_options: http2(),
+        // A controller that is gone without a word is noticed, and another one taken.
+        upstream_connection_options: Some(UpstreamConnectionOptions {
+            tcp_keepalive: Some(TcpKeepalive {
+                keepalive_probes: number(3),
+                keepalive_time: number(10),
+                keepalive_interval: number(5),
+            }),
+            ..UpstreamConnectionOptions::default()
+        }),
+        load_assignment: Some(ClusterLoadAssignment {
+            cluster_name: CONTROLLER.to_owned(),
+            endpoints: vec![LocalityLbEndpoints {
+                lb_endpoints: vec![LbEndpoint {
+                    host_identifier: Some(HostIdentifier::Endpoint(endpoint)),
+                    ..LbEndpoint::default()
+                }],
+                ..LocalityLbEndpoints::default()
+            }],
+            ..ClusterLoadAssignment::default()
+        }),
+        transport_socket: options
+            .tls
+            .as_ref()
+            .map(|tls| transport_socket(tls, &options.controller_host)),
+        ..Cluster::default()
+    }
+}
+
+fn transport_socket(tls: &BootstrapTls, host: &str) -> TransportSocket {
+    let file = |path: &str| {
+        Some(DataSource {
+            specifier: Some(data_source::Specifier::Filename(path.to_owned())),
+            ..DataSource::default()
+        })
+    };
+    let name = tls.server_name.as_deref().unwrap_or(host);
+    let san_type = match name.parse::<IpAddr>() {
+        Ok(_) => SanType::IpAddress,
+        Err(_) => SanType::Dns,
+    };
+    let validation = CertificateValidationContext {
+        trusted_ca: file(&tls.trusted_ca),
+        match_typed_subject_alt_names: vec![SubjectAltNameMatcher {
+            san_type: san_type.into(),
+            matcher: Some(StringMatcher {
+                match_pattern: Some(MatchPattern::Exact(name.to_owned())),
+                ..StringMatcher::default()
+            }),
+            ..SubjectAltNameMatcher::default()
+        }],
+        ..CertificateValidationContext::default()
+    };
+    let context = UpstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_certificates: vec![TlsCertificate {
+                certificate_chain: file(&tls.certificate_chain),
+                private_key: file(&tls.private_key),
+                ..TlsCertificate::default()
+            }],
+            alpn_protocols: vec!["h2".to_owned()],
+            validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
+            ..CommonTlsContext::default()
+        }),
+        sni: if san_type == SanType::Dns {
+            name.to_owned()
+        } else {
+            String::new()
+        },
+        ..UpstreamTlsContext::default()
+    };
+    TransportSocket {
+        name: "envoy.transport_sockets.tls".to_owned(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(pack(context))),
+    }
+}

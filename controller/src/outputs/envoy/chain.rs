@@ -1,0 +1,181 @@
+//! The filters of a listener, and what each route needs of them. `docs/configuration.md` ("The chain") says what each part is for.
+
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Change;
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::Action;
+use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
+use envoy_types::pb::envoy::config::core::v3::{
+    ExtensionConfigSource, HeaderValue, HeaderValueOption, TypedExtensionConfig,
+};
+use envoy_types::pb::envoy::config::route::v3::FilterConfig;
+use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
+use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{HeaderMutation, Mutations};
+use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
+use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::stateful_session_per_route::Override;
+use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::{
+    StatefulSession, StatefulSessionPerRoute,
+};
+use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType;
+use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as Early;
+use envoy_types::pb::envoy::extensions::http::stateful_session::header::v3::HeaderBasedSessionState;
+use envoy_types::pb::google::protobuf::Any;
+use prost::Name as _;
+
+use super::filter::pass_through;
+use super::options::FilterBuild;
+use super::pack::{ads, pack};
+use crate::check::headers::{
+    DESTINATION_HEADER, INTERNAL_HEADERS, ROUTE_SESSION, SESSION_HEADER, SOFT_HEADER, STRICT_HEADER,
+};
+use crate::find::NAME;
+
+/// Steers sessions of policies that are not strict.
+const SOFT: &str = "limpet.stateful_session";
+/// Steers those of strict ones.
+const STRICT: &str = "limpet.stateful_session_strict";
+
+/// The headers that clients and backends are not to see, nor to send.
+pub(super) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
+    match build {
+        FilterBuild::Wasm(_) => &INTERNAL_HEADERS,
+        // It steers by itself. Only routes are told where a session is led.
+        FilterBuild::Module(_) => &[DESTINATION_HEADER],
+    }
+}
+
+/// Takes clients' copies of the internal headers away, before the first route match.
+pub(super) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
+    TypedExtensionConfig {
+        name: "envoy.http.early_header_mutation.header_mutation".to_owned(),
+        typed_config: Some(pack(Early {
+            mutations: internal_headers(build).iter().map(|name| remove(name)).collect(),
+        })),
+    }
+}
+
+/// All HTTP filters, in their order.
+pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
+    let router = filter("envoy.filters.http.router", pack(Router::default()));
+    match build {
+        FilterBuild::Wasm(_) => vec![
+            filter("limpet.internal_headers", internal_headers_filter()),
+            discovered(Wasm::type_url()),
+            steering(SOFT, SOFT_HEADER, false),
+            steering(STRICT, STRICT_HEADER, true),
+            router,
+        ],
+        FilterBuild::Module(_) => vec![discovered(DynamicModuleFilter::type_url()), router],
+    }
+}
+
+/// The filter of ours. Until its configuration is there, requests pass, without sessions.
+fn discovered(type_url: String) -> HttpFilter {
+    let discovery = ExtensionConfigSource {
+        config_source: Some(ads()),
+        default_config: Some(pass_through()),
+        type_urls: vec![type_url, HeaderMutation::type_url()],
+        ..ExtensionConfigSource::default()
+    };
+    HttpFilter {
+        name: NAME.to_owned(),
+        config_type: Some(ConfigType::ConfigDiscovery(discovery)),
+        ..HttpFilter::default()
+    }
+}
+
+fn internal_headers_filter() -> Any {
+    let session = HeaderValueOption {
+        header: Some(HeaderValue {
+            key: SESSION_HEADER.to_owned(),
+            value: ROUTE_SESSION.to_owned(),
+            ..HeaderValue::default()
+        }),
+        append_action: HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
+        ..HeaderValueOption::default()
+    };
+    pack(HeaderMutation {
+        mutations: Some(Mutations {
+            request_mutations: vec![
+                remove(SESSION_HEADER),
+                Change {
+                    action: Some(Action::Append(session)),
+                },
+            ],
+            response_mutations: vec![remove(SOFT_HEADER), remove(STRICT_HEADER)],
+            ..Mutations::default()
+        }),
+        ..HeaderMutation::default()
+    })
+}
+
+/// One of Envoy's own filters that do the steering. Routes ask for the one that they need: one entry each, since the entries of a map are
+/// encoded in any order.
+fn steering(name: &str, header: &str, strict: bool) -> HttpFilter {
+    let state = TypedExtensionConfig {
+        name: "envoy.http.stateful_session.header".to_owned(),
+        typed_config: Some(pack(HeaderBasedSessionState {
+            name: header.to_owned(),
+        })),
+    };
+    HttpFilter {
+        disabled: true,
+        ..filter(
+            name,
+            pack(StatefulSession {
+                session_state: Some(state),
+                strict,
+                ..StatefulSession::default()
+            }),
+        )
+    }
+}
+
+fn filter(name: &str, config: Any) -> HttpFilter {
+    HttpFilter {
+        name: name.to_owned(),
+        config_type: Some(ConfigType::TypedConfig(config)),
+        ..HttpFilter::default()
+    }
+}
+
+fn remove(name: &str) -> Change {
+    Change {
+        action: Some(Action::Remove(name.to_owned())),
+    }
+}
+
+/// What a route needs of the filters that steer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Steering {
+    /// Requests are steered here.
+    Active {
+        /// By a strict policy.
+        strict: bool,
+    },
+    /// They are steered where they are led from here, and not here.
+    Idle {
+        /// By a strict policy.
+        strict: bool,
+    },
+}
+
+impl Steering {
+    /// The filter, and its configuration of the route.
+    pub(super) fn per_route(self) -> (String, Any) {
+        let (strict, config) = match self {
+            Self::Active { strict } => (strict, Any::default()),
+            Self::Idle { strict } => {
+                let idle = StatefulSessionPerRoute {
+                    r#override: Some(Override::Disabled(true)),
+                };
+                (strict, pack(idle))
+            }
+        };
+        let within = FilterConfig {
+            config: Some(config),
+            ..FilterConfig::default()
+        };
+        (if strict { STRICT } else { SOFT }.to_owned(), pack(within))
+    }
+}

@@ -1,0 +1,118 @@
+//! A graph as resources of Envoy.
+//!
+//! What they are like, `envoy-configs/` shows by hand, and `docs/configuration.md` says why. Equal graphs give equal bytes: everything is sorted, and
+//! no map in a message has more than one entry, since `prost` encodes those in any order.
+//!
+//! - `options`: what is configured, and what comes from elsewhere.
+//! - `used`: which clusters, policies and certificates the Envoys of one Gateway need.
+//! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters and endpoints. `filter`: the
+//!   filter and its configuration.
+//! - `bootstrap`: what an Envoy is started with. `standalone`: all of it in one file.
+
+mod bootstrap;
+mod chain;
+mod clusters;
+mod filter;
+mod listeners;
+mod options;
+mod pack;
+mod routes;
+mod standalone;
+mod used;
+
+use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret};
+use prost::Message;
+
+pub use bootstrap::{BootstrapOptions, BootstrapTls, bootstrap};
+pub use filter::{extension_config, filter_config};
+pub use options::{EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, RemoteFile, WasmFilter};
+pub use standalone::static_bootstrap;
+
+use crate::api::ObjectName;
+use crate::model::endpoints::Endpoint;
+use crate::model::graph::ClusterName;
+use crate::model::{Certificate, Graph};
+use crate::xds::{Resource, ResourceType};
+use routes::Routes;
+use used::Used;
+
+/// All that the Envoys of one Gateway are to have, but for endpoints ([`load_assignment`]): by type and name.
+#[must_use]
+pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Vec<Resource> {
+    let used = Used::by(graph, gateway);
+    let mut all = Vec::new();
+    for name in &used.clusters {
+        if let Some(cluster) = graph.clusters.get(*name) {
+            all.push(resource(
+                ResourceType::Cluster,
+                &name.0,
+                &clusters::cluster(name, cluster),
+            ));
+        }
+    }
+    let filter = filter::configuration(graph, &used.policies, options, inputs);
+    let filter = extension_config(&filter, options);
+    all.push(resource(ResourceType::ExtensionConfig, &filter.name, &filter));
+    for name in &used.certificates {
+        if let Some(certificate) = graph.certificates.get(*name) {
+            all.push(certificate_resource(name, certificate));
+        }
+    }
+    let routes = Routes {
+        graph,
+        build: &options.filter,
+    };
+    let ports = graph
+        .gateways
+        .get(gateway)
+        .into_iter()
+        .flat_map(|gateway| &gateway.ports);
+    for (port, listeners) in ports.clone() {
+        if let Some(listener) = listeners::listener(*port, listeners, options) {
+            all.push(resource(ResourceType::Listener, &listener.name, &listener));
+        }
+    }
+    for (port, listeners) in ports {
+        for configuration in routes.of_port(*port, listeners) {
+            all.push(resource(
+                ResourceType::RouteConfiguration,
+                &configuration.name,
+                &configuration,
+            ));
+        }
+    }
+    all.sort_by(|one, other| (one.resource_type(), one.name()).cmp(&(other.resource_type(), other.name())));
+    all
+}
+
+/// The endpoints of a cluster.
+#[must_use]
+pub fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> Resource {
+    let assignment = clusters::load_assignment(cluster, endpoints);
+    resource(ResourceType::ClusterLoadAssignment, &cluster.0, &assignment)
+}
+
+fn certificate_resource(name: &ObjectName, certificate: &Certificate) -> Resource {
+    let bytes = |bytes: &[u8]| DataSource {
+        specifier: Some(data_source::Specifier::InlineBytes(bytes.to_vec())),
+        ..DataSource::default()
+    };
+    let name = name.to_string();
+    let secret = Secret {
+        name: name.clone(),
+        r#type: Some(secret::Type::TlsCertificate(TlsCertificate {
+            certificate_chain: Some(bytes(&certificate.chain)),
+            private_key: Some(bytes(&certificate.key)),
+            ..TlsCertificate::default()
+        })),
+    };
+    resource(ResourceType::Secret, &name, &secret)
+}
+
+fn resource(resource_type: ResourceType, name: &str, message: &impl Message) -> Resource {
+    Resource::new(resource_type, name, message.encode_to_vec())
+}
+
+#[cfg(test)]
+mod tests;
