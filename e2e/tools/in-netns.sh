@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # in-netns.sh COMMAND...: runs a command where every address of 10.66.0.0/16 is this machine, and nothing else is reached: in a network
-# namespace of its own. What the command leaves running ends with it. Works for root, and for users who may make user namespaces.
+# namespace of its own. Processes have a namespace, too, so that what the command leaves running ends with it. Works for root, and for users
+# who may make user namespaces.
 set -euo pipefail
 
 say() { echo "in-netns: $*" >&2; }
 
+PATH=$PATH:/usr/sbin:/sbin
 for program in unshare ip; do
-  command -v "$program" >/dev/null || PATH=$PATH:/usr/sbin:/sbin
   command -v "$program" >/dev/null || { say "there is no $program (Debian: apt-get install util-linux iproute2)"; exit 1; }
 done
 
-namespaces=(--net --pid --fork --kill-child)
+namespaces=(--net --pid --fork --kill-child --mount-proc)
 # Root may go without a user namespace, which some containers refuse; everybody else needs one.
 if ! { ((EUID == 0)) && unshare "${namespaces[@]}" true 2>/dev/null; }; then
   namespaces=(--user --map-root-user "${namespaces[@]}")
   if ! why=$(unshare "${namespaces[@]}" true 2>&1); then
     say "$why"
-    say "no network namespace can be made here: user namespaces are off, or a container forbids them (sysctl kernel.unprivileged_userns_clone,"
-    say "kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces; docker run --security-opt seccomp=unconfined)"
+    say "This machine lets its users make no namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone,"
+    say "kernel.apparmor_restrict_unprivileged_userns; docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined)."
     exit 1
   fi
 fi
