@@ -246,3 +246,41 @@ impl AsyncWrite for Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn plain_text_is_for_loopback_addresses_unless_asked_for() {
+        let bind = async |address: &str, security| {
+            let address = address.parse().unwrap();
+            Server::bind(Options { address, security }, Snapshots::new()).await
+        };
+        for address in ["0.0.0.0:0", "[::]:0", "10.66.0.2:0", "[::ffff:10.66.0.2]:0"] {
+            let error = bind(address, Security::PlaintextOnLoopback).await.unwrap_err();
+            assert!(matches!(error, ServerError::Plaintext(_)), "{address}: {error}");
+            assert!(error.to_string().contains("is not a loopback address"), "{error}");
+        }
+        assert!(bind("127.0.0.1:0", Security::PlaintextOnLoopback).await.is_ok());
+        assert!(bind("127.1.2.3:0", Security::PlaintextOnLoopback).await.is_ok());
+        assert!(bind("0.0.0.0:0", Security::PlaintextAnywhere).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_server_without_certificates_does_not_start() {
+        let missing = std::path::PathBuf::from("does/not/exist");
+        let files = TlsFiles {
+            certificate: missing.clone(),
+            key: missing.clone(),
+            client_ca: missing,
+        };
+        let options = Options {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            security: Security::MutualTls(files),
+        };
+        let error = Server::bind(options, Snapshots::new()).await.unwrap_err();
+        assert!(matches!(error, ServerError::Tls(TlsError::Read { .. })), "{error}");
+        assert!(error.to_string().starts_with("does/not/exist: "), "{error}");
+    }
+}

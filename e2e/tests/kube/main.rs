@@ -3,3 +3,4 @@
 
 mod definitions;
 mod test_bed;
+mod xds;

@@ -1,0 +1,45 @@
+//! Certificate authorities, and what they sign.
+
+use anyhow::Result;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+
+/// A certificate authority.
+pub(super) struct Authority {
+    /// Its certificate in PEM.
+    pub(super) certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate with its key, in PEM.
+pub(super) struct Certificate {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+impl Authority {
+    pub(super) fn new(name: &str) -> Result<Self> {
+        let mut params = CertificateParams::new([])?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate()?;
+        Ok(Self {
+            certificate: params.self_signed(&key)?.pem(),
+            issuer: Issuer::new(params, key),
+        })
+    }
+
+    /// A certificate for a server or client of this name.
+    pub(super) fn sign(&self, name: &str) -> Result<Certificate> {
+        let mut params = CertificateParams::new([name.to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate()?;
+        Ok(Certificate {
+            certificate: params.signed_by(&key, &self.issuer)?.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}

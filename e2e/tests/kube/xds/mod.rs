@@ -1,0 +1,72 @@
+//! A stock Envoy that the xDS server of this process configures, and a client's requests through it.
+
+mod certificates;
+mod control_plane;
+mod extension_config;
+mod order;
+mod refusals;
+mod resources;
+mod restart;
+mod rotation;
+mod updates;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use limpet::xds::Resources;
+use limpet_e2e::kube::Proxy;
+use limpet_e2e::{Answer, Backend, Connection, Request, Tls, poll};
+
+use self::certificates::Authority;
+use self::control_plane::{BOTH, ControlPlane, GROUP, bootstrap};
+
+const CONNECT_TIMEOUT: u8 = 1;
+
+/// What an Envoy serves: everything of every type.
+struct Site {
+    backends: [Backend; 3],
+    resources: Resources,
+    tls: Tls,
+}
+
+impl Site {
+    /// A listener `web` whose routes lead to cluster `a`, that is backend a. The filter says `one`.
+    fn new() -> Result<Self> {
+        let backends = Backend::three()?;
+        let authority = Authority::new("authority")?;
+        let certificate = authority.sign("web.example")?;
+        let resources = [
+            resources::cluster("a", CONNECT_TIMEOUT),
+            resources::endpoints("a", &[backends[0].address()]),
+            resources::secret("certificate", &certificate),
+            resources::filter("greeting", "one"),
+            resources::listener("web", "routes", "certificate", "greeting"),
+            resources::routes("routes", "a", false),
+        ];
+        Ok(Self {
+            backends,
+            resources: resources.into_iter().collect(),
+            tls: Tls::new(&authority.certificate, "web.example")?,
+        })
+    }
+
+    async fn get(&self, envoy: SocketAddr) -> Result<Answer> {
+        let mut connection = Connection::open_tls(envoy, &self.tls, false).await?;
+        connection.send(Request::get(envoy, "/")).await
+    }
+
+    /// Waits until a request gets an answer from this backend.
+    async fn until_from(&self, envoy: SocketAddr, backend: &str) -> Result<()> {
+        poll::until(&format!("an answer from backend {backend}"), async || {
+            let answer = self.get(envoy).await.ok()?;
+            (answer.backend() == Some(backend)).then_some(())
+        })
+        .await
+    }
+}
+
+/// How often an Envoy took an update of each kind or refused one.
+async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
+    envoy.admin().stats("update_(success|rejected)$").await
+}

@@ -1,0 +1,80 @@
+//! What Envoy refuses: its words are heard, the last good configuration serves on, and the rest arrives.
+
+use limpet::xds::ResourceType;
+
+use super::*;
+
+#[tokio::test]
+async fn what_envoy_refuses_is_told_in_its_words() -> Result<()> {
+    for api_type in BOTH {
+        let site = Site::new()?;
+        let control_plane = ControlPlane::start().await?;
+        control_plane.publish(&site.resources);
+        let mut envoy = control_plane.envoy(api_type).await?;
+        envoy.until_ready().await?;
+        let web = envoy.listener("web").await?;
+        control_plane.until_settled(1).await?;
+        let status = control_plane.snapshots.status();
+
+        // A route to nowhere, and a bad cluster among good ones.
+        let mut resources = site.resources.clone();
+        let bad_cluster = resources::bad_cluster("bad");
+        let bad_routes = resources::routes("routes", "nowhere", true);
+        let bad_versions = [bad_cluster.version(), bad_routes.version()];
+        for name in ["b", "c"] {
+            resources.insert(resources::cluster(name, CONNECT_TIMEOUT));
+            resources.insert(resources::endpoints(name, &[site.backends[1].address()]));
+        }
+        resources.insert(bad_cluster);
+        resources.insert(bad_routes);
+        control_plane.publish(&resources);
+        let refusals = poll::until("two refusals", async || {
+            let refusals = status.refusals(GROUP);
+            (refusals.len() == 2).then_some(refusals)
+        })
+        .await?;
+        let [cluster, routes] = &refusals[..] else {
+            anyhow::bail!("{refusals:?}");
+        };
+        assert_eq!((cluster.resource_type, &*cluster.name), (ResourceType::Cluster, "bad"));
+        assert!(cluster.message.contains("bad"), "{cluster:?}");
+        assert_eq!(
+            (routes.resource_type, &*routes.name),
+            (ResourceType::RouteConfiguration, "routes")
+        );
+        assert!(routes.message.contains("unknown cluster 'nowhere'"), "{routes:?}");
+        assert_eq!([cluster.version, routes.version], bad_versions);
+        assert!(refusals.iter().all(|refusal| &*refusal.node == "envoy"));
+
+        assert!(!status.is_settled(GROUP));
+        let progress = status.progress(GROUP, cluster.resource_type, &cluster.name, cluster.version);
+        assert!(!progress.is_complete() && progress.refused == 1, "{progress:?}");
+        assert_eq!(site.get(web).await?.backend(), Some("a"), "the last good routes");
+        let arrived = async || {
+            let clusters = envoy.admin().text("/clusters").await.ok()?;
+            (clusters.contains("b::") && clusters.contains("c::")).then_some(())
+        };
+        poll::until("the other clusters", arrived).await?;
+
+        // What is refused is not sent again with the next change.
+        let before = updates(&envoy).await?;
+        resources.insert(resources::endpoints("a", &[site.backends[2].address()]));
+        control_plane.publish(&resources);
+        site.until_from(web, "c").await?;
+        assert_eq!(status.refusals(GROUP), refusals);
+        let after = updates(&envoy).await?;
+        let rejected = |name: &&String| name.ends_with("rejected");
+        for name in after.keys().filter(rejected) {
+            assert_eq!(after.get(name), before.get(name), "{name}");
+        }
+
+        // What is put right is taken.
+        resources.insert(resources::routes("routes", "b", true));
+        resources.remove(ResourceType::Cluster, "bad");
+        control_plane.publish(&resources);
+        control_plane.until_settled(1).await?;
+        site.until_from(web, "b").await?;
+        assert!(status.refusals(GROUP).is_empty());
+    }
+    Ok(())
+}

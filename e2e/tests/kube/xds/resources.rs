@@ -1,0 +1,247 @@
+//! What an Envoy is to have: a listener with TLS, a filter that is discovered, routes to one cluster.
+
+use std::net::SocketAddr;
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType, EdsClusterConfig};
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation;
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::Action as Mutation;
+use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
+use envoy_types::pb::envoy::config::core::v3::{
+    Address, AggregatedConfigSource, ApiVersion, ConfigSource, DataSource, ExtensionConfigSource, HeaderValue,
+    HeaderValueOption, SocketAddress, TransportSocket, TypedExtensionConfig, address, socket_address, transport_socket,
+};
+use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints};
+use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, Listener, filter};
+use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
+use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
+use envoy_types::pb::envoy::config::route::v3::{
+    Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost, route,
+};
+use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{
+    HeaderMutation as HeaderMutationFilter, Mutations,
+};
+use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpConnectionManager, HttpFilter, Rds, http_filter,
+};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
+    CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, Secret, TlsCertificate, secret,
+};
+use envoy_types::pb::google::protobuf::{Any, BoolValue, Duration};
+use limpet::xds::{Resource, ResourceType};
+use prost::{Message, Name};
+
+use super::certificates::Certificate;
+
+fn any<M: Message + Name>(message: &M) -> Any {
+    Any {
+        type_url: M::type_url(),
+        value: message.encode_to_vec(),
+    }
+}
+
+fn resource(resource_type: ResourceType, name: &str, message: &impl Message) -> Resource {
+    Resource::new(resource_type, name, message.encode_to_vec())
+}
+
+/// Discovered over the stream that its reader came by.
+fn ads() -> ConfigSource {
+    ConfigSource {
+        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        resource_api_version: ApiVersion::V3 as i32,
+        ..ConfigSource::default()
+    }
+}
+
+/// A cluster whose endpoints are discovered. `connect_timeout`: in seconds.
+pub(super) fn cluster(name: &str, connect_timeout: u8) -> Resource {
+    let cluster = Cluster {
+        name: name.to_owned(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds as i32)),
+        eds_cluster_config: Some(EdsClusterConfig {
+            eds_config: Some(ads()),
+            ..EdsClusterConfig::default()
+        }),
+        connect_timeout: Some(Duration {
+            seconds: i64::from(connect_timeout),
+            nanos: 0,
+        }),
+        ..Cluster::default()
+    };
+    resource(ResourceType::Cluster, name, &cluster)
+}
+
+/// One that Envoy refuses: nothing says where its endpoints come from.
+pub(super) fn bad_cluster(name: &str) -> Resource {
+    let cluster = Cluster {
+        name: name.to_owned(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds as i32)),
+        ..Cluster::default()
+    };
+    resource(ResourceType::Cluster, name, &cluster)
+}
+
+/// The endpoints of a cluster.
+pub(super) fn endpoints(cluster: &str, addresses: &[SocketAddr]) -> Resource {
+    let endpoint = |each: &SocketAddr| LbEndpoint {
+        host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
+            address: Some(address(*each)),
+            ..Endpoint::default()
+        })),
+        ..LbEndpoint::default()
+    };
+    let assignment = ClusterLoadAssignment {
+        cluster_name: cluster.to_owned(),
+        endpoints: vec![LocalityLbEndpoints {
+            lb_endpoints: addresses.iter().map(endpoint).collect(),
+            ..LocalityLbEndpoints::default()
+        }],
+        ..ClusterLoadAssignment::default()
+    };
+    resource(ResourceType::ClusterLoadAssignment, cluster, &assignment)
+}
+
+fn address(address: SocketAddr) -> Address {
+    let socket = SocketAddress {
+        address: address.ip().to_string(),
+        port_specifier: Some(socket_address::PortSpecifier::PortValue(address.port().into())),
+        ..SocketAddress::default()
+    };
+    Address {
+        address: Some(address::Address::SocketAddress(socket)),
+    }
+}
+
+/// Everything goes to one cluster. With `strict`, Envoy refuses it where there is no such cluster.
+pub(super) fn routes(name: &str, cluster: &str, strict: bool) -> Resource {
+    let action = RouteAction {
+        cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.to_owned())),
+        ..RouteAction::default()
+    };
+    let all = Route {
+        r#match: Some(RouteMatch {
+            path_specifier: Some(PathSpecifier::Prefix("/".to_owned())),
+            ..RouteMatch::default()
+        }),
+        action: Some(route::Action::Route(action)),
+        ..Route::default()
+    };
+    let routes = RouteConfiguration {
+        name: name.to_owned(),
+        virtual_hosts: vec![VirtualHost {
+            name: "all".to_owned(),
+            domains: vec!["*".to_owned()],
+            routes: vec![all],
+            ..VirtualHost::default()
+        }],
+        validate_clusters: Some(BoolValue { value: strict }),
+        ..RouteConfiguration::default()
+    };
+    resource(ResourceType::RouteConfiguration, name, &routes)
+}
+
+/// A filter that says so in each response, in `x-filter`.
+pub(super) fn filter(name: &str, says: &str) -> Resource {
+    let typed_config = Some(any(&says_so(says)));
+    let name = name.to_owned();
+    let message = TypedExtensionConfig { name, typed_config };
+    resource(ResourceType::ExtensionConfig, &message.name, &message)
+}
+
+fn says_so(says: &str) -> HeaderMutationFilter {
+    let header = HeaderValueOption {
+        header: Some(HeaderValue {
+            key: "x-filter".to_owned(),
+            value: says.to_owned(),
+            ..HeaderValue::default()
+        }),
+        ..HeaderValueOption::default()
+    };
+    HeaderMutationFilter {
+        mutations: Some(Mutations {
+            response_mutations: vec![HeaderMutation {
+                action: Some(Mutation::Append(header)),
+            }],
+            ..Mutations::default()
+        }),
+        ..HeaderMutationFilter::default()
+    }
+}
+
+/// The certificate of a listener.
+pub(super) fn secret(name: &str, certificate: &Certificate) -> Resource {
+    let inline = |text: &str| {
+        Some(DataSource {
+            specifier: Some(Specifier::InlineString(text.to_owned())),
+            ..DataSource::default()
+        })
+    };
+    let secret = Secret {
+        name: name.to_owned(),
+        r#type: Some(secret::Type::TlsCertificate(TlsCertificate {
+            certificate_chain: inline(&certificate.certificate),
+            private_key: inline(&certificate.key),
+            ..TlsCertificate::default()
+        })),
+    };
+    resource(ResourceType::Secret, name, &secret)
+}
+
+/// A listener on a free port, with the routes, the secret and the filter of these names.
+pub(super) fn listener(name: &str, routes: &str, secret: &str, filter: &str) -> Resource {
+    let discovered = ExtensionConfigSource {
+        config_source: Some(ads()),
+        type_urls: vec![HeaderMutationFilter::type_url()],
+        ..ExtensionConfigSource::default()
+    };
+    let filters = [
+        (filter, http_filter::ConfigType::ConfigDiscovery(discovered)),
+        ("router", http_filter::ConfigType::TypedConfig(any(&Router::default()))),
+    ];
+    let manager = HttpConnectionManager {
+        stat_prefix: "web".to_owned(),
+        route_specifier: Some(RouteSpecifier::Rds(Rds {
+            config_source: Some(ads()),
+            route_config_name: routes.to_owned(),
+        })),
+        http_filters: filters
+            .map(|(name, config)| HttpFilter {
+                name: name.to_owned(),
+                config_type: Some(config),
+                ..HttpFilter::default()
+            })
+            .to_vec(),
+        ..HttpConnectionManager::default()
+    };
+    let tls = DownstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_certificate_sds_secret_configs: vec![SdsSecretConfig {
+                name: secret.to_owned(),
+                sds_config: Some(ads()),
+            }],
+            ..CommonTlsContext::default()
+        }),
+        ..DownstreamTlsContext::default()
+    };
+    let listener = Listener {
+        name: name.to_owned(),
+        address: Some(address(SocketAddr::from(([127, 0, 0, 1], 0)))),
+        filter_chains: vec![FilterChain {
+            filters: vec![Filter {
+                name: "http".to_owned(),
+                config_type: Some(filter::ConfigType::TypedConfig(any(&manager))),
+            }],
+            transport_socket: Some(TransportSocket {
+                name: "tls".to_owned(),
+                config_type: Some(transport_socket::ConfigType::TypedConfig(any(&tls))),
+            }),
+            ..FilterChain::default()
+        }],
+        ..Listener::default()
+    };
+    resource(ResourceType::Listener, name, &listener)
+}
