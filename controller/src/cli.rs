@@ -1,5 +1,8 @@
 //! What can be asked for on the command line.
 
+#[cfg(feature = "controller")]
+mod controller;
+
 use std::net::SocketAddr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
@@ -9,6 +12,9 @@ use limpet_core::token::{CarrierMode, Form};
 
 use crate::moment;
 use crate::output::Output;
+
+#[cfg(feature = "controller")]
+pub(crate) use controller::ControllerArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -38,6 +44,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Check(CheckArgs),
+    #[cfg(feature = "controller")]
+    Controller(ControllerArgs),
     /// Looks into tokens, and makes some for tests
     #[command(subcommand)]
     Token(TokenCommand),

@@ -9,6 +9,7 @@
 //! - `document`, `node`: files of YAML or JSON, and values in them together with their paths.
 //! - `moment`, `output`: times for people, and the two forms of output.
 //! - `xds`: the server that Envoys take their configuration from.
+//! - `sources`, `status`, `run`: what needs a cluster. `limpet controller` begins in `run`.
 
 #[cfg(feature = "controller")]
 pub mod api;
@@ -24,6 +25,12 @@ mod node;
 mod output;
 #[cfg(feature = "controller")]
 pub mod outputs;
+#[cfg(feature = "controller")]
+mod run;
+#[cfg(feature = "controller")]
+mod sources;
+#[cfg(feature = "controller")]
+mod status;
 mod token;
 #[cfg(feature = "controller")]
 pub mod xds;
@@ -58,6 +65,8 @@ pub fn run() -> ExitCode {
     let Cli { command, output } = Cli::parse();
     let verdict = match command {
         Command::Check(args) => check::run(&args, output),
+        #[cfg(feature = "controller")]
+        Command::Controller(args) => run::run(&args),
         Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, output),
         Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, output),
         Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, output),

@@ -1,0 +1,205 @@
+//! The controller's configuration file.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::model::{CONTROLLER_NAME, SessionDefaults, Settings};
+use crate::{Failure, document, xds};
+
+/// All of it. `docs/controller.md` says what each field does.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The `controllerName` of our GatewayClasses.
+    pub(crate) controller_name: String,
+    /// What sessions are like where no object says anything else.
+    pub(crate) session_defaults: SessionDefaults,
+    /// The namespaces whose objects are read; all where there are none.
+    pub(crate) namespaces: Vec<String>,
+    /// Where Gateways can be reached, for their status: IP addresses or hostnames.
+    pub(crate) addresses: Vec<String>,
+    /// The xDS server.
+    pub(crate) xds: XdsConfig,
+    /// Metrics and health.
+    pub(crate) http: HttpConfig,
+    /// Who of several replicas writes.
+    pub(crate) leader_election: LeaderConfig,
+}
+
+/// The xDS server.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct XdsConfig {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// Mutual TLS.
+    pub(crate) tls: Option<TlsConfig>,
+    /// Plain text, on any address.
+    pub(crate) plain_text: bool,
+}
+
+/// The files of mutual TLS, in PEM. They are read again when they change.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TlsConfig {
+    /// The server's certificate, and the chain up to its authority.
+    pub(crate) certificate: PathBuf,
+    /// Its key.
+    pub(crate) key: PathBuf,
+    /// The authorities of the clients' certificates.
+    pub(crate) client_ca: PathBuf,
+}
+
+/// Metrics and health.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct HttpConfig {
+    /// Where they are served.
+    pub(crate) address: SocketAddr,
+}
+
+/// Who of several replicas writes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct LeaderConfig {
+    /// Whether they agree on one. Otherwise each writes.
+    pub(crate) enabled: bool,
+    /// The Lease's namespace; that of the service account or the kubeconfig where there is none.
+    pub(crate) namespace: Option<String>,
+    /// The Lease's name.
+    pub(crate) name: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            controller_name: CONTROLLER_NAME.to_owned(),
+            session_defaults: SessionDefaults::default(),
+            namespaces: Vec::new(),
+            addresses: Vec::new(),
+            xds: XdsConfig::default(),
+            http: HttpConfig::default(),
+            leader_election: LeaderConfig::default(),
+        }
+    }
+}
+
+impl Default for XdsConfig {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 18000),
+            tls: None,
+            plain_text: false,
+        }
+    }
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 18080),
+        }
+    }
+}
+
+impl Default for LeaderConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            namespace: None,
+            name: "limpet-controller".to_owned(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// What is wrong with it, with the field's path.
+    pub(crate) fn read(file: &str) -> Result<Self, Failure> {
+        let value = document::read(file)?;
+        let config: Self = serde_path_to_error::deserialize(value).map_err(|error| {
+            let path = error.path().to_string();
+            let at = if path == "." {
+                String::new()
+            } else {
+                format!("{path}: ")
+            };
+            Failure(format!("{file}: {at}{}", error.inner()))
+        })?;
+        config
+            .check()
+            .map_err(|message| Failure(format!("{file}: {message}")))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Self {
+            controller_name,
+            session_defaults,
+            namespaces,
+            xds,
+            ..
+        } = self;
+        // The API's own pattern for a `controllerName`.
+        let (domain, path) = controller_name.split_once('/').unwrap_or_default();
+        if domain.is_empty() || path.is_empty() {
+            return Err("controllerName: expected a domain and a path, like limpet.dev/controller".to_owned());
+        }
+        if session_defaults
+            .strict_status
+            .is_some_and(|status| !(400..600).contains(&status))
+        {
+            return Err("sessionDefaults.strictStatus: expected 400 to 599".to_owned());
+        }
+        if namespaces.iter().any(String::is_empty) {
+            return Err("namespaces: expected names, or an empty list for all namespaces".to_owned());
+        }
+        if xds.tls.is_some() && xds.plain_text {
+            return Err("xds.plainText: expected false, or no xds.tls".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What graphs are built with.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            controller_name: self.controller_name.clone(),
+            session_defaults: self.session_defaults.clone(),
+        }
+    }
+
+    /// Where and how xDS is served.
+    pub(crate) fn xds_options(&self) -> xds::Options {
+        let XdsConfig {
+            address,
+            tls,
+            plain_text,
+        } = &self.xds;
+        let security = match tls {
+            Some(tls) => xds::Security::MutualTls(xds::TlsFiles {
+                certificate: tls.certificate.clone(),
+                key: tls.key.clone(),
+                client_ca: tls.client_ca.clone(),
+            }),
+            None if *plain_text => xds::Security::PlaintextAnywhere,
+            None => xds::Security::PlaintextOnLoopback,
+        };
+        xds::Options {
+            address: *address,
+            security,
+        }
+    }
+
+    /// The addresses, with the types that the Gateway API has for them.
+    pub(crate) fn addresses(&self) -> Vec<(&'static str, String)> {
+        let typed = |address: &String| {
+            let is_ip = address.parse::<IpAddr>().is_ok();
+            (if is_ip { "IPAddress" } else { "Hostname" }, address.clone())
+        };
+        self.addresses.iter().map(typed).collect()
+    }
+}

@@ -1,0 +1,193 @@
+//! The event loop: what changed, when it is time to build, and what is published.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::model::Settings;
+use crate::sources::kube::{Change, Reader, Store};
+use crate::status::{Observation, Reported};
+
+use super::http::Readiness;
+use super::metrics::Metrics;
+use super::publish::{Built, Publisher};
+
+/// After a change, further ones are waited for so long: what is applied together is built once.
+const QUIET: Duration = Duration::from_millis(20);
+/// Changes that do not end are built after so long.
+const LONGEST: Duration = Duration::from_millis(250);
+/// A listener's Secret is waited for so long; then the listener is reported as it is.
+const SECRETS: Duration = Duration::from_secs(3);
+/// How many updates are taken in at once.
+const BATCH: usize = 512;
+/// Who is told of changes of statuses is told so often.
+const STATUS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Whom the loop tells what statuses are about.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) reported: watch::Sender<Option<Reported>>,
+    pub(crate) observation: watch::Sender<Observation>,
+    pub(crate) readiness: watch::Sender<Readiness>,
+}
+
+/// The loop's state.
+#[derive(Debug)]
+pub(crate) struct Control {
+    reader: Reader,
+    store: Store,
+    settings: Arc<Settings>,
+    publisher: Publisher,
+    told: Told,
+    metrics: Metrics,
+    /// When objects changed first and last since the last build began.
+    changed: Option<(Instant, Instant)>,
+    /// When statuses are to be looked at.
+    look: Option<Instant>,
+    building: Option<JoinHandle<Built>>,
+}
+
+impl Control {
+    pub(crate) fn new(
+        reader: Reader,
+        store: Store,
+        settings: Settings,
+        publisher: Publisher,
+        told: Told,
+        metrics: Metrics,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            reader,
+            store,
+            settings: Arc::new(settings),
+            publisher,
+            told,
+            metrics,
+            // Also a cluster without any object is built.
+            changed: Some((now, now)),
+            look: None,
+            building: None,
+        }
+    }
+
+    /// Goes on until `shutdown`.
+    pub(crate) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        loop {
+            let due = self.due();
+            let look = self.look;
+            tokio::select! {
+                _ = shutdown.wait_for(|ends| *ends) => return,
+                update = self.reader.next() => {
+                    // The reader ends with this loop, and never before.
+                    let Some(update) = update else { return };
+                    let mut change = self.store.apply(update);
+                    for _ in 1..BATCH {
+                        let Some(update) = self.reader.ready() else { break };
+                        change.merge(self.store.apply(update));
+                    }
+                    self.take(&change);
+                }
+                built = ended(self.building.as_mut()) => {
+                    self.building = None;
+                    if let Some(built) = built {
+                        self.publish(built);
+                    }
+                }
+                () = at(due) => self.build(),
+                () = at(look) => {
+                    self.look = None;
+                    self.told.observation.send_replace(self.store.observation());
+                }
+            }
+        }
+    }
+
+    /// What changed.
+    fn take(&mut self, change: &Change) {
+        let now = Instant::now();
+        if change.objects {
+            let first = self.changed.map_or(now, |(first, _)| first);
+            self.changed = Some((first, now));
+            self.reader.read_secrets(self.store.wanted_secrets());
+        }
+        if change.statuses {
+            self.look.get_or_insert(now + STATUS_INTERVAL);
+        }
+        let store = &self.store;
+        let published = self
+            .publisher
+            .publish_endpoints(&change.services, |service, port| store.endpoints(service, port));
+        self.metrics.endpoint_updates.inc_by(published);
+        let missing = self.store.missing();
+        if !missing.is_empty() {
+            let why = format!("not read yet: {}", missing.join(", "));
+            self.told.readiness.send_replace(Readiness::Waiting(why));
+        }
+    }
+
+    /// When to build, if at all.
+    fn due(&self) -> Option<Instant> {
+        let (first, last) = self.changed?;
+        if self.building.is_some() || !self.store.missing().is_empty() {
+            return None;
+        }
+        if self.store.has_secrets() {
+            Some((last + QUIET).min(first + LONGEST))
+        } else {
+            Some(first + SECRETS)
+        }
+    }
+
+    fn build(&mut self) {
+        self.changed = None;
+        self.metrics.count_objects(&self.store);
+        let objects = self.store.objects();
+        let settings = Arc::clone(&self.settings);
+        let builder = self.publisher.builder();
+        self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
+    }
+
+    fn publish(&mut self, built: Built) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.metrics.built(built.took, now);
+        let store = &self.store;
+        let objects = Arc::clone(&built.objects);
+        let reports = self
+            .publisher
+            .publish(built, |service, port| store.endpoints(service, port));
+        self.told.readiness.send_if_modified(|known| {
+            let first = *known != Readiness::Ready;
+            if first {
+                tracing::info!("the first complete state is published");
+                *known = Readiness::Ready;
+            }
+            first
+        });
+        self.told.observation.send_replace(self.store.observation());
+        let reports = Arc::new(reports);
+        self.told.reported.send_replace(Some(Reported { reports, objects }));
+    }
+}
+
+/// At this time, or never.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a build gave, once it has ended; never where there is none.
+async fn ended(building: Option<&mut JoinHandle<Built>>) -> Option<Built> {
+    match building {
+        Some(building) => building
+            .await
+            .inspect_err(|error| tracing::error!(%error, "a build failed; what was published before is served on"))
+            .ok(),
+        None => std::future::pending().await,
+    }
+}

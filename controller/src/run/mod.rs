@@ -1,0 +1,160 @@
+//! `limpet controller`: watches a cluster, serves what its objects mean, and says on them what became of it.
+//!
+//! - `control`: the event loop.
+//! - `publish`: from objects to resources.
+//! - `config`, `logs`, `metrics`, `http`, `leader`: what a service in a cluster has.
+
+mod config;
+mod control;
+mod http;
+mod leader;
+mod logs;
+mod metrics;
+mod publish;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::cli::ControllerArgs;
+use crate::sources::kube::{Reader, Store, Watched, connect};
+use crate::status::{Inputs, Keeper, Observation};
+use crate::{Failure, Verdict, xds};
+
+use config::Config;
+use control::{Control, Told};
+use http::Readiness;
+use leader::Candidate;
+use metrics::OfEnvoys;
+use publish::Publisher;
+
+pub(crate) use logs::LogFormat;
+pub(crate) use metrics::Metrics;
+
+/// Runs until it is told to end.
+pub(crate) fn run(args: &ControllerArgs) -> Result<Verdict, Failure> {
+    let config = match &args.config {
+        Some(file) => Config::read(file)?,
+        None => Config::default(),
+    };
+    logs::start(args.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure(format!("threads can not be started: {error}")))?;
+    runtime.block_on(serve(config, args.kubeconfig.as_deref()))?;
+    Ok(Verdict::Good)
+}
+
+async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
+    let client = connect(kubeconfig).await.map_err(|error| failed(&error))?;
+    let instance = instance();
+
+    let snapshots = xds::Snapshots::new();
+    let server = xds::Server::bind(config.xds_options(), snapshots.clone());
+    let server = server.await.map_err(|error| failed(&error))?;
+    let address = config.http.address;
+    let http = TcpListener::bind(address).await;
+    let http = http.map_err(|error| Failure(format!("http.address: can not listen on {address}: {error}")))?;
+
+    let (metrics, registry) = Metrics::new();
+    let (readiness, is_ready) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
+    let (reported, reports) = watch::channel(None);
+    let (observation, observed) = watch::channel(Observation::default());
+    let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
+    let (end, shutdown) = watch::channel(false);
+
+    let watched = Watched {
+        controller: config.controller_name.as_str().into(),
+        namespaces: config.namespaces.iter().map(|name| Arc::from(name.as_str())).collect(),
+    };
+    let control = Control::new(
+        Reader::start(&client, watched.clone()),
+        Store::new(watched),
+        config.settings(),
+        Publisher::new(snapshots.clone(), metrics.clone()),
+        Told {
+            reported,
+            observation,
+            readiness,
+        },
+        metrics.clone(),
+    );
+    let inputs = Inputs {
+        reported: reports,
+        observation: observed,
+        xds: snapshots.status(),
+        leads,
+    };
+    let keeper = Keeper::new(
+        client,
+        inputs,
+        metrics.clone(),
+        config.controller_name.clone(),
+        config.addresses(),
+        instance,
+    );
+
+    let keeping = tokio::spawn(keeper.run());
+    let controlling = tokio::spawn(control.run(shutdown.clone()));
+    let figures = OfEnvoys { metrics, snapshots };
+    let telling = tokio::spawn(http::serve(http, registry, is_ready, figures, shutdown.clone()));
+    let electing = config
+        .leader_election
+        .enabled
+        .then(|| tokio::spawn(candidate.run(shutdown.clone())));
+    let mut ending = shutdown;
+    let mut serving = tokio::spawn(server.serve(async move {
+        // Also when nobody is left to tell.
+        let _ = ending.wait_for(|ends| *ends).await;
+    }));
+
+    let result = tokio::select! {
+        () = told_to_end() => {
+            tracing::info!("ending");
+            end.send_replace(true);
+            serving.await
+        }
+        result = &mut serving => result,
+    };
+    end.send_replace(true);
+    keeping.abort();
+    // What was begun is brought to its end: the Lease is given back, requests are answered.
+    for task in [Some(controlling), Some(telling), electing].into_iter().flatten() {
+        let _ = task.await;
+    }
+    match result {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(failed(&error)),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// SIGTERM, or Ctrl-C.
+async fn told_to_end() {
+    let interrupt = tokio::signal::ctrl_c();
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt => {}
+            }
+        }
+        Err(error) => {
+            tracing::warn!(%error, "SIGTERM can not be waited for");
+            let _ = interrupt.await;
+        }
+    }
+}
+
+/// Who this replica is among others: its pod's name, and what no other process of that name has.
+fn instance() -> String {
+    let host = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME"));
+    let host = host.unwrap_or_else(|_| "limpet".to_owned());
+    let unique = getrandom::u32().unwrap_or_else(|_| std::process::id());
+    format!("{host}_{unique:08x}")
+}

@@ -1,0 +1,48 @@
+use std::path::Path;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// Why there is no way to reach an API server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// The file is not there, or is no kubeconfig.
+    #[error("{file}: {source}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        source: kube::config::KubeconfigError,
+    },
+    /// Neither a kubeconfig nor a service account is there.
+    #[error("no cluster: expected --kubeconfig, KUBECONFIG, or a service account of the cluster: {0}")]
+    None(#[from] kube::config::InferConfigError),
+    /// The client can not be made of what was found.
+    #[error("no client for the cluster: {0}")]
+    Client(#[from] kube::Error),
+}
+
+/// Longer than a watch lasts, so that only a connection that is dead ends by it.
+const READ_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A client: by the kubeconfig that is given, else by `KUBECONFIG`, else by the service account.
+///
+/// # Errors
+/// There is no way to reach an API server. Whether one answers is not asked.
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(file) => {
+            let failed = |source| ConnectError::File {
+                file: file.display().to_string(),
+                source,
+            };
+            let read = Kubeconfig::read_from(file).map_err(failed)?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(read, &options).await.map_err(failed)?
+        }
+        None => Config::infer().await?,
+    };
+    config.read_timeout = Some(READ_TIMEOUT);
+    Ok(Client::try_from(config)?)
+}

@@ -1,0 +1,4 @@
+//! Where objects come from.
+
+mod certificate;
+pub(crate) mod kube;
