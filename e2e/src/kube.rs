@@ -22,6 +22,7 @@
 mod certificates;
 mod client;
 mod cluster;
+mod controller;
 mod controllers;
 mod daemon;
 mod kinds;
@@ -36,6 +37,7 @@ mod user;
 
 pub use client::{Client, Refusal, refused};
 pub use cluster::Cluster;
+pub use controller::Controller;
 pub use daemon::Daemon;
 pub use namespace::{Endpoint, Namespace};
 pub use network::Network;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::poll;
 
@@ -65,6 +65,22 @@ impl Daemon {
         // Where killing fails, the process is gone already.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+
+    /// Asks it to end, by SIGTERM, and waits until it has.
+    pub(super) async fn terminate(mut self) -> Result<()> {
+        let sent = Command::new("kill").args(["-TERM", &self.id().to_string()]).status()?;
+        ensure!(sent.success(), "no SIGTERM could be sent to {}", self.name);
+        let process = &mut self.process;
+        let ended = async || process.try_wait().ok().flatten();
+        let status = poll::until(&format!("{} to end", self.name), ended).await?;
+        let name = &self.name;
+        ensure!(
+            status.success(),
+            "{name} ended with {status}; its log ends with:\n{}",
+            self.log_tail()
+        );
+        Ok(())
     }
 
     /// All it has said.

@@ -10,9 +10,6 @@ use super::pod::PORT;
 use super::{Client, Network, Pod};
 use crate::poll;
 
-/// What the controller under test is called in a `GatewayClass`.
-const CONTROLLER: &str = "limpet.dev/controller";
-
 /// A namespace of one test's own: a client that may do everything, and addresses for pods. It stays when the test is over.
 #[derive(Debug)]
 pub struct Namespace {
@@ -59,6 +56,12 @@ impl Namespace {
         self.network.next()
     }
 
+    /// What the controller under test is called in a `GatewayClass`: other tests' controllers keep away from its objects.
+    #[must_use]
+    pub fn controller_name(&self) -> String {
+        format!("limpet.dev/{}", self.name)
+    }
+
     /// A `GatewayClass` of the namespace's name, for the controller under test.
     ///
     /// # Errors
@@ -68,7 +71,7 @@ impl Namespace {
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "GatewayClass",
             "metadata": {"name": self.name},
-            "spec": {"controllerName": CONTROLLER},
+            "spec": {"controllerName": self.controller_name()},
         });
         self.apply_object(&class).await.map(drop)
     }

@@ -2,5 +2,6 @@
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod definitions;
+mod status;
 mod test_bed;
 mod xds;

@@ -230,7 +230,7 @@ spec:
         assert!(namespace.list(policy, "").await?.is_empty());
         namespace.gateway_class().await?;
         let class = namespace.get("GatewayClass", namespace.name()).await?;
-        assert_eq!(class["spec"]["controllerName"], "limpet.dev/controller");
+        assert_eq!(class["spec"]["controllerName"], namespace.controller_name());
         namespace.apply(&route(named)).await?;
         let refusal = refused(namespace.apply(&route(other)).await)?;
         assert!(refusal.message.contains("field not declared"), "{refusal}");

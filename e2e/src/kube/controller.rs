@@ -1,0 +1,177 @@
+//! The controller under test.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::daemon::Daemon;
+use super::{ApiServer, Namespace, manifest};
+use crate::{Answer, Connection, Request, tools};
+
+/// The namespace that `controller/deploy` installs into.
+const SYSTEM: &str = "limpet-system";
+/// The service account there, and its roles.
+const ACCOUNT: &str = "limpet-controller";
+
+/// `limpet controller`, as the service account of `controller/deploy/rbac.yaml`, for one namespace. It ends with its value.
+#[derive(Debug)]
+pub struct Controller {
+    process: Option<Daemon>,
+    config: Value,
+    kubeconfig: PathBuf,
+    environment: Vec<(String, String)>,
+    directory: TempDir,
+    starts: u32,
+    xds: SocketAddr,
+    http: SocketAddr,
+}
+
+impl Controller {
+    /// Installs the roles, starts it, and waits until it is ready. It serves the classes of [`Namespace::gateway_class`]. `change` may
+    /// change its configuration.
+    ///
+    /// # Errors
+    /// When it does not come up; the message has the end of its log.
+    pub async fn start(server: &ApiServer, namespace: &Namespace, change: impl FnOnce(&mut Value)) -> Result<Self> {
+        let mut controller = Self::prepare(server, namespace, change).await?;
+        controller.launch()?;
+        controller.until_ready().await?;
+        Ok(controller)
+    }
+
+    /// As [`Controller::start`], without starting it.
+    ///
+    /// # Errors
+    /// When the roles are refused.
+    pub async fn prepare(server: &ApiServer, namespace: &Namespace, change: impl FnOnce(&mut Value)) -> Result<Self> {
+        install(server, namespace).await?;
+        let user = server.service_account(namespace.name(), ACCOUNT).await?;
+        let ip = namespace.next_address()?;
+        let (xds, http) = (SocketAddr::new(ip, 18000), SocketAddr::new(ip, 18080));
+        let mut config = json!({
+            "controllerName": namespace.controller_name(),
+            "namespaces": [namespace.name()],
+            "xds": {"address": xds, "plainText": true},
+            "http": {"address": http},
+            "leaderElection": {"namespace": namespace.name()},
+        });
+        change(&mut config);
+        Ok(Self {
+            process: None,
+            config,
+            kubeconfig: server.kubeconfig(&user)?,
+            environment: Vec::new(),
+            directory: TempDir::with_prefix("limpet-e2e-")?,
+            starts: 0,
+            xds,
+            http,
+        })
+    }
+
+    /// Adds to the environment of the next start.
+    pub fn environment(&mut self, variable: &str, value: &str) {
+        self.environment.push((variable.to_owned(), value.to_owned()));
+    }
+
+    /// Starts it, without waiting.
+    ///
+    /// # Errors
+    /// When it can not be started.
+    pub fn launch(&mut self) -> Result<()> {
+        let file = self.directory.path().join("controller.yaml");
+        std::fs::write(&file, self.config.to_string())?;
+        let mut command = Command::new(tools::limpet()?);
+        command
+            .arg("controller")
+            .arg("--config")
+            .arg(file)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .envs(self.environment.iter().map(|(variable, value)| (variable, value)));
+        self.starts += 1;
+        let name = format!("controller-{}", self.starts);
+        self.process = Some(Daemon::start(&name, &mut command, self.directory.path())?);
+        Ok(())
+    }
+
+    /// Waits until it has published the first complete state.
+    ///
+    /// # Errors
+    /// When that does not happen; the message has the end of its log.
+    pub async fn until_ready(&mut self) -> Result<()> {
+        let http = self.http;
+        let process = self.process.as_mut().context("not started")?;
+        let ready = async || get(http, "/readyz").await.ok().filter(|answer| answer.status == 200);
+        process.until_ready(ready).await.map(drop)
+    }
+
+    /// Kills it at once, as a node that fails does.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Ends it as Kubernetes does, by SIGTERM, and waits until it has ended.
+    ///
+    /// # Errors
+    /// When it does not end, or not well.
+    pub async fn end(&mut self) -> Result<()> {
+        let process = self.process.take().context("not started")?;
+        process.terminate().await
+    }
+
+    /// Where it serves xDS.
+    #[must_use]
+    pub fn xds(&self) -> SocketAddr {
+        self.xds
+    }
+
+    /// What one of its pages says: `/metrics`, `/healthz` or `/readyz`.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn page(&self, path: &str) -> Result<Answer> {
+        get(self.http, path).await
+    }
+
+    /// The value of a metric, by its name with labels as `/metrics` has it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let answer = self.page("/metrics").await?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = line.with_context(|| format!("no metric {name} in\n{text}"))?;
+        Ok(value.parse()?)
+    }
+
+    /// All it has said since it was started last.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn log(&self) -> Result<String> {
+        self.process.as_ref().context("not started")?.log()
+    }
+}
+
+async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
+    let mut connection = Connection::open(address, false).await?;
+    connection.send(Request::get(address, path)).await
+}
+
+/// Applies the roles, with a namespace in the place of `limpet-system`, and binds those of the whole cluster under its name.
+async fn install(server: &ApiServer, namespace: &Namespace) -> Result<()> {
+    let file = tools::checkout().join("controller/deploy/rbac.yaml");
+    let yaml = std::fs::read_to_string(&file).with_context(|| format!("can not read {}", file.display()))?;
+    for mut object in manifest::objects(&yaml.replace(SYSTEM, namespace.name()))? {
+        if object["kind"] == "ClusterRoleBinding" {
+            object["metadata"]["name"] = format!("{ACCOUNT}-{}", namespace.name()).into();
+        }
+        server.admin().apply_object(&object).await?;
+    }
+    Ok(())
+}

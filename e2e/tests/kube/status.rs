@@ -1,0 +1,109 @@
+//! What the controller says on the objects that it reads.
+
+use anyhow::{Context, Result};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
+use limpet_e2e::poll;
+use serde_json::{Value, json};
+
+/// A Gateway with one HTTP listener, and a route of everything to the Service `web`.
+fn site(namespace: &Namespace) -> String {
+    let class = namespace.name();
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata:
+  name: web
+spec:
+  gatewayClassName: {class}
+  listeners:
+  - {{name: http, port: 8080, protocol: HTTP}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: web
+spec:
+  parentRefs: [{{name: web}}]
+  rules:
+  - backendRefs: [{{name: web, port: 80}}]
+"
+    )
+}
+
+/// A condition of a list of them, as `status/reason`.
+fn condition(conditions: &Value, name: &str) -> String {
+    let found = conditions
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == name);
+    found.map_or_else(String::new, |found| {
+        let word = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+        format!("{}/{}", word("status"), word("reason"))
+    })
+}
+
+#[tokio::test]
+async fn every_object_says_what_became_of_it() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("status").await?;
+    namespace.gateway_class().await?;
+    namespace.apply(&site(&namespace)).await?;
+    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+
+    let accepted = |object: &Value| condition(&object["status"]["conditions"], "Accepted") == "True/Accepted";
+    namespace
+        .until("the class", "GatewayClass", namespace.name(), accepted)
+        .await?;
+    let gateway = namespace.until("the Gateway", "Gateway", "web", accepted).await?;
+    let listener = &gateway["status"]["listeners"][0];
+    assert_eq!(
+        (&listener["name"], &listener["attachedRoutes"]),
+        (&json!("http"), &json!(1))
+    );
+    let conditions = &gateway["status"]["conditions"];
+    assert_eq!(
+        condition(conditions, "Programmed"),
+        "False/Pending",
+        "nobody is connected"
+    );
+    assert_eq!(condition(&listener["conditions"], "Programmed"), "False/Pending");
+
+    let parent = |object: &Value| object["status"]["parents"][0].clone();
+    let unresolved =
+        |object: &Value| condition(&parent(object)["conditions"], "ResolvedRefs") == "False/BackendNotFound";
+    let route = namespace
+        .until("the missing Service", "HTTPRoute", "web", unresolved)
+        .await?;
+    assert_eq!(parent(&route)["controllerName"], namespace.controller_name());
+    namespace.service("web", &[("app", "web")]).await?;
+    let resolved = |object: &Value| condition(&parent(object)["conditions"], "ResolvedRefs") == "True/ResolvedRefs";
+    let after = namespace.until("the Service", "HTTPRoute", "web", resolved).await?;
+    let time = |object: &Value, name: &str| {
+        let conditions = parent(object)["conditions"].clone();
+        let found = conditions
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|condition| condition["type"] == name);
+        found.map(|found| found["lastTransitionTime"].clone())
+    };
+    assert_eq!(
+        time(&route, "Accepted"),
+        time(&after, "Accepted"),
+        "it was accepted all the time"
+    );
+
+    // What does not change is not written.
+    let settled = async || {
+        let before = namespace.get("HTTPRoute", "web").await.ok()?;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        let after = namespace.get("HTTPRoute", "web").await.ok()?;
+        (before == after).then_some(())
+    };
+    poll::until("no more writes", settled).await?;
+    let log = controller.log().context("the controller is gone")?;
+    assert!(!log.contains("ERROR"), "{log}");
+    Ok(())
+}
