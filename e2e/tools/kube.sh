@@ -24,6 +24,7 @@ flock 9
 servers=${KUBEBUILDER_ASSETS:-}
 if [[ -n $servers ]]; then
   has_servers "$servers" || die "KUBEBUILDER_ASSETS=$servers has no etcd or no kube-apiserver"
+  servers=$(realpath "$servers")
 elif command -v setup-envtest >/dev/null; then
   say "getting Kubernetes $major.$minor with setup-envtest (a download of 100 MB the first time)"
   servers=$(timeout 300 setup-envtest use "$major.$minor.x" --bin-dir "$root/.tools/kube" -p path) && has_servers "$servers" ||
