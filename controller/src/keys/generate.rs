@@ -11,6 +11,7 @@ use crate::output::{self, Output};
 use crate::{Failure, Verdict, moment};
 
 use super::ring::{self, Ring};
+use super::rotation;
 
 pub(crate) fn run(args: &GenerateArgs, form: Output) -> Result<Verdict, Failure> {
     match &args.file {
@@ -32,7 +33,7 @@ fn key(form: Output) -> Result<Verdict, Failure> {
 /// Makes a keyring file with one key, which signs.
 fn keyring(file: &str, form: Output) -> Result<Verdict, Failure> {
     let now = moment::now();
-    let key = ring::new_key(1, KeyStateConfig::Signing, now)?;
+    let key = rotation::new_key(1, KeyStateConfig::Signing, now, secret()?);
     let ring = Ring {
         file: file.to_owned(),
         document: KeyringDocument { keys: vec![key] },
@@ -43,7 +44,7 @@ fn keyring(file: &str, form: Output) -> Result<Verdict, Failure> {
 }
 
 /// 32 random bytes.
-pub(super) fn secret() -> Result<Secret, Failure> {
+pub(crate) fn secret() -> Result<Secret, Failure> {
     let mut bytes = [0; Secret::LEN];
     getrandom::fill(&mut bytes).map_err(|error| Failure(format!("the system has no random bytes: {error}")))?;
     let secret = Secret::new(bytes);

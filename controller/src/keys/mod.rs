@@ -4,6 +4,7 @@ pub(crate) mod generate;
 pub(crate) mod list;
 mod ring;
 pub(crate) mod rotate;
+pub(crate) mod rotation;
 pub(crate) mod source;
 pub(crate) mod wrap;
 

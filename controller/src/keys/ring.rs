@@ -1,6 +1,5 @@
 //! Keyring files: reading and writing them, and which phase of a rotation one is in.
 
-use std::cmp::Ordering;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -13,48 +12,12 @@ use zeroize::Zeroizing;
 use crate::output::{self, Output};
 use crate::{Failure, document, moment};
 
-use super::generate;
+use super::rotation::{self, Phase, Unfit, created, since};
 
 /// A keyring file.
 pub(super) struct Ring {
     pub(super) file: String,
     pub(super) document: KeyringDocument,
-}
-
-/// How far a change of keys has come. Every phase is to be on every Envoy before the next one begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// No change is under way.
-    Settled,
-    /// 1: the new key, of this index, verifies.
-    Introduced(usize),
-    /// 2: the new key signs; the old one, of this index, verifies.
-    Signing(usize),
-    /// 3: the old ones retire, and may go at this time, where it is known when they began to.
-    Retiring(Option<Timestamp>),
-}
-
-impl Phase {
-    /// 1 to 3.
-    fn number(self) -> Option<u8> {
-        match self {
-            Self::Settled => None,
-            Self::Introduced(_) => Some(1),
-            Self::Signing(_) => Some(2),
-            Self::Retiring(_) => Some(3),
-        }
-    }
-}
-
-/// A key that is new.
-pub(super) fn new_key(id: u8, state: KeyStateConfig, now: Timestamp) -> Result<KeyDocument, Failure> {
-    Ok(KeyDocument {
-        id,
-        state,
-        secret: generate::secret()?,
-        created: Some(moment::exact(now)),
-        since: Some(moment::exact(now)),
-    })
 }
 
 /// How long a token of the longest-lived session lives unused, by the defaults of the filter's configuration.
@@ -81,21 +44,14 @@ impl Ring {
         Some(parsed.and_then(|document| {
             let file = file.to_owned();
             let ring = Self { file, document };
-            ring.check_times()?;
+            rotation::check_times(&ring.document).map_err(|unfit| ring.failed(&unfit))?;
             ring.warn_of_readers();
             Ok(ring)
         }))
     }
 
-    fn check_times(&self) -> Result<(), Failure> {
-        for (i, key) in self.document.keys.iter().enumerate() {
-            for (name, time) in [("created", &key.created), ("since", &key.since)] {
-                if let Some(Err(error)) = time.as_deref().map(moment::parse) {
-                    return Err(Failure(format!("{}: keys[{i}].{name}: {error}", self.file)));
-                }
-            }
-        }
-        Ok(())
+    fn failed(&self, unfit: &Unfit) -> Failure {
+        Failure(format!("{}: {unfit}", self.file))
     }
 
     fn warn_of_readers(&self) {
@@ -128,46 +84,12 @@ impl Ring {
         Zeroizing::new(format!("{}\n", *text))
     }
 
-    /// The index of the key that signs.
-    pub(super) fn signing(&self) -> usize {
-        let mut keys = self.document.keys.iter();
-        keys.position(|key| key.state == KeyStateConfig::Signing).unwrap_or(0)
-    }
-
     /// Which phase this is, where a token lives `life` long.
     ///
     /// # Errors
     /// None: the keys have states that no rotation gives them.
     pub(super) fn phase(&self, life: Duration) -> Result<Phase, Failure> {
-        let keys = &self.document.keys;
-        let signing = self.signing();
-        let others: Vec<usize> = (0..keys.len()).filter(|i| *i != signing).collect();
-        let state = |i: &usize| keys.get(*i).map(|key| key.state);
-        let created = |i: usize| created(keys.get(i)?);
-        match others.as_slice() {
-            [] => Ok(Phase::Settled),
-            others if others.iter().all(|i| state(i) == Some(KeyStateConfig::Retiring)) => {
-                let since: Option<Vec<Timestamp>> = others.iter().map(|i| since(keys.get(*i)?)).collect();
-                let last = since.and_then(|times| times.into_iter().max());
-                Ok(Phase::Retiring(last.map(|last| last.after(life))))
-            }
-            // The key that verifies is the new one in phase 1, the old one in phase 2.
-            [other] => match created(*other).cmp(&created(signing)) {
-                Ordering::Greater => Ok(Phase::Introduced(*other)),
-                Ordering::Less => Ok(Phase::Signing(*other)),
-                Ordering::Equal => {
-                    Err(self.unknown("a created time of one at least, to tell the new key from the old one"))
-                }
-            },
-            _ => Err(self.unknown("one that signs and at most one that verifies, or others that retire")),
-        }
-    }
-
-    fn unknown(&self, expected: &str) -> Failure {
-        Failure(format!(
-            "{}: keys: expected {expected}: this is for a hand to change",
-            self.file
-        ))
+        rotation::phase(&self.document, life).map_err(|unfit| self.failed(&unfit))
     }
 
     /// Says which keys there are and what comes next; secrets never.
@@ -203,7 +125,10 @@ impl Ring {
     /// What the phase is, and what comes next.
     fn story(&self, phase: Option<Phase>, now: Timestamp) -> (String, String) {
         let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
-        let (signing, rotate) = (id(self.signing()), format!("limpet keys rotate {}", self.file));
+        let (signing, rotate) = (
+            id(rotation::signing(&self.document)),
+            format!("limpet keys rotate {}", self.file),
+        );
         let everywhere = |then: String| format!("once every Envoy has this keyring, `{rotate}`: {then}");
         match phase {
             None => (
@@ -249,16 +174,6 @@ pub(super) fn name(state: KeyStateConfig) -> &'static str {
         KeyStateConfig::Verifying => "verifying",
         KeyStateConfig::Retiring => "retiring",
     }
-}
-
-/// When a key was made; `None` goes before all times. It was parsed before.
-pub(super) fn created(key: &KeyDocument) -> Option<Timestamp> {
-    moment::parse(key.created.as_deref()?).ok()
-}
-
-/// Since when a key has its state.
-pub(super) fn since(key: &KeyDocument) -> Option<Timestamp> {
-    moment::parse(key.since.as_deref()?).ok()
 }
 
 fn key_json(key: &KeyDocument, now: Timestamp) -> Value {

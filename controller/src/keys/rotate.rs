@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use limpet_core::config;
-use limpet_core::config::schema::KeyStateConfig;
 use limpet_core::time::Timestamp;
 
 use crate::check::discovery;
@@ -12,7 +11,9 @@ use crate::node::Node;
 use crate::output::{self, Output};
 use crate::{Failure, Verdict, find, moment};
 
-use super::ring::{self, Phase, Ring};
+use super::generate;
+use super::ring::{self, Ring};
+use super::rotation::{self, Phase};
 
 pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
     let life = life(&args.life)?;
@@ -33,48 +34,27 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
 
 /// One phase further. The inner error says why it is too early for that.
 fn rotate(ring: &mut Ring, now: Timestamp, life: Duration, force: bool) -> Result<Result<(), String>, Failure> {
-    let (phase, signing) = (ring.phase(life)?, ring.signing());
-    match phase {
-        Phase::Settled => {
-            let last = ring.document.keys.get(signing).map_or(0, |key| key.id);
-            // Later than the other, whatever the clock says: by that the next phase knows which one is new.
-            let latest = ring.document.keys.iter().filter_map(ring::created).max();
-            let made = latest.map_or(now, |latest| now.max(latest.after(Duration::from_millis(1))));
-            // The ids of keys that are gone come back after 255 rotations.
-            let new = ring::new_key(last.wrapping_add(1), KeyStateConfig::Verifying, made)?;
-            ring.document.keys.push(new);
-        }
-        Phase::Introduced(new) => {
-            set(ring, signing, KeyStateConfig::Verifying, now);
-            set(ring, new, KeyStateConfig::Signing, now);
-        }
-        Phase::Signing(old) => set(ring, old, KeyStateConfig::Retiring, now),
-        Phase::Retiring(end) => {
-            match end.filter(|_| !force) {
-                Some(end) if end > now => {
-                    let until = moment::words(end, now);
-                    return Ok(Err(format!(
-                        "a token of a retiring key may live until {until}; --force removes the key all the same, and ends its sessions"
-                    )));
-                }
-                None if !force => {
-                    return Ok(Err(
-                        "since when keys retire is not known; --force removes them all the same".to_owned(),
-                    ));
-                }
-                _ => {}
+    let phase = ring.phase(life)?;
+    if let Phase::Retiring(end) = phase
+        && !force
+    {
+        match end {
+            Some(end) if end > now => {
+                let until = moment::words(end, now);
+                return Ok(Err(format!(
+                    "a token of a retiring key may live until {until}; --force removes the key all the same, and ends its sessions"
+                )));
             }
-            ring.document.keys.retain(|key| key.state != KeyStateConfig::Retiring);
+            None => {
+                return Ok(Err(
+                    "since when keys retire is not known; --force removes them all the same".to_owned(),
+                ));
+            }
+            Some(_) => {}
         }
     }
+    rotation::step(&mut ring.document, phase, now, generate::secret()?);
     Ok(Ok(()))
-}
-
-fn set(ring: &mut Ring, index: usize, state: KeyStateConfig, now: Timestamp) {
-    if let Some(key) = ring.document.keys.get_mut(index) {
-        key.state = state;
-        key.since = Some(moment::exact(now));
-    }
 }
 
 /// How long a token may live unused.
