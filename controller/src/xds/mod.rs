@@ -16,6 +16,8 @@ mod service;
 mod snapshots;
 mod status;
 mod subscriber;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod wire;
 

@@ -19,9 +19,11 @@ use super::subscriber::Subscriber;
 #[derive(Debug, Clone, Default)]
 pub struct Snapshots(Arc<Shared>);
 
+type Groups = BTreeMap<Name, Arc<GroupCell>>;
+
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    groups: Mutex<BTreeMap<Name, Arc<GroupCell>>>,
+    groups: Mutex<Groups>,
     pub(super) counters: Counters,
     /// Counts the changes of what [`Status`] tells.
     pub(super) changes: watch::Sender<u64>,
@@ -76,25 +78,25 @@ impl Snapshots {
     ///
     /// Publish only what is referred to: see [`Status::is_settled`].
     pub fn publish(&self, group: &str, resources: Resources) {
-        self.change(group, |group| group.publish(resources));
+        self.change(group, true, |group| group.publish(resources));
     }
 
     /// Replaces one resource of a group, or adds it; the work does not depend on how many others there are. Whether the group is published:
     /// otherwise nothing is done, for the group's other resources are not known.
     pub fn publish_one(&self, group: &str, resource: impl Into<Arc<Resource>>) -> bool {
         let resource = resource.into();
-        self.change(group, |group| group.publish_one(resource))
+        self.change(group, false, |group| group.publish_one(resource))
     }
 
     /// Removes one resource of a group.
     pub fn remove_one(&self, group: &str, resource_type: ResourceType, name: &str) {
-        self.change(group, |group| group.remove_one(resource_type, name));
+        self.change(group, false, |group| group.remove_one(resource_type, name));
     }
 
     /// It is no longer known what the group's nodes are to have: they keep what they have, and new ones wait. To take everything from them,
     /// publish [`Resources::new`] first.
     pub fn forget(&self, group: &str) {
-        self.change(group, |group| {
+        self.change(group, false, |group| {
             group.forget();
             true
         });
@@ -117,8 +119,16 @@ impl Snapshots {
         &self.0
     }
 
-    fn change(&self, name: &str, change: impl FnOnce(&mut Group) -> bool) -> bool {
-        let cell = self.0.cell(name);
+    /// Changes a group. Whether it is published then. A group that nobody knows is made only to be published.
+    fn change(&self, name: &str, make: bool, change: impl FnOnce(&mut Group) -> bool) -> bool {
+        // Until the end, or the group could be dropped before it is published.
+        let mut groups = lock(&self.0.groups);
+        if make {
+            Shared::cell(&mut groups, name);
+        }
+        let Some(cell) = groups.get(name) else {
+            return false;
+        };
         let mut group = cell.group();
         let changed = change(&mut group);
         let (published, sequence) = (group.is_published(), group.sequence());
@@ -137,14 +147,10 @@ impl Shared {
     }
 
     /// The group of this name, known or not.
-    fn cell(&self, name: &str) -> Arc<GroupCell> {
-        let mut groups = lock(&self.groups);
-        if let Some(cell) = groups.get(name) {
-            return Arc::clone(cell);
-        }
-        let cell = Arc::new(GroupCell::new(name.into()));
-        groups.insert(Arc::clone(&cell.name), Arc::clone(&cell));
-        cell
+    fn cell<'a>(groups: &'a mut Groups, name: &str) -> &'a Arc<GroupCell> {
+        groups
+            .entry(name.into())
+            .or_insert_with_key(|name| Arc::new(GroupCell::new(Arc::clone(name))))
     }
 
     /// The group of this name, if anything was published for it or anybody asked for it.
@@ -161,9 +167,7 @@ impl Shared {
     pub(super) fn connect(&self, group: &str, number: u64, stream: Arc<Connected>) -> Arc<GroupCell> {
         // Under the lock, for the group could be dropped before.
         let mut groups = lock(&self.groups);
-        let cell = groups
-            .entry(group.into())
-            .or_insert_with(|| Arc::new(GroupCell::new(group.into())));
+        let cell = Self::cell(&mut groups, group);
         lock(&cell.streams).insert(number, stream);
         let cell = Arc::clone(cell);
         drop(groups);

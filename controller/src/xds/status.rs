@@ -216,6 +216,10 @@ fn by_node(streams: Vec<Arc<Connected>>) -> BTreeMap<Name, Vec<Arc<Connected>>> 
 
 /// Whether the streams of one node have acknowledged everything.
 fn has_settled(streams: &[Arc<Connected>], cell: &GroupCell) -> bool {
+    // What is quickly told comes first.
+    if !streams.iter().all(|stream| stream.subscriber().is_idle(&cell.group())) {
+        return false;
+    }
     let mut aggregated = false;
     let mut asked = BTreeMap::new();
     for stream in streams {
@@ -237,8 +241,11 @@ fn has_settled(streams: &[Arc<Connected>], cell: &GroupCell) -> bool {
         let asked_for = !aggregated || each == ResourceType::ExtensionConfig && asked(each) > 1;
         streams.iter().all(|stream| {
             let subscriber = stream.subscriber();
-            !subscriber.has_asked_for(each) || subscriber.has_settled(each, &cell.group(), asked_for)
+            !subscriber.has_asked_for(each) || subscriber.has_all(each, &cell.group(), asked_for)
         })
     };
     ResourceType::ALL.into_iter().all(settled)
 }
+
+#[cfg(test)]
+mod tests;

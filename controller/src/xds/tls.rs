@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -67,8 +68,8 @@ struct State {
     seen: Stamps,
 }
 
-/// What tells that a file is another one: when it was changed, and its length.
-type Stamps = [Option<(SystemTime, u64)>; 3];
+/// What tells that a file is another one: which it is, when it was changed, and its length.
+type Stamps = [Option<(u64, SystemTime, u64)>; 3];
 
 impl Tls {
     pub(super) fn load(files: TlsFiles) -> Result<Self, TlsError> {
@@ -103,7 +104,7 @@ impl TlsFiles {
     fn stamps(&self) -> Stamps {
         [&self.certificate, &self.key, &self.client_ca].map(|path| {
             let metadata = fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
+            Some((metadata.ino(), metadata.modified().ok()?, metadata.len()))
         })
     }
 

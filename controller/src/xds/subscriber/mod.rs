@@ -136,12 +136,17 @@ impl Subscriber {
         })
     }
 
+    /// Whether nothing is to be sent, on its way, or refused.
+    pub(super) fn is_idle(&self, group: &Group) -> bool {
+        ResourceType::ALL.into_iter().all(|each| {
+            let subscription = &self.types[each];
+            !subscription.started || subscription.is_settled() && subscription.knows(group.sequence())
+        })
+    }
+
     /// Whether the node has everything of this type that is published, or where `asked_for`, everything that it asked for.
-    pub(super) fn has_settled(&self, resource_type: ResourceType, group: &Group, asked_for: bool) -> bool {
+    pub(super) fn has_all(&self, resource_type: ResourceType, group: &Group, asked_for: bool) -> bool {
         let subscription = &self.types[resource_type];
-        if subscription.started && !(subscription.is_settled() && subscription.knows(group.sequence())) {
-            return false;
-        }
         group.catalogue(resource_type).iter().all(|resource| {
             let name = resource.name();
             let has = || self.standing(resource_type, name).0 == Some(resource.version());

@@ -185,10 +185,10 @@ impl Bed {
 
     /// Whether the node has everything that is published of the types that it asked for.
     fn is_settled(&self) -> bool {
-        ResourceType::ALL
+        let mut asked_for = ResourceType::ALL
             .into_iter()
-            .filter(|each| self.stream.has_asked_for(*each))
-            .all(|each| self.stream.has_settled(each, &self.group, false))
+            .filter(|each| self.stream.has_asked_for(*each));
+        self.stream.is_idle(&self.group) && asked_for.all(|each| self.stream.has_all(each, &self.group, false))
     }
 
     /// What the node refuses, as `TYPE name: words`.
