@@ -346,8 +346,7 @@ impl Chooser<'_> {
                 None => older.push((policy, cookie)),
             }
         }
-        let mut names: HashMap<(String, String, Option<String>), usize> = HashMap::new();
-        let key = |cookie: &CookieConfig| (cookie.name.clone(), cookie.path.clone(), cookie.domain.clone());
+        let mut rules: HashMap<CookieKey, usize> = HashMap::new();
         for index in indices {
             let Some(rule) = chosen.get_mut(*index) else { continue };
             if let Source::Policy(policy) = rule.source
@@ -356,15 +355,29 @@ impl Chooser<'_> {
                 rule.draft = None;
                 rule.outcomes.insert(policy, Outcome::NameTaken(*winner));
             }
-            if let Some(cookie) = rule.draft.as_ref().and_then(Draft::own_cookie) {
-                *names.entry(key(cookie)).or_default() += 1;
+            for key in rule.own_cookies() {
+                *rules.entry(key).or_default() += 1;
             }
         }
         for index in indices {
             let Some(rule) = chosen.get_mut(*index) else { continue };
-            let cookie = rule.draft.as_ref().and_then(Draft::own_cookie);
-            rule.shares_name = cookie.is_some_and(|cookie| names.get(&key(cookie)).is_some_and(|rules| *rules > 1));
+            let is_shared = |key: &CookieKey| rules.get(key).is_some_and(|rules| *rules > 1);
+            rule.shares_name = rule.own_cookies().iter().any(is_shared);
         }
+    }
+}
+
+/// What makes it one cookie for a client: name, path and domain.
+type CookieKey = (String, String, Option<String>);
+
+impl Rule {
+    /// The cookies of the filter's own that the rule writes, if they all have their plain names.
+    fn own_cookies(&self) -> BTreeSet<CookieKey> {
+        let drafts = self.draft.iter().chain(self.each.values());
+        let cookies = drafts.filter_map(Draft::own_cookie);
+        cookies
+            .map(|cookie| (cookie.name.clone(), cookie.path.clone(), cookie.domain.clone()))
+            .collect()
     }
 }
 

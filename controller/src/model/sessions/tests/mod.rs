@@ -1,7 +1,14 @@
 //! Manifests in, sessions and conditions out. The manifests are the shape that a cluster has; what other processors find out about rules is done here
 //! as far as sessions need it.
 
+mod annotations;
+mod collisions;
+mod destinations;
 mod dialects;
+mod precedence;
+mod properties;
+mod reports;
+mod scale;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,0 +1,67 @@
+//! Thousands of rules.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The time that `world` takes, and what comes out; building is repeated, and the best time counts, as others use the machine, too.
+fn timed(world: &World) -> (Duration, Sessions) {
+    let rules = world.rules();
+    let build = || super::sessions(&world.objects, &world.settings, &rules);
+    let times = (0..3).map(|_| {
+        let start = Instant::now();
+        drop(build());
+        start.elapsed()
+    });
+    (times.min().unwrap(), build())
+}
+
+/// `count` rules, `per_route` in each route, on `count / per_service` Services with `policies` policies each.
+fn large(count: usize, per_route: usize, per_service: usize, policies: usize) -> World {
+    let mut world = World::default();
+    for service in 0..count / per_service {
+        let name = format!("s{service}");
+        world.add(json!({"kind": "Service", "metadata": {"name": name}}));
+        for index in 0..policies {
+            let persistence = json!({"sessionName": format!("n{service}"), "idleTimeout": format!("{}m", index + 1)});
+            world.add(policy(
+                "BackendLBPolicy",
+                &format!("p{service}-{index}"),
+                &[&name],
+                &persistence,
+            ));
+        }
+    }
+    for route in 0..count / per_route {
+        let rules: Value = (0..per_route)
+            .map(|index| rule(&[&format!("s{}", (route * per_route + index) / per_service)]))
+            .collect();
+        world.add(super::route(&format!("r{route}"), &rules));
+    }
+    world
+}
+
+/// Nothing grows with the square of anything: ten times as many rules may take sixty times as long, and no more, which a square would.
+#[test]
+fn time_grows_with_the_number_of_rules() {
+    for (shape, of) in [
+        (
+            "rules of several Services",
+            Box::new(|count| large(count, 5, 5, 1)) as Box<dyn Fn(usize) -> World>,
+        ),
+        ("all rules in one route", Box::new(|count| large(count, count, 5, 1))),
+        ("all rules on one Service", Box::new(|count| large(count, 5, count, 1))),
+    ] {
+        let (small, _) = timed(&of(500));
+        let (large, sessions) = timed(&of(5000));
+        println!("{shape}: 500 rules in {small:?}, 5000 in {large:?}");
+        assert!(large < small * 60, "{shape}: 500 rules in {small:?}, 5000 in {large:?}");
+        let has_session = |rule: &RuleSession| matches!(rule.session, Session::Rule(_));
+        assert!(
+            sessions.rules.len() == 5000 && sessions.rules.iter().all(has_session),
+            "{shape}"
+        );
+    }
+}
