@@ -9,14 +9,24 @@
 //! - `document`, `node`: files of YAML or JSON, and values in them together with their paths.
 //! - `moment`, `output`: times for people, and the two forms of output.
 //! - `xds`: the server that Envoys take their configuration from.
+//! - `keyring`, `fences`: what the cluster keeps for the filter's configuration. `carried`: whether Envoys have it.
 //! - `sources`, `status`, `run`: what needs a cluster. `limpet controller` begins in `run`.
 
 #[cfg(feature = "controller")]
 pub mod api;
+#[cfg(feature = "controller")]
+#[allow(dead_code, reason = "the event loop is to tell it")]
+mod carried;
 mod check;
 mod cli;
 mod document;
+#[cfg(feature = "controller")]
+#[allow(dead_code, reason = "the event loop is to call it")]
+mod fences;
 mod find;
+#[cfg(feature = "controller")]
+#[allow(dead_code, reason = "the event loop is to call it")]
+mod keyring;
 mod keys;
 #[cfg(feature = "controller")]
 pub mod model;

@@ -1,0 +1,25 @@
+//! Fences: a pod's address that another pod has now must not bring it the first one's sessions.
+//!
+//! - `owners`: who has which address, as EndpointSlices tell it. Pure.
+//! - `list`: the fences themselves, as they are kept and as the filter has them. Pure.
+//! - `changes`: [`Fences`], what happens when an address changes hands: it is held back from Envoys until they have its fence. Pure.
+//! - `keeper`: the task that keeps the list in a ConfigMap.
+//!
+//! Every replica watches and holds back; what they tell Envoys is the list in the ConfigMap and nothing else, so they all tell the same. The leader
+//! writes the list: all that changed within a second at once, since each change of it makes Envoy set up the filter again.
+
+mod changes;
+mod keeper;
+mod list;
+mod owners;
+#[cfg(test)]
+mod tests;
+
+#[allow(unused_imports, reason = "the event loop is to call it")]
+pub(crate) use changes::{Carried, Fences};
+#[allow(unused_imports, reason = "the event loop is to call it")]
+pub(crate) use keeper::Keeper;
+#[cfg(test)]
+use list::Fence;
+#[allow(unused_imports, reason = "the event loop is to call it")]
+pub(crate) use list::List;

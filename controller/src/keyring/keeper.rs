@@ -1,0 +1,323 @@
+//! Reads both Secrets, tells what is to be served, and writes what the leader is to write.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Secret as SecretObject;
+use kube::api::PostParams;
+use kube::runtime::watcher::watch_object;
+use kube::{Api, Client, Error};
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
+use limpet_core::time::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::carried::Carried;
+use crate::keys::{generate, rotation};
+use crate::moment;
+use crate::outputs::envoy::FilterKeys;
+use crate::sources::kube::Backoff;
+use crate::xds;
+
+use super::config::KeyringConfig;
+use super::content::Wiped;
+use super::schedule::Served;
+use super::state::{Next, State, Which, Write};
+
+/// How long one call may last.
+const CALL: Duration = Duration::from_secs(5);
+/// What was written is seen by the watch; it is waited for so long before anything else is written.
+const SEEN: Duration = Duration::from_secs(5);
+
+/// What is known of the keyring.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keys {
+    /// The keyring for the filter's configuration: the last one that was in order.
+    pub(crate) config: Option<WrappedKeysConfig>,
+    /// Why there is none.
+    pub(crate) missing: Option<String>,
+    /// What a person has to see to.
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) figures: Figures,
+}
+
+/// What is wrong with a Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Its name.
+    pub(crate) secret: String,
+    /// Its identity.
+    pub(crate) uid: String,
+    /// The field, and what was expected of it. What was found is not repeated.
+    pub(crate) message: String,
+}
+
+/// Figures for metrics.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Figures {
+    /// When the key that signs was made, in Unix seconds; `None`: there is none, or it is not known.
+    pub(crate) created: Option<u64>,
+    /// The phase of a rotation, 1 to 3; 0 where none is under way.
+    pub(crate) phase: u8,
+    /// How many keys there are.
+    pub(crate) keys: usize,
+}
+
+/// Keeps the Secrets, and tells [`Keys`].
+pub(crate) struct Keeper {
+    secrets: Api<SecretObject>,
+    config: KeyringConfig,
+    state: State,
+    told: watch::Sender<Keys>,
+    carried: watch::Receiver<Option<Carried>>,
+    xds: xds::Status,
+    leads: watch::Receiver<bool>,
+    /// The text that is published, and since when.
+    published: Option<(String, Instant)>,
+    /// When something was written that was not seen yet.
+    wrote: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        client: &Client,
+        config: &KeyringConfig,
+        carried: watch::Receiver<Option<Carried>>,
+        xds: xds::Status,
+        leads: watch::Receiver<bool>,
+    ) -> (Self, watch::Receiver<Keys>) {
+        let namespace = config.namespace.as_deref().unwrap_or(client.default_namespace());
+        let state = State::new(config.clone());
+        let first = Keys {
+            missing: state.missing(),
+            ..Keys::default()
+        };
+        let (told, keys) = watch::channel(first);
+        let keeper = Self {
+            secrets: Api::namespaced(client.clone(), namespace),
+            config: config.clone(),
+            state,
+            told,
+            carried,
+            xds,
+            leads,
+            published: None,
+            wrote: None,
+            backoff: Backoff::of_the_api(),
+        };
+        (keeper, keys)
+    }
+
+    /// Goes on until it is dropped, or nobody listens any more.
+    pub(crate) async fn run(mut self) {
+        let (sender, mut seen) = mpsc::channel(4);
+        let mut watches = JoinSet::new();
+        for which in [Which::Keyring, Which::KeyEncryptionKey] {
+            watches.spawn(follow(
+                self.secrets.clone(),
+                which,
+                self.name(which).to_owned(),
+                sender.clone(),
+            ));
+        }
+        loop {
+            let wait = self.turn().await;
+            let rotates = self.told.borrow().figures.phase != 0;
+            tokio::select! {
+                Some((which, secret)) = seen.recv() => {
+                    self.wrote = None;
+                    self.state.saw(which, secret);
+                    self.tell();
+                }
+                changed = self.leads.changed() => if changed.is_err() { return },
+                changed = self.carried.changed() => if changed.is_err() { return },
+                // What Envoys acknowledge matters to a rotation alone.
+                () = self.xds.changed(), if rotates => {}
+                () = after(wait) => {}
+                () = self.told.closed() => return,
+            }
+        }
+    }
+
+    fn name(&self, which: Which) -> &str {
+        match which {
+            Which::Keyring => &self.config.name,
+            Which::KeyEncryptionKey => &self.config.key_encryption_key,
+        }
+    }
+
+    fn tell(&self) {
+        let problem = |(which, uid, message): (Which, String, String)| Problem {
+            secret: self.name(which).to_owned(),
+            uid,
+            message,
+        };
+        let problems: Vec<Problem> = self.state.problems().into_iter().map(problem).collect();
+        let before = self.told.borrow().problems.clone();
+        for Problem { secret, message, .. } in problems.iter().filter(|problem| !before.contains(problem)) {
+            tracing::error!(
+                secret,
+                message,
+                "not in order; what it held before is served on, where there is something"
+            );
+        }
+        let figures = self.state.document().map(figures).unwrap_or_default();
+        self.told.send_replace(Keys {
+            config: self.state.served(),
+            missing: self.state.missing(),
+            problems,
+            figures,
+        });
+    }
+
+    /// Does what the leader is to do. How long until the next look.
+    async fn turn(&mut self) -> Option<Duration> {
+        let served = self.served();
+        if !*self.leads.borrow_and_update() {
+            return None;
+        }
+        if let Some(rest) = self
+            .wrote
+            .map(|at| SEEN.saturating_sub(at.elapsed()))
+            .filter(|rest| !rest.is_zero())
+        {
+            return Some(rest);
+        }
+        self.wrote = None;
+        let fresh = match generate::secret() {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                tracing::error!(%error, "no key can be made");
+                return Some(self.backoff.next());
+            }
+        };
+        match self.state.next(moment::now(), served, fresh) {
+            // A day's sleep may be longer than it seems, where the machine sleeps as well.
+            Next::Wait(wait) => wait.map(|wait| wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
+            Next::Write(write) => self.write(write).await,
+        }
+    }
+
+    /// What Envoys have of the keyring that is served.
+    fn served(&mut self) -> Option<Served> {
+        let carried = self.carried.borrow_and_update();
+        let text = match carried.as_ref().map(|carried| &carried.inputs.keys) {
+            Some(FilterKeys::Wrapped(keys)) => Some(&keys.text),
+            _ => None,
+        };
+        let is_current = text.is_some() && text == self.told.borrow().config.as_ref().map(|keys| &keys.text);
+        let Some((carried, text)) = carried.as_ref().zip(text).filter(|_| is_current) else {
+            self.published = None;
+            return None;
+        };
+        let since = match &self.published {
+            Some((known, since)) if known == text => *since,
+            _ => {
+                let now = Instant::now();
+                self.published = Some((text.clone(), now));
+                now
+            }
+        };
+        Some(Served {
+            since: since.elapsed(),
+            everywhere: carried.is_everywhere(&self.xds),
+            life: carried.life,
+        })
+    }
+
+    async fn write(&mut self, write: Write) -> Option<Duration> {
+        let post = PostParams::default();
+        let (which, what) = match &write {
+            Write::Create(Which::Keyring, _) => (Which::Keyring, "the keyring is created"),
+            Write::Create(which, _) => (*which, "the key-encryption key is created"),
+            Write::Step(phase, _) => (Which::Keyring, after_step(*phase)),
+        };
+        let name = self.name(which).to_owned();
+        let call = async {
+            match &write {
+                Write::Create(_, secret) => self.secrets.create(&post, secret.object()).await,
+                // By its resourceVersion: whoever comes second is told, and looks again.
+                Write::Step(_, secret) => self.secrets.replace(&name, &post, secret.object()).await,
+            }
+        };
+        match tokio::time::timeout(CALL, call).await {
+            Ok(Ok(written)) => {
+                drop(Wiped::new(written));
+                self.backoff.reset();
+                self.wrote = Some(Instant::now());
+                tracing::info!(secret = name, "{what}");
+                Some(SEEN)
+            }
+            Ok(Err(Error::Api(status))) if status.code == 409 => {
+                self.wrote = Some(Instant::now());
+                Some(SEEN)
+            }
+            failed => {
+                let error = match failed {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => "no answer".to_owned(),
+                };
+                tracing::warn!(secret = name, error, "can not be written");
+                Some(self.backoff.next())
+            }
+        }
+    }
+}
+
+/// What a step out of this phase leads to.
+fn after_step(phase: rotation::Phase) -> &'static str {
+    use rotation::Phase::{Introduced, Retiring, Settled, Signing};
+    match phase {
+        Settled => "rotation, phase 1 of 3: a new key verifies",
+        Introduced(_) => "rotation, phase 2 of 3: the new key signs",
+        Signing(_) => "rotation, phase 3 of 3: the old key retires",
+        Retiring(_) => "the rotation is over: the old key is gone",
+    }
+}
+
+fn figures(document: &KeyringDocument) -> Figures {
+    let mut keys = document.keys.iter();
+    let signing = keys.find(|key| key.state == KeyStateConfig::Signing);
+    let phase = rotation::phase(document, Duration::ZERO).ok();
+    Figures {
+        created: signing.and_then(rotation::created).map(Timestamp::unix_seconds),
+        phase: phase.and_then(rotation::Phase::number).unwrap_or(0),
+        keys: document.keys.len(),
+    }
+}
+
+/// Tells how a Secret is, again and again. Watched by its name, so that a right to read it suffices.
+async fn follow(
+    secrets: Api<SecretObject>,
+    which: Which,
+    name: String,
+    seen: mpsc::Sender<(Which, Option<SecretObject>)>,
+) {
+    let mut changes = pin!(watch_object(secrets, &name));
+    let mut backoff = Backoff::of_the_api();
+    while let Some(change) = changes.next().await {
+        match change {
+            Ok(secret) => {
+                backoff.reset();
+                if seen.send((which, secret)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(secret = name, %error, "can not be watched");
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+/// After so long, or never.
+async fn after(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}
