@@ -19,7 +19,7 @@ with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema descriptors check test test-host e2e e2e-matrix e2e-kube demo bench clean
+.PHONY: help build wasm module cli schema golden descriptors check test test-host e2e e2e-matrix e2e-kube demo bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ schema: ## Regenerate the JSON Schema of the configuration
 descriptors: ## Regenerate what the controller knows of Envoy's protocol buffers
 	@echo "Writing controller/src/outputs/descriptors.binpb (2 minutes the first time)"
 	@UPDATE_DESCRIPTORS=1 cargo test --locked -p limpet --test descriptors
+
+golden: ## Write the controller's golden cases anew: controller/tests/golden
+	@UPDATE_GOLDEN=1 cargo test --locked -q -p limpet --test golden && git status --short controller/tests/golden
 
 check: ## Format, clippy with warnings denied, licences, and advisories where they can be reached
 	@echo "Checking format, lints and dependencies (2 minutes the first time, and 4 more where cargo-deny is not installed)"

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "controller")]
 mod controller;
+#[cfg(feature = "controller")]
+mod render;
 
 use std::net::SocketAddr;
 
@@ -15,11 +17,13 @@ use crate::output::Output;
 
 #[cfg(feature = "controller")]
 pub(crate) use controller::ControllerArgs;
+#[cfg(feature = "controller")]
+pub(crate) use render::{RenderArgs, RenderFormat};
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0  all is well
-  1  the check found an error, the token is refused, or it is too early to remove a key
+  1  the check found an error, an object is not accepted, the token is refused, or it is too early to remove a key
   2  the command could not do its work: a wrong argument, or a file that can not be read";
 
 const KEYS_FILE: &str = "\
@@ -46,6 +50,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     #[cfg(feature = "controller")]
     Controller(ControllerArgs),
+    #[cfg(feature = "controller")]
+    Render(RenderArgs),
     /// Looks into tokens, and makes some for tests
     #[command(subcommand)]
     Token(TokenCommand),

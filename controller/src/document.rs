@@ -22,11 +22,31 @@ pub(crate) fn read(file: &str) -> Result<Value, Failure> {
     read_with_text(file).map(|(_, value)| value)
 }
 
+/// Reads a file of documents, as manifests are: several in YAML, or one. Empty ones are left out.
+///
+/// # Errors
+/// As [`read`].
+#[cfg(feature = "controller")]
+pub(crate) fn read_all(file: &str) -> Result<Vec<Value>, Failure> {
+    let text = text(file)?;
+    if is_json(file) {
+        return parse(file, &text).map(|value| vec![value]);
+    }
+    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options())
+        .map_err(|error| Failure(format!("{file}: {}", yaml_error(&error))))?;
+    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
+}
+
 /// Reads a file, with its text.
 ///
 /// # Errors
 /// As [`read`].
 pub(crate) fn read_with_text(file: &str) -> Result<(String, Value), Failure> {
+    let text = text(file)?;
+    parse(file, &text).map(|value| (text, value))
+}
+
+fn text(file: &str) -> Result<String, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
     let mut bytes = Vec::new();
     let mut limited = |reader: &mut dyn std::io::Read| reader.take(MAX_LEN + 1).read_to_end(&mut bytes);
@@ -39,8 +59,7 @@ pub(crate) fn read_with_text(file: &str) -> Result<(String, Value), Failure> {
     if bytes.len() as u64 > MAX_LEN {
         return Err(failed(&"larger than 64 MiB, so no configuration"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| failed(&"neither YAML nor JSON: not UTF-8"))?;
-    parse(file, &text).map(|value| (text, value))
+    String::from_utf8(bytes).map_err(|_| failed(&"neither YAML nor JSON: not UTF-8"))
 }
 
 /// Reads the text of a file.
@@ -49,10 +68,7 @@ pub(crate) fn read_with_text(file: &str) -> Result<(String, Value), Failure> {
 /// Says what is wrong with the text, and where.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Value, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
-    let is_json = Path::new(file)
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-    let value = if is_json {
+    let value = if is_json(file) {
         let unique = serde_json::from_str(text).map(|Unique(value)| value);
         unique.map_err(|error| failed(&format!("no JSON: {error}")))
     } else {
@@ -107,21 +123,31 @@ fn written(path: &Path, text: &str, permissions: Option<Permissions>) -> io::Res
     Ok(new)
 }
 
-/// JSON is YAML, so this reads both. Aliases and merge keys are resolved, within limits.
+fn is_json(file: &str) -> bool {
+    let extension = Path::new(file).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+}
+
+/// Reads YAML.
 fn yaml(text: &str) -> Result<Value, String> {
-    let options = serde_saphyr::options! {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| yaml_error(&error))
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
         // No snippet of the file: it may hold a key.
         with_snippet: false,
         // The largest files have some millions of nodes. What aliases may expand to is limited apart from that.
         budget: serde_saphyr::budget! { max_nodes: 8_000_000, max_events: 16_000_000 },
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let message = error.to_string();
-        if message.contains("budget breached") {
-            return format!("larger or deeper than any configuration ({message})");
-        }
-        format!("neither YAML nor JSON: {message}")
-    })
+    }
+}
+
+fn yaml_error(error: &serde_saphyr::Error) -> String {
+    let message = error.to_string();
+    if message.contains("budget breached") {
+        return format!("larger or deeper than any configuration ({message})");
+    }
+    format!("neither YAML nor JSON: {message}")
 }
 
 /// JSON whose objects have each name once. JSON leaves open which of two values counts; `Value` would take the last.

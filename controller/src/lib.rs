@@ -36,6 +36,8 @@ mod output;
 #[cfg(feature = "controller")]
 pub mod outputs;
 #[cfg(feature = "controller")]
+pub mod render;
+#[cfg(feature = "controller")]
 mod run;
 #[cfg(feature = "controller")]
 mod sources;
@@ -77,6 +79,8 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(&args, output),
         #[cfg(feature = "controller")]
         Command::Controller(args) => run::run(&args),
+        #[cfg(feature = "controller")]
+        Command::Render(args) => render::run(&args),
         Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, output),
         Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, output),
         Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, output),

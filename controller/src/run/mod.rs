@@ -24,7 +24,7 @@ use crate::sources::kube::{Reader, Store, Watched, connect};
 use crate::status::{Inputs, Keeper, Observation};
 use crate::{Failure, Verdict, xds};
 
-use config::Config;
+pub(crate) use config::Config;
 use control::{Control, Told};
 use http::Readiness;
 use leader::Candidate;

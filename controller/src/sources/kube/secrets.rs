@@ -24,7 +24,7 @@ const TLS: &str = "kubernetes.io/tls";
 /// What is read of a Secret. Its values are in base64.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct RawSecret {
+pub(super) struct RawSecret {
     metadata: ObjectMeta,
     #[serde(rename = "type")]
     secret_type: String,
@@ -106,7 +106,7 @@ fn is_forbidden(error: &watcher::Error) -> bool {
     matches!(source, Error::Api(status) if status.is_forbidden())
 }
 
-fn read(secret: &RawSecret) -> Result<Certificate, String> {
+pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
     if secret.secret_type != TLS {
         return Err(format!("expected the type {TLS}, found {}", secret.secret_type));
     }

@@ -53,26 +53,28 @@ pub(super) struct Scope {
 pub(super) async fn watch(client: Client, scope: Scope, controller: Arc<str>, updates: Updates) {
     let kind = scope.kind;
     if kind == Kind::EndpointSlice {
-        run(client, &scope, &updates, |item: RawSlice| {
-            let name = ObjectName::new(
-                item.metadata.namespace.as_deref().unwrap_or_default(),
-                item.metadata.name.as_deref().unwrap_or_default(),
-            );
-            let slice = slice::slice(item)?;
-            Some(Entry {
-                name,
-                uid: String::new(),
-                status: None,
-                content: Ok(Content::Slice(slice)),
-            })
-        })
-        .await;
+        run(client, &scope, &updates, slice_entry).await;
     } else {
         run(client, &scope, &updates, |item: Item| {
             Some(decode::entry(kind, item, &controller))
         })
         .await;
     }
+}
+
+/// The slice, if it belongs to a Service.
+pub(super) fn slice_entry(item: RawSlice) -> Option<Entry> {
+    let name = ObjectName::new(
+        item.metadata.namespace.as_deref().unwrap_or_default(),
+        item.metadata.name.as_deref().unwrap_or_default(),
+    );
+    let slice = slice::slice(item)?;
+    Some(Entry {
+        name,
+        uid: String::new(),
+        status: None,
+        content: Ok(Content::Slice(slice)),
+    })
 }
 
 async fn run<T, F>(client: Client, scope: &Scope, updates: &Updates, read: F)
