@@ -108,6 +108,16 @@ async fn a_client_that_does_not_read_delays_nobody_and_gets_the_last_of_many_cha
         received += quick.next().await.len();
     }
     for change in 1..=CHANGES {
+        // At rest, so that nothing but the publication itself can be why something is sent.
+        let before = assignment("cluster-7", change - 1).version();
+        let mut status = snapshots.status();
+        while status
+            .progress(GROUP, ClusterLoadAssignment, "cluster-7", before)
+            .acknowledged
+            == 0
+        {
+            timeout(PATIENCE, status.changed()).await.unwrap();
+        }
         assert!(snapshots.publish_one(GROUP, assignment("cluster-7", change)));
         assert_eq!(
             quick.next().await,

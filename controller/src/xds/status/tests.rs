@@ -103,6 +103,23 @@ fn a_group_has_settled_when_every_node_has_everything() {
 }
 
 #[test]
+fn a_group_has_settled_when_what_is_gone_is_gone_everywhere() {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    snapshots.publish(GROUP, published("1"));
+    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    for each in [Cluster, ExtensionConfig] {
+        one.ask(each);
+        one.answer(each, None);
+    }
+    assert!(status.is_settled(GROUP));
+    snapshots.remove_one(GROUP, Cluster, "a");
+    assert!(!status.is_settled(GROUP));
+    one.answer(Cluster, None);
+    assert!(status.is_settled(GROUP));
+}
+
+#[test]
 fn of_a_nodes_streams_the_one_that_is_behind_counts() {
     let snapshots = Snapshots::new();
     let status = snapshots.status();
