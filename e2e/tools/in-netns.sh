@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # in-netns.sh COMMAND...: runs a command where every address of 10.66.0.0/16 is this machine, and nothing else is reached: in a network
-# namespace of its own. Processes have a namespace, too, so that what the command leaves running ends with it. Works for root, and for users
-# who may make user namespaces.
+# namespace of its own. What the command leaves running ends with it, by a namespace of processes, and what it leaves in the directory for
+# temporary files is removed. Works for root, and for users who may make user namespaces.
 set -euo pipefail
 
 say() { echo "in-netns: $*" >&2; }
@@ -23,5 +23,9 @@ if ! { ((EUID == 0)) && unshare "${namespaces[@]}" true 2>/dev/null; }; then
   fi
 fi
 
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/limpet-netns-XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+status=0
 # shellcheck disable=SC2016 # for the inner shell
-exec unshare "${namespaces[@]}" sh -c 'ip link set lo up && ip route add local 10.66.0.0/16 dev lo && "$@"' in-netns "$@"
+TMPDIR=$tmp unshare "${namespaces[@]}" sh -c 'ip link set lo up && ip route add local 10.66.0.0/16 dev lo && "$@"' in-netns "$@" || status=$?
+exit "$status"
