@@ -6,16 +6,15 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The time that `world` takes, and what comes out; building is repeated, and the best time counts, as others use the machine, too.
+/// The time that `world` takes, and what comes out. The best of three counts, as others use the machine, too.
 fn timed(world: &World) -> (Duration, Sessions) {
     let rules = world.rules();
-    let build = || super::sessions(&world.objects, &world.settings, &rules);
-    let times = (0..3).map(|_| {
+    let build = |_| {
         let start = Instant::now();
-        drop(build());
-        start.elapsed()
-    });
-    (times.min().unwrap(), build())
+        let sessions = super::sessions(&world.objects, &world.settings, &rules);
+        (start.elapsed(), sessions)
+    };
+    (0..3).map(build).min_by_key(|(time, _)| *time).unwrap()
 }
 
 /// `count` rules, `per_route` in each route, on `count / per_service` Services with `policies` policies each.
@@ -43,7 +42,7 @@ fn large(count: usize, per_route: usize, per_service: usize, policies: usize) ->
     world
 }
 
-/// Nothing grows with the square of anything: ten times as many rules may take sixty times as long, and no more, which a square would.
+/// Nothing grows with the square of anything: twenty times as many rules may take sixty times as long, where a square takes four hundred times.
 #[test]
 fn time_grows_with_the_number_of_rules() {
     for (shape, of) in [
@@ -55,12 +54,15 @@ fn time_grows_with_the_number_of_rules() {
         ("all rules on one Service", Box::new(|count| large(count, 5, count, 1))),
     ] {
         let (small, _) = timed(&of(500));
-        let (large, sessions) = timed(&of(5000));
-        println!("{shape}: 500 rules in {small:?}, 5000 in {large:?}");
-        assert!(large < small * 60, "{shape}: 500 rules in {small:?}, 5000 in {large:?}");
+        let (large, sessions) = timed(&of(10_000));
+        println!("{shape}: 500 rules in {small:?}, 10000 in {large:?}");
+        assert!(
+            large < small * 60,
+            "{shape}: 500 rules in {small:?}, 10000 in {large:?}"
+        );
         let has_session = |rule: &RuleSession| matches!(rule.session, Session::Rule(_));
         assert!(
-            sessions.rules.len() == 5000 && sessions.rules.iter().all(has_session),
+            sessions.rules.len() == 10_000 && sessions.rules.iter().all(has_session),
             "{shape}"
         );
     }
