@@ -12,6 +12,9 @@ use crate::node::Node;
 /// The name that the filter has in every example, and the one it is known by where its configuration can not be read.
 pub(crate) const NAME: &str = "limpet";
 
+/// A cluster that is never there: what goes to it is answered with 500, and has no sessions.
+pub(crate) const NOWHERE: &str = "limpet.nowhere";
+
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 /// What configures the module for a route.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::headers::DESTINATION_HEADER;
 use super::report::Report;
 use super::routes::{Place, Session};
+use crate::find::NOWHERE;
 use crate::node::{Node, camel_case};
 
 /// What a route asks of the header that sessions are led by.
@@ -87,7 +88,7 @@ impl Led {
     /// Checks the last route of a split.
     pub(super) fn check(&self, report: &mut Report, session: &Session<'_>, place: &Place<'_, '_>, clusters: &[&str]) {
         let (rest, words) = (rest(place.route), session.words());
-        for cluster in clusters {
+        for cluster in clusters.iter().filter(|cluster| **cluster != NOWHERE) {
             let is_its = |led: &LedRoute| led.cluster == *cluster && led.session == words && led.rest == rest;
             if !self.0.iter().any(is_its) {
                 let message = format!(

@@ -16,8 +16,6 @@ use envoy_types::pb::envoy::config::core::v3::{
     ApiConfigSource, ApiVersion, DataSource, GrpcService, Node, TcpKeepalive, TransportSocket, data_source,
     transport_socket,
 };
-use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
-use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, CommonTlsContext, SubjectAltNameMatcher, TlsCertificate, UpstreamTlsContext,
@@ -28,7 +26,7 @@ use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{Struct, Value};
 
-use super::clusters::http2;
+use super::clusters::{http2, one_endpoint};
 use super::pack::{ads, duration, number, pack, socket};
 use crate::api::ObjectName;
 
@@ -132,19 +130,10 @@ pub(super) fn runtime() -> LayeredRuntime {
 }
 
 fn controller(options: &BootstrapOptions) -> Cluster {
-    let by_name = options.controller_host.parse::<IpAddr>().is_err();
-    let kind = if by_name {
-        DiscoveryType::StrictDns
-    } else {
-        DiscoveryType::Static
-    };
-    let endpoint = Endpoint {
-        address: Some(socket(&options.controller_host, options.controller_port)),
-        ..Endpoint::default()
-    };
+    let (kind, load_assignment) = one_endpoint(CONTROLLER, &options.controller_host, options.controller_port);
     Cluster {
         name: CONTROLLER.to_owned(),
-        cluster_discovery_type: Some(ClusterDiscoveryType::Type(kind.into())),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::into(kind))),
         connect_timeout: duration(Duration::from_secs(5)),
         typed_extension_protocol_options: http2(),
         // A controller that is gone without a word is noticed, and another one taken.
@@ -156,17 +145,7 @@ fn controller(options: &BootstrapOptions) -> Cluster {
             }),
             ..UpstreamConnectionOptions::default()
         }),
-        load_assignment: Some(ClusterLoadAssignment {
-            cluster_name: CONTROLLER.to_owned(),
-            endpoints: vec![LocalityLbEndpoints {
-                lb_endpoints: vec![LbEndpoint {
-                    host_identifier: Some(HostIdentifier::Endpoint(endpoint)),
-                    ..LbEndpoint::default()
-                }],
-                ..LocalityLbEndpoints::default()
-            }],
-            ..ClusterLoadAssignment::default()
-        }),
+        load_assignment: Some(load_assignment),
         transport_socket: options
             .tls
             .as_ref()

@@ -1,6 +1,7 @@
 //! Clusters and their endpoints.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster as EnvoyCluster;
@@ -72,6 +73,32 @@ pub(super) fn http2() -> HashMap<String, Any> {
     };
     let name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
     HashMap::from([(name.to_owned(), pack(options))])
+}
+
+/// A server that is not of the graph, by its name or address.
+pub(super) fn one_endpoint(cluster: &str, host: &str, port: u16) -> (DiscoveryType, ClusterLoadAssignment) {
+    let by_name = host.parse::<IpAddr>().is_err();
+    let endpoint = EnvoyEndpoint {
+        address: Some(socket(host, port)),
+        ..EnvoyEndpoint::default()
+    };
+    let load_assignment = ClusterLoadAssignment {
+        cluster_name: cluster.to_owned(),
+        endpoints: vec![LocalityLbEndpoints {
+            lb_endpoints: vec![LbEndpoint {
+                host_identifier: Some(HostIdentifier::Endpoint(endpoint)),
+                ..LbEndpoint::default()
+            }],
+            ..LocalityLbEndpoints::default()
+        }],
+        ..ClusterLoadAssignment::default()
+    };
+    let kind = if by_name {
+        DiscoveryType::StrictDns
+    } else {
+        DiscoveryType::Static
+    };
+    (kind, load_assignment)
 }
 
 pub(super) fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> ClusterLoadAssignment {

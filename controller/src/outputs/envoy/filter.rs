@@ -14,15 +14,13 @@ use envoy_types::pb::envoy::extensions::wasm::v3::{EnvironmentVariables, PluginC
 use envoy_types::pb::google::protobuf::{Any, StringValue};
 use limpet_core::config::schema::FilterConfig;
 
+use super::code::CODE_CLUSTER;
 use super::options::{EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, WasmFilter};
 use super::pack::{duration, pack};
 use super::used::Used;
 use crate::api::ObjectName;
 use crate::find::NAME;
 use crate::model::Graph;
-
-/// The cluster of the server that the wasm filter is fetched from.
-pub(super) const CODE_CLUSTER: &str = "limpet.code";
 
 /// The filter's configuration for the Envoys of one Gateway: the policies that its routes use, and no others.
 #[must_use]

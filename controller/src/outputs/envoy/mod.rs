@@ -6,12 +6,13 @@
 //! - `options`: what is configured, and what comes from elsewhere.
 //! - `used`: which clusters, policies and certificates the Envoys of one Gateway need.
 //! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters and endpoints. `filter`: the
-//!   filter and its configuration.
+//!   filter and its configuration. `code`: the server that the wasm filter comes from.
 //! - `bootstrap`: what an Envoy is started with. `standalone`: all of it in one file.
 
 mod bootstrap;
 mod chain;
 mod clusters;
+mod code;
 mod filter;
 mod listeners;
 mod options;
@@ -50,6 +51,9 @@ pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, in
                 &clusters::cluster(name, cluster),
             ));
         }
+    }
+    if let Some(cluster) = code::cluster(&options.filter) {
+        all.push(resource(ResourceType::Cluster, &cluster.name, &cluster));
     }
     let filter = filter::configuration(graph, &used.policies, options, inputs);
     let filter = extension_config(&filter, options);

@@ -24,11 +24,9 @@ use super::chain::{Steering, internal_headers};
 use super::listeners::{plain_name, tls_name};
 use super::options::FilterBuild;
 use super::pack::{duration, metadata, no, number, pack, session};
+use crate::find::NOWHERE;
 use crate::model::Graph;
 use crate::model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
-
-/// A cluster that is never there: what goes to it is answered with 500.
-const NOWHERE: &str = "limpet.nowhere";
 
 /// Makes routes.
 pub(super) struct Routes<'a> {

@@ -93,3 +93,34 @@ fn endpoints_are_sorted_and_say_which_of_them_drain() {
         made.version()
     );
 }
+
+#[test]
+fn the_server_of_the_wasm_filter_is_a_cluster() {
+    let graph = graph(vec![]);
+    let cluster = |url: &str| {
+        let filter = json!({"filter": {"wasm": {"remote": {"url": url, "sha256": "00"}}}});
+        let options: EnvoyOptions = serde_json::from_value(filter).unwrap();
+        let made = all(&graph, &options, ResourceType::Cluster).remove(0);
+        assert_eq!(made["name"], "limpet.code");
+        let endpoint = made["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"].clone();
+        let tls = made["transport_socket"]["typed_config"]["sni"].clone();
+        (made["type"].clone(), endpoint["address"]["socket_address"].clone(), tls)
+    };
+    let at = |address: &str, port: u16| json!({"address": address, "port_value": port});
+    assert_eq!(
+        cluster("https://files.example.com/limpet.wasm"),
+        (
+            json!("STRICT_DNS"),
+            at("files.example.com", 443),
+            json!("files.example.com")
+        )
+    );
+    assert_eq!(
+        cluster("http://[::1]:8080/x"),
+        (json!("STATIC"), at("::1", 8080), json!(null))
+    );
+    assert_eq!(
+        cluster("http://10.0.0.7/a:b"),
+        (json!("STATIC"), at("10.0.0.7", 80), json!(null))
+    );
+}

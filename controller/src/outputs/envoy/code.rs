@@ -1,0 +1,46 @@
+//! The server that Envoy fetches the wasm filter from.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use envoy_types::pb::envoy::config::core::v3::{TransportSocket, transport_socket};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::UpstreamTlsContext;
+
+use super::clusters::one_endpoint;
+use super::options::{FilterBuild, RemoteFile, WasmFilter};
+use super::pack::{duration, pack};
+
+/// The cluster that it is.
+pub(super) const CODE_CLUSTER: &str = "limpet.code";
+
+/// The cluster of the server; none where the filter is a file. A URL that is none has none either, and Envoy says so.
+pub(super) fn cluster(build: &FilterBuild) -> Option<Cluster> {
+    let FilterBuild::Wasm(WasmFilter::Remote(RemoteFile { url, .. })) = build else {
+        return None;
+    };
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let well_known = if scheme == "https" { 443 } else { 80 };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+        _ => (authority, well_known),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let tls = || TransportSocket {
+        name: "envoy.transport_sockets.tls".to_owned(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(pack(UpstreamTlsContext {
+            sni: host.to_owned(),
+            ..UpstreamTlsContext::default()
+        }))),
+    };
+    let (kind, load_assignment) = one_endpoint(CODE_CLUSTER, host, port);
+    Some(Cluster {
+        name: CODE_CLUSTER.to_owned(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::into(kind))),
+        connect_timeout: duration(Duration::from_secs(5)),
+        load_assignment: Some(load_assignment),
+        transport_socket: (scheme == "https").then(tls),
+        ..Cluster::default()
+    })
+}
