@@ -3,13 +3,13 @@
 mod answer;
 mod connection;
 mod request;
-#[cfg(feature = "kube")]
+#[cfg(feature = "tls")]
 mod tls;
 mod visitor;
 
 pub use answer::Answer;
 pub use connection::{Connection, Exchange};
 pub use request::{Informational, Request};
-#[cfg(feature = "kube")]
+#[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use visitor::Visitor;

@@ -40,18 +40,34 @@ impl Config {
         let mut bootstrap = read_yaml(file)?;
         let discovered = discovery::read_files(&mut bootstrap)?;
         let config = Self {
-            bootstrap,
             discovered,
+            ..Self::bare(bootstrap)
+        };
+        Ok(config.admin_port(0).port(0))
+    }
+
+    /// A configuration that somebody else has made, whose build of the filter is the tested one already. Its listeners get free ports of 127.0.0.1.
+    #[must_use]
+    pub fn made(mut bootstrap: Value) -> Self {
+        each_item(&mut bootstrap["static_resources"]["listeners"], |listener| {
+            listener["address"] = address("127.0.0.1", 0);
+        });
+        Self::bare(bootstrap).admin_port(0)
+    }
+
+    fn bare(bootstrap: Value) -> Self {
+        let config = Self {
+            bootstrap,
+            discovered: BTreeMap::new(),
             environment: BTreeMap::new(),
             workers: 2,
             log_level: "info",
             build: None,
         };
-        let config = config
+        config
             .env("LIMPET_KEY", TEST_KEY)
             .env("LIMPET_KEY_1", TEST_KEY)
-            .env("LIMPET_KEY_2", OTHER_KEY);
-        Ok(config.admin_port(0).port(0))
+            .env("LIMPET_KEY_2", OTHER_KEY)
     }
 
     /// The first listener's port, on 127.0.0.1; 0 is a free one.

@@ -40,7 +40,7 @@ pub use backend::{Answering, Backend, Protocol, Reply, Seen, Tasks};
 pub use body::{Body, BoxError, Upload};
 pub use build::Build;
 pub use carrier::{Carrier, filter_with_both};
-#[cfg(feature = "kube")]
+#[cfg(feature = "tls")]
 pub use client::Tls;
 pub use client::{Answer, Connection, Exchange, Informational, Request, Visitor};
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};

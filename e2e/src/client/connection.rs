@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-#[cfg(feature = "kube")]
+#[cfg(feature = "tls")]
 use crate::Tls;
 use crate::body::Body;
 use crate::{Answer, Request, poll};
@@ -44,7 +44,7 @@ impl Connection {
     ///
     /// # Errors
     /// When nobody listens there, or nobody who is to be trusted.
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "tls")]
     pub async fn open_tls(address: SocketAddr, tls: &Tls, http2: bool) -> Result<Self> {
         Self::over(tls.shake_hands(connect(address).await?, http2).await?, http2).await
     }

@@ -22,6 +22,7 @@ mod lifetimes;
 mod local_replies;
 mod modes;
 mod observability;
+mod outputs;
 mod panics;
 mod policies;
 mod protocols;

@@ -1,0 +1,64 @@
+//! The same by ADS, from the controller's own server.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+use limpet::model::Graph;
+use limpet::outputs::envoy::{BootstrapOptions, bootstrap};
+use limpet::outputs::json;
+use limpet::xds::{Options, Security, Server, Snapshots};
+use limpet_e2e::{Backend, Config, Envoy, Request, poll};
+
+use super::all;
+use super::graphs::{gateway, listener, listening, to, with_session};
+
+/// On port 0, which is a free one.
+fn rules(v1: u32, v2: u32) -> Graph {
+    let rule = with_session("", "web", vec![to("v1", v1), to("v2", v2)]);
+    listening([(0, vec![listener("http", "", vec![rule])])].into())
+}
+
+#[tokio::test]
+async fn envoy_gets_everything_from_the_server_and_a_change_of_weights_moves_nobody() -> Result<()> {
+    let snapshots = Snapshots::new();
+    let options = Options {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        security: Security::PlaintextOnLoopback,
+    };
+    let server = Server::bind(options, snapshots.clone()).await?;
+    let controller = server.address();
+    tokio::spawn(server.serve(std::future::pending()));
+    let (v1, v2) = (
+        [Backend::start("v1/a")?, Backend::start("v1/b")?],
+        [Backend::start("v2/a")?],
+    );
+    let endpoints: [(&str, &[Backend]); 2] = [("v1", &v1), ("v2", &v2)];
+    let publish = |graph: &Graph| {
+        all(graph, &endpoints).map(|all| snapshots.publish(&gateway().to_string(), all.into_iter().collect()))
+    };
+    publish(&rules(1, 0))?;
+    let bootstrap = bootstrap(&BootstrapOptions {
+        gateway: gateway(),
+        node_id: Some("envoy-1".to_owned()),
+        controller_host: controller.ip().to_string(),
+        controller_port: controller.port(),
+        tls: None,
+        admin_port: 0,
+    });
+    let envoy = Envoy::start(Config::made(json::typed(&bootstrap)?)).await?;
+    let get = || envoy.listener("http-0").map(|address| Request::get(address, "/"));
+    let first = get()?.send().await?;
+    let token = first.set_cookie("web").context("no session began")?.value;
+    ensure!(first.backend().is_some_and(|backend| backend.starts_with("v1/")));
+    publish(&rules(0, 1))?;
+    poll::until("newcomers to go to v2", async || {
+        let answer = get().ok()?.send().await.ok()?;
+        (answer.backend() == Some("v2/a")).then_some(())
+    })
+    .await?;
+    for _ in 0..20 {
+        let answer = get()?.cookie(format!("web={token}")).send().await?;
+        assert_eq!(answer.backend(), first.backend());
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Graphs, by hand.
+
+use std::collections::BTreeMap;
+
+use limpet::api::ObjectName;
+use limpet::model::Graph;
+use limpet::model::graph::{
+    Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
+    Protocol, Rewrite, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+};
+use limpet_core::config::schema::{CacheControlConfig, CookieConfig, PolicyConfig, TokenConfig};
+
+pub(crate) fn gateway() -> ObjectName {
+    ObjectName::new("shop", "web")
+}
+
+/// A policy with this cookie.
+pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
+    PolicyConfig {
+        cookie: Some(CookieConfig::named(cookie)),
+        header: None,
+        strict,
+        strict_status: 503,
+        absolute_timeout: None,
+        idle_timeout: None,
+        token: TokenConfig::default(),
+        cache_control: CacheControlConfig::default(),
+    }
+}
+
+/// Port 80 for all hosts, with these routes; clusters v1 and v2; policies `web` and `strict`.
+pub(crate) fn graph(routes: Vec<Route>) -> Graph {
+    listening(BTreeMap::from([(80, vec![listener("http", "", routes)])]))
+}
+
+pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
+    let cluster = |name: &str| Cluster {
+        service: ObjectName::new("shop", name),
+        port_name: "http".to_owned(),
+        protocol: Protocol::Http1,
+        session: None,
+    };
+    let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));
+    let policies = [("web", false), ("strict", true)];
+    Graph {
+        gateways: BTreeMap::from([(gateway(), Gateway { ports })]),
+        clusters: BTreeMap::from(clusters),
+        policies: policies
+            .map(|(name, strict)| (name.to_owned(), policy(name, strict)))
+            .into(),
+        ..Graph::default()
+    }
+}
+
+pub(crate) fn listener(name: &str, hostname: &str, routes: Vec<Route>) -> Listener {
+    let hostname = Hostname::parse(Some(hostname));
+    Listener {
+        name: name.to_owned(),
+        hostname: hostname.clone(),
+        certificates: None,
+        virtual_hosts: vec![VirtualHost { hostname, routes }],
+    }
+}
+
+/// What happens below this path.
+pub(crate) fn route(prefix: &str, action: Action) -> Route {
+    Route {
+        rule: RuleName(format!("HTTPRoute/shop/web{prefix}")),
+        matches: Match {
+            path: PathMatch::Prefix(prefix.to_owned()),
+            ..Match::default()
+        },
+        action,
+        request_headers: HeaderChanges::default(),
+        response_headers: HeaderChanges::default(),
+    }
+}
+
+pub(crate) fn forward(destinations: Vec<Destination>) -> Forward {
+    Forward {
+        destinations,
+        session: Session::None,
+        rewrite: Rewrite::default(),
+        request_timeout: None,
+        backend_timeout: None,
+    }
+}
+
+/// Below this path, with the rule's sessions under this policy.
+pub(crate) fn with_session(prefix: &str, policy: &str, destinations: Vec<Destination>) -> Route {
+    let mut forward = forward(destinations);
+    forward.session = Session::Rule(SessionUse {
+        policy: policy.to_owned(),
+        scope: format!("HTTPRoute/shop/web{prefix}"),
+    });
+    route(prefix, Action::Forward(forward))
+}
+
+pub(crate) fn to(cluster: &str, weight: u32) -> Destination {
+    Destination {
+        weight,
+        target: Target::Cluster(ClusterName(cluster.to_owned())),
+        request_headers: HeaderChanges::default(),
+        response_headers: HeaderChanges::default(),
+    }
+}
+
+pub(crate) fn nowhere(weight: u32) -> Destination {
+    let target = Target::Invalid {
+        reason: "no such Service".to_owned(),
+    };
+    Destination {
+        target,
+        ..to("", weight)
+    }
+}
+
+/// Gives the cluster sessions of its own, under this policy.
+pub(crate) fn with_own_session(graph: &mut Graph, cluster: &str, policy: &str) {
+    if let Some(cluster) = graph.clusters.get_mut(&ClusterName(cluster.to_owned())) {
+        cluster.session = Some(SessionUse {
+            policy: policy.to_owned(),
+            scope: format!("XBackend/{}", cluster.service),
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! What the controller makes of graphs, in a real Envoy.
+
+mod discovered;
+mod graphs;
+mod paths;
+mod sessions;
+mod shares;
+mod tls;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result};
+use limpet::model::Graph;
+use limpet::model::endpoints::{Endpoint, EndpointState};
+use limpet::model::graph::ClusterName;
+use limpet::outputs::envoy::{
+    EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, WasmFilter, load_assignment, resources,
+    static_bootstrap,
+};
+use limpet::outputs::json;
+use limpet::xds::Resource;
+use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
+use limpet_e2e::{Backend, Build, Config, Envoy, Request, tools};
+
+use self::graphs::gateway;
+
+/// The build under test.
+pub(crate) fn options() -> Result<EnvoyOptions> {
+    let filter = match Build::tested()? {
+        Build::Wasm => {
+            let file = tools::wasm()?;
+            FilterBuild::Wasm(WasmFilter::File(file.to_string_lossy().into_owned()))
+        }
+        Build::Module => FilterBuild::Module(ModuleFilter::Name("limpet".to_owned())),
+    };
+    Ok(EnvoyOptions {
+        filter,
+        access_log: true,
+        listen_address: Ipv4Addr::LOCALHOST.into(),
+        ..EnvoyOptions::default()
+    })
+}
+
+pub(crate) fn inputs() -> FilterInputs {
+    FilterInputs::with_keys(FilterKeys::Listed(vec![KeyConfig {
+        id: 1,
+        env: Some("LIMPET_KEY".to_owned()),
+        inline: None,
+        state: KeyStateConfig::Signing,
+    }]))
+}
+
+/// The resources of the graph's gateway, and the endpoints of these clusters.
+pub(crate) fn all(graph: &Graph, endpoints: &[(&str, &[Backend])]) -> Result<Vec<Resource>> {
+    let mut all = resources(graph, &gateway(), &options()?, &inputs());
+    for (cluster, backends) in endpoints {
+        let endpoints = backends.iter().map(|backend| Endpoint {
+            address: backend.address(),
+            state: EndpointState::Ready,
+            owner: None,
+        });
+        let endpoints: Vec<Endpoint> = endpoints.collect();
+        all.push(load_assignment(&ClusterName((*cluster).to_owned()), &endpoints));
+    }
+    Ok(all)
+}
+
+/// The same in one file.
+pub(crate) fn config(graph: &Graph, endpoints: &[(&str, &[Backend])]) -> Result<Config> {
+    let all = all(graph, endpoints)?;
+    Ok(Config::made(json::typed(&static_bootstrap(&all, 0)?)?))
+}
+
+/// Two services of two backends each, v1 and v2, and an Envoy in front of them.
+#[derive(Debug)]
+pub(crate) struct Shop {
+    pub(crate) envoy: Envoy,
+    v1: [Backend; 2],
+    v2: [Backend; 2],
+}
+
+impl Shop {
+    pub(crate) async fn start(graph: &Graph) -> Result<Self> {
+        let pair = |name: &str| {
+            anyhow::Ok([
+                Backend::start(&format!("{name}/a"))?,
+                Backend::start(&format!("{name}/b"))?,
+            ])
+        };
+        let (v1, v2) = (pair("v1")?, pair("v2")?);
+        let envoy = Envoy::start(config(graph, &[("v1", &v1), ("v2", &v2)])?).await?;
+        Ok(Self { envoy, v1, v2 })
+    }
+
+    /// The same backends behind an Envoy that begins anew, with another graph.
+    pub(crate) async fn change(self, graph: &Graph) -> Result<Self> {
+        let Self { envoy, v1, v2 } = self;
+        drop(envoy);
+        let envoy = Envoy::start(config(graph, &[("v1", &v1), ("v2", &v2)])?).await?;
+        Ok(Self { envoy, v1, v2 })
+    }
+
+    /// A request to the listener of this name.
+    pub(crate) fn get(&self, listener: &str, path: &str) -> Result<Request> {
+        Ok(Request::get(self.envoy.listener(listener)?, path))
+    }
+
+    /// How many of so many requests each backend, or status of Envoy's own, has answered.
+    pub(crate) async fn shares(&self, requests: usize, path: &str) -> Result<BTreeMap<String, usize>> {
+        let mut shares = BTreeMap::new();
+        for _ in 0..requests {
+            let answer = self.get("http-80", path)?.send().await?;
+            let who = answer
+                .backend()
+                .map_or_else(|| answer.status.to_string(), str::to_owned);
+            let service = who.split('/').next().context("no name")?.to_owned();
+            *shares.entry(service).or_default() += 1;
+        }
+        Ok(shares)
+    }
+}

@@ -1,0 +1,85 @@
+//! TLS at Envoy.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use limpet::api::ObjectName;
+use limpet::model::Certificate;
+use limpet::model::graph::Listener;
+use limpet_e2e::{Connection, Tls};
+use zeroize::Zeroizing;
+
+use super::Shop;
+use super::graphs::{listener, listening, to, with_session};
+
+/// A certificate that is its own authority, and the authority as PEM.
+fn certificate(host: &str) -> Result<(Certificate, String)> {
+    let made = rcgen::generate_simple_self_signed([host.to_owned()])?;
+    let chain = made.cert.pem();
+    let certificate = Certificate {
+        chain: Arc::from(chain.as_bytes()),
+        key: Arc::new(Zeroizing::new(made.signing_key.serialize_pem().into_bytes())),
+    };
+    Ok((certificate, chain))
+}
+
+#[tokio::test]
+async fn listeners_are_told_apart_by_server_name_and_sessions_hold() -> Result<()> {
+    let with_tls = |name: &str, hostname: &str, cluster: &str| Listener {
+        certificates: Some(vec![ObjectName::new("shop", name)]),
+        ..listener(name, hostname, vec![with_session("", "web", vec![to(cluster, 1)])])
+    };
+    let listeners = vec![
+        with_tls("one", "one.example.com", "v1"),
+        with_tls("rest", "*.example.com", "v2"),
+    ];
+    let mut graph = listening([(443, listeners)].into());
+    let mut roots = Vec::new();
+    for (name, host) in [("one", "one.example.com"), ("rest", "*.example.com")] {
+        let (certificate, root) = certificate(host)?;
+        graph.certificates.insert(ObjectName::new("shop", name), certificate);
+        roots.push(root);
+    }
+    let shop = Shop::start(&graph).await?;
+    let address = shop.envoy.listener("https-443")?;
+    for (host, root, service) in [
+        ("one.example.com", &roots[0], "v1"),
+        ("two.example.com", &roots[1], "v2"),
+    ] {
+        for http2 in [false, true] {
+            let tls = Tls::new(root, host)?;
+            let mut connection = Connection::open_tls(address, &tls, http2).await?;
+            // Over HTTP/2 the authority is the address: what the host is, the listener does not ask then.
+            let get = || shop.get("https-443", "/").map(|request| request.header("host", host));
+            let first = connection.send(get()?).await?;
+            if http2 {
+                assert_eq!(
+                    first.status, 404,
+                    "{host}: the authority is none of the listener's hosts"
+                );
+                continue;
+            }
+            let cookie = first
+                .set_cookie("web")
+                .map(|cookie| (cookie.value.clone(), cookie.attributes.contains("Secure")));
+            let Some((token, secure)) = cookie else {
+                anyhow::bail!("{host}: no session began: {first:?}");
+            };
+            assert!(secure, "{host}");
+            assert!(
+                first.backend().is_some_and(|backend| backend.starts_with(service)),
+                "{host}"
+            );
+            for _ in 0..10 {
+                let next = connection.send(get()?.cookie(format!("web={token}"))).await?;
+                assert_eq!(next.backend(), first.backend());
+            }
+        }
+    }
+    assert!(
+        Connection::open_tls(address, &Tls::new(&roots[0], "elsewhere.org")?, false)
+            .await
+            .is_err()
+    );
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! What is made passes Envoy's own checks, and those of `limpet check`.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use limpet::model::Graph;
+use limpet::model::graph::{Action, HeaderChanges, PathChange, PathMatch, Protocol, Redirect, Session, ValueMatch};
+use limpet::outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, static_bootstrap};
+use limpet::outputs::json;
+use limpet_e2e::{Build, Config, Envoy, tools};
+
+use super::graphs::{forward, gateway, graph, nowhere, route, to, with_own_session, with_session};
+use super::{all, config};
+
+/// Everything that a graph can say, TLS aside.
+fn everything() -> Graph {
+    let mut modified = to("v1", 1);
+    modified.request_headers = HeaderChanges {
+        set: vec![("x-a".to_owned(), "100%".to_owned())],
+        add: vec![("x-b".to_owned(), "b".to_owned())],
+        remove: vec!["x-c".to_owned()],
+    };
+    modified.response_headers = modified.request_headers.clone();
+    let mut own = forward(vec![to("v1", 1), to("v2", 1)]);
+    own.session = Session::Destinations;
+    let mut long = forward(vec![to("v1", 1), nowhere(1)]);
+    long.request_timeout = Some(Duration::from_secs(10));
+    long.backend_timeout = Some(Duration::from_millis(2500));
+    long.rewrite.hostname = Some("other.example.com".to_owned());
+    long.rewrite.path = Some(PathChange::Prefix("/".to_owned()));
+    let mut wordy = route("/words", Action::Forward(forward(vec![to("v1", 1)])));
+    wordy.matches.method = Some("GET".to_owned());
+    wordy.matches.grpc = true;
+    wordy.matches.path = PathMatch::Regex("/([a-z]{1,60}|[0-9]{1,60})/.*".to_owned());
+    wordy
+        .matches
+        .headers
+        .insert("x-a".to_owned(), ValueMatch::Regex("a+".to_owned()));
+    wordy
+        .matches
+        .query
+        .insert("q".to_owned(), ValueMatch::Exact("a b".to_owned()));
+    let redirect = Redirect {
+        scheme: Some("https".to_owned()),
+        path: Some(PathChange::Prefix(String::new())),
+        status: 301,
+        ..Redirect::default()
+    };
+    let answer = Action::Respond {
+        status: 500,
+        reason: "spec.rules[0].backendRefs[0]: no such Service".to_owned(),
+    };
+    let mut graph = graph(vec![
+        wordy,
+        with_session("/strict", "strict", vec![to("v1", 1)]),
+        with_session("/strict-split", "strict", vec![to("v1", 1), to("v2", 0)]),
+        with_session("/split", "web", vec![modified.clone(), to("v2", 1), nowhere(2)]),
+        with_session("/zero", "web", vec![to("v1", 0)]),
+        with_session("/one", "web", vec![modified]),
+        route("/own", Action::Forward(own)),
+        route("/long", Action::Forward(long)),
+        route("/redirect", Action::Redirect(redirect)),
+        route("/answer", answer),
+        route("", Action::Forward(forward(vec![to("v1", 1)]))),
+    ]);
+    // Rules that share a policy, as the model has it.
+    for policy in graph.policies.values_mut().filter_map(|policy| policy.cookie.as_mut()) {
+        policy.per_scope = true;
+    }
+    with_own_session(&mut graph, "v1", "web");
+    with_own_session(&mut graph, "v2", "strict");
+    if let Some(cluster) = graph.clusters.values_mut().next() {
+        cluster.protocol = Protocol::H2c;
+    }
+    graph
+}
+
+#[test]
+fn envoy_accepts_it() -> Result<()> {
+    let (accepted, said) = Envoy::validate(&config(&everything(), &[])?)?;
+    ensure!(accepted, "{said}");
+    // Not because it accepts everything.
+    let broken = config(&everything(), &[])?.edit(|bootstrap| {
+        bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]
+            ["virtual_hosts"][0]["domains"] = serde_json::json!(["*", "*"]);
+    });
+    ensure!(!Envoy::validate(&broken)?.0);
+    Ok(())
+}
+
+#[test]
+fn limpet_check_has_nothing_to_say() -> Result<()> {
+    let made = json::typed(&static_bootstrap(&all(&everything(), &[])?, 9901)?)?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("envoy.json");
+    std::fs::write(&file, made.to_string())?;
+    let output = tools::run_limpet(&["check", "--deny-warnings", &file.to_string_lossy()], &[])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    Ok(())
+}
+
+#[test]
+fn envoy_accepts_what_it_is_started_with() -> Result<()> {
+    // Files that are there: Envoy reads them.
+    let directory = tempfile::tempdir()?;
+    let made = rcgen::generate_simple_self_signed(["controller.limpet".to_owned()])?;
+    let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
+    std::fs::write(path("cert.pem"), made.cert.pem())?;
+    std::fs::write(path("key.pem"), made.signing_key.serialize_pem())?;
+    let tls = BootstrapTls {
+        trusted_ca: path("cert.pem"),
+        certificate_chain: path("cert.pem"),
+        private_key: path("key.pem"),
+        server_name: None,
+    };
+    for tls in [None, Some(tls)] {
+        for host in ["127.0.0.1", "controller.limpet.svc"] {
+            let options = BootstrapOptions {
+                gateway: gateway(),
+                node_id: Some("envoy-1".to_owned()),
+                controller_host: host.to_owned(),
+                controller_port: 18000,
+                tls: tls.clone(),
+                admin_port: 9901,
+            };
+            let made = json::typed(&bootstrap(&options))?;
+            assert_eq!(
+                made["node"],
+                serde_json::json!({"id": "envoy-1", "cluster": "shop/web"})
+            );
+            let (accepted, said) = Envoy::validate(&Config::made(made).build(Build::tested()?))?;
+            ensure!(accepted, "{said}");
+        }
+    }
+    Ok(())
+}
