@@ -71,13 +71,14 @@ async fn it_takes_and_refuses_what_the_released_one_does() -> Result<()> {
         assert!(expected.is_ok(), "{spec}: {expected:?}");
         assert_eq!(stored(&shipped, &spec).await?, expected, "{spec}");
     }
-    let sixteen: String = (0..17)
-        .map(|number| format!("{{group: '', kind: Service, name: web-{number}}}, "))
+    let targets: Vec<String> = (0..17)
+        .map(|number| format!("{{group: '', kind: Service, name: web-{number}}}"))
         .collect();
+    let too_many = targets.join(", ");
     let bad = [
         "{}".to_owned(),
         "{targetRefs: []}".to_owned(),
-        format!("{{targetRefs: [{sixteen}]}}"),
+        format!("{{targetRefs: [{too_many}]}}"),
         "{targetRefs: [{group: '', kind: Service, name: web}, {group: '', kind: Service, name: web}]}".to_owned(),
         "{targetRefs: [{group: '', kind: Service}]}".to_owned(),
         "{targetRefs: [{group: '', kind: 'a b', name: web}]}".to_owned(),
