@@ -46,7 +46,7 @@ pub(super) fn assemble(
         for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
             add_clusters(&mut graph, rule, all);
             for (place, matches) in rule.matches.iter().enumerate() {
-                let made = make(rule, matches, &session.session);
+                let made = make(rule, matches, session.of_path(&matches.path));
                 for attachment in &served {
                     let hosts = found.entry((&attachment.gateway, attachment.listener)).or_default();
                     for hostname in &attachment.hostnames {

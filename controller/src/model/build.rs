@@ -64,7 +64,7 @@ fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport
         let accepted = match &dropped {
             Some(condition) if parent.accepted.is_true() => condition.clone(),
             _ if parent.accepted.is_true() => Condition {
-                message: no_effect(&parent.accepted.message, &route.ignored),
+                message: no_effect(&noted(&parent.accepted.message, sessions), &route.ignored),
                 ..parent.accepted.clone()
             },
             _ => parent.accepted.clone(),
@@ -81,6 +81,12 @@ fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport
         observed_generation: route.meta.generation,
         parents: route.parents.iter().map(parent).collect(),
     }
+}
+
+/// `message`, and what there is to say of the sessions of its rules.
+fn noted(message: &str, sessions: &[RuleSession]) -> String {
+    let notes = sessions.iter().flat_map(|session| &session.notes).map(String::as_str);
+    std::iter::once(message).chain(notes).collect::<Vec<_>>().join("; ")
 }
 
 /// `ResolvedRefs`: the first reason, and every message.

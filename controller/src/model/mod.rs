@@ -17,7 +17,6 @@ mod objects;
 mod references;
 pub mod reports;
 mod routes;
-#[allow(dead_code, reason = "filled next")]
 mod sessions;
 mod settings;
 mod short_hash;
