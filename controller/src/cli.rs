@@ -16,7 +16,7 @@ use crate::moment;
 use crate::output::Output;
 
 #[cfg(feature = "controller")]
-pub(crate) use controller::ControllerArgs;
+pub(crate) use controller::{BootstrapArgs, ControllerArgs, ControllerCommand};
 #[cfg(feature = "controller")]
 pub(crate) use render::{RenderArgs, RenderFormat};
 

@@ -27,6 +27,8 @@ mod find;
 #[cfg(feature = "controller")]
 #[allow(dead_code, reason = "the event loop is to call it")]
 mod keyring;
+#[cfg(feature = "controller")]
+mod keyring_secret;
 mod keys;
 #[cfg(feature = "controller")]
 pub mod model;
@@ -78,7 +80,7 @@ pub fn run() -> ExitCode {
     let verdict = match command {
         Command::Check(args) => check::run(&args, output),
         #[cfg(feature = "controller")]
-        Command::Controller(args) => run::run(&args),
+        Command::Controller(args) => run::run(&args, output),
         #[cfg(feature = "controller")]
         Command::Render(args) => render::run(&args),
         Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, output),

@@ -105,7 +105,7 @@ fn secret(key: &KeyConfig) -> Result<Secret, Unavailable> {
 }
 
 /// A secret in a variable of this process's environment.
-pub(super) fn from_environment(name: &str, wrong: impl Fn(&str) -> Unavailable) -> Result<Secret, Unavailable> {
+pub(crate) fn from_environment(name: &str, wrong: impl Fn(&str) -> Unavailable) -> Result<Secret, Unavailable> {
     if !is_variable(name) {
         return Err(wrong(NO_VARIABLE));
     }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::keyring_secret::KeyringConfig;
 use crate::model::{CONTROLLER_NAME, SessionDefaults, Settings};
+use crate::outputs::envoy::EnvoyOptions;
 use crate::{Failure, document, xds};
 
 /// All of it. `docs/controller.md` says what each field does.
@@ -20,6 +22,10 @@ pub(crate) struct Config {
     pub(crate) namespaces: Vec<String>,
     /// Where Gateways can be reached, for their status: IP addresses or hostnames.
     pub(crate) addresses: Vec<String>,
+    /// What Envoys have in common.
+    pub(crate) envoy: EnvoyOptions,
+    /// The keys of tokens.
+    pub(crate) keyring: Option<KeyringConfig>,
     /// The xDS server.
     pub(crate) xds: XdsConfig,
     /// Metrics and health.
@@ -79,6 +85,8 @@ impl Default for Config {
             session_defaults: SessionDefaults::default(),
             namespaces: Vec::new(),
             addresses: Vec::new(),
+            envoy: EnvoyOptions::default(),
+            keyring: None,
             xds: XdsConfig::default(),
             http: HttpConfig::default(),
             leader_election: LeaderConfig::default(),

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::model::Settings;
+use crate::outputs::envoy::FilterInputs;
 use crate::sources::kube::{Change, Reader, Store};
 use crate::status::{Observation, Reported};
 
@@ -43,6 +44,7 @@ pub(crate) struct Control {
     publisher: Publisher,
     told: Told,
     metrics: Metrics,
+    inputs: watch::Receiver<Arc<FilterInputs>>,
     /// When objects changed first and last since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When statuses are to be looked at.
@@ -58,6 +60,7 @@ impl Control {
         publisher: Publisher,
         told: Told,
         metrics: Metrics,
+        inputs: watch::Receiver<Arc<FilterInputs>>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -67,6 +70,7 @@ impl Control {
             publisher,
             told,
             metrics,
+            inputs,
             // Also a cluster without any object is built.
             changed: Some((now, now)),
             look: None,
@@ -97,6 +101,7 @@ impl Control {
                         self.publish(built);
                     }
                 }
+                () = changed(&mut self.inputs) => self.mark(),
                 () = at(due) => self.build(),
                 () = at(look) => {
                     self.look = None;
@@ -108,14 +113,12 @@ impl Control {
 
     /// What changed.
     fn take(&mut self, change: &Change) {
-        let now = Instant::now();
         if change.objects {
-            let first = self.changed.map_or(now, |(first, _)| first);
-            self.changed = Some((first, now));
+            self.mark();
             self.reader.read_secrets(self.store.wanted_secrets());
         }
         if change.statuses {
-            self.look.get_or_insert(now + STATUS_INTERVAL);
+            self.look.get_or_insert(Instant::now() + STATUS_INTERVAL);
         }
         let store = &self.store;
         let published = self
@@ -127,6 +130,13 @@ impl Control {
             let why = format!("not read yet: {}", missing.join(", "));
             self.told.readiness.send_replace(Readiness::Waiting(why));
         }
+    }
+
+    /// Something changed that is built from.
+    fn mark(&mut self) {
+        let now = Instant::now();
+        let first = self.changed.map_or(now, |(first, _)| first);
+        self.changed = Some((first, now));
     }
 
     /// When to build, if at all.
@@ -147,7 +157,8 @@ impl Control {
         self.metrics.count_objects(&self.store);
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
-        let builder = self.publisher.builder();
+        let inputs = Arc::clone(&self.inputs.borrow_and_update());
+        let builder = self.publisher.builder(inputs);
         self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
     }
 
@@ -170,6 +181,13 @@ impl Control {
         self.told.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
         self.told.reported.send_replace(Some(Reported { reports, objects }));
+    }
+}
+
+/// The next change; never, where there will be none.
+async fn changed<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -137,7 +137,6 @@ impl Metrics {
     }
 
     /// How many resources of a type are published.
-    #[allow(dead_code, reason = "used next")]
     pub(crate) fn count_resources(&self, r#type: &'static str, count: usize) {
         self.resources.get_or_create(&OfType { r#type }).set(gauge(count));
     }

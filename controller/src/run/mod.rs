@@ -2,8 +2,10 @@
 //!
 //! - `control`: the event loop.
 //! - `publish`: from objects to resources.
+//! - `bootstrap`: what an Envoy is started with.
 //! - `config`, `logs`, `metrics`, `http`, `leader`: what a service in a cluster has.
 
+mod bootstrap;
 mod config;
 mod control;
 mod http;
@@ -19,10 +21,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::cli::ControllerArgs;
+use crate::cli::{ControllerArgs, ControllerCommand};
+use crate::output::Output;
 use crate::sources::kube::{Reader, Store, Watched, connect};
 use crate::status::{Inputs, Keeper, Observation};
-use crate::{Failure, Verdict, xds};
+use crate::{Failure, Verdict, keyring_secret, xds};
 
 pub(crate) use config::Config;
 use control::{Control, Told};
@@ -34,8 +37,12 @@ use publish::Publisher;
 pub(crate) use logs::LogFormat;
 pub(crate) use metrics::Metrics;
 
-/// Runs until it is told to end.
-pub(crate) fn run(args: &ControllerArgs) -> Result<Verdict, Failure> {
+/// Runs until it is told to end, or prints what an Envoy is started with.
+pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failure> {
+    if let Some(ControllerCommand::Bootstrap(args)) = &args.command {
+        return bootstrap::run(args, form);
+    }
+    let args = &args.serve;
     let config = match &args.config {
         Some(file) => Config::read(file)?,
         None => Config::default(),
@@ -61,6 +68,13 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     let http = TcpListener::bind(address).await;
     let http = http.map_err(|error| Failure(format!("http.address: can not listen on {address}: {error}")))?;
 
+    let keyring = config.keyring.clone();
+    let keyring = keyring.ok_or_else(|| Failure("keyring: expected where the keys of tokens are".to_owned()))?;
+    let envoy_env = config.envoy.key_encryption_key_env.clone();
+    let read = keyring_secret::read(&keyring, &envoy_env);
+    let read = read.map_err(|error| Failure(format!("keyring: {error}")))?;
+    let (key_changes, keys) = watch::channel(Arc::new(read));
+
     let (metrics, registry) = Metrics::new();
     let (readiness, is_ready) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
     let (reported, reports) = watch::channel(None);
@@ -76,13 +90,14 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
         Reader::start(&client, watched.clone()),
         Store::new(watched),
         config.settings(),
-        Publisher::new(snapshots.clone(), metrics.clone()),
+        Publisher::new(snapshots.clone(), metrics.clone(), config.envoy.clone()),
         Told {
             reported,
             observation,
             readiness,
         },
         metrics.clone(),
+        keys,
     );
     let inputs = Inputs {
         reported: reports,
@@ -100,6 +115,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     );
 
     let keeping = tokio::spawn(keeper.run());
+    let reading = tokio::spawn(keyring_secret::follow(keyring, envoy_env, key_changes));
     let controlling = tokio::spawn(control.run(shutdown.clone()));
     let figures = OfEnvoys { metrics, snapshots };
     let telling = tokio::spawn(http::serve(http, registry, is_ready, figures, shutdown.clone()));
@@ -123,6 +139,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     };
     end.send_replace(true);
     keeping.abort();
+    reading.abort();
     // What was begun is brought to its end: the Lease is given back, requests are answered.
     for task in [Some(controlling), Some(telling), electing].into_iter().flatten() {
         let _ = task.await;

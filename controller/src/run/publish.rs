@@ -8,90 +8,204 @@ use crate::api::ObjectName;
 use crate::model::endpoints::Endpoint;
 use crate::model::graph::{ClusterName, Graph};
 use crate::model::{self, Objects, Reports, Settings};
-use crate::xds::Snapshots;
+use crate::outputs::envoy::{self, EnvoyOptions, FilterInputs};
+use crate::xds::{Resource, ResourceType, Resources, Snapshots};
 
 use super::metrics::Metrics;
 
 /// What a build gave.
 #[derive(Debug)]
 pub(crate) struct Built {
-    graph: Graph,
     reports: Reports,
     /// What it is built from.
     pub(crate) objects: Arc<Objects>,
     /// How long it took.
     pub(crate) took: Duration,
+    /// What is to be published; nothing where it is what is published already.
+    changes: Option<Changes>,
+}
+
+#[derive(Debug)]
+struct Changes {
+    made: Made,
+    /// Of each Gateway, all but endpoints.
+    resources: BTreeMap<ObjectName, Vec<Resource>>,
+}
+
+/// What resources are made of.
+#[derive(Debug, Clone)]
+struct Made {
+    graph: Arc<Graph>,
+    gateways: BTreeSet<ObjectName>,
+    inputs: Arc<FilterInputs>,
 }
 
 /// Builds, on a thread of its own.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Builder {
-    published: Arc<Graph>,
+    options: Arc<EnvoyOptions>,
+    inputs: Arc<FilterInputs>,
+    published: Option<Made>,
 }
 
 /// Publishes, and knows what is published.
 #[derive(Debug)]
-#[allow(dead_code, reason = "filled next")]
 pub(crate) struct Publisher {
     snapshots: Snapshots,
     metrics: Metrics,
-    graph: Arc<Graph>,
-    /// The clusters of a Service, each with the name of the Service's port.
-    clusters: BTreeMap<ObjectName, Vec<(ClusterName, String)>>,
+    options: Arc<EnvoyOptions>,
+    published: Option<Made>,
+    /// By Service.
+    clusters: BTreeMap<ObjectName, Vec<Served>>,
+    /// Gateways that are gone, with Envoys that are not.
+    left: BTreeSet<ObjectName>,
+}
+
+/// A cluster, and the Gateways that lead to it.
+#[derive(Debug)]
+struct Served {
+    cluster: ClusterName,
+    port_name: String,
+    gateways: Vec<ObjectName>,
 }
 
 impl Builder {
+    /// What `objects` are to become.
     pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
         let start = Instant::now();
         let (graph, reports) = model::build(&objects, settings);
-        let _changed = graph != *self.published;
+        // A Gateway that serves nothing is served: with nothing.
+        let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
+        let is_published = self.published.as_ref().is_some_and(|published| {
+            *published.graph == graph && published.gateways == gateways && published.inputs == self.inputs
+        });
+        let changes = (!is_published).then(|| {
+            let resources = gateways.iter().map(|gateway| {
+                let resources = envoy::resources(&graph, gateway, &self.options, &self.inputs);
+                (gateway.clone(), resources)
+            });
+            Changes {
+                resources: resources.collect(),
+                made: Made {
+                    graph: Arc::new(graph),
+                    gateways: gateways.clone(),
+                    inputs: Arc::clone(&self.inputs),
+                },
+            }
+        });
         Built {
-            graph,
             reports,
             objects,
             took: start.elapsed(),
+            changes,
         }
     }
 }
 
 impl Publisher {
     /// Of which nothing is published yet.
-    pub(crate) fn new(snapshots: Snapshots, metrics: Metrics) -> Self {
+    pub(crate) fn new(snapshots: Snapshots, metrics: Metrics, options: EnvoyOptions) -> Self {
         Self {
             snapshots,
             metrics,
-            graph: Arc::default(),
+            options: Arc::new(options),
+            published: None,
             clusters: BTreeMap::new(),
+            left: BTreeSet::new(),
         }
     }
 
-    pub(crate) fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>) -> Builder {
         Builder {
-            published: Arc::clone(&self.graph),
+            options: Arc::clone(&self.options),
+            inputs,
+            published: self.published.clone(),
         }
     }
 
-    /// Publishes all of it.
-    pub(crate) fn publish(&mut self, built: Built, _endpoints: impl Fn(&ObjectName, &str) -> Vec<Endpoint>) -> Reports {
-        self.clusters.clear();
-        for (name, cluster) in &built.graph.clusters {
-            let clusters = self.clusters.entry(cluster.service.clone()).or_default();
-            clusters.push((name.clone(), cluster.port_name.clone()));
+    /// Publishes all of it; what did not change is sent to nobody.
+    pub(crate) fn publish(&mut self, built: Built, endpoints: impl Fn(&ObjectName, &str) -> Vec<Endpoint>) -> Reports {
+        if let Some(Changes { made, resources }) = built.changes {
+            self.leave(&made.gateways);
+            let mut clusters = BTreeMap::new();
+            let mut assignments = BTreeMap::new();
+            let mut counts = BTreeMap::new();
+            for (gateway, resources) in resources {
+                let mut all: Resources = resources.into_iter().collect();
+                let names: Vec<_> = all
+                    .of_type(ResourceType::Cluster)
+                    .map(|of| ClusterName(of.name().to_string()))
+                    .collect();
+                for name in names {
+                    let Some(cluster) = made.graph.clusters.get(&name) else {
+                        // One that is no backend.
+                        continue;
+                    };
+                    let assignment = assignments.entry(name.clone()).or_insert_with(|| {
+                        let endpoints = endpoints(&cluster.service, &cluster.port_name);
+                        Arc::new(envoy::load_assignment(&name, &endpoints))
+                    });
+                    all.insert(Arc::clone(assignment));
+                    let served = clusters.entry(name).or_insert_with(|| (cluster, Vec::new()));
+                    served.1.push(gateway.clone());
+                }
+                for of_type in ResourceType::ALL {
+                    *counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
+                }
+                self.snapshots.publish(&gateway.to_string(), all);
+            }
+            for of_type in ResourceType::ALL {
+                let count = counts.get(of_type.name()).copied().unwrap_or_default();
+                self.metrics.count_resources(of_type.name(), count);
+            }
+            self.clusters.clear();
+            for (name, (cluster, gateways)) in clusters {
+                let of_service = self.clusters.entry(cluster.service.clone()).or_default();
+                of_service.push(Served {
+                    cluster: name,
+                    port_name: cluster.port_name.clone(),
+                    gateways,
+                });
+            }
+            self.published = Some(made);
         }
-        self.graph = Arc::new(built.graph);
         built.reports
     }
 
-    /// Publishes the endpoints of the clusters of these Services, and nothing else. How many there were.
+    /// Takes everything from the Envoys of Gateways that are gone.
+    fn leave(&mut self, gateways: &BTreeSet<ObjectName>) {
+        let before = self.published.iter().flat_map(|published| &published.gateways);
+        for gone in before.filter(|gateway| !gateways.contains(gateway)) {
+            self.snapshots.publish(&gone.to_string(), Resources::new());
+            self.left.insert(gone.clone());
+        }
+        let status = self.snapshots.status();
+        let snapshots = &self.snapshots;
+        self.left.retain(|gone| {
+            let group = gone.to_string();
+            let stays = !gateways.contains(gone) && status.connected(&group) > 0;
+            if !stays && !gateways.contains(gone) {
+                snapshots.forget(&group);
+            }
+            stays
+        });
+    }
+
+    /// Publishes the endpoints of the clusters of these Services, and nothing else. How many clusters there were.
     pub(crate) fn publish_endpoints(
-        &mut self,
+        &self,
         services: &BTreeSet<ObjectName>,
         endpoints: impl Fn(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> u64 {
         let mut published = 0;
         for service in services {
-            for (_cluster, port) in self.clusters.get(service).into_iter().flatten() {
-                let _endpoints = endpoints(service, port);
+            for served in self.clusters.get(service).into_iter().flatten() {
+                let endpoints = endpoints(service, &served.port_name);
+                let assignment = Arc::new(envoy::load_assignment(&served.cluster, &endpoints));
+                for gateway in &served.gateways {
+                    self.snapshots
+                        .publish_one(&gateway.to_string(), Arc::clone(&assignment));
+                }
                 published += 1;
             }
         }

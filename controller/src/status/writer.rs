@@ -82,7 +82,7 @@ pub(super) async fn write(client: Client, job: &Job, controller: &str) -> Result
         {
             Ok(_) => return Ok(Outcome::Written),
             Err(Error::Api(status)) if status.code == 409 => {}
-            Err(Error::Api(status)) if status.is_not_found() => return Ok(Outcome::Gone),
+            Err(Error::Api(status)) if status.code == 404 => return Ok(Outcome::Gone),
             Err(error) => return Err(error),
         }
     }

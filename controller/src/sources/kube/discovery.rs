@@ -49,7 +49,8 @@ async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Option<
     let request = http_get(path)?;
     match client.request(request).await {
         Ok(found) => Ok(Some(found)),
-        Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+        // Of a group that there is none of, the answer is no Status.
+        Err(Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }
