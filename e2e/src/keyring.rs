@@ -168,7 +168,9 @@ impl Keyring {
         self.directory.path().join("keyring.json")
     }
 
-    fn path(&self) -> String {
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> String {
         self.file().to_string_lossy().into_owned()
     }
 }

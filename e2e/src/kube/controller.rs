@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::daemon::Daemon;
-use super::{ApiServer, Namespace, manifest};
-use crate::{Answer, Connection, Request, tools};
+use super::{ApiServer, Namespace, Proxy, manifest};
+use crate::{Answer, Build, Connection, KeyEncryptionKey, Keyring, Request, tools};
 
 /// The namespace that `controller/deploy` installs into.
 const SYSTEM: &str = "limpet-system";
@@ -28,6 +28,8 @@ pub struct Controller {
     starts: u32,
     xds: SocketAddr,
     http: SocketAddr,
+    keyring: Keyring,
+    key_encryption_key: KeyEncryptionKey,
 }
 
 impl Controller {
@@ -52,12 +54,20 @@ impl Controller {
         let user = server.service_account(namespace.name(), ACCOUNT).await?;
         let ip = namespace.next_address()?;
         let (xds, http) = (SocketAddr::new(ip, 18000), SocketAddr::new(ip, 18080));
+        let keyring = Keyring::generate()?;
+        let key_encryption_key = KeyEncryptionKey::generate(1)?;
         let mut config = json!({
             "controllerName": namespace.controller_name(),
             "namespaces": [namespace.name()],
             "xds": {"address": xds, "plainText": true},
             "http": {"address": http},
             "leaderElection": {"namespace": namespace.name()},
+            // Every test's Envoys have ports of their own.
+            "envoy": {"filter": filter()?, "listenAddress": ip, "keyEncryptionKeyEnv": key_encryption_key.variable},
+            "keyring": {
+                "file": keyring.path(),
+                "keyEncryptionKey": {"id": key_encryption_key.id, "env": key_encryption_key.variable},
+            },
         });
         change(&mut config);
         Ok(Self {
@@ -69,6 +79,8 @@ impl Controller {
             starts: 0,
             xds,
             http,
+            keyring,
+            key_encryption_key,
         })
     }
 
@@ -91,6 +103,7 @@ impl Controller {
             .arg(file)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
+            .env(&self.key_encryption_key.variable, &self.key_encryption_key.key)
             .envs(self.environment.iter().map(|(variable, value)| (variable, value)));
         self.starts += 1;
         let name = format!("controller-{}", self.starts);
@@ -121,6 +134,45 @@ impl Controller {
     pub async fn end(&mut self) -> Result<()> {
         let process = self.process.take().context("not started")?;
         process.terminate().await
+    }
+
+    /// A stock Envoy of a Gateway, with the bootstrap that `limpet controller bootstrap` prints. It may not have its configuration yet.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn envoy(&self, gateway: &str, node_id: &str) -> Result<Proxy> {
+        let namespace = self.config["namespaces"][0].as_str().context("no namespace")?;
+        let (gateway, xds) = (format!("{namespace}/{gateway}"), self.xds.to_string());
+        let arguments = [
+            "--gateway",
+            &gateway,
+            "--xds",
+            &xds,
+            "--node-id",
+            node_id,
+            "--admin-port",
+            "0",
+        ];
+        let arguments: Vec<&str> = ["controller", "bootstrap"].into_iter().chain(arguments).collect();
+        let output = tools::run_limpet(&arguments, &[])?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let key = (
+            self.key_encryption_key.variable.as_str(),
+            self.key_encryption_key.key.as_str(),
+        );
+        Proxy::start(&String::from_utf8(output.stdout)?, &[key]).await
+    }
+
+    /// Where a Gateway's Envoy listens on this port.
+    #[must_use]
+    pub fn address(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.http.ip(), port)
+    }
+
+    /// The keyring that it reads.
+    #[must_use]
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
     }
 
     /// Where it serves xDS.
@@ -156,6 +208,14 @@ impl Controller {
     pub fn log(&self) -> Result<String> {
         self.process.as_ref().context("not started")?.log()
     }
+}
+
+/// The build of the filter under test, as the controller's configuration has it.
+fn filter() -> Result<Value> {
+    Ok(match Build::tested()? {
+        Build::Wasm => json!({"wasm": {"file": tools::wasm()?}}),
+        Build::Module => json!({"module": {"file": tools::module()?}}),
+    })
 }
 
 async fn get(address: SocketAddr, path: &str) -> Result<Answer> {

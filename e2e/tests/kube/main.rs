@@ -1,7 +1,9 @@
 //! What Limpet's controller does in a real cluster with a real Envoy.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod controller;
 mod definitions;
+mod site;
 mod status;
 mod test_bed;
 mod xds;

@@ -1,48 +1,11 @@
 //! What the controller says on the objects that it reads.
 
 use anyhow::{Context, Result};
-use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
+use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
 use serde_json::{Value, json};
 
-/// A Gateway with one HTTP listener, and a route of everything to the Service `web`.
-fn site(namespace: &Namespace) -> String {
-    let class = namespace.name();
-    format!(
-        "
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata:
-  name: web
-spec:
-  gatewayClassName: {class}
-  listeners:
-  - {{name: http, port: 8080, protocol: HTTP}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata:
-  name: web
-spec:
-  parentRefs: [{{name: web}}]
-  rules:
-  - backendRefs: [{{name: web, port: 80}}]
-"
-    )
-}
-
-/// A condition of a list of them, as `status/reason`.
-fn condition(conditions: &Value, name: &str) -> String {
-    let found = conditions
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|condition| condition["type"] == name);
-    found.map_or_else(String::new, |found| {
-        let word = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
-        format!("{}/{}", word("status"), word("reason"))
-    })
-}
+use crate::site::{condition, site};
 
 #[tokio::test]
 async fn every_object_says_what_became_of_it() -> Result<()> {

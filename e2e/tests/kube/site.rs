@@ -1,0 +1,54 @@
+//! The objects that most tests begin with.
+
+use limpet_e2e::kube::Namespace;
+use serde_json::Value;
+
+/// A Gateway with one HTTP listener, and a route of everything to the Service `web`.
+pub(crate) fn site(namespace: &Namespace) -> String {
+    let class = namespace.name();
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata:
+  name: web
+spec:
+  gatewayClassName: {class}
+  listeners:
+  - {{name: http, port: 8080, protocol: HTTP}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: web
+spec:
+  parentRefs: [{{name: web}}]
+  rules:
+  - backendRefs: [{{name: web, port: 80}}]
+"
+    )
+}
+
+/// A condition of a list of them, as `status/reason`.
+pub(crate) fn condition(conditions: &Value, name: &str) -> String {
+    let found = conditions
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == name);
+    found.map_or_else(String::new, |found| {
+        let word = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+        format!("{}/{}", word("status"), word("reason"))
+    })
+}
+
+/// A policy of dialect A for the Service `web`, with the cookie `shop`.
+pub(crate) const POLICY: &str = "
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: BackendLBPolicy
+metadata:
+  name: web
+spec:
+  targetRefs: [{group: '', kind: Service, name: web}]
+  sessionPersistence: {sessionName: shop}
+";
