@@ -15,11 +15,13 @@ too_old := 1.37.0
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
 host_crates := -p limpet-core -p limpet-dynamic-module -p limpet -p limpet-e2e -p limpet-panicking-module
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
+# Tests take the command as it is built for them: optimising it, with all that the controller depends on, takes minutes.
+with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema golden descriptors check test test-host e2e e2e-matrix e2e-kube demo bench clean
+.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube demo bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,9 +35,13 @@ module:
 	@e2e/tools/build-module.sh
 
 cli:
-	@echo "Building the limpet command (about 1 minute the first time)"
+	@echo "Building the limpet command (about 4 minutes the first time)"
 	@cargo build --locked --release -p limpet
 	@mkdir -p dist && cp $(cargo_target)/release/limpet dist/limpet.tmp && mv dist/limpet.tmp dist/limpet
+
+test-cli:
+	@echo "Building the limpet command for tests (about 2 minutes the first time)"
+	@cargo build --locked --workspace --exclude limpet-e2e --exclude limpet-bench-noop --all-features --bin limpet
 
 schema: ## Regenerate the JSON Schema of the configuration
 	@echo "Writing filter/core/schema/limpet.schema.json (1 minute the first time)"
@@ -69,26 +75,28 @@ test-host:
 	python3 filter/core/tests/verify_vectors.py
 	python3 filter/core/tests/verify_keyring_vectors.py
 
-e2e: build ## The end-to-end tests on one Envoy, with one build of the filter: make e2e ENVOY_VERSION=1.38.3 FILTER=module
+e2e: wasm module test-cli ## The end-to-end tests on one Envoy, with one build of the filter: make e2e ENVOY_VERSION=1.38.3 FILTER=module
 	@e2e/tools/build-panicking-module.sh
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && $(call with_envoy,$(ENVOY_VERSION)) cargo test --locked -p limpet-e2e
+	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) cargo test --locked -p limpet-e2e
 
-e2e-matrix: build ## The end-to-end tests on every supported minor version of Envoy (2 minutes each)
+e2e-matrix: ## The end-to-end tests on every supported minor version of Envoy (2 minutes each)
 	@failed=; \
 	for run in $(WASM_VERSIONS:%=%:wasm) $(MODULE_VERSIONS:%=%:module); do \
 		$(MAKE) e2e ENVOY_VERSION=$${run%:*} FILTER=$${run#*:} || failed="$$failed $$run"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
-e2e-kube: build ## The end-to-end tests of the controller, with a genuine API server (4 minutes more the first time: it is built)
+e2e-kube: wasm module test-cli ## The end-to-end tests of the controller, with a genuine API server (4 minutes more the first time: it is built)
 	@echo "Testing the controller in a Kubernetes cluster with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@$(call with_envoy,$(ENVOY_VERSION)) e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features kube --test kube --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features kube --test kube --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
 
-demo: build ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk; FILTER=module)
+demo: wasm module ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk; FILTER=module)
 	@echo "Starting the demo (about 1 minute the first time)"
+	@# The tools alone: the controller's dependencies would take minutes.
+	@cargo build --locked -p limpet --no-default-features --target-dir $(cargo_target)/tools
 	@cargo build --locked -p limpet-e2e --bin demo
-	@DEMO=$(DEMO) $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/debug/demo
+	@DEMO=$(DEMO) LIMPET_BIN=$(cargo_target)/tools/debug/limpet $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/debug/demo
 
 bench: build ## What the filter costs: native code, then CPU per request of a whole Envoy
 	@echo "Measuring (about 5 minutes; leave the machine alone meanwhile)"
