@@ -7,8 +7,8 @@ use crate::sources::kube::Kind;
 
 use super::shape::{Digest, Entry, GatewayStatus, Wanted, digest, merge};
 
-/// The statuses that are wanted, by kind and name, with what ours in them is known by.
-pub(crate) type Desired = BTreeMap<Kind, BTreeMap<ObjectName, (Digest, Wanted)>>;
+/// The statuses that are wanted, by kind and name, with what ours in them is known by; `None`: that is not known yet, and it stays as it is.
+pub(crate) type Desired = BTreeMap<Kind, BTreeMap<ObjectName, Option<(Digest, Wanted)>>>;
 
 /// What statuses say besides the reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,10 +24,14 @@ pub(crate) struct Facts {
 /// The reports as statuses.
 pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
     let mut desired = Desired::new();
-    let mut add = |kind: Kind, name: ObjectName, wanted: Wanted| {
+    let mut add = |kind: Kind, name: ObjectName, wanted: Option<Wanted>| {
+        let Some(wanted) = wanted else {
+            desired.entry(kind).or_default().insert(name, None);
+            return;
+        };
         let alone = merge(kind, &serde_json::Value::Null, &wanted, &facts.controller, "");
         if let Some(digest) = digest(kind, &alone, &facts.controller) {
-            desired.entry(kind).or_default().insert(name, (digest, wanted));
+            desired.entry(kind).or_default().insert(name, Some((digest, wanted)));
         }
     };
     for (name, report) in &reports.gateway_classes {
@@ -36,19 +40,17 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
             conditions: report.conditions.clone(),
             gateway: None,
         };
-        add(Kind::GatewayClass, ObjectName::new("", name), wanted);
+        add(Kind::GatewayClass, ObjectName::new("", name), Some(wanted));
     }
     for name in reports.gateways.keys() {
-        if let Some(wanted) = gateway(reports, name, facts) {
-            add(Kind::Gateway, name.clone(), wanted);
-        }
+        add(Kind::Gateway, name.clone(), gateway(reports, name, facts));
     }
     for (kind, routes) in [
         (Kind::HttpRoute, &reports.http_routes),
         (Kind::GrpcRoute, &reports.grpc_routes),
     ] {
         for (name, report) in routes {
-            add(kind, name.clone(), route(report));
+            add(kind, name.clone(), Some(route(report)));
         }
     }
     for (name, report) in &reports.session_policies {
@@ -66,7 +68,7 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
 
 fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted> {
     let report = reports.gateways.get(name)?;
-    let programmed = facts.programmed.get(name).cloned().unwrap_or_else(waiting);
+    let programmed = facts.programmed.get(name)?;
     let refused = || Condition::fails("Programmed", "Invalid", "It is not accepted, so it is not served");
     let is_bad = |condition: &Condition| match condition.kind {
         "Accepted" | "ResolvedRefs" => !condition.is_true(),
@@ -93,10 +95,6 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
     })
 }
 
-fn waiting() -> Condition {
-    Condition::fails("Programmed", "Pending", "No Envoy of this Gateway is connected")
-}
-
 fn route(report: &RouteReport) -> Wanted {
     let entry = |parent: &crate::model::reports::ParentReport| Entry {
         reference: parent.parent_ref.clone(),
@@ -107,7 +105,7 @@ fn route(report: &RouteReport) -> Wanted {
 }
 
 /// What shapes the traffic of a Gateway is programmed where the Gateway is.
-fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Wanted {
+fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wanted> {
     let entry = |ancestor: &crate::model::reports::AncestorReport| {
         let mut conditions = ancestor.conditions.clone();
         let reference = &ancestor.ancestor_ref;
@@ -118,13 +116,14 @@ fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Wanted {
             .any(|known| known.kind == "Accepted" && known.is_true());
         let known = conditions.iter().any(|known| known.kind == "Programmed");
         if accepted && !known && reference.kind == "Gateway" {
-            conditions.push(facts.programmed.get(&gateway).cloned().unwrap_or_else(waiting));
+            conditions.push(facts.programmed.get(&gateway)?.clone());
         }
-        Entry {
+        Some(Entry {
             reference: reference.clone(),
             generation: report.observed_generation,
             conditions,
-        }
+        })
     };
-    Wanted::Entries(report.ancestors.iter().map(entry).collect())
+    let entries: Option<Vec<Entry>> = report.ancestors.iter().map(entry).collect();
+    entries.map(Wanted::Entries)
 }

@@ -63,8 +63,8 @@ pub(crate) struct Keeper {
     desired: Desired,
     /// The reports that `desired` is made of.
     of: Option<Arc<Reports>>,
-    /// What was written, and to what: a watch is behind what was written by it.
-    written: BTreeMap<(Kind, ObjectName), (Digest, Digest)>,
+    /// What was written, and which version of the object had been seen: until the watch brings another one, it is not written again.
+    written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
     teller: Teller,
     backoff: Backoff,
 }
@@ -168,7 +168,8 @@ impl Keeper {
                     return jobs;
                 }
                 let (digest, wanted) = match of_kind.and_then(|of_kind| of_kind.get(name)) {
-                    Some((digest, wanted)) => (*digest, wanted.clone()),
+                    Some(Some((digest, wanted))) => (*digest, wanted.clone()),
+                    Some(None) => continue,
                     // Whose controller is another's, its status is another's, too. And what can not be read may be ours still.
                     None if matches!(kind, Kind::GatewayClass | Kind::Gateway)
                         || is_malformed(objects, *kind, name) =>
@@ -178,7 +179,8 @@ impl Keeper {
                     None => (nothing, Wanted::Entries(Vec::new())),
                 };
                 let written = self.written.get(&(*kind, name.clone()));
-                if observed.status == digest || written == Some(&(observed.status, digest)) {
+                let is_written = written.is_some_and(|(version, of)| *version == observed.version && *of == digest);
+                if observed.status == digest || is_written {
                     continue;
                 }
                 jobs.push(Job {
@@ -186,7 +188,7 @@ impl Keeper {
                     resource: resource.clone(),
                     name: name.clone(),
                     uid: observed.uid.clone(),
-                    observed: observed.status,
+                    version: observed.version.clone(),
                     digest,
                     wanted,
                 });
@@ -227,12 +229,12 @@ impl Keeper {
                 Ok(Outcome::Conflict) => failed = true,
                 Ok(outcome) => {
                     tracing::debug!(kind, object = %name, outcome = outcome.name(), "status");
-                    self.written.insert((job.kind, job.name), (job.observed, job.digest));
+                    self.written.insert((job.kind, job.name), (job.version, job.digest));
                 }
                 // It would be refused again.
                 Err(kube::Error::Api(status)) if status.code == 422 => {
                     tracing::error!(kind, object = %name, error = status.message, "a status was refused");
-                    self.written.insert((job.kind, job.name), (job.observed, job.digest));
+                    self.written.insert((job.kind, job.name), (job.version, job.digest));
                 }
                 Err(error) => {
                     tracing::warn!(kind, object = %name, %error, "a status can not be written");
@@ -260,8 +262,10 @@ impl Keeper {
             }
         };
         for (kind, of_kind) in &self.desired {
-            for (name, (_, wanted)) in of_kind {
-                add(*kind, name, problems(wanted));
+            for (name, wanted) in of_kind {
+                if let Some((_, wanted)) = wanted {
+                    add(*kind, name, problems(wanted));
+                }
             }
         }
         for (object, malformed) in &objects.malformed {

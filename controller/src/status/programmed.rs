@@ -8,6 +8,9 @@ use crate::xds;
 /// What is published is on its way for some time, and with every change anew. Only when it takes longer, it is said: or a Gateway whose endpoints
 /// change all the time would never be programmed.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Envoys of before need some time to come back to a controller that starts. Until then nothing is said, or every restart would be two changes of every
+/// Gateway's status.
+const ARRIVAL: Duration = Duration::from_secs(10);
 /// How many refusals are told.
 const TOLD: usize = 3;
 
@@ -15,6 +18,8 @@ const TOLD: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Programmed {
     known: BTreeMap<ObjectName, Known>,
+    /// When the first look was.
+    started: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -86,6 +91,7 @@ impl Programmed {
     pub(super) fn take(&mut self, seen: BTreeMap<ObjectName, Seen>, now: Instant) -> Option<Duration> {
         self.known.retain(|gateway, _| seen.contains_key(gateway));
         let mut again: Option<Duration> = None;
+        let arrival = ARRIVAL.saturating_sub(now.saturating_duration_since(*self.started.get_or_insert(now)));
         for (gateway, seen) in seen {
             let condition = seen.condition();
             let is_on_its_way = condition.reason == "Pending" && seen.connected > 0;
@@ -104,6 +110,9 @@ impl Programmed {
                         condition,
                         unsettled: None,
                     };
+                }
+                None if seen.connected == 0 && !arrival.is_zero() => {
+                    again = Some(again.map_or(arrival, |again| again.min(arrival)));
                 }
                 None => {
                     let unsettled = is_on_its_way.then_some(now);
@@ -142,10 +151,13 @@ mod tests {
         let start = Instant::now();
         let mut look = |seconds: u64, seen: Seen| {
             let again = programmed.take([(gateway.clone(), seen)].into(), start + Duration::from_secs(seconds));
-            let condition = programmed.conditions().remove(&gateway).unwrap();
+            let condition = programmed
+                .conditions()
+                .remove(&gateway)
+                .unwrap_or_else(|| Condition::fails("", "Unknown", ""));
             (condition.is_true(), condition.reason, again)
         };
-        assert_eq!(look(0, seen(0, 0, &[])), (false, "Pending", None));
+        assert_eq!(look(0, seen(0, 0, &[])), (false, "Unknown", Some(ARRIVAL)));
         assert_eq!(look(1, seen(2, 2, &[])), (true, "Programmed", None));
         assert_eq!(look(2, seen(2, 1, &[])), (true, "Programmed", Some(PATIENCE)));
         assert_eq!(

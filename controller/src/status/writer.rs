@@ -43,8 +43,9 @@ pub(super) struct Job {
     pub(super) resource: ApiResource,
     pub(super) name: ObjectName,
     pub(super) uid: String,
-    /// What of its status is ours, and what that is to be.
-    pub(super) observed: Digest,
+    /// Its `resourceVersion` when it was seen last.
+    pub(super) version: String,
+    /// What of its status is to be ours.
     pub(super) digest: Digest,
     pub(super) wanted: Wanted,
 }

@@ -19,6 +19,7 @@ use super::kind::Kind;
 pub(crate) struct Entry {
     pub(super) name: ObjectName,
     pub(super) uid: String,
+    pub(super) version: String,
     /// Of a kind that has a status of ours: what of it is ours.
     pub(super) status: Option<Digest>,
     pub(super) content: Result<Content, Malformed>,
@@ -47,11 +48,13 @@ pub(super) fn entry(kind: Kind, item: Item, controller: &str) -> Entry {
         meta.name.as_deref().unwrap_or_default(),
     );
     let uid = meta.uid.clone().unwrap_or_default();
+    let version = meta.resource_version.clone().unwrap_or_default();
     let status = digest(kind, &item.status, controller);
     if kind == Kind::Namespace {
         return Entry {
             name,
             uid,
+            version,
             status,
             content: Ok(Content::Namespace(meta.labels.unwrap_or_default())),
         };
@@ -69,6 +72,7 @@ pub(super) fn entry(kind: Kind, item: Item, controller: &str) -> Entry {
     Entry {
         name,
         uid,
+        version,
         status,
         content,
     }

@@ -34,6 +34,8 @@ pub(crate) struct Store {
 pub(crate) struct Observed {
     /// The object's identity.
     pub(crate) uid: String,
+    /// Its `resourceVersion`.
+    pub(crate) version: String,
     /// What of its status is ours.
     pub(crate) status: Digest,
 }
@@ -206,11 +208,12 @@ impl Store {
         let Entry {
             name,
             uid,
+            version,
             status,
             content,
         } = entry;
         if let Some(status) = status {
-            let observed = Observed { uid, status };
+            let observed = Observed { uid, version, status };
             if self.observed.get(&kind).and_then(|known| known.get(&name)) != Some(&observed) {
                 let all = Arc::make_mut(&mut self.observed);
                 all.entry(kind).or_default().insert(name.clone(), observed);

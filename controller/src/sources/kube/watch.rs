@@ -72,6 +72,7 @@ pub(super) fn slice_entry(item: RawSlice) -> Option<Entry> {
     Some(Entry {
         name,
         uid: String::new(),
+        version: String::new(),
         status: None,
         content: Ok(Content::Slice(slice)),
     })
