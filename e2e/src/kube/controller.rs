@@ -189,16 +189,16 @@ impl Controller {
         get(self.http, path).await
     }
 
-    /// The value of a metric, by its name with labels as `/metrics` has it.
+    /// The value of a metric as it is written, by its name with labels as `/metrics` has it.
     ///
     /// # Errors
     /// When there is none.
-    pub async fn metric(&self, name: &str) -> Result<f64> {
+    pub async fn metric(&self, name: &str) -> Result<String> {
         let answer = self.page("/metrics").await?;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        let value = line.with_context(|| format!("no metric {name} in\n{text}"))?;
-        Ok(value.parse()?)
+        line.map(str::to_owned)
+            .with_context(|| format!("no metric {name} in\n{text}"))
     }
 
     /// All it has said since it was started last.

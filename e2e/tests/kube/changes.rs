@@ -1,0 +1,300 @@
+//! What the controller does when things change around it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use limpet_e2e::kube::{Client, Cluster, Controller, Namespace, Proxy, Release};
+use limpet_e2e::{Visitor, poll};
+use serde_json::{Value, json};
+
+use crate::site::{POLICY, condition, site};
+
+const WEB: &[(&str, &str)] = &[("app", "web")];
+
+fn parent_condition(object: &Value, name: &str) -> String {
+    condition(&object["status"]["parents"][0]["conditions"], name)
+}
+
+/// The cookies that a first visit sets, once a backend answers.
+async fn cookies(controller: &Controller) -> Result<Vec<String>> {
+    poll::until("a backend", async || {
+        let mut visitor = Visitor::of(controller.address(8080));
+        let answer = visitor.get("/").await.ok()?;
+        answer.backend()?;
+        Some(visitor.cookie_names().into_iter().map(str::to_owned).collect())
+    })
+    .await
+}
+
+async fn programmed(namespace: &Namespace) -> Result<Value> {
+    let programmed = |object: &Value| condition(&object["status"]["conditions"], "Programmed") == "True/Programmed";
+    namespace.until("acknowledgement", "Gateway", "web", programmed).await
+}
+
+/// How often Envoy took a new configuration of each kind.
+async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
+    let names = [
+        "listener_manager.lds.update_success",
+        "cluster_manager.cds.update_success",
+    ];
+    let mut found = BTreeMap::new();
+    for name in names {
+        found.insert(name.to_owned(), envoy.admin().stat(name).await?);
+    }
+    Ok(found)
+}
+
+#[tokio::test]
+async fn a_definition_that_appears_later_is_noticed() -> Result<()> {
+    let files = Release::V1_2_1.definitions()?;
+    let (policies, others): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .partition(|file| file.to_string_lossy().contains("backendlbpolicies"));
+    let cluster = Cluster::start(&others).await?;
+    let namespace = cluster.namespace("later").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", WEB).await?;
+    let _pod = namespace.pod("a", WEB).await?;
+    namespace.apply(&site(&namespace)).await?;
+    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let mut envoy = controller.envoy("web", "one").await?;
+    envoy.until_ready().await?;
+    assert!(cookies(&controller).await?.is_empty(), "there is no policy");
+
+    cluster
+        .define(&std::fs::read_to_string(policies.first().context("no definition")?)?)
+        .await?;
+    namespace.apply(POLICY).await?;
+    let has_cookie = async || cookies(&controller).await.ok().filter(|cookies| cookies == &["shop"]);
+    poll::until("the policy to count", has_cookie).await?;
+    let accepted =
+        |object: &Value| condition(&object["status"]["ancestors"][0]["conditions"], "Accepted") == "True/Accepted";
+    namespace
+        .until("its status", "BackendLBPolicy", "web", accepted)
+        .await?;
+
+    cluster
+        .server()
+        .admin()
+        .delete(
+            "CustomResourceDefinition",
+            "backendlbpolicies.gateway.networking.k8s.io",
+        )
+        .await?;
+    let has_none = async || cookies(&controller).await.ok().filter(Vec::is_empty);
+    poll::until("the policy to be gone", has_none).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_restart_changes_nothing_of_what_envoy_has() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("restart").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", WEB).await?;
+    let _pods = [namespace.pod("a", WEB).await?, namespace.pod("b", WEB).await?];
+    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(POLICY).await?;
+    let mut controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let mut envoy = controller.envoy("web", "one").await?;
+    envoy.until_ready().await?;
+    programmed(&namespace).await?;
+    let mut visitor = Visitor::of(controller.address(8080));
+    let backend = poll::until("a backend", async || {
+        visitor.get("/").await.ok()?.backend().map(str::to_owned)
+    })
+    .await?;
+    let before = updates(&envoy).await?;
+    let status = namespace.get("Gateway", "web").await?["status"].clone();
+
+    controller.end().await?;
+    assert_eq!(
+        visitor.get("/").await?.backend(),
+        Some(backend.as_str()),
+        "while nobody is there"
+    );
+    controller.launch()?;
+    controller.until_ready().await?;
+    let connected = async || {
+        controller
+            .metric(&format!("limpet_clients{{gateway=\"{}/web\"}}", namespace.name()))
+            .await
+            .ok()
+    };
+    poll::until("Envoy to come back", async || {
+        connected().await.filter(|count| count == "1")
+    })
+    .await?;
+    programmed(&namespace).await?;
+    assert_eq!(visitor.get("/").await?.backend(), Some(backend.as_str()));
+    assert_eq!(updates(&envoy).await?, before, "nothing was sent again");
+    assert_eq!(
+        namespace.get("Gateway", "web").await?["status"],
+        status,
+        "nothing was written again"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn other_controllers_entries_stay_and_stale_ones_of_ours_go() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("writers").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", WEB).await?;
+    namespace.apply(&site(&namespace)).await?;
+    let foreign = json!({
+        "controllerName": "example.com/other",
+        "parentRef": {"name": "web"},
+        "conditions": [{
+            "type": "Accepted", "status": "False", "reason": "NoMatchingParent", "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z",
+        }],
+    });
+    namespace
+        .merge_status("HTTPRoute", "web", &json!({"parents": [foreign]}))
+        .await?;
+    let _controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let parents = |object: &Value| object["status"]["parents"].as_array().cloned().unwrap_or_default();
+    let both = |object: &Value| parents(object).len() == 2;
+    let route = namespace.until("both entries", "HTTPRoute", "web", both).await?;
+    let kept = |object: &Value| {
+        parents(object)
+            .into_iter()
+            .find(|parent| parent["controllerName"] == foreign["controllerName"])
+    };
+    let first = kept(&route).context("the other's entry is gone")?;
+    assert_eq!(first["conditions"], foreign["conditions"]);
+
+    // The other writes as well: it replaces the list by its own entry alone, again and again.
+    for _ in 0..5 {
+        namespace
+            .merge_status("HTTPRoute", "web", &json!({"parents": [foreign]}))
+            .await?;
+    }
+    let route = namespace.until("our entry again", "HTTPRoute", "web", both).await?;
+    assert_eq!(kept(&route), Some(first.clone()));
+
+    let leave = json!({"spec": {"parentRefs": [{"name": "elsewhere"}]}});
+    namespace.merge("HTTPRoute", "web", &leave).await?;
+    let alone = |object: &Value| parents(object).len() == 1;
+    let route = namespace.until("our entry to go", "HTTPRoute", "web", alone).await?;
+    assert_eq!(kept(&route), Some(first));
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_of_two_replicas_writes_and_the_other_takes_over() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("leaders").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", WEB).await?;
+    namespace.apply(&site(&namespace)).await?;
+    let mut first = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let leads = async |controller: &Controller| {
+        controller
+            .metric("limpet_leader")
+            .await
+            .ok()
+            .filter(|leads| leads == "1")
+    };
+    poll::until("the first one to lead", async || leads(&first).await).await?;
+    let second = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    assert_eq!(leads(&second).await, None, "the Lease is held");
+    let accepted = |object: &Value| parent_condition(object, "Accepted") == "True/Accepted";
+    namespace.until("the route", "HTTPRoute", "web", accepted).await?;
+
+    // A leader that ends gives the Lease back.
+    first.end().await?;
+    poll::until("the second one to lead", async || leads(&second).await).await?;
+    namespace
+        .merge(
+            "HTTPRoute",
+            "web",
+            &json!({"spec": {"rules": [{"backendRefs": [{"name": "gone", "port": 80}]}]}}),
+        )
+        .await?;
+    let unresolved = |object: &Value| parent_condition(object, "ResolvedRefs") == "False/BackendNotFound";
+    namespace
+        .until("its word", "HTTPRoute", "web", unresolved)
+        .await
+        .map(drop)
+}
+
+#[tokio::test]
+async fn an_api_server_that_was_away_and_forgot_is_read_again() -> Result<()> {
+    let mut cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let namespace = cluster.namespace("away").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", WEB).await?;
+    let _pod = namespace.pod("a", WEB).await?;
+    namespace.apply(&site(&namespace)).await?;
+    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let mut envoy = controller.envoy("web", "one").await?;
+    envoy.until_ready().await?;
+    assert!(cookies(&controller).await?.is_empty());
+
+    cluster.server_mut().stop();
+    assert!(cookies(&controller).await?.is_empty(), "what was read last is served");
+    assert_eq!(controller.page("/readyz").await?.status, 200);
+    // Its watches can not go on where they were: it has no memory of that any more.
+    cluster.server_mut().start_again().await?;
+    namespace.apply(POLICY).await?;
+    let has_cookie = async || cookies(&controller).await.ok().filter(|cookies| cookies == &["shop"]);
+    poll::until("the policy to count", has_cookie).await?;
+    namespace.delete("BackendLBPolicy", "web").await?;
+    let has_none = async || cookies(&controller).await.ok().filter(Vec::is_empty);
+    poll::until("the policy to be gone", has_none).await.map(drop)
+}
+
+/// Makes a definition take whatever it gets.
+async fn without_schema(admin: &Client, definition: &str) -> Result<()> {
+    let mut object = admin.get("CustomResourceDefinition", definition).await?;
+    for version in object["spec"]["versions"].as_array_mut().context("no versions")? {
+        version["schema"] =
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    }
+    let change = json!({"spec": {"versions": object["spec"]["versions"]}});
+    admin
+        .merge("CustomResourceDefinition", definition, &change)
+        .await
+        .map(drop)
+}
+
+#[tokio::test]
+async fn an_object_that_can_not_be_read_harms_no_other() -> Result<()> {
+    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    without_schema(&cluster.server().admin(), "httproutes.gateway.networking.k8s.io").await?;
+    let namespace = cluster.namespace("malformed").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", WEB).await?;
+    let _pod = namespace.pod("a", WEB).await?;
+    namespace.apply(&site(&namespace)).await?;
+    let broken = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: broken
+spec:
+  parentRefs: [{name: web}]
+  rules: [{matches: 5}]
+";
+    let applied = async || namespace.apply(broken).await.ok();
+    poll::until("the schema to be gone", applied).await?;
+    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let mut envoy = controller.envoy("web", "one").await?;
+    envoy.until_ready().await?;
+    assert!(cookies(&controller).await?.is_empty());
+    assert_eq!(
+        controller
+            .metric("limpet_objects{kind=\"HTTPRoute\",state=\"malformed\"}")
+            .await?,
+        "1"
+    );
+    let told = async || {
+        let events = namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
+        events.into_iter().find(|event| event["regarding"]["name"] == "broken")
+    };
+    let event = poll::until("an event", told).await?;
+    let note = event["note"].as_str().unwrap_or_default();
+    assert!(note.contains("spec.rules[0].matches"), "{note}");
+    Ok(())
+}
