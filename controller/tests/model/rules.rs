@@ -105,6 +105,18 @@ fn a_rule_with_a_filter_that_can_not_be_had_answers_with_500() {
             "spec.rules[0].filters[1]: expected one filter of each type",
         ),
         (
+            "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Host, value: x}]}}",
+            "spec.rules[0].filters[0].requestHeaderModifier.set[0].name: expected another header than Host",
+        ),
+        (
+            "{type: ResponseHeaderModifier, responseHeaderModifier: {remove: [':status']}}",
+            "spec.rules[0].filters[0].responseHeaderModifier.remove[0]: expected a header's name",
+        ),
+        (
+            "{type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: a, value: \"b\\nc\"}]}}",
+            "spec.rules[0].filters[0].responseHeaderModifier.add[0].value: expected no control characters",
+        ),
+        (
             "{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath}}}",
             "spec.rules[0].filters[0].urlRewrite.path",
         ),

@@ -119,27 +119,53 @@ fn modify(
     };
     let modifier = present(field, name, modifier.as_ref())?;
     once(field, changes.is_empty())?;
-    *changes = header_changes(modifier);
+    *changes = header_changes(&format!("{field}.{name}"), modifier)?;
     Ok(())
 }
 
 /// The first of several entries of one name counts (Gateway API, `HTTPHeaderFilter`).
-fn header_changes(modifier: &HeaderModifier) -> HeaderChanges {
-    let fields = |headers: &[crate::api::Header]| {
+fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChanges, Problem> {
+    let fields = |part: &str, headers: &[crate::api::Header]| {
         let mut fields: Vec<(String, String)> = Vec::with_capacity(headers.len());
-        for header in headers {
-            let name = header.name.to_ascii_lowercase();
+        for (index, header) in headers.iter().enumerate() {
+            let field = format!("{field}.{part}[{index}]");
+            let name = header_name(&format!("{field}.name"), &header.name)?;
+            if header.value.chars().any(|c| c.is_control() && c != '\t') {
+                return Err(problem(&format!("{field}.value"), "expected no control characters"));
+            }
             if !fields.iter().any(|(known, _)| *known == name) {
                 fields.push((name, header.value.clone()));
             }
         }
-        fields
+        Ok(fields)
     };
-    HeaderChanges {
-        set: fields(&modifier.set),
-        add: fields(&modifier.add),
-        remove: modifier.remove.iter().map(|name| name.to_ascii_lowercase()).collect(),
+    let removed = |(index, name): (usize, &String)| header_name(&format!("{field}.remove[{index}]"), name);
+    Ok(HeaderChanges {
+        set: fields("set", &modifier.set)?,
+        add: fields("add", &modifier.add)?,
+        remove: modifier
+            .remove
+            .iter()
+            .enumerate()
+            .map(removed)
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+/// A header that may be changed, in lower case. Envoy refuses a whole table of routes for one that may not.
+fn header_name(field: &str, name: &str) -> Result<String, Problem> {
+    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(problem(field, &format!("expected a header's name, found {name:?}")));
     }
+    let name = name.to_ascii_lowercase();
+    if name == "host" {
+        return Err(problem(
+            field,
+            "expected another header than Host, which urlRewrite.hostname changes",
+        ));
+    }
+    Ok(name)
 }
 
 fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> Result<Option<PathChange>, Problem> {

@@ -4,7 +4,7 @@ use crate::api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Object};
 use crate::model::graph::{Match, PathMatch};
 use crate::model::sessions::Problem;
 
-use super::{RouteInput, RuleInput, matches};
+use super::{RouteInput, RuleInput, expressions, matches};
 
 pub(super) fn input(route: &Object<GrpcRouteSpec>) -> RouteInput<'_> {
     RouteInput {
@@ -62,10 +62,12 @@ fn path(field: &str, method: Option<&GrpcMethodMatch>) -> Result<PathMatch, Prob
     match (found.kind.as_deref(), found.service.as_deref(), found.method.as_deref()) {
         (None | Some("Exact"), Some(service), Some(method)) => Ok(PathMatch::Exact(format!("/{service}/{method}"))),
         (None | Some("Exact"), Some(service), None) => Ok(PathMatch::Prefix(format!("/{service}"))),
-        (None | Some("Exact"), None, Some(method)) => Ok(PathMatch::Regex(format!("/[^/]+/{}", regex::escape(method)))),
+        (None | Some("Exact"), None, Some(method)) => {
+            Ok(PathMatch::Regex(format!("/[^/]+/{}", ::regex::escape(method))))
+        }
         (Some("RegularExpression"), service, method) if service.or(method).is_some() => {
             let part = |name: &str, text: Option<&str>| match text {
-                Some(text) => matches::regex(&format!("{field}.{name}"), text).map(|text| format!("({text})")),
+                Some(text) => expressions::regex(&format!("{field}.{name}"), text).map(|text| format!("({text})")),
                 None => Ok("[^/]+".to_owned()),
             };
             Ok(PathMatch::Regex(format!(

@@ -8,7 +8,7 @@ use crate::api::{HttpMatch, HttpRouteSpec, HttpRule, Object, PathMatch as PathMa
 use crate::model::graph::{Match, PathMatch};
 use crate::model::sessions::Problem;
 
-use super::{RouteInput, RuleInput, matches};
+use super::{RouteInput, RuleInput, expressions, matches};
 
 pub(super) fn input(route: &Object<HttpRouteSpec>) -> RouteInput<'_> {
     RouteInput {
@@ -64,7 +64,7 @@ fn path(field: &str, path: Option<&PathMatchSpec>) -> Result<PathMatch, Problem>
     let value = path.value.as_deref().unwrap_or("/");
     let problem = |field: String, message: String| Problem { field, message };
     match path.kind.as_deref() {
-        Some("RegularExpression") => return matches::regex(&format!("{field}.value"), value).map(PathMatch::Regex),
+        Some("RegularExpression") => return expressions::regex(&format!("{field}.value"), value).map(PathMatch::Regex),
         _ if !value.starts_with('/') => {
             return Err(problem(
                 format!("{field}.value"),

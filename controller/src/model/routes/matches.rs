@@ -6,6 +6,8 @@ use crate::api::NamedMatch;
 use crate::model::graph::ValueMatch;
 use crate::model::sessions::Problem;
 
+use super::expressions::regex;
+
 /// Headers or query parameters. The first of several entries of one name counts (Gateway API, `HTTPRouteMatch`).
 pub(super) fn named(
     field: &str,
@@ -32,18 +34,4 @@ pub(super) fn named(
         named.entry(name).or_insert(value);
     }
     Ok(named)
-}
-
-/// A regular expression that Envoy will take.
-pub(super) fn regex(field: &str, text: &str) -> Result<String, Problem> {
-    match regex::Regex::new(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(Problem {
-            field: field.to_owned(),
-            message: format!(
-                "expected a regular expression: {}",
-                error.to_string().lines().last().unwrap_or_default()
-            ),
-        }),
-    }
 }

@@ -2,6 +2,7 @@
 
 mod attach;
 mod backends;
+mod expressions;
 mod filters;
 mod grpc;
 mod http;
