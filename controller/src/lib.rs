@@ -15,20 +15,15 @@
 #[cfg(feature = "controller")]
 pub mod api;
 #[cfg(feature = "controller")]
-#[allow(dead_code, reason = "the event loop is to tell it")]
 mod carried;
 mod check;
 mod cli;
 mod document;
 #[cfg(feature = "controller")]
-#[allow(dead_code, reason = "the event loop is to call it")]
 mod fences;
 mod find;
 #[cfg(feature = "controller")]
-#[allow(dead_code, reason = "the event loop is to call it")]
 mod keyring;
-#[cfg(feature = "controller")]
-mod keyring_secret;
 mod keys;
 #[cfg(feature = "controller")]
 pub mod model;

@@ -97,6 +97,11 @@ impl Fences {
         held.map(|(address, _)| *address)
     }
 
+    /// The Services that show an address.
+    pub(crate) fn services(&self, address: SocketAddr) -> impl Iterator<Item = &ObjectName> {
+        self.owners.services(address)
+    }
+
     /// Lets go of the addresses whose fence Envoys have, once its time has come; and of those that waited for too long. The answer is the Services
     /// whose endpoints are to be published again.
     pub(crate) fn release(&mut self, carried: Option<Carried<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {

@@ -46,15 +46,14 @@ enum Seen {
 }
 
 impl Keeper {
-    /// Of the ConfigMap of this name. `namespace`: that of the service account or the kubeconfig where there is none.
+    /// Of the ConfigMap of this name.
     pub(crate) fn new(
         client: &Client,
-        namespace: Option<&str>,
+        namespace: &str,
         name: &str,
         wanted: watch::Receiver<Option<List>>,
         leads: watch::Receiver<bool>,
     ) -> (Self, watch::Receiver<Option<List>>) {
-        let namespace = namespace.unwrap_or(client.default_namespace());
         let (kept, receiver) = watch::channel(None);
         let keeper = Self {
             maps: Api::namespaced(client.clone(), namespace),

@@ -15,11 +15,8 @@ mod owners;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "the event loop is to call it")]
 pub(crate) use changes::{Carried, Fences};
-#[allow(unused_imports, reason = "the event loop is to call it")]
 pub(crate) use keeper::Keeper;
 #[cfg(test)]
 use list::Fence;
-#[allow(unused_imports, reason = "the event loop is to call it")]
 pub(crate) use list::List;

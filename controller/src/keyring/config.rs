@@ -7,26 +7,48 @@ use serde::Deserialize;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct KeyringConfig {
-    /// The namespace of both Secrets; that of the service account or the kubeconfig where there is none.
-    pub(crate) namespace: Option<String>,
-    /// The Secret with the keyring.
-    pub(crate) name: String,
-    /// The Secret with the key-encryption keys, which Envoy's Deployment mounts.
-    pub(crate) key_encryption_key: String,
+    /// The Secret with the keyring, in the controller's own namespace.
+    pub(crate) secret: String,
+    /// The Secret there with the key-encryption keys, which Envoy's Deployment mounts as its environment.
+    pub(crate) key_encryption_key_secret: String,
     /// A key that has signed for so long is replaced; `0s`: only when the annotation asks for it.
     pub(crate) rotate_every: GatewayDuration,
     /// A phase of a rotation lasts so long at least. Longer than an Envoy that lost its connection takes to come back.
     pub(crate) phase_time: GatewayDuration,
+    /// A keyring file in place of both Secrets: somebody else rotates it.
+    pub(crate) file: Option<String>,
+    /// What the keyring of the file is sealed under.
+    pub(crate) key_encryption_key: KeyEncryptionKey,
+}
+
+/// A key-encryption key.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct KeyEncryptionKey {
+    /// Its id.
+    pub(crate) id: u8,
+    /// The environment variable of the controller that holds it.
+    pub(crate) env: String,
 }
 
 impl Default for KeyringConfig {
     fn default() -> Self {
         Self {
-            namespace: None,
-            name: "limpet-keyring".to_owned(),
-            key_encryption_key: "limpet-key-encryption-key".to_owned(),
+            secret: "limpet-keyring".to_owned(),
+            key_encryption_key_secret: "limpet-key-encryption-key".to_owned(),
             rotate_every: Duration::from_secs(30 * 24 * 3600).into(),
             phase_time: Duration::from_secs(60).into(),
+            file: None,
+            key_encryption_key: KeyEncryptionKey::default(),
+        }
+    }
+}
+
+impl Default for KeyEncryptionKey {
+    fn default() -> Self {
+        Self {
+            id: 1,
+            env: "LIMPET_KEY_ENCRYPTION_KEY".to_owned(),
         }
     }
 }

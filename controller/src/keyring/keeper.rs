@@ -84,12 +84,12 @@ pub(crate) struct Keeper {
 impl Keeper {
     pub(crate) fn new(
         client: &Client,
+        namespace: &str,
         config: &KeyringConfig,
         carried: watch::Receiver<Option<Carried>>,
         xds: xds::Status,
         leads: watch::Receiver<bool>,
     ) -> (Self, watch::Receiver<Keys>) {
-        let namespace = config.namespace.as_deref().unwrap_or(client.default_namespace());
         let state = State::new(config.clone());
         let first = Keys {
             missing: state.missing(),
@@ -144,8 +144,8 @@ impl Keeper {
 
     fn name(&self, which: Which) -> &str {
         match which {
-            Which::Keyring => &self.config.name,
-            Which::KeyEncryptionKey => &self.config.key_encryption_key,
+            Which::Keyring => &self.config.secret,
+            Which::KeyEncryptionKey => &self.config.key_encryption_key_secret,
         }
     }
 
@@ -278,7 +278,7 @@ fn after_step(phase: rotation::Phase) -> &'static str {
     }
 }
 
-fn figures(document: &KeyringDocument) -> Figures {
+pub(super) fn figures(document: &KeyringDocument) -> Figures {
     let mut keys = document.keys.iter();
     let signing = keys.find(|key| key.state == KeyStateConfig::Signing);
     let phase = rotation::phase(document, Duration::ZERO).ok();

@@ -4,19 +4,19 @@
 //! - `schedule`: when the next phase of a rotation begins. Pure.
 //! - `state`: what is known of both Secrets, what is served of it, and what the leader is to write. Pure.
 //! - `keeper`: the task that reads, writes and tells.
+//! - `file`: a keyring file in the place of all that.
 //!
 //! Everything that a rotation needs to go on is in the Secret, and every phase is one write of it by its `resourceVersion`. So whoever leads next
 //! goes on where the last one stopped: a step is done or not, and never twice.
 
 mod config;
 mod content;
+pub(crate) mod file;
 mod keeper;
 mod schedule;
 mod state;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "the event loop is to call it")]
 pub(crate) use config::KeyringConfig;
-#[allow(unused_imports, reason = "the event loop is to call it")]
-pub(crate) use keeper::{Figures, Keeper, Keys, Problem};
+pub(crate) use keeper::{Figures, Keeper, Keys};

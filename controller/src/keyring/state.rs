@@ -163,8 +163,8 @@ impl State {
             }
         }
         let KeyringConfig {
-            name,
-            key_encryption_key,
+            secret: name,
+            key_encryption_key_secret: key_encryption_key,
             ..
         } = &self.config;
         let ring = why(&self.ring).map(|why| format!("the Secret {name} {why}"));
@@ -174,8 +174,8 @@ impl State {
     /// What the leader is to do. `fresh` is for a key, should one be made.
     pub(super) fn next(&self, now: Timestamp, served: Option<Served>, fresh: Secret) -> Next {
         let KeyringConfig {
-            name,
-            key_encryption_key,
+            secret: name,
+            key_encryption_key_secret: key_encryption_key,
             ..
         } = &self.config;
         // Both are known before anything is made: one that is broken is never replaced, and what nobody has looked for is not missing.

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
 
-use crate::keyring_secret::KeyringConfig;
+use crate::keyring::KeyringConfig;
 use crate::model::{CONTROLLER_NAME, SessionDefaults, Settings};
 use crate::outputs::envoy::EnvoyOptions;
 use crate::{Failure, document, xds};
@@ -25,7 +26,13 @@ pub(crate) struct Config {
     /// What Envoys have in common.
     pub(crate) envoy: EnvoyOptions,
     /// The keys of tokens.
-    pub(crate) keyring: Option<KeyringConfig>,
+    pub(crate) keyring: KeyringConfig,
+    /// The ConfigMap with the fences, in the controller's own namespace.
+    pub(crate) fences: String,
+    /// The idle bound of sessions without a timeout (the filter's `maxIdle`).
+    pub(crate) max_idle: Option<GatewayDuration>,
+    /// How far the clocks of Envoys may differ (the filter's `clockSkew`).
+    pub(crate) clock_skew: Option<GatewayDuration>,
     /// The xDS server.
     pub(crate) xds: XdsConfig,
     /// Metrics and health.
@@ -86,7 +93,10 @@ impl Default for Config {
             namespaces: Vec::new(),
             addresses: Vec::new(),
             envoy: EnvoyOptions::default(),
-            keyring: None,
+            keyring: KeyringConfig::default(),
+            fences: "limpet-fences".to_owned(),
+            max_idle: None,
+            clock_skew: None,
             xds: XdsConfig::default(),
             http: HttpConfig::default(),
             leader_election: LeaderConfig::default(),

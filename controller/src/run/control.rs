@@ -1,5 +1,6 @@
 //! The event loop: what changed, when it is time to build, and what is published.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,12 +8,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use crate::api::ObjectName;
+use crate::carried::Carried;
 use crate::model::Settings;
-use crate::outputs::envoy::FilterInputs;
 use crate::sources::kube::{Change, Reader, Store};
 use crate::status::{Observation, Reported};
 
+use super::guard::Guard;
 use super::http::Readiness;
+use super::inputs::Known;
 use super::metrics::Metrics;
 use super::publish::{Built, Publisher};
 
@@ -33,6 +37,7 @@ pub(crate) struct Told {
     pub(crate) reported: watch::Sender<Option<Reported>>,
     pub(crate) observation: watch::Sender<Observation>,
     pub(crate) readiness: watch::Sender<Readiness>,
+    pub(crate) carried: watch::Sender<Option<Carried>>,
 }
 
 /// The loop's state.
@@ -44,7 +49,8 @@ pub(crate) struct Control {
     publisher: Publisher,
     told: Told,
     metrics: Metrics,
-    inputs: watch::Receiver<Arc<FilterInputs>>,
+    inputs: watch::Receiver<Known>,
+    guard: Guard,
     /// When objects changed first and last since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When statuses are to be looked at.
@@ -60,7 +66,7 @@ impl Control {
         publisher: Publisher,
         told: Told,
         metrics: Metrics,
-        inputs: watch::Receiver<Arc<FilterInputs>>,
+        (inputs, guard): (watch::Receiver<Known>, Guard),
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -71,6 +77,7 @@ impl Control {
             told,
             metrics,
             inputs,
+            guard,
             // Also a cluster without any object is built.
             changed: Some((now, now)),
             look: None,
@@ -83,6 +90,7 @@ impl Control {
         loop {
             let due = self.due();
             let look = self.look;
+            let guarded = self.guard.due();
             tokio::select! {
                 _ = shutdown.wait_for(|ends| *ends) => return,
                 update = self.reader.next() => {
@@ -101,7 +109,11 @@ impl Control {
                         self.publish(built);
                     }
                 }
-                () = changed(&mut self.inputs) => self.mark(),
+                () = changed(&mut self.inputs) => {
+                    self.mark();
+                    self.tell_missing();
+                }
+                () = sleep_until(guarded) => self.look(),
                 () = at(due) => self.build(),
                 () = at(look) => {
                     self.look = None;
@@ -120,14 +132,47 @@ impl Control {
         if change.statuses {
             self.look.get_or_insert(Instant::now() + STATUS_INTERVAL);
         }
-        let store = &self.store;
-        let published = self
-            .publisher
-            .publish_endpoints(&change.services, |service, port| store.endpoints(service, port));
+        self.publish_endpoints(&change.services);
+        self.tell_missing();
+    }
+
+    /// Tells Envoys of the endpoints of these Services, but for addresses that are held back.
+    fn publish_endpoints(&mut self, services: &BTreeSet<ObjectName>) {
+        let Self {
+            store,
+            guard,
+            publisher,
+            ..
+        } = self;
+        let mut endpoints = |service: &ObjectName, port: &str| {
+            let all = store.endpoints(service, port);
+            guard.endpoints(service, port, all)
+        };
+        let mut published = publisher.publish_endpoints(services, &mut endpoints);
+        let newly_held = guard.newly_held();
+        published += publisher.publish_endpoints(&newly_held, |service, port| {
+            let all = store.endpoints(service, port);
+            guard.endpoints(service, port, all)
+        });
         self.metrics.endpoint_updates.inc_by(published);
+    }
+
+    /// Looks which addresses need not be held back any more.
+    fn look(&mut self) {
+        let services = self.guard.look(self.publisher.carried());
+        self.publish_endpoints(&services);
+        self.metrics.guarded(self.guard.figures());
+    }
+
+    fn tell_missing(&self) {
         let missing = self.store.missing();
-        if !missing.is_empty() {
-            let why = format!("not read yet: {}", missing.join(", "));
+        let why = if missing.is_empty() {
+            let inputs = self.inputs.borrow();
+            inputs.as_ref().err().cloned()
+        } else {
+            Some(format!("not read yet: {}", missing.join(", ")))
+        };
+        if let Some(why) = why {
             self.told.readiness.send_replace(Readiness::Waiting(why));
         }
     }
@@ -142,7 +187,7 @@ impl Control {
     /// When to build, if at all.
     fn due(&self) -> Option<Instant> {
         let (first, last) = self.changed?;
-        if self.building.is_some() || !self.store.missing().is_empty() {
+        if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
             return None;
         }
         if self.store.has_secrets() {
@@ -153,11 +198,14 @@ impl Control {
     }
 
     fn build(&mut self) {
+        let Ok(inputs) = self.inputs.borrow_and_update().clone() else {
+            return;
+        };
         self.changed = None;
+        self.guard.refresh();
         self.metrics.count_objects(&self.store);
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
-        let inputs = Arc::clone(&self.inputs.borrow_and_update());
         let builder = self.publisher.builder(inputs);
         self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
     }
@@ -165,11 +213,22 @@ impl Control {
     fn publish(&mut self, built: Built) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.metrics.built(built.took, now);
-        let store = &self.store;
         let objects = Arc::clone(&built.objects);
-        let reports = self
-            .publisher
-            .publish(built, |service, port| store.endpoints(service, port));
+        let Self {
+            store,
+            guard,
+            publisher,
+            ..
+        } = self;
+        let reports = publisher.publish(built, |service, port| {
+            let all = store.endpoints(service, port);
+            guard.endpoints(service, port, all)
+        });
+        guard.watch(|service, port| publisher.serves(service, port));
+        self.told.carried.send_replace(publisher.carried().cloned());
+        let newly_held = guard.newly_held();
+        self.publish_endpoints(&newly_held);
+        self.look();
         self.told.readiness.send_if_modified(|known| {
             let first = *known != Readiness::Ready;
             if first {

@@ -10,10 +10,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
+use crate::keyring;
 use crate::sources::kube::Store;
 use crate::xds;
 
+use super::guard;
 use super::http::Refresh;
 
 /// What the controller counts. Clones count together.
@@ -29,6 +32,12 @@ pub(crate) struct Metrics {
     clients: Family<OfGateway, Gauge>,
     answers: Family<OfAnswers, Counter>,
     sent: Family<OfType, Counter>,
+    key_created: Gauge<f64, AtomicU64>,
+    key_rotation_phase: Gauge,
+    keys: Gauge,
+    fences: Gauge,
+    held_back: Gauge,
+    unacknowledged_fences: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -80,7 +89,14 @@ impl Metrics {
             clients: Family::default(),
             answers: Family::default(),
             sent: Family::default(),
+            key_created: Gauge::default(),
+            key_rotation_phase: Gauge::default(),
+            keys: Gauge::default(),
+            fences: Gauge::default(),
+            held_back: Gauge::default(),
+            unacknowledged_fences: Counter::default(),
         };
+        metrics.key_created.set(f64::NAN);
         let mut registry = Registry::with_prefix("limpet");
         registry.register("objects", "Objects by kind and state", metrics.objects.clone());
         registry.register(
@@ -120,7 +136,51 @@ impl Metrics {
             "Resources sent to Envoys since the start, by type",
             metrics.sent.clone(),
         );
+        metrics.register_of_filter(&mut registry);
         (metrics, registry)
+    }
+
+    fn register_of_filter(&self, registry: &mut Registry) {
+        registry.register(
+            "key_created_timestamp_seconds",
+            "When the key that signs was made, in Unix time; NaN where that is not known",
+            self.key_created.clone(),
+        );
+        registry.register(
+            "key_rotation_phase",
+            "The phase of the rotation under way, 1 to 3; 0 where there is none",
+            self.key_rotation_phase.clone(),
+        );
+        registry.register("keys", "Keys in the keyring", self.keys.clone());
+        registry.register("fences", "Addresses that changed their owner", self.fences.clone());
+        registry.register(
+            "held_back_addresses",
+            "Addresses with a new owner that Envoys are not told of yet",
+            self.held_back.clone(),
+        );
+        registry.register(
+            "unacknowledged_fences",
+            "Addresses that Envoys were told of before all of them had acknowledged the fence",
+            self.unacknowledged_fences.clone(),
+        );
+    }
+
+    /// What is known of the keyring.
+    pub(crate) fn of_keys(&self, figures: &keyring::Figures) {
+        // Times of 2^52 seconds are far away.
+        #[allow(clippy::cast_precision_loss)]
+        let created = figures.created.map_or(f64::NAN, |created| created as f64);
+        self.key_created.set(created);
+        self.key_rotation_phase.set(figures.phase.into());
+        self.keys.set(gauge(figures.keys));
+    }
+
+    /// What is known of fences.
+    pub(crate) fn guarded(&self, figures: guard::Figures) {
+        self.fences.set(gauge(figures.fences));
+        self.held_back.set(gauge(figures.held_back));
+        let counter = self.unacknowledged_fences.inner();
+        counter.store(figures.unacknowledged, Ordering::Relaxed);
     }
 
     /// What objects there are.
@@ -158,11 +218,17 @@ impl Metrics {
 pub(crate) struct OfEnvoys {
     pub(crate) metrics: Metrics,
     pub(crate) snapshots: xds::Snapshots,
+    pub(crate) keys: watch::Receiver<keyring::Keys>,
 }
 
 impl Refresh for OfEnvoys {
     fn refresh(&self) {
-        let Self { metrics, snapshots } = self;
+        let Self {
+            metrics,
+            snapshots,
+            keys,
+        } = self;
+        metrics.of_keys(&keys.borrow().figures);
         metrics.clients.clear();
         for (group, connected) in snapshots.status().groups() {
             let labels = OfGateway {

@@ -8,7 +8,9 @@
 mod bootstrap;
 mod config;
 mod control;
+mod guard;
 mod http;
+mod inputs;
 mod leader;
 mod logs;
 mod metrics;
@@ -25,7 +27,7 @@ use crate::cli::{ControllerArgs, ControllerCommand};
 use crate::output::Output;
 use crate::sources::kube::{Reader, Store, Watched, connect};
 use crate::status::{Inputs, Keeper, Observation};
-use crate::{Failure, Verdict, keyring_secret, xds};
+use crate::{Failure, Verdict, xds};
 
 pub(crate) use config::Config;
 use control::{Control, Told};
@@ -68,19 +70,16 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     let http = TcpListener::bind(address).await;
     let http = http.map_err(|error| Failure(format!("http.address: can not listen on {address}: {error}")))?;
 
-    let keyring = config.keyring.clone();
-    let keyring = keyring.ok_or_else(|| Failure("keyring: expected where the keys of tokens are".to_owned()))?;
-    let envoy_env = config.envoy.key_encryption_key_env.clone();
-    let read = keyring_secret::read(&keyring, &envoy_env);
-    let read = read.map_err(|error| Failure(format!("keyring: {error}")))?;
-    let (key_changes, keys) = watch::channel(Arc::new(read));
-
     let (metrics, registry) = Metrics::new();
     let (readiness, is_ready) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
     let (reported, reports) = watch::channel(None);
     let (observation, observed) = watch::channel(Observation::default());
+    let (carrying, carried) = watch::channel(None);
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
     let (end, shutdown) = watch::channel(false);
+
+    let filter = inputs::start(&client, &config, &snapshots, &leads, carried)?;
+    let keys = filter.keys.clone();
 
     let watched = Watched {
         controller: config.controller_name.as_str().into(),
@@ -95,9 +94,10 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
             reported,
             observation,
             readiness,
+            carried: carrying,
         },
         metrics.clone(),
-        keys,
+        (filter.inputs, filter.guard),
     );
     let inputs = Inputs {
         reported: reports,
@@ -115,9 +115,12 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     );
 
     let keeping = tokio::spawn(keeper.run());
-    let reading = tokio::spawn(keyring_secret::follow(keyring, envoy_env, key_changes));
     let controlling = tokio::spawn(control.run(shutdown.clone()));
-    let figures = OfEnvoys { metrics, snapshots };
+    let figures = OfEnvoys {
+        metrics,
+        snapshots,
+        keys,
+    };
     let telling = tokio::spawn(http::serve(http, registry, is_ready, figures, shutdown.clone()));
     let electing = config
         .leader_election
@@ -139,7 +142,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     };
     end.send_replace(true);
     keeping.abort();
-    reading.abort();
+    drop(filter.tasks);
     // What was begun is brought to its end: the Lease is given back, requests are answered.
     for task in [Some(controlling), Some(telling), electing].into_iter().flatten() {
         let _ = task.await;

@@ -4,7 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use limpet_core::config::longest_life;
+use limpet_core::config::schema::FilterConfig;
+
 use crate::api::ObjectName;
+use crate::carried::Carried;
+use crate::find::NAME;
 use crate::model::endpoints::Endpoint;
 use crate::model::graph::{ClusterName, Graph};
 use crate::model::{self, Objects, Reports, Settings};
@@ -28,6 +33,8 @@ pub(crate) struct Built {
 #[derive(Debug)]
 struct Changes {
     made: Made,
+    /// How long a token may live unused, under any of the policies.
+    life: Duration,
     /// Of each Gateway, all but endpoints.
     resources: BTreeMap<ObjectName, Vec<Resource>>,
 }
@@ -55,6 +62,7 @@ pub(crate) struct Publisher {
     metrics: Metrics,
     options: Arc<EnvoyOptions>,
     published: Option<Made>,
+    carried: Option<Carried>,
     /// By Service.
     clusters: BTreeMap<ObjectName, Vec<Served>>,
     /// Gateways that are gone, with Envoys that are not.
@@ -85,6 +93,7 @@ impl Builder {
                 (gateway.clone(), resources)
             });
             Changes {
+                life: self.life(&graph),
                 resources: resources.collect(),
                 made: Made {
                     graph: Arc::new(graph),
@@ -102,6 +111,15 @@ impl Builder {
     }
 }
 
+impl Builder {
+    fn life(&self, graph: &Graph) -> Duration {
+        let mut config = FilterConfig::without_keys(graph.policies.clone());
+        config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
+        config.clock_skew = self.inputs.clock_skew.unwrap_or(config.clock_skew);
+        longest_life(&config)
+    }
+}
+
 impl Publisher {
     /// Of which nothing is published yet.
     pub(crate) fn new(snapshots: Snapshots, metrics: Metrics, options: EnvoyOptions) -> Self {
@@ -110,6 +128,7 @@ impl Publisher {
             metrics,
             options: Arc::new(options),
             published: None,
+            carried: None,
             clusters: BTreeMap::new(),
             left: BTreeSet::new(),
         }
@@ -124,9 +143,14 @@ impl Publisher {
     }
 
     /// Publishes all of it; what did not change is sent to nobody.
-    pub(crate) fn publish(&mut self, built: Built, endpoints: impl Fn(&ObjectName, &str) -> Vec<Endpoint>) -> Reports {
-        if let Some(Changes { made, resources }) = built.changes {
+    pub(crate) fn publish(
+        &mut self,
+        built: Built,
+        mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+    ) -> Reports {
+        if let Some(Changes { made, life, resources }) = built.changes {
             self.leave(&made.gateways);
+            let mut versions = BTreeMap::new();
             let mut clusters = BTreeMap::new();
             let mut assignments = BTreeMap::new();
             let mut counts = BTreeMap::new();
@@ -152,8 +176,14 @@ impl Publisher {
                 for of_type in ResourceType::ALL {
                     *counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
                 }
-                self.snapshots.publish(&gateway.to_string(), all);
+                let group = gateway.to_string();
+                if let Some(filter) = all.get(ResourceType::ExtensionConfig, NAME) {
+                    versions.insert(group.as_str().into(), filter.version());
+                }
+                self.snapshots.publish(&group, all);
             }
+            let inputs = Arc::clone(&made.inputs);
+            self.carried = Some(Carried { inputs, life, versions });
             for of_type in ResourceType::ALL {
                 let count = counts.get(of_type.name()).copied().unwrap_or_default();
                 self.metrics.count_resources(of_type.name(), count);
@@ -170,6 +200,17 @@ impl Publisher {
             self.published = Some(made);
         }
         built.reports
+    }
+
+    /// What is published of the filter's configuration.
+    pub(crate) fn carried(&self) -> Option<&Carried> {
+        self.carried.as_ref()
+    }
+
+    /// Whether Envoys are told of the endpoints of a Service's port.
+    pub(crate) fn serves(&self, service: &ObjectName, port: &str) -> bool {
+        let clusters = self.clusters.get(service).into_iter().flatten();
+        clusters.into_iter().any(|served| served.port_name == port)
     }
 
     /// Takes everything from the Envoys of Gateways that are gone.
@@ -195,7 +236,7 @@ impl Publisher {
     pub(crate) fn publish_endpoints(
         &self,
         services: &BTreeSet<ObjectName>,
-        endpoints: impl Fn(&ObjectName, &str) -> Vec<Endpoint>,
+        mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> u64 {
         let mut published = 0;
         for service in services {

@@ -141,6 +141,15 @@ impl Controller {
     /// # Errors
     /// When it does not come up.
     pub async fn envoy(&self, gateway: &str, node_id: &str) -> Result<Proxy> {
+        let KeyEncryptionKey { variable, key, .. } = &self.key_encryption_key;
+        self.envoy_with(gateway, node_id, &[(variable, key)]).await
+    }
+
+    /// As [`Controller::envoy`], with this in its environment, and no other key-encryption key.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn envoy_with(&self, gateway: &str, node_id: &str, environment: &[(&str, &str)]) -> Result<Proxy> {
         let namespace = self.config["namespaces"][0].as_str().context("no namespace")?;
         let (gateway, xds) = (format!("{namespace}/{gateway}"), self.xds.to_string());
         let arguments = [
@@ -156,11 +165,7 @@ impl Controller {
         let arguments: Vec<&str> = ["controller", "bootstrap"].into_iter().chain(arguments).collect();
         let output = tools::run_limpet(&arguments, &[])?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let key = (
-            self.key_encryption_key.variable.as_str(),
-            self.key_encryption_key.key.as_str(),
-        );
-        Proxy::start(&String::from_utf8(output.stdout)?, &[key]).await
+        Proxy::start(&String::from_utf8(output.stdout)?, environment).await
     }
 
     /// Where a Gateway's Envoy listens on this port.

@@ -1,0 +1,126 @@
+//! What comes into the filter's configuration from elsewhere: the keyring and the fences.
+
+use std::sync::Arc;
+
+use kube::Client;
+use limpet_core::time::GatewayDuration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::Failure;
+use crate::carried::Carried;
+use crate::fences::{self, List};
+use crate::keyring::{self, Keys};
+use crate::outputs::envoy::{FilterInputs, FilterKeys};
+use crate::xds::Snapshots;
+
+use super::config::Config;
+use super::guard::Guard;
+
+/// Where all of it comes from.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    pub(crate) keys: watch::Receiver<Keys>,
+    pub(crate) inputs: watch::Receiver<Known>,
+    pub(crate) guard: Guard,
+    /// What is done as long as it is there.
+    pub(crate) tasks: JoinSet<()>,
+}
+
+/// Begins to read and keep the keyring and the fences. `carried` tells what Envoys have of them.
+///
+/// # Errors
+/// The keyring is to come from a file, and that can not be read.
+pub(crate) fn start(
+    client: &Client,
+    config: &Config,
+    snapshots: &Snapshots,
+    leads: &watch::Receiver<bool>,
+    carried: watch::Receiver<Option<Carried>>,
+) -> Result<Filter, Failure> {
+    let mut tasks = JoinSet::new();
+    let namespace = config.leader_election.namespace.as_deref();
+    let namespace = namespace.unwrap_or(client.default_namespace());
+    let keys = if let Some(file) = &config.keyring.file {
+        let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
+        let read = keyring::file::read(file, key, env);
+        let read = read.map_err(|error| Failure(format!("keyring: {error}")))?;
+        let (sender, keys) = watch::channel(read);
+        tasks.spawn(keyring::file::follow(file.clone(), key.clone(), env.clone(), sender));
+        keys
+    } else {
+        let xds = snapshots.status();
+        let (keeper, keys) = keyring::Keeper::new(client, namespace, &config.keyring, carried, xds, leads.clone());
+        tasks.spawn(keeper.run());
+        keys
+    };
+    let (wanting, wanted) = watch::channel(None);
+    let (keeper, fences) = fences::Keeper::new(client, namespace, &config.fences, wanted, leads.clone());
+    tasks.spawn(keeper.run());
+    let mut together = Together {
+        keys: keys.clone(),
+        fences: fences.clone(),
+        max_idle: config.max_idle,
+        clock_skew: config.clock_skew,
+    };
+    let (sender, inputs) = watch::channel(together.now());
+    tasks.spawn(together.run(sender));
+    Ok(Filter {
+        keys,
+        inputs,
+        guard: Guard::new(fences, wanting, snapshots.status()),
+        tasks,
+    })
+}
+
+/// Puts them together.
+#[derive(Debug)]
+struct Together {
+    keys: watch::Receiver<Keys>,
+    fences: watch::Receiver<Option<List>>,
+    max_idle: Option<GatewayDuration>,
+    clock_skew: Option<GatewayDuration>,
+}
+
+/// The inputs, or what is missing.
+pub(crate) type Known = Result<Arc<FilterInputs>, String>;
+
+impl Together {
+    /// As they are now.
+    fn now(&mut self) -> Known {
+        let keys = self.keys.borrow_and_update();
+        let Some(wrapped) = &keys.config else {
+            return Err(keys.missing.clone().unwrap_or_default());
+        };
+        let fences = self.fences.borrow_and_update();
+        let Some(list) = fences.as_ref() else {
+            return Err("the ConfigMap with fences was not read yet".to_owned());
+        };
+        Ok(Arc::new(FilterInputs {
+            fences: list.config(),
+            max_idle: self.max_idle,
+            clock_skew: self.clock_skew,
+            ..FilterInputs::with_keys(FilterKeys::Wrapped(wrapped.clone()))
+        }))
+    }
+
+    /// Tells each change, until nobody listens.
+    async fn run(mut self, inputs: watch::Sender<Known>) {
+        loop {
+            let now = self.now();
+            inputs.send_if_modified(|known| {
+                let changed = *known != now;
+                *known = now;
+                changed
+            });
+            let changed = tokio::select! {
+                changed = self.keys.changed() => changed,
+                changed = self.fences.changed() => changed,
+                () = inputs.closed() => return,
+            };
+            if changed.is_err() {
+                return;
+            }
+        }
+    }
+}
