@@ -4,6 +4,8 @@
 mod changes;
 mod controller;
 mod definitions;
+mod fences;
+mod keyring;
 mod site;
 mod status;
 mod test_bed;

@@ -1,0 +1,221 @@
+//! The keyring that the controller keeps: made, rotated, and left alone where somebody broke it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
+use limpet_e2e::{Carrier, Crowd, Visitor, poll};
+use serde_json::{Value, json};
+
+use crate::site::site;
+
+const WEB: &[(&str, &str)] = &[("app", "web")];
+const KEYRING: &str = "limpet-keyring";
+const KEK: &str = "limpet-key-encryption-key";
+
+/// Two pods with sessions in the cookie `session`, a controller that keeps the keyring by itself, and an Envoy.
+pub(crate) struct Shop {
+    pub(crate) namespace: Namespace,
+    pub(crate) controller: Controller,
+    pub(crate) envoy: Proxy,
+    pub(crate) pods: Vec<Pod>,
+}
+
+impl Shop {
+    /// A phase of a rotation lasts so long at least.
+    pub(crate) async fn open(prefix: &str, phase_time: &str) -> Result<Self> {
+        let cluster = Cluster::shared(Release::V1_2_1).await?;
+        let namespace = cluster.namespace(prefix).await?;
+        namespace.gateway_class().await?;
+        namespace.service("web", WEB).await?;
+        let pods = vec![namespace.pod("a", WEB).await?, namespace.pod("b", WEB).await?];
+        namespace.apply(&site(&namespace)).await?;
+        namespace
+            .apply(
+                "
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: BackendLBPolicy
+metadata:
+  name: web
+spec:
+  targetRefs: [{group: '', kind: Service, name: web}]
+  sessionPersistence: {sessionName: session}
+",
+            )
+            .await?;
+        let controller = Controller::start(cluster.server(), &namespace, |config| {
+            config["keyring"] = json!({"phaseTime": phase_time});
+            config["maxIdle"] = "2s".into();
+            config["clockSkew"] = "500ms".into();
+        })
+        .await?;
+        // As its Deployment has it, by `envFrom`.
+        let data = namespace.get("v1/Secret", KEK).await?["data"].clone();
+        let text = data["LIMPET_KEK_1"].as_str().context("no key-encryption key")?;
+        let key = String::from_utf8(STANDARD.decode(text)?)?;
+        let mut envoy = controller.envoy_with("web", "one", &[("LIMPET_KEK_1", &key)]).await?;
+        envoy.until_ready().await?;
+        let shop = Self {
+            namespace,
+            controller,
+            envoy,
+            pods,
+        };
+        let sessions = poll::until("sessions", async || shop.session().await.ok()).await;
+        sessions.with_context(|| {
+            let (envoy, controller) = (shop.envoy.log(), shop.controller.log());
+            format!("{}\n{}", envoy.unwrap_or_default(), controller.unwrap_or_default())
+        })?;
+        Ok(shop)
+    }
+
+    /// A client with a session.
+    pub(crate) async fn session(&self) -> Result<(Visitor, String)> {
+        let mut visitor = Visitor::of(self.controller.address(8080));
+        let answer = visitor.get("/").await?;
+        visitor.cookie("session").context("no session")?;
+        let backend = answer.backend().context("no backend")?.to_owned();
+        Ok((visitor, backend))
+    }
+
+    /// The keys and their states, as the Secret has them.
+    async fn keys(&self) -> Result<Vec<(u64, String)>> {
+        keys(&self.namespace.get("v1/Secret", KEYRING).await?)
+    }
+
+    async fn until_keys(&self, expected: &[(u64, &str)]) -> Result<()> {
+        let what = format!("the keys {expected:?}");
+        let expected: Vec<_> = expected.iter().map(|(id, state)| (*id, (*state).to_owned())).collect();
+        poll::until(&what, async || (self.keys().await.ok()? == expected).then_some(())).await
+    }
+
+    async fn wish(&self, wish: &str) -> Result<()> {
+        let change = json!({"metadata": {"annotations": {"limpet.dev/rotate": wish}}});
+        self.namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
+    }
+
+    pub(crate) async fn crowd(&self) -> Result<Crowd> {
+        Crowd::gather(9, &[Carrier::Cookie], &[self.controller.address(8080)]).await
+    }
+
+    pub(crate) async fn reloads(&self) -> Result<u64> {
+        let name = "extension_config_discovery.http_filter.limpet.config_reload";
+        self.envoy.admin().stat(name).await
+    }
+}
+
+fn keys(secret: &Value) -> Result<Vec<(u64, String)>> {
+    let text = secret["data"]["keyring.json"].as_str().context("no keyring")?;
+    let document: Value = serde_json::from_slice(&STANDARD.decode(text)?)?;
+    let key = |key: &Value| Some((key["id"].as_u64()?, key["state"].as_str()?.to_owned()));
+    let keys = document["keys"].as_array().context("no keys")?.iter();
+    keys.map(|found| key(found).context("not a key")).collect()
+}
+
+/// The id of the key that a token is made with.
+fn key_of(token: &str) -> Result<u64> {
+    let bytes = URL_SAFE_NO_PAD.decode(token)?;
+    Ok(u64::from(*bytes.get(1).context("too short")?))
+}
+
+#[tokio::test]
+async fn a_key_changes_when_the_annotation_asks_and_no_session_is_lost() -> Result<()> {
+    let shop = Shop::open("rotate", "300ms").await?;
+    assert_eq!(shop.keys().await?, [(1, "signing".to_owned())]);
+    let mut crowd = shop.crowd().await?;
+    shop.wish("now").await?;
+    shop.until_keys(&[(1, "signing"), (2, "verifying")]).await?;
+    shop.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
+    crowd
+        .grow(3, &[Carrier::Cookie], &[shop.controller.address(8080)])
+        .await?;
+    shop.until_keys(&[(2, "signing")]).await?;
+    assert_eq!(shop.controller.metric("limpet_keys").await?, "1");
+    crowd.rounds(3).await?;
+    let journeys = crowd.leave().await;
+    journeys.none_failed()?;
+    for journey in &journeys.0 {
+        ensure!(journey.moves().is_empty(), "a session moved: {:?}", journey.moves());
+        let last = journey.tokens().last().and_then(|visit| visit.token.clone());
+        assert_eq!(key_of(&last.context("no token")?)?, 2);
+    }
+    let secret = shop.namespace.get("v1/Secret", KEYRING).await?;
+    assert_eq!(secret["metadata"]["annotations"]["limpet.dev/rotated"], "now");
+    let log = shop.controller.log()?;
+    ensure!(log.contains("phase 3 of 3"), "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_rotation_goes_on_where_the_leader_died() -> Result<()> {
+    let mut shop = Shop::open("leader", "1s").await?;
+    let crowd = shop.crowd().await?;
+    shop.wish("now").await?;
+    for state in [
+        ["signing", "verifying"],
+        ["verifying", "signing"],
+        ["retiring", "signing"],
+    ] {
+        shop.until_keys(&[(1, state[0]), (2, state[1])]).await?;
+        shop.controller.kill();
+        // The Lease of the one that died is not waited for.
+        shop.namespace
+            .delete("coordination.k8s.io/v1/Lease", "limpet-controller")
+            .await?;
+        shop.controller.launch()?;
+    }
+    shop.until_keys(&[(2, "signing")]).await?;
+    crowd.rounds(3).await?;
+    let journeys = crowd.leave().await;
+    journeys.none_failed()?;
+    let mut seen = BTreeSet::new();
+    for journey in &journeys.0 {
+        ensure!(journey.moves().is_empty(), "a session moved: {:?}", journey.moves());
+        for token in journey.tokens().iter().filter_map(|visit| visit.token.as_ref()) {
+            seen.insert(key_of(token)?);
+        }
+    }
+    assert_eq!(seen, BTreeSet::from([1, 2]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_broken_keyring_is_told_and_left_alone_and_sessions_go_on() -> Result<()> {
+    let shop = Shop::open("broken", "300ms").await?;
+    let (mut visitor, backend) = shop.session().await?;
+    let before = shop.reloads().await?;
+    let good = shop.namespace.get("v1/Secret", KEYRING).await?["data"]["keyring.json"].clone();
+    let document = STANDARD.decode(good.as_str().context("no keyring")?)?;
+    let mut document: Value = serde_json::from_slice(&document)?;
+    let secret = document["keys"][0]["secret"].as_str().context("no key")?.to_owned();
+    let mut second = document["keys"][0].clone();
+    second["id"] = 9.into();
+    document["keys"].as_array_mut().context("no keys")?.push(second);
+    let broken = STANDARD.encode(document.to_string());
+    let put = async |text: &Value| {
+        let change = json!({"data": {"keyring.json": text}});
+        shop.namespace.merge("v1/Secret", KEYRING, &change).await
+    };
+    put(&json!(broken)).await?;
+    shop.wish("now").await?;
+    let expected = "expected one key with state signing, found several";
+    poll::until("the complaint", async || {
+        shop.controller.log().ok()?.contains(expected).then_some(())
+    })
+    .await?;
+    for _ in 0..4 {
+        assert_eq!(visitor.get("/").await?.backend(), Some(&*backend));
+        shop.session().await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let left = shop.namespace.get("v1/Secret", KEYRING).await?;
+    assert_eq!(left["data"]["keyring.json"], json!(broken));
+    assert_eq!(shop.reloads().await?, before);
+    ensure!(!shop.controller.log()?.contains(&secret), "the log has the key");
+    put(&good).await?;
+    // The wish is heeded now.
+    shop.until_keys(&[(1, "signing"), (2, "verifying")]).await
+}
