@@ -28,6 +28,7 @@ pub use graph::Graph;
 pub use objects::{Malformed, Objects, SessionPolicyKind, SessionPolicyName};
 pub use references::selector_service;
 pub use reports::Reports;
+pub(crate) use sessions::check_defaults;
 pub use settings::{CookiePath, SessionDefaults, Settings};
 
 /// The API group of the Gateway API.

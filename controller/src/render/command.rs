@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::api::ObjectName;
 use crate::cli::{RenderArgs, RenderFormat};
-use crate::outputs::envoy::{EnvoyOptions, FilterInputs, FilterKeys};
+use crate::outputs::envoy::{FilterInputs, FilterKeys};
 use crate::run::Config;
 use crate::xds::{Resource, ResourceType};
 use crate::{Failure, Verdict, output};
@@ -30,8 +30,7 @@ pub(crate) fn run(args: &RenderArgs) -> Result<Verdict, Failure> {
         state: KeyStateConfig::Signing,
     };
     let inputs = FilterInputs::with_keys(FilterKeys::Listed(vec![key]));
-    let rendered =
-        render(&args.files, &config.settings(), &EnvoyOptions::default(), &inputs).map_err(|error| Failure(error.0))?;
+    let rendered = render(&args.files, &config.settings(), &config.envoy, &inputs).map_err(|error| Failure(error.0))?;
     if let Some(file) = &args.envoy {
         let (_, resources) = gateway(&rendered, args.gateway.as_deref())?;
         let secret = resources

@@ -7,7 +7,7 @@ use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
 
 use crate::keyring::KeyringConfig;
-use crate::model::{CONTROLLER_NAME, SessionDefaults, Settings};
+use crate::model::{CONTROLLER_NAME, SessionDefaults, Settings, check_defaults};
 use crate::outputs::envoy::EnvoyOptions;
 use crate::{Failure, document, xds};
 
@@ -167,12 +167,7 @@ impl Config {
         if domain.is_empty() || path.is_empty() {
             return Err("controllerName: expected a domain and a path, like limpet.dev/controller".to_owned());
         }
-        if session_defaults
-            .strict_status
-            .is_some_and(|status| !(400..600).contains(&status))
-        {
-            return Err("sessionDefaults.strictStatus: expected 400 to 599".to_owned());
-        }
+        check_defaults(session_defaults)?;
         if namespaces.iter().any(String::is_empty) {
             return Err("namespaces: expected names, or an empty list for all namespaces".to_owned());
         }

@@ -10,6 +10,7 @@ mod annotations;
 mod backend_status;
 mod backends;
 mod cookie_path;
+mod defaults;
 mod fault;
 mod names;
 mod objects;
@@ -30,6 +31,8 @@ use crate::api::{Meta, ObjectName, SessionPersistence};
 use super::graph::{PathMatch, RuleName, Session, SessionUse};
 use super::reports::{ObjectRef, PolicyReport};
 use super::{Objects, SessionPolicyName, Settings};
+
+pub(crate) use defaults::check as check_defaults;
 
 use backends::Backends;
 use names::Policies;

@@ -7,12 +7,14 @@
 //! - `used`: which clusters, policies and certificates the Envoys of one Gateway need.
 //! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters and endpoints. `filter`: the
 //!   filter and its configuration. `code`: the server that the wasm filter comes from.
+//! - `elsewhere`: the filter for Envoys whose routes belong to somebody else.
 //! - `bootstrap`: what an Envoy is started with. `standalone`: all of it in one file.
 
 mod bootstrap;
 mod chain;
 mod clusters;
 mod code;
+mod elsewhere;
 mod filter;
 mod listeners;
 mod options;
@@ -26,6 +28,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, Tls
 use prost::Message;
 
 pub use bootstrap::{BootstrapOptions, BootstrapTls, bootstrap};
+pub use elsewhere::RoutesElsewhere;
 pub use filter::{extension_config, filter_config};
 pub use options::{EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, RemoteFile, WasmFilter};
 pub use standalone::static_bootstrap;
@@ -43,6 +46,16 @@ use used::Used;
 pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Vec<Resource> {
     let used = Used::by(graph, gateway);
     let mut all = Vec::new();
+    let mut filter = filter::configuration(graph, &used.policies, options, inputs);
+    if let Some(elsewhere) = options
+        .routes_elsewhere
+        .iter()
+        .find(|elsewhere| elsewhere.is_of(gateway))
+    {
+        filter.routes = elsewhere.table(graph, gateway);
+        let filter = extension_config(&filter, options);
+        return vec![resource(ResourceType::ExtensionConfig, &filter.name, &filter)];
+    }
     for name in &used.clusters {
         if let Some(cluster) = graph.clusters.get(*name) {
             all.push(resource(
@@ -55,7 +68,6 @@ pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, in
     if let Some(cluster) = code::cluster(&options.filter) {
         all.push(resource(ResourceType::Cluster, &cluster.name, &cluster));
     }
-    let filter = filter::configuration(graph, &used.policies, options, inputs);
     let filter = extension_config(&filter, options);
     all.push(resource(ResourceType::ExtensionConfig, &filter.name, &filter));
     for name in &used.certificates {

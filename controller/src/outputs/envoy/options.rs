@@ -4,6 +4,8 @@ use limpet_core::config::schema::{FenceConfig, KeyConfig, WrappedKeysConfig};
 use limpet_core::time::GatewayDuration;
 use serde::{Deserialize, Serialize};
 
+use super::elsewhere::RoutesElsewhere;
+
 /// What all Envoys have in common: part of the controller's configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -16,6 +18,8 @@ pub struct EnvoyOptions {
     pub access_log: bool,
     /// The environment variable of Envoy's process that holds the key-encryption key (32 bytes in base64).
     pub key_encryption_key_env: String,
+    /// Gateways whose Envoys get their routes from somebody else, and the filter alone from here.
+    pub routes_elsewhere: Vec<RoutesElsewhere>,
 }
 
 impl Default for EnvoyOptions {
@@ -25,6 +29,7 @@ impl Default for EnvoyOptions {
             listen_address: Ipv4Addr::UNSPECIFIED.into(),
             access_log: false,
             key_encryption_key_env: "LIMPET_KEY_ENCRYPTION_KEY".to_owned(),
+            routes_elsewhere: Vec::new(),
         }
     }
 }
