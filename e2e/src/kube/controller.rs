@@ -136,13 +136,29 @@ impl Controller {
         process.terminate().await
     }
 
+    /// The process, to be stopped for a while.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn process(&self) -> Result<&Daemon> {
+        self.process.as_ref().context("not started")
+    }
+
     /// A stock Envoy of a Gateway, with the bootstrap that `limpet controller bootstrap` prints. It may not have its configuration yet.
     ///
     /// # Errors
     /// When it does not come up.
     pub async fn envoy(&self, gateway: &str, node_id: &str) -> Result<Proxy> {
+        self.envoy_by(gateway, node_id, self.xds).await
+    }
+
+    /// As [`Controller::envoy`], with another way to the xDS server.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn envoy_by(&self, gateway: &str, node_id: &str, xds: SocketAddr) -> Result<Proxy> {
         let KeyEncryptionKey { variable, key, .. } = &self.key_encryption_key;
-        self.envoy_with(gateway, node_id, &[(variable, key)]).await
+        self.start_envoy(gateway, node_id, xds, &[(variable, key)]).await
     }
 
     /// As [`Controller::envoy`], with this in its environment, and no other key-encryption key.
@@ -150,8 +166,18 @@ impl Controller {
     /// # Errors
     /// When it does not come up.
     pub async fn envoy_with(&self, gateway: &str, node_id: &str, environment: &[(&str, &str)]) -> Result<Proxy> {
+        self.start_envoy(gateway, node_id, self.xds, environment).await
+    }
+
+    async fn start_envoy(
+        &self,
+        gateway: &str,
+        node_id: &str,
+        xds: SocketAddr,
+        environment: &[(&str, &str)],
+    ) -> Result<Proxy> {
         let namespace = self.config["namespaces"][0].as_str().context("no namespace")?;
-        let (gateway, xds) = (format!("{namespace}/{gateway}"), self.xds.to_string());
+        let (gateway, xds) = (format!("{namespace}/{gateway}"), xds.to_string());
         let arguments = [
             "--gateway",
             &gateway,
@@ -211,7 +237,7 @@ impl Controller {
     /// # Errors
     /// When it does not run.
     pub fn log(&self) -> Result<String> {
-        self.process.as_ref().context("not started")?.log()
+        self.process()?.log()
     }
 }
 

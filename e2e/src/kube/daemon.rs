@@ -67,10 +67,32 @@ impl Daemon {
         let _ = self.process.wait();
     }
 
+    /// Stops it where it is (SIGSTOP), until [`Daemon::go_on`].
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn pause(&self) -> Result<()> {
+        self.signal("STOP")
+    }
+
+    /// Lets it go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn go_on(&self) -> Result<()> {
+        self.signal("CONT")
+    }
+
+    fn signal(&self, name: &str) -> Result<()> {
+        let signal = format!("-{name}");
+        let sent = Command::new("kill").args([signal, self.id().to_string()]).status()?;
+        ensure!(sent.success(), "no SIG{name} could be sent to {}", self.name);
+        Ok(())
+    }
+
     /// Asks it to end, by SIGTERM, and waits until it has.
     pub(super) async fn terminate(mut self) -> Result<()> {
-        let sent = Command::new("kill").args(["-TERM", &self.id().to_string()]).status()?;
-        ensure!(sent.success(), "no SIGTERM could be sent to {}", self.name);
+        self.signal("TERM")?;
         let process = &mut self.process;
         let ended = async || process.try_wait().ok().flatten();
         let status = poll::until(&format!("{} to end", self.name), ended).await?;

@@ -78,6 +78,12 @@ impl Proxy {
         self.admin
     }
 
+    /// The process, to be stopped for a while.
+    #[must_use]
+    pub fn process(&self) -> &Daemon {
+        &self.process
+    }
+
     /// The process's id.
     #[must_use]
     pub fn pid(&self) -> u32 {

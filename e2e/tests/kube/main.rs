@@ -1,9 +1,11 @@
 //! What Limpet's controller does in a real cluster with a real Envoy.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod certificates;
 mod changes;
 mod controller;
 mod definitions;
+mod failures;
 mod fences;
 mod keyring;
 mod site;

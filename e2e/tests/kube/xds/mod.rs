@@ -1,6 +1,5 @@
 //! A stock Envoy that the xDS server of this process configures, and a client's requests through it.
 
-mod certificates;
 mod control_plane;
 mod extension_config;
 mod order;
@@ -18,8 +17,8 @@ use limpet::xds::Resources;
 use limpet_e2e::kube::Proxy;
 use limpet_e2e::{Answer, Backend, Connection, Request, Tls, poll};
 
-use self::certificates::Authority;
 use self::control_plane::{BOTH, ControlPlane, GROUP, bootstrap};
+use crate::certificates::Authority;
 
 const CONNECT_TIMEOUT: u8 = 1;
 

@@ -35,7 +35,7 @@ use envoy_types::pb::google::protobuf::{Any, BoolValue, Duration};
 use limpet::xds::{Resource, ResourceType};
 use prost::{Message, Name};
 
-use super::certificates::Certificate;
+use crate::certificates::Certificate;
 
 fn any<M: Message + Name>(message: &M) -> Any {
     Any {

@@ -6,8 +6,8 @@ use limpet::xds::{Security, TlsFiles};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::certificates::Certificate;
 use super::*;
+use crate::certificates::Certificate;
 
 const SERVER: &str = "limpet.example";
 

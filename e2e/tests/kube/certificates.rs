@@ -6,20 +6,20 @@ use rcgen::{
 };
 
 /// A certificate authority.
-pub(super) struct Authority {
+pub(crate) struct Authority {
     /// Its certificate in PEM.
-    pub(super) certificate: String,
+    pub(crate) certificate: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate with its key, in PEM.
-pub(super) struct Certificate {
-    pub(super) certificate: String,
-    pub(super) key: String,
+pub(crate) struct Certificate {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    pub(super) fn new(name: &str) -> Result<Self> {
+    pub(crate) fn new(name: &str) -> Result<Self> {
         let mut params = CertificateParams::new([])?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -32,7 +32,7 @@ impl Authority {
     }
 
     /// A certificate for a server or client of this name.
-    pub(super) fn sign(&self, name: &str) -> Result<Certificate> {
+    pub(crate) fn sign(&self, name: &str) -> Result<Certificate> {
         let mut params = CertificateParams::new([name.to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];

@@ -1,0 +1,155 @@
+//! A verb less than `controller/deploy/rbac.yaml` grants is missed, and said.
+
+use anyhow::{Context, Result};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
+use limpet_e2e::poll;
+use serde_json::{Value, json};
+
+use super::objects;
+
+/// Verbs of the role, and what they are needed for.
+const NEEDED: &[(&str, &[&str])] = &[
+    (
+        "list",
+        &[
+            "namespaces",
+            "services",
+            "endpointslices",
+            "referencegrants",
+            "backendlbpolicies",
+            "gatewayclasses",
+            "gateways",
+            "grpcroutes",
+            "httproutes",
+        ],
+    ),
+    (
+        "watch",
+        &[
+            "namespaces",
+            "services",
+            "endpointslices",
+            "referencegrants",
+            "backendlbpolicies",
+            "gatewayclasses",
+            "gateways",
+            "grpcroutes",
+            "httproutes",
+        ],
+    ),
+    (
+        "get",
+        &[
+            "backendlbpolicies",
+            "gatewayclasses",
+            "gateways",
+            "grpcroutes",
+            "httproutes",
+        ],
+    ),
+    (
+        "update",
+        &[
+            "backendlbpolicies/status",
+            "gatewayclasses/status",
+            "gateways/status",
+            "grpcroutes/status",
+            "httproutes/status",
+        ],
+    ),
+    ("create", &["events"]),
+];
+
+/// The role without a verb for these resources.
+async fn without(namespace: &Namespace, rules: &Value, verb: &str, resources: &[&str]) -> Result<()> {
+    let mut rest = Vec::new();
+    for rule in rules.as_array().context("no rules")? {
+        let named = |value: &Value| resources.iter().any(|resource| value == resource);
+        let all = rule["resources"].as_array().context("no resources")?;
+        let (less, same): (Vec<_>, Vec<_>) = all.iter().cloned().partition(named);
+        for (resources, is_less) in [(less, true), (same, false)] {
+            let mut rule = rule.clone();
+            rule["resources"] = resources.clone().into();
+            if is_less {
+                let verbs = rule["verbs"].as_array_mut().context("no verbs")?;
+                verbs.retain(|granted| granted != verb);
+            }
+            if !resources.is_empty() && rule["verbs"] != json!([]) {
+                rest.push(rule);
+            }
+        }
+    }
+    let change = json!({"rules": rest});
+    namespace
+        .merge("ClusterRole", "limpet-controller", &change)
+        .await
+        .map(drop)
+}
+
+#[tokio::test]
+async fn every_verb_of_the_role_is_missed_when_it_is_not_there() -> Result<()> {
+    // Roles of the whole cluster are changed: it is one of its own.
+    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let namespace = cluster.namespace("rights").await?;
+    let _pods = objects(&namespace).await?;
+    let grpc = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {name: grpc}
+spec:
+  parentRefs: [{name: web}]
+  hostnames: [grpc.example]
+  rules: [{backendRefs: [{name: gone, port: 80}]}]
+";
+    namespace.apply(grpc).await?;
+    let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
+    let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
+    for (verb, resources) in NEEDED {
+        without(&namespace, &rules, verb, resources).await?;
+        controller.launch()?;
+        let mut missing = Vec::new();
+        let told = async || {
+            let log = controller.log().ok()?;
+            let is_told = |resource: &&str| log.contains(&format!("cannot {verb} resource \"{resource}\""));
+            missing = resources
+                .iter()
+                .copied()
+                .filter(|resource| !is_told(resource))
+                .collect();
+            missing.is_empty().then_some(())
+        };
+        let told = poll::until(&format!("the controller to miss {verb}"), told).await;
+        told.with_context(|| {
+            format!(
+                "it does not miss {verb} of {missing:?}:\n{}",
+                controller.log().unwrap_or_default()
+            )
+        })?;
+        let ready = controller.page("/readyz").await?;
+        let words = String::from_utf8_lossy(&ready.body).into_owned();
+        if *verb == "list" {
+            assert_eq!(ready.status, 503);
+            for kind in ["HTTPRoute", "Gateway", "Service", "EndpointSlice", "Namespace"] {
+                assert!(words.contains(kind), "{words}");
+            }
+        } else {
+            assert_eq!(ready.status, 200, "{words}");
+        }
+        controller.kill();
+    }
+
+    // With all of them nothing is missed.
+    namespace
+        .merge("ClusterRole", "limpet-controller", &json!({"rules": rules}))
+        .await?;
+    controller.launch()?;
+    controller.until_ready().await?;
+    let accepted = |object: &Value| object["status"]["parents"][0]["conditions"][0]["type"] == "Accepted";
+    for kind in ["HTTPRoute", "GRPCRoute"] {
+        let name = if kind == "GRPCRoute" { "grpc" } else { "web" };
+        namespace.until("its status", kind, name, accepted).await?;
+    }
+    let log = controller.log()?;
+    assert!(!log.contains("forbidden"), "{log}");
+    Ok(())
+}

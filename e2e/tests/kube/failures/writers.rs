@@ -1,0 +1,79 @@
+//! Others write the statuses that the controller writes, and not as it does.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use limpet_e2e::kube::{Cluster, Controller, Release};
+use limpet_e2e::poll;
+use serde_json::{Value, json};
+
+use super::{Scene, nothing_happened};
+
+const FIGHTS: u64 = 30;
+
+async fn written(controller: &Controller) -> u64 {
+    let mut sum = 0;
+    for result in ["written", "conflict", "failed"] {
+        // What has not happened yet is not counted yet.
+        let count = controller
+            .metric(&format!("limpet_status_writes_total{{result=\"{result}\"}}"))
+            .await;
+        sum += count.ok().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    }
+    sum
+}
+
+/// How many writes there were when no more came for a while.
+async fn until_at_rest(controller: &Controller) -> Result<u64> {
+    let mut last = None;
+    let at_rest = async || {
+        let now = written(controller).await;
+        let before = last.replace(now);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        (before == Some(now)).then_some(now)
+    };
+    poll::until("no more writes", at_rest).await
+}
+
+#[tokio::test]
+async fn one_who_takes_our_entries_away_is_answered_with_no_storm() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let scene = Scene::start(cluster, "fight").await?;
+    let (namespace, controller) = (&scene.namespace, &scene.controller);
+    scene.until_programmed("True/Programmed").await?;
+    let parents = |object: &Value| object["status"]["parents"].as_array().cloned().unwrap_or_default();
+    let is_ours = |parent: &Value| parent["controllerName"] == namespace.controller_name();
+    let has_ours = |object: &Value| parents(object).iter().any(is_ours);
+    namespace.until("our entry", "HTTPRoute", "web", has_ours).await?;
+    // Whatever came first has been written.
+    let before = until_at_rest(controller).await?;
+    let crowd = scene.crowd().await?;
+
+    // Each time it writes something new, and takes away whatever others wrote.
+    let mut removed = 0;
+    for number in 0..FIGHTS {
+        removed += u64::from(has_ours(&namespace.get("HTTPRoute", "web").await?));
+        let foreign = json!({"parents": [{
+            "controllerName": "example.com/other",
+            "parentRef": {"name": "web"},
+            "conditions": [{
+                "type": "Accepted", "status": "False", "reason": "NoMatchingParent", "message": number.to_string(),
+                "lastTransitionTime": "2020-01-01T00:00:00Z",
+            }],
+        }]});
+        namespace.merge_status("HTTPRoute", "web", &foreign).await?;
+        crowd.rounds(1).await?;
+    }
+    let route = namespace.until("our entry again", "HTTPRoute", "web", has_ours).await?;
+    assert_eq!(parents(&route).len(), 2, "{route}");
+    assert!(removed > 0, "nobody ever took an entry of ours away");
+    let writes = until_at_rest(controller).await? - before;
+    assert!(
+        (1..=FIGHTS).contains(&writes),
+        "{writes} writes answered {FIGHTS} of another"
+    );
+    let after = namespace.get("HTTPRoute", "web").await?;
+    crowd.rounds(5).await?;
+    assert_eq!(namespace.get("HTTPRoute", "web").await?, after, "it is at rest");
+    nothing_happened(crowd).await
+}
