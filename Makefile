@@ -1,5 +1,5 @@
-# ENVOY_VERSION: which Envoy `make e2e` and `make demo` run. FILTER: which build of the filter, wasm or module.
-# DEMO=once: the demo ends after its walk.
+# ENVOY_VERSION: which Envoy `make e2e` and the demos run. FILTER: which build of the filter, wasm or module.
+# DEMO=once: a demo ends after its walk.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
@@ -21,7 +21,7 @@ with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube demo bench clean
+.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube demo demo-kube bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,11 @@ demo: wasm module ## A signed session, step by step in the terminal; then it ser
 	@cargo build --locked -p limpet --no-default-features --target-dir $(cargo_target)/tools
 	@cargo build --locked -p limpet-e2e --bin demo
 	@DEMO=$(DEMO) LIMPET_BIN=$(cargo_target)/tools/debug/limpet $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/debug/demo
+
+demo-kube: wasm module test-cli ## The controller in a Kubernetes cluster, step by step in the terminal; then it serves until Ctrl-C (DEMO=once, FILTER=module)
+	@echo "Starting the demo in a cluster (4 minutes more the first time: the API server is built)"
+	@cargo build --locked -p limpet-e2e --features kube --bin demo-kube
+	@DEMO=$(DEMO) $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/in-netns.sh $(cargo_target)/debug/demo-kube
 
 bench: build ## What the filter costs: native code, then CPU per request of a whole Envoy
 	@echo "Measuring (about 5 minutes; leave the machine alone meanwhile)"

@@ -212,6 +212,12 @@ impl Controller {
         self.xds
     }
 
+    /// Where it serves metrics and health.
+    #[must_use]
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
     /// What one of its pages says: `/metrics`, `/healthz` or `/readyz`.
     ///
     /// # Errors

@@ -1,17 +1,20 @@
 //! Addresses.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
-/// The third number of the next network's addresses.
+/// The third number of the next network's addresses, as far as this process knows.
 static NEXT: AtomicU8 = AtomicU8::new(1);
 
-/// Addresses 10.66.N.1 to 10.66.N.254, for one user alone: every port is free there.
+/// Addresses 10.66.N.1 to 10.66.N.254, for one user alone: every port is free there. It is given back with its value.
 #[derive(Debug)]
 pub struct Network {
     number: u8,
+    /// At the address that nobody is given, so that other processes see that the network is taken.
+    _taken: TcpListener,
     next: AtomicU8,
 }
 
@@ -21,21 +24,30 @@ impl Network {
     /// # Errors
     /// When such addresses are not this machine's: the message says how to get there. Or when all 255 are taken.
     pub fn claim() -> Result<Self> {
-        let number = NEXT
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(1))
-            .ok()
-            .context("all networks are taken")?;
-        let network = Self {
-            number,
-            next: AtomicU8::new(1),
-        };
-        TcpListener::bind(SocketAddr::new(network.address(1), 0)).with_context(|| {
-            format!(
-                "10.66.{number}.1 is no address of this machine: `make e2e-kube` runs the tests in a network namespace of their own \
-                 (e2e/tools/in-netns.sh COMMAND...)"
-            )
-        })?;
-        Ok(network)
+        loop {
+            let number = NEXT
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(1))
+                .ok()
+                .context("all networks are taken")?;
+            match TcpListener::bind(SocketAddr::new(address(number, 255), 1)) {
+                Ok(taken) => {
+                    return Ok(Self {
+                        number,
+                        _taken: taken,
+                        next: AtomicU8::new(1),
+                    });
+                }
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                Err(error) => {
+                    return Err(error).with_context(|| {
+                        format!(
+                            "10.66.{number}.255 is no address of this machine: `make e2e-kube` runs the tests in a network namespace of \
+                             their own (e2e/tools/in-netns.sh COMMAND...)"
+                        )
+                    });
+                }
+            }
+        }
     }
 
     /// An address that nobody was given yet.
@@ -49,10 +61,10 @@ impl Network {
             "no address is left in 10.66.{}.0/24",
             self.number
         );
-        Ok(self.address(host))
+        Ok(address(self.number, host))
     }
+}
 
-    fn address(&self, host: u8) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::new(10, 66, self.number, host))
-    }
+fn address(number: u8, host: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 66, number, host))
 }

@@ -27,6 +27,7 @@ pub struct ApiServer {
     tls: Tls,
     admin: User,
     directory: TempDir,
+    _network: Network,
 }
 
 impl ApiServer {
@@ -35,7 +36,8 @@ impl ApiServer {
     /// # Errors
     /// When they do not come up; the message has the end of a log.
     pub async fn start() -> Result<Self> {
-        let ip = Network::claim()?.next()?;
+        let network = Network::claim()?;
+        let ip = network.next()?;
         let directory = TempDir::with_prefix("limpet-e2e-")?;
         let etcd_address = SocketAddr::new(ip, 2379);
         let admin = User {
@@ -56,6 +58,7 @@ impl ApiServer {
             certificates,
             admin,
             directory,
+            _network: network,
         };
         server.start_again().await?;
         Ok(server)

@@ -5,6 +5,7 @@ mod certificates;
 mod changes;
 mod controller;
 mod definitions;
+mod demo;
 mod failures;
 mod fences;
 mod keyring;
