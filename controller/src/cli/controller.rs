@@ -23,6 +23,9 @@ pub(crate) struct ServeArgs {
     /// The controller's configuration, in YAML or JSON (docs/controller.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
+    /// Reads the configuration, and ends: without a cluster, and without an output where nothing is wrong
+    #[arg(long, requires = "config")]
+    pub(crate) check: bool,
     /// How the cluster is reached
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,

@@ -49,6 +49,9 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
         Some(file) => Config::read(file)?,
         None => Config::default(),
     };
+    if args.check {
+        return Ok(Verdict::Good);
+    }
     logs::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -6,6 +6,7 @@ mod changes;
 mod controller;
 mod definitions;
 mod demo;
+mod deploy;
 mod failures;
 mod fences;
 mod keyring;

@@ -1,0 +1,273 @@
+//! What `controller/deploy` installs. No container runs here: what a kubelet would start is started by hand, with the commands and files that
+//! the objects say.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use hyper::Method;
+use limpet_e2e::kube::{Client, Cluster, Controller, Proxy, Release, refused};
+use limpet_e2e::{Visitor, poll, tools};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::site::{POLICY, condition, site};
+
+const WEB: &[(&str, &str)] = &[("app", "web")];
+const SYSTEM: &str = "limpet-system";
+
+fn directory() -> PathBuf {
+    tools::checkout().join("controller/deploy")
+}
+
+fn objects(file: &str) -> Result<Vec<Value>> {
+    let text = fs::read_to_string(directory().join(file)).with_context(|| format!("can not read {file}"))?;
+    parsed(&text).with_context(|| file.to_owned())
+}
+
+fn parsed(text: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// The files that a kustomization lists, in its order.
+fn listed(folder: &str) -> Result<Vec<String>> {
+    let kustomization = objects(&format!("{folder}kustomization.yaml"))?;
+    let resources = kustomization[0]["resources"].as_array().context("no resources")?;
+    let names = resources.iter().filter_map(Value::as_str);
+    Ok(names.map(|name| format!("{folder}{name}")).collect())
+}
+
+fn find(file: &str, kind: &str, name: &str) -> Result<Value> {
+    let mut all = objects(file)?.into_iter();
+    all.find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+        .with_context(|| format!("{file} has no {kind} {name}"))
+}
+
+/// The controller's configuration in its `ConfigMap`.
+fn configuration() -> Result<String> {
+    let map = find("config.yaml", "ConfigMap", "limpet-controller")?;
+    let text = map["data"]["controller.yaml"].as_str();
+    Ok(text.context("no controller.yaml")?.to_owned())
+}
+
+/// Asks for a pod as a Deployment's template has it, without making it.
+async fn try_pod(client: &Client, template: &Value) -> Result<Value> {
+    let mut pod = template.clone();
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = "try".into();
+    let path = format!("/api/v1/namespaces/{SYSTEM}/pods?dryRun=All&fieldValidation=Strict");
+    client.call(Method::POST, &path, "application/json", Some(&pod)).await
+}
+
+#[test]
+fn every_manifest_is_listed() -> Result<()> {
+    fn walk(folder: &Path, found: &mut BTreeSet<String>) -> Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                walk(&path, found)?;
+            } else if path.extension().is_some_and(|extension| extension == "yaml")
+                && !path.ends_with("kustomization.yaml")
+            {
+                found.insert(path.strip_prefix(directory())?.display().to_string());
+            }
+        }
+        Ok(())
+    }
+    let mut found = BTreeSet::new();
+    walk(&directory(), &mut found)?;
+    let mut expected = BTreeSet::new();
+    for folder in ["", "cert-manager/", "envoy/"] {
+        expected.extend(listed(folder)?);
+    }
+    assert_eq!(found, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_api_server_takes_every_object() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let client = cluster.server().admin();
+    let mut deployments = 0;
+    for file in [listed("")?, listed("envoy/")?].concat() {
+        if file.starts_with("crds/") {
+            let definition = fs::read_to_string(directory().join(&file))?;
+            cluster.define(&definition).await?;
+            continue;
+        }
+        for object in objects(&file)? {
+            let applied = client.apply_object(&object).await;
+            applied.with_context(|| format!("{file}: {} {}", object["kind"], object["metadata"]["name"]))?;
+            if object["kind"] == "Deployment" {
+                deployments += 1;
+                // The namespace takes restricted pods alone.
+                let template = &object["spec"]["template"];
+                try_pod(&client, template).await.with_context(|| file.clone())?;
+                let mut root = template.clone();
+                root["spec"]["securityContext"]["runAsNonRoot"] = false.into();
+                let refusal = refused(try_pod(&client, &root).await)?;
+                ensure!(refusal.message.contains("runAsNonRoot"), "{refusal}");
+            }
+        }
+    }
+    assert_eq!(deployments, 2);
+    Ok(())
+}
+
+#[test]
+fn the_controller_takes_its_configuration() -> Result<()> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("controller.yaml");
+    let check = |text: &str| -> Result<(Option<i32>, String)> {
+        fs::write(&file, text)?;
+        let name = file.to_str().context("a path")?;
+        let output = tools::run_limpet(&["controller", "--check", "--config", name], &[])?;
+        Ok((
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        ))
+    };
+    let text = configuration()?;
+    assert_eq!(check(&text)?, (Some(0), String::new()));
+    let (code, complaint) = check(&format!("{text}\nother: 1\n"))?;
+    assert_eq!(code, Some(2));
+    assert!(complaint.contains("other"), "{complaint}");
+    Ok(())
+}
+
+#[test]
+fn cert_manager_makes_what_the_deployments_mount() -> Result<()> {
+    let certificates = objects("cert-manager/certificates.yaml")?;
+    for (file, deployment) in [
+        ("controller.yaml", "limpet-controller"),
+        ("envoy/envoy.yaml", "limpet-envoy-web"),
+    ] {
+        let deployment = find(file, "Deployment", deployment)?;
+        let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array();
+        let secrets: Vec<_> = volumes
+            .context("no volumes")?
+            .iter()
+            .filter_map(|volume| volume["secret"]["secretName"].as_str())
+            .collect();
+        ensure!(!secrets.is_empty(), "{file} mounts no Secret");
+        for secret in secrets {
+            let makes = |object: &&Value| object["kind"] == "Certificate" && object["spec"]["secretName"] == secret;
+            let certificate = certificates.iter().find(makes);
+            let certificate = certificate.with_context(|| format!("no Certificate for {secret}"))?;
+            assert_eq!(certificate["metadata"]["namespace"], SYSTEM);
+        }
+    }
+    let server = find("cert-manager/certificates.yaml", "Certificate", "limpet-xds-server")?;
+    let names = server["spec"]["dnsNames"].as_array().context("no names")?;
+    assert!(names.contains(&json!("limpet-controller.limpet-system")));
+    Ok(())
+}
+
+/// The files of a Secret of `certificates.sh`, as a pod has them.
+fn mount(secrets: &[Value], name: &str, folder: &Path) -> Result<PathBuf> {
+    let folder = folder.join(name);
+    fs::create_dir(&folder)?;
+    let secret = secrets.iter().find(|secret| secret["metadata"]["name"] == name);
+    let data = secret.and_then(|secret| secret["data"].as_object());
+    for (file, text) in data.with_context(|| format!("no Secret {name}"))? {
+        let text = text.as_str().context("not text")?;
+        fs::write(folder.join(file), BASE64_STANDARD.decode(text)?)?;
+    }
+    Ok(folder)
+}
+
+/// Configuration, certificates and the init container's script, with addresses and folders of this test in the place of a cluster's.
+#[tokio::test]
+async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_mutual_tls() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("deploy").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", WEB).await?;
+    let _pod = namespace.pod("a", WEB).await?;
+    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(POLICY).await?;
+
+    let folder = TempDir::new()?;
+    let made = Command::new(directory().join("certificates.sh"))
+        .arg(namespace.name())
+        .output()?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let secrets = parsed(&String::from_utf8(made.stdout)?)?;
+    for secret in &secrets {
+        namespace.apply_object(secret).await?;
+    }
+    let server = mount(&secrets, "limpet-xds-server", folder.path())?;
+    let client = mount(&secrets, "limpet-xds-client", folder.path())?;
+
+    let text = configuration()?.replace("/etc/limpet-xds", &server.display().to_string());
+    let shipped = parsed(&text)?.remove(0);
+    let controller = Controller::start(cluster.server(), &namespace, |config| {
+        let address = config["xds"]["address"].clone();
+        config["xds"] = shipped["xds"].clone();
+        config["xds"]["address"] = address;
+        config["keyring"] = json!({});
+    })
+    .await?;
+
+    let deployment = find("envoy/envoy.yaml", "Deployment", "limpet-envoy-web")?;
+    let init = &deployment["spec"]["template"]["spec"]["initContainers"][0];
+    let script = init["command"][2].as_str().context("no script")?;
+    let etc = folder.path().join("etc");
+    fs::create_dir(&etc)?;
+    let host = format!("limpet-controller.{}", namespace.name());
+    let replaced = [
+        ("default/web", format!("{}/web", namespace.name())),
+        (
+            "limpet-controller.limpet-system:18000",
+            format!("{} --server-name {host}", controller.xds()),
+        ),
+        ("/etc/limpet-xds", client.display().to_string()),
+        ("/etc/limpet/", format!("{}/", etc.display())),
+        ("/usr/share/limpet/limpet.wasm", tools::wasm()?.display().to_string()),
+        (
+            "limpet controller",
+            format!("{} controller", tools::limpet()?.display()),
+        ),
+    ];
+    let mut script = script.to_owned();
+    for (from, to) in &replaced {
+        ensure!(script.contains(from), "the script has no {from}: {script}");
+        script = script.replace(from, to);
+    }
+    let ran = Command::new("sh")
+        .args(["-ec", &script])
+        .env("POD_NAME", "web-0")
+        .output()?;
+    ensure!(
+        ran.status.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    assert_eq!(fs::read(etc.join("limpet.wasm"))?, fs::read(tools::wasm()?)?);
+
+    let data = namespace.get("v1/Secret", "limpet-key-encryption-key").await?["data"].take();
+    let mut environment = Vec::new();
+    for (variable, text) in data.as_object().context("no keys")? {
+        let key = BASE64_STANDARD.decode(text.as_str().context("not text")?)?;
+        environment.push((variable.as_str(), String::from_utf8(key)?));
+    }
+    let environment: Vec<_> = environment.iter().map(|(name, key)| (*name, key.as_str())).collect();
+    let bootstrap = fs::read_to_string(etc.join("envoy.yaml"))?;
+    let mut envoy = Proxy::start(&bootstrap, &environment).await?;
+    assert_eq!(envoy.admin().address().port(), 19000, "as the probes have it");
+    envoy.until_ready().await?;
+    let programmed = |object: &Value| condition(&object["status"]["conditions"], "Programmed") == "True/Programmed";
+    namespace.until("acknowledgement", "Gateway", "web", programmed).await?;
+    let mut visitor = Visitor::of(controller.address(8080));
+    poll::until("a session", async || {
+        visitor.get("/").await.ok()?;
+        visitor.cookie("shop").map(drop)
+    })
+    .await?;
+    Ok(())
+}
