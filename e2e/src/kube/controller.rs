@@ -200,6 +200,12 @@ impl Controller {
         SocketAddr::new(self.http.ip(), port)
     }
 
+    /// The key-encryption key of its Envoys, where a test starts one of its own.
+    #[must_use]
+    pub fn key_encryption_key(&self) -> &KeyEncryptionKey {
+        &self.key_encryption_key
+    }
+
     /// The keyring that it reads.
     #[must_use]
     pub fn keyring(&self) -> &Keyring {

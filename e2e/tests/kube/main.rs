@@ -7,6 +7,7 @@ mod controller;
 mod definitions;
 mod demo;
 mod deploy;
+mod elsewhere;
 mod failures;
 mod fences;
 mod keyring;
