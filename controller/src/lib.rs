@@ -37,6 +37,8 @@ pub mod render;
 #[cfg(feature = "controller")]
 mod run;
 #[cfg(feature = "controller")]
+mod services;
+#[cfg(feature = "controller")]
 mod sources;
 #[cfg(feature = "controller")]
 mod status;

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// What is read of a `Service`.
@@ -13,6 +15,9 @@ pub struct ServiceSpec {
     /// `None` or `ClientIP`.
     #[serde(default)]
     pub session_affinity: Option<String>,
+    /// The labels of its pods.
+    #[serde(default)]
+    pub selector: BTreeMap<String, String>,
 }
 
 /// A port of a Service.

@@ -27,7 +27,7 @@ use crate::cli::{ControllerArgs, ControllerCommand};
 use crate::output::Output;
 use crate::sources::kube::{Reader, Store, Watched, connect};
 use crate::status::{Inputs, Keeper, Observation};
-use crate::{Failure, Verdict, xds};
+use crate::{Failure, Verdict, services, xds};
 
 pub(crate) use config::Config;
 use control::{Control, Told};
@@ -108,6 +108,12 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
         xds: snapshots.status(),
         leads,
     };
+    let services = services::Keeper::new(
+        client.clone(),
+        inputs.reported.clone(),
+        inputs.observation.clone(),
+        inputs.leads.clone(),
+    );
     let keeper = Keeper::new(
         client,
         inputs,
@@ -118,6 +124,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     );
 
     let keeping = tokio::spawn(keeper.run());
+    let keeping_services = tokio::spawn(services.run());
     let controlling = tokio::spawn(control.run(shutdown.clone()));
     let figures = OfEnvoys {
         metrics,
@@ -145,6 +152,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     };
     end.send_replace(true);
     keeping.abort();
+    keeping_services.abort();
     drop(filter.tasks);
     // What was begun is brought to its end: the Lease is given back, requests are answered.
     for task in [Some(controlling), Some(telling), electing].into_iter().flatten() {
