@@ -83,7 +83,11 @@ impl Backend {
         Self::start_speaking(name, address, &[])
     }
 
-    fn start_speaking(name: &str, address: SocketAddr, protocols: &[Arc<dyn Protocol>]) -> Result<Self> {
+    /// A backend at this address that speaks these protocols too.
+    ///
+    /// # Errors
+    /// When the address can not be had.
+    pub fn start_speaking(name: &str, address: SocketAddr, protocols: &[Arc<dyn Protocol>]) -> Result<Self> {
         let mut backend = Self {
             address,
             shared: Arc::new(Shared {

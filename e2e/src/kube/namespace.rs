@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use super::pod::PORT;
 use super::{Client, Network, Pod};
-use crate::poll;
+use crate::{Protocol, poll};
 
 /// A namespace of one test's own: a client that may do everything, and addresses for pods. It stays when the test is over.
 #[derive(Debug)]
@@ -107,7 +108,20 @@ impl Namespace {
     /// # Errors
     /// When it is refused, or the address can not be had.
     pub async fn pod_at(&self, name: &str, labels: &[(&str, &str)], ip: IpAddr) -> Result<Pod> {
-        Pod::start(self.client.clone(), name, labels, ip).await
+        Pod::start(self.client.clone(), name, labels, ip, &[]).await
+    }
+
+    /// As [`Namespace::pod`], with a backend that speaks these protocols too.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn pod_speaking(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        protocols: &[Arc<dyn Protocol>],
+    ) -> Result<Pod> {
+        Pod::start(self.client.clone(), name, labels, self.network.next()?, protocols).await
     }
 
     /// Waits until this holds for a Service's endpoints, which are sorted by their addresses. The answer is the endpoints then.

@@ -1,13 +1,14 @@
 //! Pods.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use super::Client;
 use super::cluster::NODE;
-use crate::Backend;
+use crate::{Backend, Protocol};
 
 /// The port of every pod.
 pub(super) const PORT: u16 = 8080;
@@ -22,8 +23,14 @@ pub struct Pod {
 
 impl Pod {
     /// Creates the pod at an address, with its backend, and reports it as ready.
-    pub(super) async fn start(client: Client, name: &str, labels: &[(&str, &str)], ip: IpAddr) -> Result<Self> {
-        let backend = Backend::start_at(name, SocketAddr::new(ip, PORT))?;
+    pub(super) async fn start(
+        client: Client,
+        name: &str,
+        labels: &[(&str, &str)],
+        ip: IpAddr,
+        protocols: &[Arc<dyn Protocol>],
+    ) -> Result<Self> {
+        let backend = Backend::start_speaking(name, SocketAddr::new(ip, PORT), protocols)?;
         let labels: Map<_, _> = labels
             .iter()
             .map(|(name, value)| ((*name).to_owned(), json!(value)))

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod changes;
+mod checks;
 mod controller;
 mod definitions;
 mod demo;

@@ -1,0 +1,226 @@
+//! What cookies are like, and other people's cookies.
+//!
+//! - 8: The path is `/` since release 1.6. The older text derives it from the route's match for inline rules (the path of each match; of a regular
+//!   expression the longest literal prefix) and leaves it unset for policies: `sessionDefaults.path: route`.
+//! - 10: "MUST be able to handle multiple cookies": the application's own are untouched; duplicates, quoted and malformed ones, two HTTP/2 fields.
+//! - 11: A session that the backend begins: "simply forward the set-cookie header as it is", byte for byte.
+//! - 12: SHOULD: Secure, `HttpOnly`, SameSite=Strict by default. Secure is left out on plain text; annotations ask for other attributes.
+
+use anyhow::{Context, Result, ensure};
+use hyper::header::HeaderValue;
+use limpet_e2e::kube::{Cluster, Release};
+use limpet_e2e::{Answer, Connection, Request, SetCookie, Tls, poll};
+use serde_json::{Value, json};
+
+use super::dialect::{Dialect, Wanted, lb_policy};
+use super::stage::{Stage, rule, stated};
+
+async fn first_cookie(stage: &Stage, path: &str) -> Result<SetCookie> {
+    let answer = stage.get(path).send().await?;
+    answer
+        .set_cookies()
+        .pop()
+        .with_context(|| format!("{path}: {answer:?}"))
+}
+
+#[tokio::test]
+async fn check_08_the_cookies_path_is_the_root() -> Result<()> {
+    for dialect in Dialect::ALL {
+        let stage = Stage::shared(dialect.release()).await?;
+        let name = dialect.prefix("check-8");
+        let path = format!("/{name}");
+        let services = stage.services(&name).await?;
+        let rules = [rule(&path, &[(&services[0], 1)])];
+        let wanted = Wanted::named("shop");
+        dialect.apply(stage, &name, &services, &rules, &wanted).await?;
+        stage.until_sessions(&path).await?;
+        for request in [path.clone(), format!("{path}/p1/p2")] {
+            let cookie = first_cookie(stage, &request).await?;
+            ensure!(cookie.attribute("Path") == Some("/"), "{dialect:?}: {cookie:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn check_08_or_that_of_the_match_where_the_older_rule_is_asked_for() -> Result<()> {
+    let older = |config: &mut Value| config["sessionDefaults"] = json!({"path": "route"});
+    let stage = Stage::start(Release::V1_6_1, "path", older).await?;
+    let services = stage.services("path").await?;
+    let to = |matches: Value| {
+        let mut rule = rule("/", &[(&services[0], 1)]);
+        rule["matches"] = matches;
+        rule["sessionPersistence"] = json!({"sessionName": "shop"});
+        rule
+    };
+    let of = |kind: &str, value: &str| json!({"path": {"type": kind, "value": value}});
+    let rules = [
+        to(json!([of("PathPrefix", "/one/path")])),
+        to(json!([of("PathPrefix", "/two"), of("PathPrefix", "/three/more")])),
+        to(json!([of("RegularExpression", "/p1/p2/[^/]+/p3")])),
+    ];
+    stage.route("inline", &rules).await?;
+    let policy_rules = [rule("/of-policy", &[(&services[1], 1)])];
+    let wanted = Wanted::named("shop");
+    Dialect::TrafficPolicy
+        .apply(&stage, "policy", &services[1..], &policy_rules, &wanted)
+        .await?;
+    for (request, path) in [
+        ("/one/path/below", "/one/path"),
+        ("/two/below", "/two"),
+        ("/three/more", "/three/more"),
+        ("/p1/p2/any/p3", "/p1/p2"),
+        ("/of-policy/below", "/"),
+    ] {
+        stage.until_sessions(request).await?;
+        let cookie = first_cookie(&stage, request).await?;
+        ensure!(cookie.attribute("Path") == Some(path), "{request}: {cookie:?}");
+    }
+    Ok(())
+}
+
+/// A route with sessions of the cookie `shop`, with these annotations: its path.
+async fn shop(stage: &Stage, name: &str, annotations: &Value) -> Result<String> {
+    let services = stage.services(name).await?;
+    let services = services.each_ref().map(String::as_str);
+    let path = format!("/{name}");
+    let policy = lb_policy(name, &services, &json!({"sessionName": "shop"}));
+    stage.namespace.apply_object(&policy).await?;
+    let rules = [rule(&path, &[(services[0], 1), (services[1], 1)])];
+    stage.annotated_route(name, &rules, annotations).await?;
+    Ok(path)
+}
+
+#[tokio::test]
+async fn check_10_multiple_cookies_are_handled() -> Result<()> {
+    let stage = Stage::shared(Release::V1_2_1).await?;
+    let path = shop(stage, "check-10", &json!({})).await?;
+    stage.until_sessions(&path).await?;
+    let first = stage.get(&path).send().await?;
+    let ours = first.set_cookie("shop").context("no cookie")?.pair();
+    let fields = [
+        "a=1; a=\"2, 3\"; shop=stale; =b",
+        &format!("c; {ours}; a=\"4; d=e=f; a=1"),
+    ];
+    for request in [stage.get(&path), stage.get(&path).http2()] {
+        let request = fields.iter().fold(request, Request::cookie);
+        let answer = request.send().await?;
+        assert_eq!(answer.backend(), first.backend());
+        assert!(answer.set_cookies().is_empty(), "{answer:?}");
+        let seen = answer.seen()?.cookies();
+        assert_eq!(seen.as_deref(), Some("a=1; a=\"2, 3\"; =b; c; a=\"4; d=e=f; a=1"));
+    }
+    Ok(())
+}
+
+/// On a rule without sessions, and on one with them, whose own cookie comes besides.
+#[tokio::test]
+async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
+    let stage = Stage::shared(Release::V1_2_1).await?;
+    let with = shop(stage, "check-11", &json!({})).await?;
+    stage.until_sessions(&with).await?;
+    let services = stage.services("check-11-none").await?;
+    let without = "/check-11-none";
+    let rules = [rule(without, &[(&services[0], 1)])];
+    stage.route("check-11-none", &rules).await?;
+    stage
+        .until("answers", without, |answer| answer.backend().is_some())
+        .await?;
+    let fields = [
+        "JSESSIONID=\"a,b\"; path=/shop;HTTPONLY ; Max-Age=060",
+        "JSESSIONID=2;expires=Thu, 01-Jan-70 00:00:00 GMT",
+        "no-value;; Priority=High",
+    ];
+    for (path, own) in [(with.as_str(), 1), (without, 0)] {
+        let answered = |request: Request, field: &&str| request.answered_with("set-cookie", field);
+        let answer = fields.iter().fold(stage.get(path), answered).send().await?;
+        let all = answer.headers.get_all("set-cookie").iter();
+        let (ours, others): (Vec<_>, Vec<_>) = all
+            .map(HeaderValue::as_bytes)
+            .partition(|field| field.starts_with(b"shop="));
+        assert_eq!(others, fields.map(str::as_bytes), "{path}");
+        assert_eq!(ours.len(), own, "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn check_12_cookies_are_as_safe_as_they_can_be() -> Result<()> {
+    let stage = Stage::shared(Release::V1_2_1).await?;
+    let asked = json!({
+        "secure": "always", "same-site": "None", "partitioned": "true", "script-access": "true", "domain": "shop.example",
+    });
+    let all = [
+        "Domain=shop.example",
+        "Partitioned",
+        "Path=/",
+        "SameSite=None",
+        "Secure",
+    ];
+    for (name, annotations, expected) in [
+        ("check-12", json!({}), &["HttpOnly", "Path=/", "SameSite=Strict"][..]),
+        ("check-12-asked", asked, &all),
+    ] {
+        let path = shop(stage, name, &annotations).await?;
+        stage.until_sessions(&path).await?;
+        let cookie = first_cookie(stage, &path).await?;
+        let attributes: Vec<&str> = cookie.attributes.iter().map(String::as_str).collect();
+        ensure!(attributes == expected, "{name}: {attributes:?}");
+    }
+    // What can not be followed is said, and never guessed at.
+    let path = shop(stage, "check-12-bad", &json!({"same-site": "lax"})).await?;
+    let text = "expected Strict, Lax or None, found \"lax\"";
+    let said = |object: &Value| stated(object, "PartiallyInvalid").1.contains(text);
+    stage
+        .namespace
+        .until("the refusal", "HTTPRoute", "check-12-bad", said)
+        .await?;
+    let none = |answer: &Answer| answer.backend().is_some() && answer.set_cookies().is_empty();
+    stage.until("no sessions", &path, none).await
+}
+
+#[tokio::test]
+async fn check_12_and_secure_over_tls() -> Result<()> {
+    let stage = Stage::start(Release::V1_2_1, "tls", |_| ()).await?;
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = &stage.namespace;
+    let made = rcgen::generate_simple_self_signed(["shop.example".to_owned()])?;
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": "shop"},
+        "stringData": {"tls.crt": certificate, "tls.key": key},
+    });
+    namespace.apply_object(&secret).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "limpet-certificates"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limpet-certificates"},
+        "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": namespace.name()}],
+    });
+    let admin = cluster.server().admin().in_namespace(namespace.name());
+    admin.apply_object(&binding).await?;
+    let path = shop(&stage, "tls", &json!({})).await?;
+    let listeners = json!({"spec": {"listeners": [{
+        "name": "https",
+        "port": 8443,
+        "protocol": "HTTPS",
+        "tls": {"mode": "Terminate", "certificateRefs": [{"name": "shop"}]},
+    }]}});
+    namespace.merge("Gateway", "web", &listeners).await?;
+
+    let address = stage.controller.address(8443);
+    let tls = Tls::new(&certificate, "shop.example")?;
+    let cookie = poll::until("a session over TLS", async || {
+        let mut connection = Connection::open_tls(address, &tls, false).await.ok()?;
+        let request = Request::get(address, &path).header("host", "shop.example");
+        connection.send(request).await.ok()?.set_cookies().pop()
+    })
+    .await?;
+    let attributes: Vec<&str> = cookie.attributes.iter().map(String::as_str).collect();
+    assert_eq!(attributes, ["HttpOnly", "Path=/", "SameSite=Strict", "Secure"]);
+    Ok(())
+}

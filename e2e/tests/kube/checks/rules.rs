@@ -1,0 +1,221 @@
+//! Sessions belong to a rule, in every dialect in which they do.
+//!
+//! - 3: "Route rules referencing the same service MUST NOT share persistent sessions."
+//! - 4: The same "even if the session persistence is attached to the service".
+//! - 5: Persistence "MUST be maintained across services, even if the weight is set to 0".
+//! - 18: Persistence "does not impact the process of route matching".
+//! - 19: Without a token a request is routed by weight.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::Release;
+use limpet_e2e::{Answer, Connection, Visitor};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::dialect::{Dialect, Wanted, lb_policy};
+use super::stage::{Stage, V1, V2, is_from, rule};
+use super::statistics::{TOO_MUCH_FOR_TWO, chi_squared};
+
+/// The weights would not let a token of `/a` be of any use on `/b`, but that the routes of a split are there at weight 0, too: a token that is
+/// honoured goes to the first version.
+#[tokio::test]
+async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
+    for dialect in Dialect::ALL {
+        let stage = Stage::shared(dialect.release()).await?;
+        let name = dialect.prefix("check-3");
+        let (a, b) = (format!("/{name}-a"), format!("/{name}-b"));
+        let services = stage.services(&name).await?;
+        let [v1, v2] = services.each_ref().map(String::as_str);
+        let rules = [rule(&a, &[(v1, 100), (v2, 0)]), rule(&b, &[(v1, 0), (v2, 100)])];
+        dialect
+            .apply(stage, &name, &services, &rules, &Wanted::named("shop"))
+            .await?;
+        stage.until_sessions(&a).await?;
+        stage.until_sessions(&b).await?;
+
+        let answer_a = stage.get(&a).send().await?;
+        let answer_b = stage.get(&b).send().await?;
+        let token_a = answer_a.set_cookies().pop().context("no cookie")?;
+        let token_b = answer_b.set_cookies().pop().context("no cookie")?;
+        ensure!(token_a.name.starts_with("shop"), "{dialect:?}: {token_a:?}");
+        for cookie in [&token_a.name, &token_b.name, &"shop".to_owned()] {
+            for _ in 0..6 {
+                let answer = stage
+                    .get(&b)
+                    .cookie(format!("{cookie}={}", token_a.value))
+                    .send()
+                    .await?;
+                ensure!(is_from(V2, &answer), "{dialect:?}: {cookie} is honoured");
+                ensure!(answer.set_cookies().len() == 1, "{dialect:?}: {cookie} is a session");
+            }
+        }
+        for _ in 0..6 {
+            let answer = stage.get(&a).cookie(token_a.pair()).send().await?;
+            ensure!(
+                answer.backend() == answer_a.backend() && is_from(V1, &answer),
+                "{dialect:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Browsers begin on both rules at once, and walk both of them in turn. With one cookie for both rules each step would end the other's session.
+#[tokio::test]
+async fn check_04_not_even_where_the_session_is_attached_to_the_service() -> Result<()> {
+    for dialect in Dialect::ALL {
+        let stage = Stage::shared(dialect.release()).await?;
+        let name = dialect.prefix("check-4");
+        let paths = [format!("/{name}-a"), format!("/{name}-b")];
+        let services = stage.services(&name).await?;
+        let [v1, v2] = services.each_ref().map(String::as_str);
+        let rules = paths.each_ref().map(|path| rule(path, &[(v1, 50), (v2, 50)]));
+        dialect
+            .apply(stage, &name, &services, &rules, &Wanted::named("shop"))
+            .await?;
+        for path in &paths {
+            stage.until_sessions(path).await?;
+        }
+        let mut browsers = JoinSet::new();
+        for _ in 0..20 {
+            browsers.spawn(walk(stage.visitor(), paths.clone()));
+        }
+        let mut apart = 0;
+        while let Some(walked) = browsers.join_next().await {
+            let [answer_a, answer_b] = walked?.with_context(|| format!("{dialect:?}"))?;
+            apart += usize::from(answer_a != answer_b);
+        }
+        ensure!(apart > 0, "{dialect:?}: nobody has a backend for each rule");
+    }
+    Ok(())
+}
+
+/// The backends that a browser is on.
+async fn walk(mut browser: Visitor, [a, b]: [String; 2]) -> Result<[String; 2]> {
+    let mut beside = browser.clone();
+    let (answer_a, answer_b) = tokio::try_join!(browser.get(&a), beside.get(&b))?;
+    let mut backends = Vec::new();
+    let mut names = BTreeSet::new();
+    for answer in [&answer_a, &answer_b] {
+        let cookie = answer.set_cookies().pop().context("no cookie")?;
+        ensure!(cookie.attribute("Path") == Some("/"), "{cookie:?}");
+        browser.keep(&cookie.name, &cookie.value);
+        names.insert(cookie.name);
+        backends.push(answer.backend().context("no backend")?.to_owned());
+    }
+    ensure!(names.len() == 2, "one cookie for both rules: {names:?}");
+    for _ in 0..4 {
+        for (path, backend) in [&a, &b].into_iter().zip(&backends) {
+            let answer = browser.get(path).await?;
+            ensure!(
+                answer.backend() == Some(backend),
+                "the session has left {backend}: {answer:?}"
+            );
+            ensure!(answer.set_cookies().is_empty(), "a token was issued again: {answer:?}");
+        }
+    }
+    Ok(<[String; 2]>::try_from(backends).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
+    for dialect in Dialect::ALL {
+        let stage = Stage::shared(dialect.release()).await?;
+        let name = dialect.prefix("check-5");
+        let path = format!("/{name}");
+        let services = stage.services(&name).await?;
+        let [v1, v2] = services.each_ref().map(String::as_str);
+        let apply = async |weights: [u32; 2]| {
+            let rules = [rule(&path, &[(v1, weights[0]), (v2, weights[1])])];
+            dialect
+                .apply(stage, &name, &services, &rules, &Wanted::named("shop"))
+                .await
+        };
+        apply([100, 0]).await?;
+        stage.until_sessions(&path).await?;
+        let mut visitor = stage.visitor();
+        let first = visitor.get(&path).await?;
+        ensure!(is_from(V1, &first), "{dialect:?}: {first:?}");
+
+        apply([0, 100]).await?;
+        let moved = |answer: &Answer| is_from(V2, answer);
+        stage
+            .until("new clients to go to the other Service", &path, moved)
+            .await?;
+        for _ in 0..50 {
+            let answer = visitor.get(&path).await?;
+            ensure!(answer.backend() == first.backend(), "{dialect:?}: {answer:?}");
+            ensure!(answer.set_cookies().is_empty(), "{dialect:?}: {answer:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Whatever session a request brings, it is answered by the rule that it matches: the canary's, for whom the header is right.
+#[tokio::test]
+async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
+    let stage = Stage::shared(Release::V1_2_1).await?;
+    let services = stage.services("check-18").await?;
+    let [v1, v2] = services.each_ref().map(String::as_str);
+    let mut canary = rule("/check-18", &[(v1, 0), (v2, 100)]);
+    canary["matches"][0]["headers"] = json!([{"name": "x-canary", "value": "yes"}]);
+    let mut rules = [canary, rule("/check-18", &[(v1, 100), (v2, 0)])];
+    for (rule, name) in rules.iter_mut().zip(["canary", "shop"]) {
+        let set = json!({"set": [{"name": "x-rule", "value": name}]});
+        rule["filters"] = json!([{"type": "ResponseHeaderModifier", "responseHeaderModifier": set}]);
+    }
+    let persistence = json!({"sessionName": "shop"});
+    let policy = lb_policy("check-18", &[v1, v2], &persistence);
+    stage.namespace.apply_object(&policy).await?;
+    stage.route("check-18", &rules).await?;
+    stage.until_sessions("/check-18").await?;
+
+    let request = |canary: &str| stage.get("/check-18").header("x-canary", canary);
+    for (own, name, pods) in [("yes", "canary", V2), ("no", "shop", V1)] {
+        let first = request(own).send().await?;
+        let cookie = first.set_cookies().pop().context("no cookie")?;
+        assert_eq!(first.header("x-rule"), Some(name));
+        let (other, other_name, other_pods) = if own == "yes" {
+            ("no", "shop", V1)
+        } else {
+            ("yes", "canary", V2)
+        };
+        for _ in 0..6 {
+            let same = request(own).cookie(cookie.pair()).send().await?;
+            assert_eq!((same.header("x-rule"), same.backend()), (Some(name), first.backend()));
+            assert!(is_from(pods, &same));
+            let answer = request(other).cookie(cookie.pair()).send().await?;
+            assert_eq!(answer.header("x-rule"), Some(other_name));
+            assert!(is_from(other_pods, &answer), "{answer:?}");
+        }
+    }
+    Ok(())
+}
+
+/// 80 of 100, by chi-squared; and it would not do for 70 of 100.
+#[tokio::test]
+async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
+    let stage = Stage::shared(Release::V1_2_1).await?;
+    let services = stage.services("check-19").await?;
+    let [v1, v2] = services.each_ref().map(String::as_str);
+    let policy = lb_policy("check-19", &[v1, v2], &json!({"sessionName": "shop"}));
+    stage.namespace.apply_object(&policy).await?;
+    stage
+        .route("check-19", &[rule("/check-19", &[(v1, 80), (v2, 20)])])
+        .await?;
+    stage.until_sessions("/check-19").await?;
+    let mut connection = Connection::open(stage.controller.address(8080), false).await?;
+    let mut counts = [0; 2];
+    for _ in 0..1000 {
+        let answer = connection.send(stage.get("/check-19")).await?;
+        ensure!(answer.set_cookies().len() == 1, "a first answer without a token");
+        let at = usize::from(is_from(V2, &answer));
+        counts[at] += 1;
+    }
+    let found = chi_squared(&counts, &[80, 20]);
+    assert!(found < TOO_MUCH_FOR_TWO, "{counts:?}: chi-squared is {found}");
+    assert!(chi_squared(&counts, &[65, 35]) > TOO_MUCH_FOR_TWO, "{counts:?}");
+    Ok(())
+}

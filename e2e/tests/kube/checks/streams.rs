@@ -1,0 +1,176 @@
+//! Sessions in a header, in gRPC metadata, of WebSockets and of server-sent events.
+//!
+//! - 23: Header type: issued on the response, accepted in any case; works for gRPC metadata, WebSocket upgrades, SSE reconnects.
+//! - `XBackend` on a `GRPCRoute`: at least 50 calls of a session on one pod, by cookie in metadata and by header.
+
+// What the services and their clients do is tested with the filter.
+#[path = "../../e2e/protocols/websocket/chat.rs"]
+#[allow(dead_code, reason = "the tests of the filter need more of it")]
+mod chat;
+#[path = "../../e2e/protocols/grpc/echo.rs"]
+#[allow(dead_code, reason = "the tests of the filter need more of it")]
+mod echo;
+#[path = "../../e2e/protocols/session.rs"]
+#[allow(dead_code, reason = "the tests of the filter need more of it")]
+mod session;
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Pod, Release};
+use limpet_e2e::{Answer, Carrier, Protocol, poll, raw_get};
+use serde_json::{Value, json};
+
+use super::destinations::{backend, reference};
+use super::dialect::lb_policy;
+use super::stage::{Stage, rule};
+use chat::{Chat, Socket};
+use echo::{Echo, EchoClient, Note};
+use session::Session;
+
+/// Pods of this app that speak gRPC and WebSocket.
+async fn pods(stage: &Stage, app: &str) -> Result<Vec<Pod>> {
+    let protocols: [Arc<dyn Protocol>; 2] = [Arc::new(Echo), Arc::new(Chat)];
+    let mut pods = Vec::new();
+    for number in 1..=3 {
+        let name = format!("{app}-{number}");
+        let labels = [("app", app)];
+        pods.push(stage.namespace.pod_speaking(&name, &labels, &protocols).await?);
+    }
+    Ok(pods)
+}
+
+/// A route of calls of the service `limpet.test.Echo` that say in their metadata of which kind they are.
+fn calls(name: &str, kind: &str, backend: &Value) -> Value {
+    let matched = json!({
+        "method": {"service": "limpet.test.Echo"},
+        "headers": [{"name": "x-kind", "value": kind}],
+    });
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GRPCRoute",
+        "metadata": {"name": name},
+        "spec": {"parentRefs": [{"name": "web"}], "rules": [{"matches": [matched], "backendRefs": [backend]}]},
+    })
+}
+
+/// A call of this session.
+async fn say(client: &mut EchoClient, kind: &str, session: &mut Session) -> Result<Note> {
+    let mut call = tonic::Request::new(Note::new("hello"));
+    call.metadata_mut().insert("x-kind", kind.parse()?);
+    if let Some((name, value)) = session.field() {
+        call.metadata_mut().insert(name, value.parse()?);
+    }
+    let answer = client.say(call).await?;
+    session.answered(answer.metadata().as_ref())?;
+    Ok(answer.into_inner())
+}
+
+/// Waits until calls begin sessions.
+async fn until_called(client: &mut EchoClient, kind: &str, carrier: Carrier) -> Result<()> {
+    let begins = async || say(client, kind, &mut Session::new(carrier)).await.ok();
+    poll::until("calls to begin sessions", begins).await.map(drop)
+}
+
+#[tokio::test]
+async fn check_23_sessions_in_a_header() -> Result<()> {
+    let stage = Stage::shared(Release::V1_2_1).await?;
+    let _pods = pods(stage, "check-23").await?;
+    stage.namespace.service("check-23", &[("app", "check-23")]).await?;
+    let persistence = json!({"sessionName": "X-Session", "type": "Header"});
+    let policy = lb_policy("check-23", &["check-23"], &persistence);
+    stage.namespace.apply_object(&policy).await?;
+    // One rule for all of them: one session.
+    let mut everything = rule("/chat", &[("check-23", 1)]);
+    let paths = ["/chat", "/events", "/check-23"];
+    everything["matches"] = paths
+        .map(|path| json!({"path": {"type": "PathPrefix", "value": path}}))
+        .to_vec()
+        .into();
+    stage.route("check-23", &[everything]).await?;
+    let reference = json!({"name": "check-23", "port": 80});
+    stage
+        .namespace
+        .apply_object(&calls("check-23", "check-23", &reference))
+        .await?;
+    let begins = |answer: &Answer| answer.header("x-session").is_some();
+    stage.until("sessions to begin", "/check-23", begins).await?;
+
+    let at = stage.controller.address(8080);
+    let first = stage.get("/check-23").send().await?;
+    let token = first.header("x-session").context("no token")?;
+    let backend = first.backend().context("no backend")?;
+    assert!(first.set_cookies().is_empty());
+    for name in ["x-session", "X-SESSION", "X-Session"] {
+        for _ in 0..4 {
+            let answer = raw_get(at, "/check-23", &[(name, token.as_bytes())]).await?;
+            let found = (answer.all("x-backend"), answer.all("x-session"));
+            assert_eq!(found, (vec![backend.as_bytes()], vec![]), "{name}");
+        }
+    }
+
+    let mut session = Session::new(Carrier::Header);
+    session.answered(&first.headers)?;
+    for _ in 0..4 {
+        let mut socket = Socket::open(at, &mut session).await?;
+        socket.echo("hello").await?;
+        socket.close().await?;
+        // The stream is cut off after two events, each of which says from whom it is.
+        let request = stage.get("/events").header("x-cut-after", "2");
+        let mut events = session.open(request).await?;
+        let mut text = Vec::new();
+        while let Ok(Some(piece)) = events.piece().await {
+            text.extend_from_slice(&piece);
+        }
+        let said = String::from_utf8(text)?.matches(&format!("data: {backend}")).count();
+        ensure!(said == 2, "{said} events");
+    }
+    assert_eq!(session.continued, 8);
+
+    // A `GRPCRoute`'s rule is another one, whose sessions are its own.
+    let mut client = EchoClient::connect(at).await?;
+    until_called(&mut client, "check-23", Carrier::Header).await?;
+    let mut session = Session::new(Carrier::Header);
+    for _ in 0..10 {
+        let note = say(&mut client, "check-23", &mut session).await?;
+        assert_eq!(note.backend, session.backend());
+    }
+    assert_eq!(session.continued, 9);
+    Ok(())
+}
+
+#[tokio::test]
+async fn fifty_calls_of_a_session_are_on_one_pod_of_a_backend() -> Result<()> {
+    let stage = Stage::shared(Release::V1_7_0).await?;
+    let _pods = pods(stage, "x-grpc").await?;
+    for (kind, carrier, persistence) in [
+        (
+            "x-grpc-cookie",
+            Carrier::Cookie,
+            json!({"type": "Cookie", "cookie": {"name": "session"}}),
+        ),
+        (
+            "x-grpc-header",
+            Carrier::Header,
+            json!({"type": "Header", "header": {"name": "x-session"}}),
+        ),
+    ] {
+        let backend = backend(kind, "x-grpc", &persistence);
+        stage.namespace.apply_object(&backend).await?;
+        let route = calls(kind, kind, &reference(kind, 1));
+        stage.namespace.apply_object(&route).await?;
+        // Calls go over one connection each, so it is another worker's or Envoy's every time.
+        for _ in 0..4 {
+            let mut client = EchoClient::connect(stage.controller.address(8080)).await?;
+            until_called(&mut client, kind, carrier).await?;
+        }
+        let mut session = Session::new(carrier);
+        for _ in 0..=50 {
+            let mut client = EchoClient::connect(stage.controller.address(8080)).await?;
+            let note = say(&mut client, kind, &mut session).await?;
+            ensure!(note.backend == session.backend(), "{kind}: {note:?}");
+        }
+        ensure!(session.continued == 50, "{kind}: {session:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What tokens are worth where they do not belong.
+//!
+//! - 21: Hijack, fixation, replay, leak: bit flip, truncation, swap between rules and between hosts, the key of another cluster, an arbitrary address all
+//!   fall back to a new session and are counted by reason; a token shows no address. (Expiry is check 6; fences and times in the future are told to the
+//!   filter alone.)
+
+use anyhow::{Context, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
+use limpet_e2e::kube::Release;
+use limpet_e2e::{Answer, SetCookie};
+use serde_json::{Value, json};
+
+use super::dialect::lb_policy;
+use super::stage::{Stage, rule};
+
+const RULES: [(&str, &str); 4] = [
+    ("one.example", "/a"),
+    ("one.example", "/b"),
+    ("two.example", "/a"),
+    ("two.example", "/b"),
+];
+
+/// Two rules of one host, and the same two of another: the policy, the Services and the session's name are the same for all of them.
+async fn stage(prefix: &str) -> Result<Stage> {
+    let stage = Stage::start(Release::V1_2_1, prefix, |_| ()).await?;
+    let services = stage.services("shop").await?;
+    let services = services.each_ref().map(String::as_str);
+    let policy = lb_policy("shop", &services, &json!({"sessionName": "shop"}));
+    stage.namespace.apply_object(&policy).await?;
+    for host in ["one.example", "two.example"] {
+        let rules: Vec<Value> = ["/a", "/b"]
+            .into_iter()
+            .map(|path| rule(path, &[(services[0], 1), (services[1], 1)]))
+            .collect();
+        let name = host.replace('.', "-");
+        stage.route(&name, &rules).await?;
+        let hosts = json!({"spec": {"hostnames": [host]}});
+        stage.namespace.merge("HTTPRoute", &name, &hosts).await?;
+    }
+    for (host, path) in RULES {
+        let begins = |answer: &Answer| {
+            let cookies = answer.set_cookies();
+            cookies.iter().any(|cookie| cookie.name.starts_with("shop~"))
+        };
+        let request = || stage.get(path).header("host", host);
+        stage.until_asked("sessions", request, begins).await?;
+        let elsewhere = stage.get(path).header("host", "three.example").send().await?;
+        ensure!(elsewhere.status == 404, "the hosts are told apart: {elsewhere:?}");
+    }
+    Ok(stage)
+}
+
+async fn first(stage: &Stage, (host, path): (&str, &str)) -> Result<(Answer, SetCookie)> {
+    let answer = stage.get(path).header("host", host).send().await?;
+    let cookie = answer.set_cookies().pop().context("no cookie")?;
+    Ok((answer, cookie))
+}
+
+#[tokio::test]
+async fn check_21_forged_and_moved_tokens_fall_back_and_show_nothing() -> Result<()> {
+    let (shop, others) = tokio::try_join!(stage("tokens"), stage("others"))?;
+    let (answer, cookie) = first(&shop, RULES[0]).await?;
+    let backend = answer.backend().context("no backend")?;
+    let endpoints = ["shop-v1", "shop-v2"].map(|service| shop.namespace.endpoints(service, |all| all.len() == 2));
+    let [v1, v2] = endpoints;
+    let all = [v1.await?, v2.await?].concat();
+    let pod = all
+        .iter()
+        .find(|endpoint| endpoint.pod == backend)
+        .context("no endpoint")?;
+
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(&cookie.value)?;
+    let flipped = |at: usize| {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1;
+        BASE64_URL_SAFE_NO_PAD.encode(bytes)
+    };
+    let mut cases = vec![
+        ("refused.malformed", BASE64_STANDARD.encode(pod.address.to_string())),
+        ("refused.malformed", pod.address.to_string()),
+        ("refused.malformed", cookie.value[..20].to_owned()),
+        ("refused.bad_signature", flipped(bytes.len() - 1)),
+        ("refused.bad_signature", flipped(3)),
+        ("refused.unknown_key", flipped(1)),
+    ];
+    for rule in &RULES[1..] {
+        let (_, other) = first(&shop, *rule).await?;
+        cases.push(("refused.bad_signature", other.value));
+    }
+    let request = |token: &str| {
+        let pair = format!("{}={token}", cookie.name);
+        shop.get(RULES[0].1).header("host", RULES[0].0).cookie(pair)
+    };
+    let falls_back = async |token: &str| -> Result<()> {
+        let answer = request(token).send().await?;
+        ensure!(answer.status == 200, "{token}: {answer:?}");
+        let new = answer.set_cookies().pop();
+        let new = new.with_context(|| format!("{token} is honoured"))?;
+        ensure!(!shows(&new.value, pod.address.ip())?, "{new:?}");
+        Ok(())
+    };
+    for (reason, token) in cases {
+        let before = shop.count(reason).await?;
+        falls_back(&token).await?;
+        ensure!(
+            shop.count(reason).await? == before + 1,
+            "{token}: expected to be {reason}"
+        );
+    }
+    // By another cluster's key, whatever id it has.
+    let (_, foreign) = first(&others, RULES[0]).await?;
+    falls_back(&foreign.value).await?;
+
+    // What is looked for is found where it is.
+    let readable = BASE64_URL_SAFE_NO_PAD.encode(format!("at {}", pod.address));
+    ensure!(shows(&readable, pod.address.ip())?);
+    let kept = request(&cookie.value).send().await?;
+    ensure!(
+        kept.backend() == Some(backend) && kept.set_cookies().is_empty(),
+        "{kept:?}"
+    );
+    Ok(())
+}
+
+/// Whether a token shows this address.
+fn shows(token: &str, ip: std::net::IpAddr) -> Result<bool> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
+    let std::net::IpAddr::V4(ip) = ip else {
+        anyhow::bail!("{ip} is not IPv4");
+    };
+    let found = |needle: &[u8]| bytes.windows(needle.len()).any(|part| part == needle);
+    Ok(found(&ip.octets()) || found(ip.to_string().as_bytes()))
+}
