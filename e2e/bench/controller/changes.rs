@@ -1,0 +1,48 @@
+//! One endpoint change after another, and when a connected client has them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use limpet::xds::ResourceType;
+
+use crate::client::{Client, Received};
+use crate::objects::cluster_name;
+
+/// So many changes in a second, for so many seconds.
+const RATE: usize = 50;
+const SECONDS: usize = 10;
+
+/// Lets `change` change one endpoint of a rule's Service after another, each Service once. The times are from when a change was due until the
+/// client had it. Fails unless exactly what changed came, each once.
+pub(crate) async fn run(rules: usize, client: &mut Client, mut change: impl FnMut(usize)) -> Result<Vec<Duration>> {
+    let count = rules.min(RATE * SECONDS);
+    // Here and there: neighbours are of one namespace, and of one page of memory.
+    let changed: Vec<usize> = (0..count).map(|number| number * rules / count).collect();
+    let start = Instant::now();
+    let interval = Duration::from_secs(1) / u32::try_from(RATE)?;
+    let mut due: BTreeMap<String, Instant> = BTreeMap::new();
+    let changing = async {
+        for (number, rule) in changed.iter().enumerate() {
+            let at: Instant = start + interval * u32::try_from(number)?;
+            tokio::time::sleep_until(at.into()).await;
+            due.insert(cluster_name(*rule), at);
+            change(*rule);
+        }
+        anyhow::Ok(())
+    };
+    let (changing, received) = tokio::join!(changing, client.until(ResourceType::ClusterLoadAssignment, count));
+    changing?;
+    let mut times: Vec<Duration> = Vec::new();
+    for received in received? {
+        let at = due.remove(&received.name).filter(|_| is_assignment(&received));
+        let at = at.with_context(|| format!("this did not change, or came twice: {received:?}"))?;
+        times.push(received.at - at);
+    }
+    ensure!(due.is_empty(), "these never came: {:?}", due.keys());
+    Ok(times)
+}
+
+fn is_assignment(received: &Received) -> bool {
+    received.resource_type == ResourceType::ClusterLoadAssignment && !received.removed
+}

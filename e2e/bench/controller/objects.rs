@@ -1,0 +1,265 @@
+//! Generated objects: always the same for the same size.
+//!
+//! Routes of ten rules in five namespaces, each with a host of its own; a rule has a Service of its own with ten endpoints. Every third rule splits
+//! its requests between its own Service and the next rule's, with session persistence inline; of the others, one half has a `BackendLBPolicy` for
+//! its Service and the other an `XBackendTrafficPolicy`. All routes are served by the Gateway `edge`, and every fifth route by `internal`, too.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use anyhow::{Context, Result, bail};
+use limpet::api::{self, ObjectName};
+use limpet::model::endpoints::{Endpoint, EndpointSlice, EndpointState, SliceEndpoint, endpoints};
+use limpet::model::{Objects, SessionPolicyKind, SessionPolicyName};
+use serde_json::{Value, json};
+
+const RULES_OF_A_ROUTE: usize = 10;
+const ENDPOINTS_OF_A_SERVICE: usize = 10;
+const NAMESPACES: usize = 5;
+/// The port of every endpoint.
+const PORT: u16 = 8080;
+
+/// How many objects there are, and whose they are.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    pub(crate) rules: usize,
+    /// The namespace of the Gateways, and the name of their class.
+    pub(crate) name: String,
+    pub(crate) controller_name: String,
+}
+
+impl Site {
+    pub(crate) fn endpoints(&self) -> usize {
+        self.rules * ENDPOINTS_OF_A_SERVICE
+    }
+
+    /// The Gateway that serves all routes.
+    pub(crate) fn edge(&self) -> ObjectName {
+        ObjectName::new(&self.name, "edge")
+    }
+
+    /// The namespaces of all but the Gateways.
+    pub(crate) fn namespaces() -> impl Iterator<Item = Value> {
+        let namespace =
+            |number| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("shop-{number}")}});
+        (0..NAMESPACES).map(namespace)
+    }
+
+    /// The class, and the Gateways.
+    pub(crate) fn gateways(&self) -> Vec<Value> {
+        let class = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": self.name},
+            "spec": {"controllerName": self.controller_name},
+        });
+        let gateway = |name: &str, port: u16| {
+            json!({
+                "apiVersion": "gateway.networking.k8s.io/v1",
+                "kind": "Gateway",
+                "metadata": {"name": name, "namespace": self.name},
+                "spec": {
+                    "gatewayClassName": self.name,
+                    "listeners": [{
+                        "name": "http",
+                        "port": port,
+                        "protocol": "HTTP",
+                        "allowedRoutes": {"namespaces": {"from": "All"}},
+                    }],
+                },
+            })
+        };
+        vec![class, gateway("edge", 8080), gateway("internal", 8081)]
+    }
+
+    /// Of a rule: its Service, and its policy where it has one.
+    pub(crate) fn of_rule(rule: usize) -> Vec<Value> {
+        let (name, namespace) = (service_name(rule), namespace_of(rule));
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": namespace},
+            // Without an address of its own, of which a cluster may have few; without a selector, as nothing makes its slices.
+            "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80, "targetPort": PORT}]},
+        });
+        let policy = |api_version: &str, kind: &str, persistence: Value| {
+            json!({
+                "apiVersion": api_version,
+                "kind": kind,
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {"targetRefs": [{"group": "", "kind": "Service", "name": name}], "sessionPersistence": persistence},
+            })
+        };
+        match rule % 3 {
+            0 => vec![service],
+            1 => {
+                let persistence = json!({"sessionName": format!("shop-{rule}"), "idleTimeout": "30m"});
+                let policy = policy("gateway.networking.k8s.io/v1alpha2", "BackendLBPolicy", persistence);
+                vec![service, policy]
+            }
+            _ => {
+                let persistence = json!({
+                    "absoluteTimeout": "12h",
+                    "cookieConfig": {"lifetimeType": "Permanent"},
+                    "type": "Cookie",
+                });
+                let api_version = "gateway.networking.x-k8s.io/v1alpha1";
+                vec![service, policy(api_version, "XBackendTrafficPolicy", persistence)]
+            }
+        }
+    }
+
+    /// A rule's `EndpointSlice`, as the API has it.
+    pub(crate) fn slice(rule: usize) -> Value {
+        let endpoint = |address: IpAddr| json!({"addresses": [address], "conditions": {"ready": true, "serving": true, "terminating": false}});
+        json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": service_name(rule),
+                "namespace": namespace_of(rule),
+                "labels": {
+                    "kubernetes.io/service-name": service_name(rule),
+                    "endpointslice.kubernetes.io/managed-by": "limpet-bench",
+                },
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "port": PORT, "protocol": "TCP"}],
+            "endpoints": addresses(rule).map(endpoint).collect::<Vec<_>>(),
+        })
+    }
+
+    pub(crate) fn routes(&self) -> usize {
+        self.rules.div_ceil(RULES_OF_A_ROUTE)
+    }
+
+    /// An `HTTPRoute`; `changed` has another path in one rule.
+    pub(crate) fn route(&self, number: usize, changed: bool) -> Value {
+        let first = number * RULES_OF_A_ROUTE;
+        let end = self.rules.min(first + RULES_OF_A_ROUTE);
+        let rules = (first..end).map(|rule| {
+            let path = if changed && rule == first {
+                format!("/part-{rule}/changed")
+            } else {
+                format!("/part-{rule}")
+            };
+            let backend = |rule: usize, weight: u32| json!({"name": service_name(rule), "port": 80, "weight": weight});
+            let matches = json!([{"path": {"type": "PathPrefix", "value": path}}]);
+            if rule % 3 != 0 {
+                return json!({"matches": matches, "backendRefs": [backend(rule, 90)]});
+            }
+            // Of the same route, and so of the same namespace.
+            let other = if rule + 1 < end { rule + 1 } else { first };
+            json!({
+                "matches": matches,
+                "backendRefs": [backend(rule, 90), backend(other, 10)],
+                "sessionPersistence": {"sessionName": format!("split-{rule}"), "type": "Cookie"},
+            })
+        });
+        let mut parents = vec![json!({"name": "edge", "namespace": self.name})];
+        if number.is_multiple_of(5) {
+            parents.push(json!({"name": "internal", "namespace": self.name}));
+        }
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "HTTPRoute",
+            "metadata": {"name": format!("route-{number}"), "namespace": namespace_of(first)},
+            "spec": {
+                "parentRefs": parents,
+                "hostnames": [format!("shop-{number}.example")],
+                "rules": rules.collect::<Vec<_>>(),
+            },
+        })
+    }
+
+    /// All of it but slices, as the controller has it in memory.
+    pub(crate) fn objects(&self) -> Result<Objects> {
+        let mut objects = Objects::default();
+        for object in Self::namespaces().chain(self.gateways()) {
+            add(&mut objects, &object)?;
+        }
+        objects.namespaces.insert(self.name.clone(), [].into());
+        for object in (0..self.rules).flat_map(Self::of_rule) {
+            add(&mut objects, &object)?;
+        }
+        for number in 0..self.routes() {
+            add(&mut objects, &self.route(number, false))?;
+        }
+        Ok(objects)
+    }
+}
+
+/// Adds an object, or replaces it.
+pub(crate) fn add(objects: &mut Objects, object: &Value) -> Result<()> {
+    let kind = object["kind"].as_str().context("no kind")?;
+    let of_metadata = |field: &str| object.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
+    let namespace = of_metadata("namespace").unwrap_or_default();
+    let name = ObjectName::new(namespace, of_metadata("name").context("no name")?);
+    let policy = |kind| SessionPolicyName {
+        kind,
+        name: name.clone(),
+    };
+    match kind {
+        "Namespace" => drop(objects.namespaces.insert(name.name, [].into())),
+        "GatewayClass" => drop(objects.gateway_classes.insert(name.name, api::object(object)?)),
+        "Gateway" => drop(objects.gateways.insert(name, api::object(object)?)),
+        "HTTPRoute" => drop(objects.http_routes.insert(name, api::object(object)?)),
+        "Service" => drop(objects.services.insert(name, api::object(object)?)),
+        "BackendLBPolicy" => {
+            let name = policy(SessionPolicyKind::BackendLbPolicy);
+            objects.session_policies.insert(name, api::object(object)?);
+        }
+        "XBackendTrafficPolicy" => {
+            let name = policy(SessionPolicyKind::XBackendTrafficPolicy);
+            objects.session_policies.insert(name, api::object(object)?);
+        }
+        other => bail!("nothing is made of a {other}"),
+    }
+    Ok(())
+}
+
+/// The slice of a rule's Service, as the controller has it in memory.
+pub(crate) fn slice(rule: usize) -> EndpointSlice {
+    let endpoint = |address| SliceEndpoint {
+        address,
+        state: EndpointState::Ready,
+        owner: None,
+    };
+    EndpointSlice {
+        service: service(rule),
+        ports: [("http".to_owned(), PORT)].into(),
+        endpoints: addresses(rule).map(endpoint).collect(),
+    }
+}
+
+/// A rule's endpoints, when one of them has become unfit.
+pub(crate) fn fewer_endpoints(rule: usize) -> Vec<Endpoint> {
+    let mut slice = slice(rule);
+    slice.endpoints.remove(0);
+    endpoints([&slice], "http")
+}
+
+/// A rule's Service.
+pub(crate) fn service(rule: usize) -> ObjectName {
+    ObjectName::new(&namespace_of(rule), &service_name(rule))
+}
+
+/// What a rule's Service is called as a cluster of Envoy.
+pub(crate) fn cluster_name(rule: usize) -> String {
+    format!("service/{}/80", service(rule))
+}
+
+fn service_name(rule: usize) -> String {
+    format!("part-{rule}")
+}
+
+fn namespace_of(rule: usize) -> String {
+    format!("shop-{}", rule / RULES_OF_A_ROUTE % NAMESPACES)
+}
+
+fn addresses(rule: usize) -> impl Iterator<Item = IpAddr> {
+    let first = rule * ENDPOINTS_OF_A_SERVICE;
+    (first..first + ENDPOINTS_OF_A_SERVICE).map(|number| {
+        let [.., high, middle, low] = number.to_be_bytes();
+        IpAddr::V4(Ipv4Addr::new(10, high.wrapping_add(100), middle, low))
+    })
+}

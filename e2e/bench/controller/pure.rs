@@ -1,0 +1,145 @@
+//! From objects to resources, without a cluster and without a server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use limpet::api::ObjectName;
+use limpet::model::endpoints::endpoints;
+use limpet::model::{self, Objects, Settings};
+use limpet::outputs::envoy::{self, EnvoyOptions, FilterInputs, FilterKeys};
+use limpet::xds::{Resource, ResourceType, Resources, Version};
+
+use crate::objects::{self, Site};
+use crate::report::{kilobytes, milliseconds, peak_memory, row};
+
+/// All that is published, and how long that took.
+pub(crate) struct Build {
+    /// By Gateway.
+    pub(crate) resources: BTreeMap<ObjectName, Vec<Arc<Resource>>>,
+    graph: Duration,
+    translation: Duration,
+}
+
+impl Build {
+    /// As the controller does it when objects changed.
+    pub(crate) fn of(site: &Site, objects: &Objects) -> Self {
+        let settings = Settings {
+            controller_name: site.controller_name.clone(),
+            ..Settings::default()
+        };
+        let start = Instant::now();
+        let (graph, _reports) = model::build(objects, &settings);
+        let built = Instant::now();
+        let inputs = FilterInputs::with_keys(FilterKeys::Listed(Vec::new()));
+        let options = EnvoyOptions::default();
+        let of_gateway = |gateway: &ObjectName| {
+            let resources = envoy::resources(&graph, gateway, &options, &inputs);
+            (gateway.clone(), resources.into_iter().map(Arc::new).collect())
+        };
+        let resources = graph.gateways.keys().map(of_gateway).collect();
+        Self {
+            resources,
+            graph: built - start,
+            translation: built.elapsed(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.values().flatten()
+    }
+
+    fn versions(&self) -> BTreeMap<(&ObjectName, ResourceType, &str), Version> {
+        self.resources
+            .iter()
+            .flat_map(|(gateway, resources)| {
+                resources
+                    .iter()
+                    .map(move |of| ((gateway, of.resource_type(), &**of.name()), of.version()))
+            })
+            .collect()
+    }
+}
+
+/// The endpoints of all clusters.
+pub(crate) fn assignments(site: &Site) -> Vec<Arc<Resource>> {
+    let assignment = |rule| {
+        let name = model::graph::ClusterName(objects::cluster_name(rule));
+        Arc::new(envoy::load_assignment(
+            &name,
+            &endpoints([&objects::slice(rule)], "http"),
+        ))
+    };
+    (0..site.rules).map(assignment).collect()
+}
+
+/// What the Envoys of the Gateway `edge` are to have.
+pub(crate) fn of_edge(site: &Site, build: &Build, assignments: &[Arc<Resource>]) -> Result<Resources> {
+    let resources = build.resources.get(&site.edge()).context("no Gateway edge")?;
+    Ok(resources.iter().chain(assignments).cloned().collect())
+}
+
+/// Measures, in this process and with its memory.
+pub(crate) fn run(site: &Site) -> Result<()> {
+    let before = peak_memory("self")?;
+    let mut objects = site.objects()?;
+    let with_objects = peak_memory("self")?;
+
+    let start = Instant::now();
+    let first = Build::of(site, &objects);
+    let translating = Instant::now();
+    let assignments = assignments(site);
+    let endpoints_took = translating.elapsed();
+    let published = of_edge(site, &first, &assignments)?;
+    let took = start.elapsed();
+    let bytes: usize = first
+        .all()
+        .chain(&assignments)
+        .map(|resource| resource.body().len())
+        .sum();
+    let clusters = published.of_type(ResourceType::Cluster).count();
+    // The filter itself may be fetched from a cluster, too.
+    ensure!(clusters >= site.rules, "{clusters} clusters of {} rules", site.rules);
+
+    println!("\nPure build: {} rules, {} endpoints", site.rules, site.endpoints());
+    row("first build, all of it", milliseconds(took));
+    row("  objects to graph", milliseconds(first.graph));
+    row("  graph to resources", milliseconds(first.translation));
+    row("  endpoints to resources", milliseconds(endpoints_took));
+    row("resources of the Gateway edge", published.len());
+    row("  of all Gateways", kilobytes(bytes as u64 / 1024));
+    let again = (0..5)
+        .map(|_| Build::of(site, &objects))
+        .min_by_key(|build| build.graph + build.translation);
+    let again = again.context("no build")?;
+    row(
+        "the same again, best of 5",
+        milliseconds(again.graph + again.translation),
+    );
+    ensure!(
+        again.versions() == first.versions(),
+        "equal objects gave other resources"
+    );
+
+    objects::add(&mut objects, &site.route(1, true))?;
+    let changed = Build::of(site, &objects);
+    let (before_change, after) = (first.versions(), changed.versions());
+    ensure!(before_change.keys().eq(after.keys()), "resources came or went");
+    let differ = after
+        .iter()
+        .filter(|(name, version)| before_change.get(*name) != Some(version));
+    let differ: Vec<String> = differ
+        .map(|((gateway, of, name), _)| format!("{of} {name} of {gateway}"))
+        .collect();
+    row(
+        "build with one route changed",
+        milliseconds(changed.graph + changed.translation),
+    );
+    row("  what differs then", differ.join(", "));
+    ensure!(differ.len() == 1, "not one resource, but {differ:?}");
+    row("most memory: before", kilobytes(before));
+    row("  with objects", kilobytes(with_objects));
+    row("  with two builds at once", kilobytes(peak_memory("self")?));
+    Ok(())
+}

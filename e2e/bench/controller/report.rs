@@ -1,0 +1,50 @@
+//! What is printed.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) fn row(what: &str, value: impl Display) {
+    println!("  {what:44} {value}");
+}
+
+pub(crate) fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+pub(crate) fn kilobytes(count: u64) -> String {
+    format!("{}.{} MB", count / 1024, count % 1024 * 10 / 1024)
+}
+
+/// The most memory that a process ever had resident, in KiB.
+pub(crate) fn peak_memory(process: &str) -> Result<u64> {
+    status(process, "VmHWM:")
+}
+
+/// What a process has resident now, in KiB.
+pub(crate) fn memory(process: &str) -> Result<u64> {
+    status(process, "VmRSS:")
+}
+
+fn status(process: &str, field: &str) -> Result<u64> {
+    let file = format!("/proc/{process}/status");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("expected {file} (Linux)"))?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .context("no such field")?;
+    Ok(value.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// Times on the way: the middle one, that which one of a hundred exceeds, and the longest.
+pub(crate) fn latencies(mut times: Vec<Duration>) -> Result<String> {
+    times.sort();
+    let (Some(longest), count) = (times.last(), times.len()) else {
+        bail!("nothing measured");
+    };
+    let at = |of_hundred: usize| times.get((count * of_hundred).div_ceil(100).saturating_sub(1));
+    let (middle, high) = at(50).zip(at(99)).context("nothing measured")?;
+    let [middle, high, longest] = [*middle, *high, *longest].map(milliseconds);
+    Ok(format!("p50 {middle}, p99 {high}, longest {longest} ({count})"))
+}

@@ -1,0 +1,101 @@
+//! The xDS server and a client on this machine, without a cluster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use limpet::model::graph::ClusterName;
+use limpet::outputs::envoy;
+use limpet::xds::{Options, ResourceType, Security, Server, Snapshots};
+
+use crate::changes;
+use crate::client::Client;
+use crate::objects::{self, Site};
+use crate::pure::{Build, assignments, of_edge};
+use crate::report::{kilobytes, latencies, milliseconds, row};
+
+pub(crate) async fn run(site: &Site) -> Result<()> {
+    let mut objects = site.objects()?;
+    let build = Build::of(site, &objects);
+    let mut assignments = assignments(site);
+    let snapshots = Snapshots::new();
+    let group = site.edge().to_string();
+    let published = of_edge(site, &build, &assignments)?;
+    let mut expected = BTreeMap::new();
+    for of_type in ResourceType::ALL {
+        expected.insert(of_type, published.of_type(of_type).count());
+    }
+    snapshots.publish(&group, published);
+    let options = Options {
+        address: ([127, 0, 0, 1], 0).into(),
+        security: Security::PlaintextOnLoopback,
+    };
+    let server = Server::bind(options, snapshots.clone()).await?;
+    let address = server.address();
+    let serving = tokio::spawn(server.serve(std::future::pending()));
+
+    println!(
+        "\nStream: {} rules, {} endpoints, one client",
+        site.rules,
+        site.endpoints()
+    );
+    let start = Instant::now();
+    let mut client = Client::connect(address, &group).await?;
+    let received = client.until(ResourceType::RouteConfiguration, 1).await?;
+    let last = received.iter().map(|received| received.at).max();
+    let bytes: usize = received.iter().map(|received| received.bytes).sum();
+    let mut counts = BTreeMap::from(ResourceType::ALL.map(|of_type| (of_type, 0)));
+    for received in &received {
+        *counts.entry(received.resource_type).or_default() += 1;
+    }
+    ensure!(counts == expected, "not {expected:?}, but {counts:?}");
+    row(
+        "connected until it had everything",
+        milliseconds(last.map_or(Duration::ZERO, |last| last - start)),
+    );
+    row(
+        "  resources",
+        format!("{}, {}", received.len(), kilobytes(bytes as u64 / 1024)),
+    );
+
+    let change = |rule: usize| {
+        let name = ClusterName(objects::cluster_name(rule));
+        let assignment = Arc::new(envoy::load_assignment(&name, &objects::fewer_endpoints(rule)));
+        snapshots.publish_one(&group, Arc::clone(&assignment));
+        if let Some(of_rule) = assignments.get_mut(rule) {
+            *of_rule = assignment;
+        }
+    };
+    let times = changes::run(site.rules, &mut client, change).await?;
+    row("an endpoint change, 50 in a second", latencies(times)?);
+    row("  sent besides", "nothing");
+
+    objects::add(&mut objects, &site.route(1, true))?;
+    let start = Instant::now();
+    let build = Build::of(site, &objects);
+    let publishing = Instant::now();
+    snapshots.publish(&group, of_edge(site, &build, &assignments)?);
+    let received = client.until(ResourceType::RouteConfiguration, 1).await?;
+    let [one] = received.as_slice() else {
+        anyhow::bail!("not one resource, but {received:?}");
+    };
+    ensure!(
+        one.resource_type == ResourceType::RouteConfiguration && !one.removed,
+        "{one:?}"
+    );
+    row("a route change", milliseconds(one.at - start));
+    row("  to publish and send it", milliseconds(one.at - publishing));
+    row(
+        "  what is sent",
+        format!(
+            "{} {}, {}",
+            one.resource_type,
+            one.name,
+            kilobytes(one.bytes as u64 / 1024)
+        ),
+    );
+    drop(client);
+    serving.abort();
+    Ok(())
+}
