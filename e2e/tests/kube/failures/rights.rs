@@ -1,11 +1,14 @@
 //! A verb less than `controller/deploy/rbac.yaml` grants is missed, and said.
 
 use anyhow::{Context, Result};
+use limpet::api::ObjectName;
+use limpet::model::selector_service;
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_e2e::poll;
 use serde_json::{Value, json};
 
 use super::objects;
+use crate::site::site;
 
 /// Verbs of the role, and what they are needed for.
 const NEEDED: &[(&str, &[&str])] = &[
@@ -84,6 +87,54 @@ async fn without(namespace: &Namespace, rules: &Value, verb: &str, resources: &[
         .merge("ClusterRole", "limpet-controller", &change)
         .await
         .map(drop)
+}
+
+/// An `XBackend` that a route leads to, for which there is to be a Service.
+const BACKEND: &str = "
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XBackend
+metadata: {name: web}
+spec:
+  type: EndpointSelector
+  endpointSelector: {matchLabels: {app: web}}
+  port: {number: 8080}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: backend}
+spec:
+  parentRefs: [{name: web}]
+  hostnames: [backend.example]
+  rules: [{backendRefs: [{group: gateway.networking.x-k8s.io, kind: XBackend, name: web}]}]
+";
+
+#[tokio::test]
+async fn every_verb_for_services_is_missed_when_it_is_not_there() -> Result<()> {
+    let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
+    let namespace = cluster.namespace("rights").await?;
+    namespace.gateway_class().await?;
+    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(BACKEND).await?;
+    let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
+    let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
+    let service = selector_service(&ObjectName::new(namespace.name(), "web")).name;
+    for verb in ["get", "create", "patch", "delete"] {
+        without(&namespace, &rules, verb, &["services"]).await?;
+        controller.launch()?;
+        if verb == "delete" {
+            // What the others are for is done, and is to be undone.
+            namespace.until("the Service", "v1/Service", &service, |_| true).await?;
+            let external = json!({"type": "ExternalHostname", "endpointSelector": null, "externalHostname": {"hostname": "web.example"}});
+            let change = json!({"spec": external});
+            namespace.merge("XBackend", "web", &change).await?;
+        }
+        let text = format!("cannot {verb} resource \"services\"");
+        let told = async || controller.log().ok()?.contains(&text).then_some(());
+        let told = poll::until(&format!("the controller to miss {verb}"), told).await;
+        told.with_context(|| controller.log().unwrap_or_default())?;
+        controller.kill();
+    }
+    namespace.get("v1/Service", &service).await.map(drop)
 }
 
 #[tokio::test]
