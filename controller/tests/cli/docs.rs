@@ -49,6 +49,44 @@ fn every_counter_is_described() {
 }
 
 #[test]
+#[cfg(feature = "controller")]
+fn every_field_of_the_controllers_configuration_is_described() {
+    let page = page("controller.md");
+    for (section, nested, prefix) in [
+        ("", "", ""),
+        ("sessionDefaults", "", ""),
+        ("envoy", "", ""),
+        ("envoy", "filter", "filter."),
+        ("keyring", "", ""),
+        ("keyring", "keyEncryptionKey", "keyEncryptionKey."),
+        ("xds", "", "xds."),
+        ("xds", "tls", "xds.tls."),
+        ("http", "", "http."),
+        ("leaderElection", "", "leaderElection."),
+    ] {
+        // The complaint about a field that is not there lists those that are.
+        let mut config = serde_json::json!({"nothing": 1});
+        for name in [nested, section].into_iter().filter(|name| !name.is_empty()) {
+            config = serde_json::json!({ name: config });
+        }
+        let file = file(".json", &config.to_string());
+        let ran = limpet(&["controller", "--check", "--config", path(&file)])
+            .run()
+            .code(2);
+        let (_, listed) = ran.stderr.split_once("expected ").unwrap();
+        let fields: Vec<&str> = listed.split('`').skip(1).step_by(2).collect();
+        assert!(!fields.is_empty(), "{}", ran.stderr);
+        for field in fields {
+            let name = format!("`{prefix}{field}");
+            assert!(
+                page.contains(&format!("{name}`")) || page.contains(&format!("{name}.")),
+                "{section} {name} is not in controller.md"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_command_says_its_exit_codes() {
     for command in [
         &["check"][..],

@@ -269,5 +269,22 @@ async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_
         visitor.cookie("shop").map(drop)
     })
     .await?;
+
+    // The page that tells of metrics tells of each.
+    let page = fs::read_to_string(tools::checkout().join("docs/controller.md"))?;
+    let metrics = controller.page("/metrics").await?.body;
+    let metrics = String::from_utf8_lossy(&metrics).into_owned();
+    let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut told = 0;
+    for family in families {
+        let (name, kind) = family.split_once(' ').context("no type")?;
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        ensure!(
+            page.contains(&format!("`{name}{suffix}`")),
+            "{name} ({kind}) is not in docs/controller.md"
+        );
+        told += 1;
+    }
+    ensure!(told > 10, "{metrics}");
     Ok(())
 }
