@@ -1,6 +1,6 @@
 //! Filters of rules and backends.
 
-use crate::api::{Filter, HeaderModifier, PathModifier};
+use crate::api::{Filter, HeaderModifier, PathModifier, Redirect as RequestRedirect};
 use crate::model::graph::{Destination, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
 use crate::model::sessions::Problem;
 use crate::model::unread::Unread;
@@ -14,7 +14,7 @@ pub(super) fn action(
     destinations: Vec<Destination>,
     rule: &mut Rule<'_>,
 ) -> Result<RuleAction, Problem> {
-    let mut redirect = None;
+    let mut found = None;
     let mut rewrite = None;
     if let Some(field) = unread.below(&format!("{}.filters", input.field)).first() {
         return Err(not_supported(field));
@@ -27,20 +27,14 @@ pub(super) fn action(
             }
             "RequestRedirect" => {
                 let wanted = present(&field, "requestRedirect", filter.request_redirect.as_ref())?;
-                once(&field, redirect.is_none())?;
-                redirect = Some(Redirect {
-                    scheme: wanted.scheme.clone(),
-                    hostname: wanted.hostname.clone(),
-                    path: path_change(&format!("{field}.requestRedirect"), wanted.path.as_ref(), &rule.matches)?,
-                    port: wanted.port,
-                    status: wanted.status_code.unwrap_or(302),
-                });
+                once(&field, found.is_none())?;
+                found = Some(redirect(&format!("{field}.requestRedirect"), wanted, &rule.matches)?);
             }
             "URLRewrite" => {
                 let wanted = present(&field, "urlRewrite", filter.url_rewrite.as_ref())?;
                 once(&field, rewrite.is_none())?;
                 rewrite = Some(Rewrite {
-                    hostname: wanted.hostname.clone(),
+                    hostname: printable(&format!("{field}.urlRewrite.hostname"), wanted.hostname.as_ref())?,
                     path: path_change(&format!("{field}.urlRewrite"), wanted.path.as_ref(), &rule.matches)?,
                 });
             }
@@ -54,7 +48,7 @@ pub(super) fn action(
             }
         }
     }
-    match (redirect, rewrite) {
+    match (found, rewrite) {
         (Some(_), Some(_)) => Err(problem(
             &format!("{}.filters", input.field),
             "expected a RequestRedirect or a URLRewrite, found both",
@@ -71,6 +65,15 @@ fn forward(input: &RuleInput<'_>, destinations: Vec<Destination>, rewrite: Rewri
             status: 500,
             reason: format!("{}.backendRefs: no backend that is there", input.field),
         });
+    }
+    // Envoy adds them in 32 bits, and refuses a whole table of routes where they do not fit.
+    let sum: u64 = destinations
+        .iter()
+        .map(|destination| u64::from(destination.weight))
+        .sum();
+    if sum > u64::from(u32::MAX) {
+        let message = format!("expected weights whose sum is at most {}, found {sum}", u32::MAX);
+        return Err(problem(&format!("{}.backendRefs", input.field), &message));
     }
     let (request_timeout, backend_timeout) = input.timeouts.clone()?;
     Ok(RuleAction::Forward {
@@ -154,11 +157,7 @@ fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChange
 
 /// A header that may be changed, in lower case. Envoy refuses a whole table of routes for one that may not.
 fn header_name(field: &str, name: &str) -> Result<String, Problem> {
-    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(problem(field, &format!("expected a header's name, found {name:?}")));
-    }
-    let name = name.to_ascii_lowercase();
+    let name = token(field, name)?;
     if name == "host" {
         return Err(problem(
             field,
@@ -168,8 +167,57 @@ fn header_name(field: &str, name: &str) -> Result<String, Problem> {
     Ok(name)
 }
 
+/// A header's name, in lower case (RFC 9110, section 5.1).
+pub(super) fn token(field: &str, name: &str) -> Result<String, Problem> {
+    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(problem(field, &format!("expected a header's name, found {name:?}")));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+/// Where a redirect leads. A schema sees to most of this; without one, Envoy would refuse a whole table of routes, or lead elsewhere.
+fn redirect(field: &str, wanted: &RequestRedirect, matches: &[Match]) -> Result<Redirect, Problem> {
+    let status = wanted.status_code.unwrap_or(302);
+    if ![301, 302, 303, 307, 308].contains(&status) {
+        let message = format!("expected 301, 302, 303, 307 or 308, found {status}");
+        return Err(problem(&format!("{field}.statusCode"), &message));
+    }
+    if let Some(scheme) = wanted
+        .scheme
+        .as_deref()
+        .filter(|scheme| !["http", "https"].contains(scheme))
+    {
+        let message = format!("expected http or https, found {scheme:?}");
+        return Err(problem(&format!("{field}.scheme"), &message));
+    }
+    if wanted.port == Some(0) {
+        return Err(problem(&format!("{field}.port"), "expected 1 to 65535, found 0"));
+    }
+    Ok(Redirect {
+        scheme: wanted.scheme.clone(),
+        hostname: printable(&format!("{field}.hostname"), wanted.hostname.as_ref())?,
+        path: path_change(field, wanted.path.as_ref(), matches)?,
+        port: wanted.port,
+        status,
+    })
+}
+
+fn printable(field: &str, text: Option<&String>) -> Result<Option<String>, Problem> {
+    if text.is_some_and(|text| text.chars().any(char::is_control)) {
+        return Err(problem(field, "expected no control characters"));
+    }
+    Ok(text.cloned())
+}
+
 fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> Result<Option<PathChange>, Problem> {
     let Some(path) = path else { return Ok(None) };
+    for (name, text) in [
+        ("replaceFullPath", &path.replace_full_path),
+        ("replacePrefixMatch", &path.replace_prefix_match),
+    ] {
+        printable(&format!("{field}.path.{name}"), text.as_ref())?;
+    }
     match (path.kind.as_str(), &path.replace_full_path, &path.replace_prefix_match) {
         ("ReplaceFullPath", Some(full), None) => Ok(Some(PathChange::Full(full.clone()))),
         ("ReplacePrefixMatch", None, Some(prefix)) => {

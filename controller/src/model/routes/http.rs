@@ -71,6 +71,13 @@ fn path(field: &str, path: Option<&PathMatchSpec>) -> Result<PathMatch, Problem>
                 format!("expected a path that begins with /, found {value:?}"),
             ));
         }
+        // Paths have none of these, and Envoy refuses a whole table of routes for such a prefix.
+        _ if value.chars().any(|c| c.is_control() || c == '?' || c == '#') => {
+            return Err(problem(
+                format!("{field}.value"),
+                format!("expected a path without query and fragment, found {value:?}"),
+            ));
+        }
         _ => {}
     }
     match path.kind.as_deref() {
