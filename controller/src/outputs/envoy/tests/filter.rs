@@ -139,6 +139,7 @@ fn options_are_read_as_they_are_written() {
         "listenAddress": "::",
         "accessLog": true,
         "keyEncryptionKeyEnv": "KEK",
+        "routesElsewhere": [],
     });
     let read: EnvoyOptions = serde_json::from_value(written.clone()).unwrap();
     let remote = RemoteFile {
