@@ -31,6 +31,9 @@ const BATCH: usize = 512;
 /// Who is told of changes of statuses is told so often.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Policies that no route uses any more are kept at least so long; then as long as an Envoy may have such routes.
+const SUPERSEDED: Duration = Duration::from_secs(5);
+
 /// Whom the loop tells what statuses are about.
 #[derive(Debug)]
 pub(crate) struct Told {
@@ -55,6 +58,9 @@ pub(crate) struct Control {
     changed: Option<(Instant, Instant)>,
     /// When statuses are to be looked at.
     look: Option<Instant>,
+    /// When to see whether superseded policies can be dropped, and whether the next build does.
+    supersede: Option<Instant>,
+    drops_superseded: bool,
     building: Option<JoinHandle<Built>>,
 }
 
@@ -81,6 +87,8 @@ impl Control {
             // Also a cluster without any object is built.
             changed: Some((now, now)),
             look: None,
+            supersede: None,
+            drops_superseded: false,
             building: None,
         }
     }
@@ -91,6 +99,7 @@ impl Control {
             let due = self.due();
             let look = self.look;
             let guarded = self.guard.due();
+            let supersede = self.supersede;
             tokio::select! {
                 _ = shutdown.wait_for(|ends| *ends) => return,
                 update = self.reader.next() => {
@@ -115,6 +124,7 @@ impl Control {
                 }
                 () = sleep_until(guarded) => self.look(),
                 () = at(due) => self.build(),
+                () = at(supersede) => self.drop_superseded(),
                 () = at(look) => {
                     self.look = None;
                     self.told.observation.send_replace(self.store.observation());
@@ -206,8 +216,19 @@ impl Control {
         self.metrics.count_objects(&self.store);
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
-        let builder = self.publisher.builder(inputs);
+        let keeps_superseded = !std::mem::take(&mut self.drops_superseded);
+        let builder = self.publisher.builder(inputs, keeps_superseded);
         self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
+    }
+
+    /// Once all Envoys have the routes that are published, nobody needs the policies of those before.
+    fn drop_superseded(&mut self) {
+        let has_superseded = self.publisher.has_superseded();
+        self.drops_superseded = has_superseded && self.publisher.is_everywhere();
+        if self.drops_superseded {
+            self.mark();
+        }
+        self.supersede = (has_superseded && !self.drops_superseded).then(|| Instant::now() + SUPERSEDED);
     }
 
     fn publish(&mut self, built: Built) {
@@ -225,6 +246,9 @@ impl Control {
             guard.endpoints(service, port, all)
         });
         guard.watch(|service, port| publisher.serves(service, port));
+        if publisher.has_superseded() {
+            self.supersede.get_or_insert(Instant::now() + SUPERSEDED);
+        }
         self.told.carried.send_replace(publisher.carried().cloned());
         let newly_held = guard.newly_held();
         self.publish_endpoints(&newly_held);

@@ -15,6 +15,7 @@ mod leader;
 mod logs;
 mod metrics;
 mod publish;
+mod superseded;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -17,6 +17,7 @@ use crate::outputs::envoy::{self, EnvoyOptions, FilterInputs};
 use crate::xds::{Resource, ResourceType, Resources, Snapshots};
 
 use super::metrics::Metrics;
+use super::superseded::{Superseded, superseded};
 
 /// What a build gave.
 #[derive(Debug)]
@@ -45,6 +46,7 @@ struct Made {
     graph: Arc<Graph>,
     gateways: BTreeSet<ObjectName>,
     inputs: Arc<FilterInputs>,
+    superseded: Superseded,
 }
 
 /// Builds, on a thread of its own.
@@ -53,6 +55,8 @@ pub(crate) struct Builder {
     options: Arc<EnvoyOptions>,
     inputs: Arc<FilterInputs>,
     published: Option<Made>,
+    /// Whether Envoys may still have routes from before those that are published.
+    keeps_superseded: bool,
 }
 
 /// Publishes, and knows what is published.
@@ -84,12 +88,20 @@ impl Builder {
         let (graph, reports) = model::build(&objects, settings);
         // A Gateway that serves nothing is served: with nothing.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
+        let superseded = self.superseded(&graph);
         let is_published = self.published.as_ref().is_some_and(|published| {
-            *published.graph == graph && published.gateways == gateways && published.inputs == self.inputs
+            *published.graph == graph
+                && published.gateways == gateways
+                && published.inputs == self.inputs
+                && published.superseded == superseded
         });
         let changes = (!is_published).then(|| {
             let resources = gateways.iter().map(|gateway| {
-                let resources = envoy::resources(&graph, gateway, &self.options, &self.inputs);
+                let inputs = FilterInputs {
+                    superseded: superseded.get(gateway).cloned().unwrap_or_default(),
+                    ..FilterInputs::clone(&self.inputs)
+                };
+                let resources = envoy::resources(&graph, gateway, &self.options, &inputs);
                 (gateway.clone(), resources)
             });
             Changes {
@@ -99,6 +111,7 @@ impl Builder {
                     graph: Arc::new(graph),
                     gateways: gateways.clone(),
                     inputs: Arc::clone(&self.inputs),
+                    superseded,
                 },
             }
         });
@@ -112,6 +125,19 @@ impl Builder {
 }
 
 impl Builder {
+    fn superseded(&self, graph: &Graph) -> Superseded {
+        let Some(published) = &self.published else {
+            return Superseded::new();
+        };
+        let none = Superseded::new();
+        let kept = if self.keeps_superseded {
+            &published.superseded
+        } else {
+            &none
+        };
+        superseded(&published.graph, kept, graph)
+    }
+
     fn life(&self, graph: &Graph) -> Duration {
         let mut config = FilterConfig::without_keys(graph.policies.clone());
         config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
@@ -134,12 +160,29 @@ impl Publisher {
         }
     }
 
-    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>) -> Builder {
+    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>, keeps_superseded: bool) -> Builder {
         Builder {
             options: Arc::clone(&self.options),
             inputs,
             published: self.published.clone(),
+            keeps_superseded,
         }
+    }
+
+    /// Whether something is kept that no route uses any more.
+    pub(crate) fn has_superseded(&self) -> bool {
+        self.published
+            .as_ref()
+            .is_some_and(|published| !published.superseded.is_empty())
+    }
+
+    /// Whether all connected Envoys have what is published.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        let status = self.snapshots.status();
+        let gateways = self.published.iter().flat_map(|published| &published.gateways);
+        gateways
+            .into_iter()
+            .all(|gateway| status.is_settled(&gateway.to_string()))
     }
 
     /// Publishes all of it; what did not change is sent to nobody.

@@ -12,7 +12,7 @@ use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{Hea
 use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
 use envoy_types::pb::envoy::extensions::wasm::v3::{EnvironmentVariables, PluginConfig, VmConfig, plugin_config};
 use envoy_types::pb::google::protobuf::{Any, StringValue};
-use limpet_core::config::schema::FilterConfig;
+use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 
 use super::code::CODE_CLUSTER;
 use super::options::{EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, WasmFilter};
@@ -33,6 +33,14 @@ pub fn filter_config(
     configuration(graph, &Used::by(graph, gateway).policies, options, inputs)
 }
 
+/// The policies that the routes of one Gateway use.
+#[must_use]
+pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
+    let used = Used::by(graph, gateway).policies;
+    let policies = used.into_iter().filter_map(|name| graph.policies.get_key_value(name));
+    policies.map(|(name, policy)| (name.clone(), policy.clone())).collect()
+}
+
 pub(super) fn configuration(
     graph: &Graph,
     policies: &BTreeSet<&str>,
@@ -40,7 +48,8 @@ pub(super) fn configuration(
     inputs: &FilterInputs,
 ) -> FilterConfig {
     let policies = policies.iter().filter_map(|name| graph.policies.get_key_value(*name));
-    let policies: BTreeMap<_, _> = policies.map(|(name, policy)| (name.clone(), policy.clone())).collect();
+    let policies = policies.map(|(name, policy)| (name.clone(), policy.clone()));
+    let policies: BTreeMap<_, _> = inputs.superseded.clone().into_iter().chain(policies).collect();
     let mut config = FilterConfig::without_keys(policies);
     match &inputs.keys {
         FilterKeys::Wrapped(keys) => config.wrapped_keys = Some(keys.clone()),

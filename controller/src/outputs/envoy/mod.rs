@@ -29,7 +29,7 @@ use prost::Message;
 
 pub use bootstrap::{BootstrapOptions, BootstrapTls, bootstrap};
 pub use elsewhere::RoutesElsewhere;
-pub use filter::{extension_config, filter_config};
+pub use filter::{extension_config, filter_config, used_policies};
 pub use options::{EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, RemoteFile, WasmFilter};
 pub use standalone::static_bootstrap;
 

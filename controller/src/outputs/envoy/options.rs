@@ -1,6 +1,7 @@
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use limpet_core::config::schema::{FenceConfig, KeyConfig, WrappedKeysConfig};
+use limpet_core::config::schema::{FenceConfig, KeyConfig, PolicyConfig, WrappedKeysConfig};
 use limpet_core::time::GatewayDuration;
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +92,9 @@ pub struct FilterInputs {
     pub max_idle: Option<GatewayDuration>,
     /// How far clocks may differ; the filter's own default where there is none.
     pub clock_skew: Option<GatewayDuration>,
+    /// Policies that no route uses any more, for Envoys that still have routes that do: without them such a route would have no sessions until Envoy has
+    /// its successor.
+    pub superseded: BTreeMap<String, PolicyConfig>,
 }
 
 impl FilterInputs {
@@ -102,6 +106,7 @@ impl FilterInputs {
             fences: Vec::new(),
             max_idle: None,
             clock_skew: None,
+            superseded: BTreeMap::new(),
         }
     }
 }

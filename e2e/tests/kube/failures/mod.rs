@@ -3,6 +3,7 @@
 mod api_server;
 mod certificates;
 mod envoys;
+mod policies;
 mod restarts;
 mod rights;
 mod wire;
