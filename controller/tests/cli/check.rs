@@ -35,7 +35,9 @@ fn every_example_is_good() {
             .unwrap()
             .iter()
             .map(|file| file["filters"].as_array().unwrap().len());
-        assert_eq!(filters.sum::<usize>(), 1, "{json}");
+        // One of them gets its filter from the controller.
+        let here = usize::from(!file.ends_with("ecds-controller.yaml"));
+        assert_eq!(filters.sum::<usize>(), here, "{json}");
     }
 }
 
