@@ -3,6 +3,7 @@
 mod discovered;
 mod graphs;
 mod paths;
+mod rendered;
 mod sessions;
 mod shares;
 mod tls;

@@ -232,7 +232,8 @@ async fn a_session_goes_on_after_its_backend_reset_a_stream() -> Result<()> {
             sender.send(Note::new("too much")).await?;
             let cut = poll::patiently("the reset", async { Ok(answers.message().await) }).await?;
             let status = cut.err().context("the stream was not reset")?;
-            assert_eq!(status.code(), Code::Unknown, "{status}");
+            // Which of the two depends on whether the reset is noticed while a message is read.
+            assert!([Code::Unknown, Code::Internal].contains(&status.code()), "{status}");
             say(&mut client, &mut session, "well").await?;
         }
     }
