@@ -34,7 +34,11 @@ fn configuration(folder: &Path, defaults: Option<&Value>) -> Result<PathBuf> {
 
 /// Runs `limpet render` with these arguments: its exit code, and the report.
 fn render(arguments: &[&str]) -> Result<(Option<i32>, Value)> {
-    let arguments: Vec<&str> = ["render", "--format", "json"].iter().chain(arguments).copied().collect();
+    let arguments: Vec<&str> = ["render", "--format", "json"]
+        .iter()
+        .chain(arguments)
+        .copied()
+        .collect();
     let output = tools::run_limpet(&arguments, &[])?;
     let said = String::from_utf8_lossy(&output.stderr);
     let report = serde_json::from_slice(&output.stdout).with_context(|| format!("{arguments:?}: {said}"))?;
@@ -51,9 +55,17 @@ fn envoy_accepts_every_golden_case() -> Result<()> {
         };
         let config = configuration(folder.path(), defaults.as_ref())?;
         let envoy = folder.path().join("envoy.json");
-        let (input, config, file) = (case.join("in.yaml"), config.to_string_lossy().into_owned(), envoy.to_string_lossy());
+        let (input, config, file) = (
+            case.join("in.yaml"),
+            config.to_string_lossy().into_owned(),
+            envoy.to_string_lossy(),
+        );
         let (code, report) = render(&["-f", &input.to_string_lossy(), "--config", &config, "--envoy", &file])?;
-        ensure!(code == Some(0) || code == Some(1), "{}: {code:?} {report}", case.display());
+        ensure!(
+            code == Some(0) || code == Some(1),
+            "{}: {code:?} {report}",
+            case.display()
+        );
         let made: Value = serde_json::from_slice(&std::fs::read(&envoy)?)?;
         let (accepted, said) = Envoy::validate(&Config::made(made).build(Build::tested()?))?;
         ensure!(accepted, "{}: {said}", case.display());

@@ -3,7 +3,9 @@
 mod api_server;
 mod certificates;
 mod envoys;
+mod objects;
 mod policies;
+mod regulars;
 mod restarts;
 mod rights;
 mod wire;

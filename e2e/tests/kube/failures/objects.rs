@@ -1,0 +1,258 @@
+//! Objects that no schema would have let in: whoever installs definitions of their own has no better.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use limpet_e2e::kube::{Cluster, Controller, Release};
+use limpet_e2e::poll;
+use serde_json::{Value, json};
+
+use super::regulars::Regulars;
+use super::{message, objects, redirect, until_redirected, until_sessions};
+use crate::site::condition;
+
+/// Makes all definitions take whatever they get.
+async fn without_schemas(cluster: &Cluster) -> Result<()> {
+    let admin = cluster.server().admin();
+    for mut definition in admin.list("CustomResourceDefinition", "").await? {
+        let name = definition["metadata"]["name"].as_str().context("no name")?.to_owned();
+        for version in definition["spec"]["versions"].as_array_mut().context("no versions")? {
+            version["schema"] =
+                json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        }
+        let change = json!({"spec": {"versions": definition["spec"]["versions"]}});
+        admin.merge("CustomResourceDefinition", &name, &change).await?;
+    }
+    Ok(())
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    let version = if kind == "BackendLBPolicy" { "v1alpha2" } else { "v1" };
+    json!({
+        "apiVersion": format!("gateway.networking.k8s.io/{version}"),
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    })
+}
+
+/// A route of the Gateway, with these rules.
+fn route(name: &str, rules: &Value) -> Value {
+    object(
+        "HTTPRoute",
+        name,
+        &json!({"parentRefs": [{"name": "web"}], "hostnames": [format!("{name}.example")], "rules": rules}),
+    )
+}
+
+/// Objects by what is absurd about them.
+fn absurd(class: &str) -> Vec<Value> {
+    let web = json!([{"name": "web", "port": 80}]);
+    let long = "n".repeat(253);
+    let path =
+        |kind: &str, value: &str| json!([{"matches": [{"path": {"type": kind, "value": value}}], "backendRefs": web}]);
+    let filter = |filter: Value| json!([{"filters": [filter], "backendRefs": web}]);
+    let targets: Vec<_> = (0..16)
+        .map(|number| json!({"group": "", "kind": "Service", "name": format!("service-{number}")}))
+        .collect();
+    let policy = |targets: Value, session: Value| json!({"targetRefs": targets, "sessionPersistence": session});
+    let other = json!([{"group": "", "kind": "Service", "name": "other"}]);
+    vec![
+        // Words that are in no list.
+        route("path-type", &path("Glob", "/*")),
+        route("path-relative", &path("PathPrefix", "no/slash")),
+        route("path-empty", &path("Exact", "")),
+        route("path-expression", &path("RegularExpression", "(((")),
+        route("path-large", &path("PathPrefix", &format!("/{}", "p".repeat(100_000)))),
+        route(
+            "method",
+            &json!([{"matches": [{"method": "BREW"}], "backendRefs": web}]),
+        ),
+        route(
+            "header",
+            &json!([{"matches": [{"headers": [{"name": "a b\n", "value": "\u{0}"}]}], "backendRefs": web}]),
+        ),
+        route(
+            "query",
+            &json!([{"matches": [{"queryParams": [{"type": "Fuzzy", "name": "", "value": ""}]}], "backendRefs": web}]),
+        ),
+        route("filter-type", &filter(json!({"type": "Teleport"}))),
+        route("filter-without", &filter(json!({"type": "RequestRedirect"}))),
+        route(
+            "filter-status",
+            &filter(
+                json!({"type": "RequestRedirect", "requestRedirect": {"statusCode": 99, "scheme": "gopher", "port": 0}}),
+            ),
+        ),
+        route(
+            "filter-header",
+            &filter(
+                json!({"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": ":path", "value": "/\r\nx: y"}, {"name": "", "value": ""}]}}),
+            ),
+        ),
+        route(
+            "timeouts",
+            &json!([{"timeouts": {"request": "99999999h99999999h", "backendRequest": "-1s"}, "backendRefs": web}]),
+        ),
+        route(
+            "weights",
+            &json!([{"backendRefs": [{"name": "web", "port": 80, "weight": -1}, {"name": "web", "port": 80, "weight": 4_294_967_295_u64}]}]),
+        ),
+        route(
+            "weights-sum",
+            &json!([{"backendRefs": [{"name": "web", "port": 80, "weight": 2_147_483_647}, {"name": "web", "port": 80, "weight": 2_147_483_647}, {"name": "web", "port": 80, "weight": 2_147_483_647}]}]),
+        ),
+        route(
+            "port",
+            &json!([{"backendRefs": [{"name": "web", "port": 70_000}, {"name": "web", "port": 0}, {"name": "web"}]}]),
+        ),
+        route(
+            "session",
+            &json!([{"backendRefs": web, "sessionPersistence": {"sessionName": "a b;=\n", "type": "Telepathy", "absoluteTimeout": "soon"}}]),
+        ),
+        // Nothing at all.
+        route("no-rules", &json!([])),
+        route("empty-rule", &json!([{}])),
+        route(
+            "empty-lists",
+            &json!([{"matches": [], "filters": [], "backendRefs": []}]),
+        ),
+        route("null-rules", &Value::Null),
+        object("HTTPRoute", "no-parents", &json!({"parentRefs": [], "hostnames": []})),
+        object("HTTPRoute", "no-spec", &Value::Null),
+        object(
+            "HTTPRoute",
+            "hostname",
+            &json!({"parentRefs": [{"name": "web"}], "hostnames": ["*", "*.*.example", "", "a b"], "rules": [{"backendRefs": web}]}),
+        ),
+        object(
+            "GRPCRoute",
+            "grpc",
+            &json!({"parentRefs": [{"name": "web"}], "hostnames": ["grpc.example"], "rules": [{"matches": [{"method": {"type": "Regex", "service": "[", "method": ""}}]}]}),
+        ),
+        object(
+            "HTTPRoute",
+            &long,
+            &json!({"parentRefs": [{"name": "web", "sectionName": long}, {"name": long}], "rules": [{"name": long, "backendRefs": [{"name": long, "port": 80}]}]}),
+        ),
+        // Policies.
+        object("BackendLBPolicy", "no-targets", &policy(json!([]), json!({}))),
+        object(
+            "BackendLBPolicy",
+            "many-targets",
+            &policy(targets.into(), json!({"sessionName": "many"})),
+        ),
+        object(
+            "BackendLBPolicy",
+            "kind",
+            &policy(json!([{"group": "x", "kind": "Y", "name": ""}]), json!({})),
+        ),
+        object(
+            "BackendLBPolicy",
+            "type",
+            &policy(other.clone(), json!({"type": "Telepathy"})),
+        ),
+        object(
+            "BackendLBPolicy",
+            "duration",
+            &policy(other.clone(), json!({"absoluteTimeout": "1e9", "idleTimeout": ""})),
+        ),
+        object(
+            "BackendLBPolicy",
+            "name",
+            &policy(other.clone(), json!({"sessionName": "a;b=c\r\n"})),
+        ),
+        object(
+            "BackendLBPolicy",
+            "large-name",
+            &policy(other, json!({"sessionName": "n".repeat(10_000)})),
+        ),
+        object("BackendLBPolicy", &long, &json!(5)),
+        // Gateways of their own, whose Envoys are none of the crowd's.
+        object(
+            "Gateway",
+            "protocol",
+            &json!({"gatewayClassName": class, "listeners": [{"name": "x", "port": 9000, "protocol": "CARRIER-PIGEON"}]}),
+        ),
+        object(
+            "Gateway",
+            "no-listeners",
+            &json!({"gatewayClassName": class, "listeners": []}),
+        ),
+        object(
+            "Gateway",
+            "port",
+            &json!({"gatewayClassName": class, "listeners": [{"name": "x", "port": 0, "protocol": "HTTP"}, {"name": "y", "port": 70_000, "protocol": "HTTP"}]}),
+        ),
+    ]
+}
+
+/// 64 rules with 64 matches each.
+fn large() -> Value {
+    let rules = (0..64).map(|rule| {
+        let matches = (0..64).map(|index| json!({"path": {"type": "Exact", "value": format!("/{rule}/{index}")}}));
+        json!({"matches": matches.collect::<Vec<_>>(), "backendRefs": [{"name": "web", "port": 80}]})
+    });
+    route("large", &rules.collect::<Vec<_>>().into())
+}
+
+#[tokio::test]
+async fn no_object_is_too_absurd_to_leave_the_others_alone() -> Result<()> {
+    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let namespace = cluster.namespace("absurd").await?;
+    let _pods = objects(&namespace).await?;
+    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let mut envoy = controller.envoy("web", "one").await?;
+    envoy.until_ready().await?;
+    until_sessions(&controller).await?;
+    without_schemas(&cluster).await?;
+    let regulars = Regulars::gather(&controller).await?;
+
+    let all = absurd(namespace.name());
+    // It takes the API server a moment to forget a schema.
+    let first = async || namespace.apply_object(&all[0]).await.ok();
+    poll::until("the schemas to be gone", first).await?;
+    let mut problems = String::new();
+    for (number, object) in all.iter().enumerate() {
+        let applied = async || namespace.apply_object(object).await.ok();
+        poll::until(&format!("{} {}", object["kind"], object["metadata"]["name"]), applied).await?;
+        // Each on its own, as far as a build is told from the next.
+        let change = redirect(&format!("after-{number}"));
+        if number % 6 == 5 {
+            namespace.apply(&change).await?;
+            let arrived = until_redirected(&controller, &format!("/after-{number}"), true).await;
+            if arrived.is_err() {
+                writeln!(problems, "nothing arrives after {}", object["metadata"]["name"])?;
+                break;
+            }
+        }
+    }
+    namespace.apply_object(&large()).await?;
+    let accepted =
+        |object: &Value| condition(&object["status"]["parents"][0]["conditions"], "Accepted") == "True/Accepted";
+    namespace.until("the large one", "HTTPRoute", "large", accepted).await?;
+    namespace.apply(&redirect("last")).await?;
+    let last = until_redirected(&controller, "/last", true).await;
+    if let Err(error) = last {
+        let gateway = namespace.get("Gateway", "web").await?;
+        let words = message(&gateway["status"]["conditions"], "Programmed");
+        let end = words.len().saturating_sub(600);
+        writeln!(problems, "{error:#}: {}", words.get(end..).unwrap_or(words))?;
+    }
+    let log = controller.log()?;
+    for bad in ["panicked", "a build failed", "a status was refused", "ERROR"] {
+        for line in log.lines().filter(|line| line.contains(bad)) {
+            writeln!(problems, "{line}")?;
+        }
+    }
+    let refused = envoy
+        .admin()
+        .stats("(update_rejected|lds.update_rejected|cds.update_rejected)$")
+        .await?;
+    for (name, count) in refused.iter().filter(|(_, count)| **count > 0) {
+        writeln!(problems, "{name}: {count}")?;
+    }
+    assert!(problems.is_empty(), "{problems}");
+
+    regulars.leave().await
+}
