@@ -11,6 +11,7 @@ mod deploy;
 mod elsewhere;
 mod failures;
 mod fences;
+mod folder;
 mod keyring;
 mod site;
 mod status;

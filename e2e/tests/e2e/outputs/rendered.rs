@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::{Backend, Build, Config, Envoy, Visitor, poll, tools};
+use limpet_e2e::{Build, Config, Envoy, tools};
 use serde_json::{Value, json};
 
 /// The controller's golden cases.
@@ -82,92 +82,5 @@ fn the_exit_code_tells_whether_all_was_accepted() -> Result<()> {
     }
     let missing = tools::run_limpet(&["render", "-f", "no-such-file.yaml"], &[])?;
     assert_eq!(missing.status.code(), Some(2));
-    Ok(())
-}
-
-/// A Gateway, a route and a policy, and a Service with these backends.
-fn site(port: u16, backends: &[Backend]) -> String {
-    let slice = |(number, backend): (usize, &Backend)| {
-        let address = backend.address();
-        format!(
-            "
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{namespace: shop, name: v1-{number}, labels: {{kubernetes.io/service-name: v1}}}}
-addressType: IPv4
-ports: [{{name: '', port: {}}}]
-endpoints: [{{addresses: [{}]}}]
----",
-            address.port(),
-            address.ip()
-        )
-    };
-    let slices: Vec<String> = backends.iter().enumerate().map(slice).collect();
-    format!(
-        "
-apiVersion: gateway.networking.k8s.io/v1
-kind: GatewayClass
-metadata: {{name: limpet}}
-spec: {{controllerName: limpet.dev/controller}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {{namespace: shop, name: web}}
-spec: {{gatewayClassName: limpet, listeners: [{{name: http, port: {port}, protocol: HTTP}}]}}
----
-apiVersion: v1
-kind: Service
-metadata: {{namespace: shop, name: v1}}
-spec: {{ports: [{{port: 80}}]}}
----{}
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: shop, name: shop}}
-spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: v1, port: 80}}]}}]}}
----
-apiVersion: gateway.networking.k8s.io/v1alpha2
-kind: BackendLBPolicy
-metadata: {{namespace: shop, name: sticky}}
-spec: {{targetRefs: [{{group: '', kind: Service, name: v1}}], sessionPersistence: {{sessionName: sid}}}}
-",
-        slices.concat()
-    )
-}
-
-/// An Envoy takes everything from the folder, and sees it change.
-#[tokio::test]
-async fn an_envoy_runs_from_a_folder_and_sees_it_change() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let config = configuration(folder.path(), None)?.to_string_lossy().into_owned();
-    let backends = [Backend::start("a")?, Backend::start("b")?, Backend::start("c")?];
-    let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-    let write = |backends: &[Backend]| {
-        std::fs::write(folder.path().join("site.yaml"), site(port, backends))?;
-        let (code, report) = render(&["-f", &path("site.yaml"), "--config", &config, "--xds", &path("xds")])?;
-        ensure!(code == Some(0), "{report}");
-        Ok(())
-    };
-    write(&backends)?;
-    let bootstrap: Value = serde_saphyr::from_str(&std::fs::read_to_string(folder.path().join("xds/bootstrap.yaml"))?)?;
-    let envoy = Envoy::start(Config::made(bootstrap)).await?;
-    let mut visitor = Visitor::of(envoy.listener(&format!("http-{port}"))?);
-    let first = visitor.get("/").await?.backend().context("no backend")?.to_owned();
-    for _ in 0..10 {
-        assert_eq!(visitor.get("/").await?.backend(), Some(first.as_str()));
-    }
-    assert_eq!(visitor.cookie_names(), ["sid"]);
-
-    // The session's backend leaves: the session goes on elsewhere.
-    let rest: Vec<Backend> = backends.into_iter().filter(|backend| backend.name() != first).collect();
-    write(&rest)?;
-    let moved = async || {
-        let backend = visitor.get("/").await.ok()?.backend()?.to_owned();
-        (backend != first).then_some(backend)
-    };
-    let second = poll::until("another backend", moved).await?;
-    for _ in 0..10 {
-        assert_eq!(visitor.get("/").await?.backend(), Some(second.as_str()));
-    }
     Ok(())
 }
