@@ -10,9 +10,8 @@ use super::gateways::{GatewayState, ListenerState};
 use super::graph::{
     Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, Session, VirtualHost,
 };
-use super::references::BackendKind;
 use super::routes::{Attachment, RouteState, Rule, RuleAction};
-use super::sessions::{RuleSession, Sessions};
+use super::sessions::{RuleBackend, RuleSession, Sessions};
 
 /// Where a route stands among those of one virtual host (Gateway API, `HTTPRouteRule.matches`), regular expressions between exact paths and prefixes.
 type Precedence<'a> = (
@@ -84,7 +83,7 @@ fn add_clusters(graph: &mut Graph, rule: &Rule<'_>, all: &Sessions) {
             .clusters
             .entry(backend.cluster.clone())
             .or_insert_with(|| backend.spec.clone());
-        if let BackendKind::XBackend(name) = &backend.kind {
+        if let RuleBackend::XBackend(name) = &backend.object {
             cluster.session = all.destinations.get(name).cloned();
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::{BackendRef, GrantFrom, ObjectName, ReferenceGrantSpec};
 
 use super::graph::{Cluster, ClusterName, Protocol};
+use super::sessions::RuleBackend;
 use super::short_hash::short_hash;
 use super::{GATEWAY_X_GROUP, Objects};
 
@@ -21,14 +22,8 @@ pub(super) struct Referrer<'a> {
 pub(super) struct Backend {
     pub(super) cluster: ClusterName,
     pub(super) spec: Cluster,
-    pub(super) kind: BackendKind,
-}
-
-/// The object that a backend is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum BackendKind {
-    Service(ObjectName),
-    XBackend(ObjectName),
+    /// The object that it is.
+    pub(super) object: RuleBackend,
 }
 
 /// Why a reference leads nowhere.
@@ -145,7 +140,7 @@ impl<'a> References<'a> {
                 protocol,
                 session: None,
             },
-            kind: BackendKind::Service(name),
+            object: RuleBackend::Service(name),
         })
     }
 
@@ -198,7 +193,7 @@ impl<'a> References<'a> {
                 protocol,
                 session: None,
             },
-            kind: BackendKind::XBackend(name),
+            object: RuleBackend::XBackend(name),
         })
     }
 }

@@ -3,19 +3,9 @@
 use crate::api::BackendRef;
 use crate::model::GATEWAY_GROUP;
 use crate::model::graph::{Destination, HeaderChanges, Target};
-use crate::model::references::{Backend, BackendKind, References, Referrer};
-use crate::model::sessions::RuleBackend;
+use crate::model::references::{Backend, References, Referrer};
 
 use super::{BadReference, RouteInput, Rule, RuleInput, filters};
-
-impl From<&BackendKind> for RuleBackend {
-    fn from(kind: &BackendKind) -> Self {
-        match kind {
-            BackendKind::Service(name) => Self::Service(name.clone()),
-            BackendKind::XBackend(name) => Self::XBackend(name.clone()),
-        }
-    }
-}
 
 /// The destinations of a rule, also those that lead nowhere.
 pub(super) fn destinations(

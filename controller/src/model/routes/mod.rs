@@ -19,7 +19,7 @@ use super::gateways::GatewayState;
 use super::graph::{Destination, HeaderChanges, Hostname, Match, Redirect, Rewrite, RuleName};
 use super::references::{Backend, References};
 use super::reports::ObjectRef;
-use super::sessions::{Problem, RuleBackend, RuleFacts};
+use super::sessions::{Problem, RuleFacts};
 
 pub(super) use attach::{Attachment, Parent};
 
@@ -261,11 +261,7 @@ impl RouteState<'_> {
                 field: rule.field.clone(),
                 name: rule.name.clone(),
                 inline: rule.inline,
-                backends: rule
-                    .backends
-                    .iter()
-                    .map(|backend| RuleBackend::from(&backend.kind))
-                    .collect(),
+                backends: rule.backends.iter().map(|backend| backend.object.clone()).collect(),
                 paths: rule.matches.iter().map(|found| found.path.clone()).collect(),
                 gateways: gateways.clone(),
             });
