@@ -27,6 +27,7 @@ pub use certificate::Certificate;
 pub use graph::Graph;
 pub use objects::{Malformed, Objects, SessionPolicyKind, SessionPolicyName};
 pub use references::selector_service;
+pub(crate) use references::{References, Referrer};
 pub use reports::Reports;
 pub(crate) use sessions::check_defaults;
 pub use settings::{CookiePath, SessionDefaults, Settings};

@@ -11,10 +11,10 @@ use super::{GATEWAY_X_GROUP, Objects};
 
 /// Who refers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Referrer<'a> {
-    pub(super) group: &'a str,
-    pub(super) kind: &'a str,
-    pub(super) namespace: &'a str,
+pub(crate) struct Referrer<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) namespace: &'a str,
 }
 
 /// What a backend reference leads to.
@@ -39,14 +39,14 @@ pub(super) struct Unresolved {
 
 /// All objects, and the grants among them.
 #[derive(Debug)]
-pub(super) struct References<'a> {
+pub(crate) struct References<'a> {
     objects: &'a Objects,
     /// By the namespace that they are in.
     grants: BTreeMap<&'a str, Vec<&'a ReferenceGrantSpec>>,
 }
 
 impl<'a> References<'a> {
-    pub(super) fn new(objects: &'a Objects) -> Self {
+    pub(crate) fn new(objects: &'a Objects) -> Self {
         let mut grants: BTreeMap<&str, Vec<&ReferenceGrantSpec>> = BTreeMap::new();
         for (name, grant) in &objects.reference_grants {
             grants.entry(&name.namespace).or_default().push(&grant.spec);
@@ -55,7 +55,7 @@ impl<'a> References<'a> {
     }
 
     /// Whether `from` may refer to an object: one of its own namespace, or with a ReferenceGrant in the object's.
-    pub(super) fn permitted(&self, from: Referrer<'_>, group: &str, kind: &str, to: &ObjectName) -> bool {
+    pub(crate) fn permitted(&self, from: Referrer<'_>, group: &str, kind: &str, to: &ObjectName) -> bool {
         if from.namespace == to.namespace {
             return true;
         }

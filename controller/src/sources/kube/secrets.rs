@@ -10,8 +10,8 @@ use kube::{Api, Client, Error};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::api::{GrantFrom, GrantTo, Listener, ObjectName};
-use crate::model::{Certificate, GATEWAY_GROUP, Objects};
+use crate::api::{Listener, ObjectName};
+use crate::model::{Certificate, GATEWAY_GROUP, Objects, References, Referrer};
 use crate::sources::certificate;
 
 use super::backoff::Backoff;
@@ -122,6 +122,7 @@ pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
 
 /// The Secrets that listeners of our classes' Gateways name, as far as they may.
 pub(crate) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
+    let references = References::new(objects);
     let mut wanted = BTreeSet::new();
     for (gateway, object) in &objects.gateways {
         let class = objects.gateway_classes.get(&object.spec.gateway_class_name);
@@ -133,7 +134,12 @@ pub(crate) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName
             .listeners
             .iter()
             .flat_map(|listener| secrets(listener, gateway));
-        wanted.extend(names.filter(|name| may_refer(objects, gateway, name)));
+        let referrer = Referrer {
+            group: GATEWAY_GROUP,
+            kind: "Gateway",
+            namespace: &gateway.namespace,
+        };
+        wanted.extend(names.filter(|name| references.permitted(referrer, "", "Secret", name)));
     }
     wanted
 }
@@ -144,18 +150,5 @@ fn secrets<'a>(listener: &'a Listener, gateway: &'a ObjectName) -> impl Iterator
         .map(|reference| {
             let namespace = reference.namespace.as_deref().unwrap_or(&gateway.namespace);
             ObjectName::new(namespace, &reference.name)
-        })
-}
-
-/// Across namespaces, the Secret's has to allow it by a ReferenceGrant.
-fn may_refer(objects: &Objects, gateway: &ObjectName, secret: &ObjectName) -> bool {
-    let from =
-        |from: &GrantFrom| from.group == GATEWAY_GROUP && from.kind == "Gateway" && from.namespace == gateway.namespace;
-    let to = |to: &GrantTo| {
-        to.group.is_empty() && to.kind == "Secret" && to.name.as_ref().is_none_or(|name| *name == secret.name)
-    };
-    gateway.namespace == secret.namespace
-        || objects.reference_grants.iter().any(|(name, grant)| {
-            name.namespace == secret.namespace && grant.spec.from.iter().any(from) && grant.spec.to.iter().any(to)
         })
 }
