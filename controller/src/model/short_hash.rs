@@ -4,8 +4,13 @@ use sha2::{Digest as _, Sha256};
 
 /// The first four bytes of the SHA-256, as eight hexadecimal digits: for names that people read.
 pub(crate) fn short_hash(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(8);
-    for byte in Sha256::digest(bytes).iter().take(4) {
+    hash(bytes, 4)
+}
+
+/// The first bytes of the SHA-256, this many, in hexadecimal digits.
+pub(crate) fn hash(bytes: &[u8], length: usize) -> String {
+    let mut text = String::with_capacity(2 * length);
+    for byte in Sha256::digest(bytes).iter().take(length) {
         // Writing to a String can not fail.
         let _ = write!(text, "{byte:02x}");
     }

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use limpet_core::config::schema::PolicyConfig;
-use sha2::{Digest as _, Sha256};
 
-use super::policy::hex;
+use crate::model::short_hash::hash;
 
 /// Policies, each once.
 #[derive(Debug, Default)]
@@ -35,7 +34,7 @@ impl Policies {
             let stem = name.chars().map(|c| if legal(c) { c } else { '_' });
             self.all.push(Named {
                 stem: stem.take(MAX_STEM).collect(),
-                digest: hex(&Sha256::digest(content), 8),
+                digest: hash(content.as_bytes(), 8),
                 config,
             });
             self.all.len() - 1

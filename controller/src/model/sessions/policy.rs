@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::model::SessionDefaults;
+use crate::model::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::config::schema::{
     CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig, SdsKeysConfig,
 };
-use sha2::{Digest as _, Sha256};
-
-use crate::model::SessionDefaults;
 
 use super::annotations::Overrides;
 use super::fault::{Fault, Place};
@@ -225,14 +224,5 @@ impl Draft {
 /// A name for a session's header that has none: another for each scope, as GEP-1619 asks for, since the filter adds nothing to a header's name as it
 /// does to a cookie's. The names that begin with `x-limpet-` are the filter's own.
 fn generated_header(scope: &str) -> String {
-    format!("limpet-session-{}", hex(&Sha256::digest(scope), 4))
-}
-
-/// The first `length` bytes.
-pub(super) fn hex(bytes: &[u8], length: usize) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().take(length).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("limpet-session-{}", short_hash(scope.as_bytes()))
 }
