@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::find::NAME;
-use crate::outputs::envoy::FilterInputs;
+use crate::outputs::FilterInputs;
 use crate::xds::{Name, ResourceType, Status, Version};
 
 /// What is published of the filter's configuration, by groups of Envoys.

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::carried::Carried;
 use crate::keys::{generate, rotation};
 use crate::moment;
-use crate::outputs::envoy::FilterKeys;
+use crate::outputs::FilterKeys;
 use crate::sources::kube::Backoff;
 use crate::xds;
 

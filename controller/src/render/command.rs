@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::api::ObjectName;
 use crate::cli::{RenderArgs, RenderFormat};
-use crate::outputs::envoy::{FilterInputs, FilterKeys};
+use crate::outputs::{FilterInputs, FilterKeys};
 use crate::run::Config;
 use crate::xds::{Resource, ResourceType};
 use crate::{Failure, Verdict, output};

@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::carried::Carried;
 use crate::fences::{self, List};
 use crate::keyring::{self, Keys};
-use crate::outputs::envoy::{FilterInputs, FilterKeys};
+use crate::outputs::{FilterInputs, FilterKeys};
 use crate::xds::Snapshots;
 
 use super::config::Config;

@@ -13,7 +13,8 @@ use crate::find::NAME;
 use crate::model::endpoints::Endpoint;
 use crate::model::graph::{ClusterName, Graph};
 use crate::model::{self, Objects, Reports, Settings};
-use crate::outputs::envoy::{self, EnvoyOptions, FilterInputs};
+use crate::outputs::FilterInputs;
+use crate::outputs::envoy::{self, EnvoyOptions};
 use crate::xds::{Resource, ResourceType, Resources, Snapshots};
 
 use super::metrics::Metrics;

@@ -10,7 +10,7 @@ use limpet_core::config::schema::PolicyConfig;
 
 use crate::api::ObjectName;
 use crate::model::Graph;
-use crate::outputs::envoy::used_policies;
+use crate::outputs::used_policies;
 
 /// Of each Gateway.
 pub(super) type Superseded = BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>;

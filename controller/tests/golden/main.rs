@@ -12,7 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use limpet::model::{SessionDefaults, Settings};
-use limpet::outputs::envoy::{EnvoyOptions, FilterInputs, FilterKeys};
+use limpet::outputs::envoy::EnvoyOptions;
+use limpet::outputs::{FilterInputs, FilterKeys};
 use limpet::render::{Rendered, render};
 use limpet_core::config::{
     self,

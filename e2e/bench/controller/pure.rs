@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 use limpet::api::ObjectName;
 use limpet::model::endpoints::endpoints;
 use limpet::model::{self, Objects, Settings};
-use limpet::outputs::envoy::{self, EnvoyOptions, FilterInputs, FilterKeys};
+use limpet::outputs::envoy::{self, EnvoyOptions};
+use limpet::outputs::{FilterInputs, FilterKeys};
 use limpet::xds::{Resource, ResourceType, Resources, Version};
 
 use crate::objects::{self, Site};

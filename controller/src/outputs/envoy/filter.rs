@@ -1,6 +1,4 @@
-//! The filter and its configuration.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! The filter, as Envoy has it.
 
 use envoy_types::pb::envoy::config::core::v3::{
     AsyncDataSource, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig, async_data_source, data_source,
@@ -12,55 +10,13 @@ use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{Hea
 use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
 use envoy_types::pb::envoy::extensions::wasm::v3::{EnvironmentVariables, PluginConfig, VmConfig, plugin_config};
 use envoy_types::pb::google::protobuf::{Any, StringValue};
-use limpet_core::config::schema::{FilterConfig, PolicyConfig};
+use limpet_core::config::schema::FilterConfig;
 
 use super::code::CODE_CLUSTER;
-use super::options::{EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, WasmFilter};
+use super::options::{EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter};
 use super::pack::{duration, pack};
-use super::used::Used;
-use crate::api::ObjectName;
 use crate::find::NAME;
-use crate::model::Graph;
-
-/// The filter's configuration for the Envoys of one Gateway: the policies that its routes use, and no others.
-#[must_use]
-pub fn filter_config(
-    graph: &Graph,
-    gateway: &ObjectName,
-    options: &EnvoyOptions,
-    inputs: &FilterInputs,
-) -> FilterConfig {
-    configuration(graph, &Used::by(graph, gateway).policies, options, inputs)
-}
-
-/// The policies that the routes of one Gateway use.
-#[must_use]
-pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
-    let used = Used::by(graph, gateway).policies;
-    let policies = used.into_iter().filter_map(|name| graph.policies.get_key_value(name));
-    policies.map(|(name, policy)| (name.clone(), policy.clone())).collect()
-}
-
-pub(super) fn configuration(
-    graph: &Graph,
-    policies: &BTreeSet<&str>,
-    options: &EnvoyOptions,
-    inputs: &FilterInputs,
-) -> FilterConfig {
-    let policies = policies.iter().filter_map(|name| graph.policies.get_key_value(*name));
-    let policies = policies.map(|(name, policy)| (name.clone(), policy.clone()));
-    let policies: BTreeMap<_, _> = inputs.superseded.clone().into_iter().chain(policies).collect();
-    let mut config = FilterConfig::without_keys(policies);
-    match &inputs.keys {
-        FilterKeys::Wrapped(keys) => config.wrapped_keys = Some(keys.clone()),
-        FilterKeys::Listed(keys) => config.keys = Some(keys.clone()),
-    }
-    config.fences.clone_from(&inputs.fences);
-    config.access_log = options.access_log;
-    config.max_idle = inputs.max_idle.unwrap_or(config.max_idle);
-    config.clock_skew = inputs.clock_skew.unwrap_or(config.clock_skew);
-    config
-}
+use crate::outputs::filter::variables;
 
 /// The filter with this configuration, as ECDS has it. One that has no policies is left out: requests pass.
 #[must_use]
@@ -121,14 +77,6 @@ fn filter(config: &FilterConfig, options: &EnvoyOptions) -> Any {
             ..DynamicModuleFilter::default()
         }),
     }
-}
-
-/// The environment variables that keys come from.
-fn variables(config: &FilterConfig) -> Vec<String> {
-    let wrapped = config.wrapped_keys.iter().flat_map(|keys| &keys.key_encryption_keys);
-    let listed = config.keys.iter().flatten().filter_map(|key| key.env.as_ref());
-    let names: BTreeSet<&String> = wrapped.map(|key| &key.env).chain(listed).collect();
-    names.into_iter().cloned().collect()
 }
 
 fn wasm_code(code: &WasmFilter) -> AsyncDataSource {

@@ -4,7 +4,6 @@
 //! no map in a message has more than one entry, since `prost` encodes those in any order.
 //!
 //! - `options`: what is configured, and what comes from elsewhere.
-//! - `used`: which clusters, policies and certificates the Envoys of one Gateway need.
 //! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters and endpoints. `filter`: the
 //!   filter and its configuration. `code`: the server that the wasm filter comes from.
 //! - `elsewhere`: the filter for Envoys whose routes belong to somebody else.
@@ -21,7 +20,6 @@ mod options;
 mod pack;
 mod routes;
 mod standalone;
-mod used;
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret};
@@ -29,24 +27,25 @@ use prost::Message;
 
 pub use bootstrap::{BootstrapOptions, BootstrapTls, bootstrap};
 pub use elsewhere::RoutesElsewhere;
-pub use filter::{extension_config, filter_config, used_policies};
-pub use options::{EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, RemoteFile, WasmFilter};
+pub use filter::extension_config;
+pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 pub use standalone::static_bootstrap;
 
 use crate::api::ObjectName;
 use crate::model::endpoints::Endpoint;
 use crate::model::graph::ClusterName;
 use crate::model::{Certificate, Graph};
+use crate::outputs::filter::{FilterInputs, filter_config};
+use crate::outputs::used::Used;
 use crate::xds::{Resource, ResourceType};
 use routes::Routes;
-use used::Used;
 
 /// All that the Envoys of one Gateway are to have, but for endpoints ([`load_assignment`]): by type and name.
 #[must_use]
 pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Vec<Resource> {
     let used = Used::by(graph, gateway);
     let mut all = Vec::new();
-    let mut filter = filter::configuration(graph, &used.policies, options, inputs);
+    let mut filter = filter_config(used.policies(graph), options.access_log, inputs);
     if let Some(elsewhere) = options
         .routes_elsewhere
         .iter()

@@ -1,8 +1,5 @@
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use limpet_core::config::schema::{FenceConfig, KeyConfig, PolicyConfig, WrappedKeysConfig};
-use limpet_core::time::GatewayDuration;
 use serde::{Deserialize, Serialize};
 
 use super::elsewhere::RoutesElsewhere;
@@ -79,43 +76,4 @@ pub enum ModuleFilter {
     Name(String),
     /// A file that Envoy's process can read, for Envoy 1.40 and newer.
     File(String),
-}
-
-/// What the filter's configuration has that is in no graph.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilterInputs {
-    /// The keyring.
-    pub keys: FilterKeys,
-    /// Addresses that changed their owner.
-    pub fences: Vec<FenceConfig>,
-    /// The idle bound of sessions without a timeout; the filter's own default where there is none.
-    pub max_idle: Option<GatewayDuration>,
-    /// How far clocks may differ; the filter's own default where there is none.
-    pub clock_skew: Option<GatewayDuration>,
-    /// Policies that no route uses any more, for Envoys that still have routes that do: without them such a route would have no sessions until Envoy has
-    /// its successor.
-    pub superseded: BTreeMap<String, PolicyConfig>,
-}
-
-impl FilterInputs {
-    /// These keys, and nothing else said.
-    #[must_use]
-    pub fn with_keys(keys: FilterKeys) -> Self {
-        Self {
-            keys,
-            fences: Vec::new(),
-            max_idle: None,
-            clock_skew: None,
-            superseded: BTreeMap::new(),
-        }
-    }
-}
-
-/// The keyring in the filter's configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FilterKeys {
-    /// Sealed: it changes by a push of configuration, and `/config_dump` shows ciphertext.
-    Wrapped(WrappedKeysConfig),
-    /// Key by key, from Envoy's environment (or in the text, in tests).
-    Listed(Vec<KeyConfig>),
 }

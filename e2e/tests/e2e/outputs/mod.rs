@@ -17,10 +17,10 @@ use limpet::model::Graph;
 use limpet::model::endpoints::{Endpoint, EndpointState};
 use limpet::model::graph::ClusterName;
 use limpet::outputs::envoy::{
-    EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, WasmFilter, load_assignment, resources,
-    static_bootstrap,
+    EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter, load_assignment, resources, static_bootstrap,
 };
 use limpet::outputs::json;
+use limpet::outputs::{FilterInputs, FilterKeys};
 use limpet::xds::Resource;
 use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
 use limpet_e2e::{Backend, Build, Config, Envoy, Request, tools};

@@ -6,10 +6,9 @@ use serde_json::{Value, json};
 use super::{forward, gateway, graph, inputs, module, only, route, to, with_session};
 use crate::model::Graph;
 use crate::model::graph::{Action, ClusterName, Session, SessionUse};
-use crate::outputs::envoy::{
-    EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, RemoteFile, WasmFilter, extension_config, filter_config,
-};
+use crate::outputs::envoy::{EnvoyOptions, FilterBuild, RemoteFile, WasmFilter, extension_config};
 use crate::outputs::json::typed;
+use crate::outputs::{FilterInputs, FilterKeys, filter_config, used_policies};
 use crate::xds::ResourceType;
 
 fn with_sessions() -> Graph {
@@ -30,7 +29,7 @@ fn the_configuration_passes_the_filters_own_checks_and_has_the_policies_that_are
         not_before: 1_790_000_000,
     }];
     inputs.max_idle = Some("24h".parse().unwrap());
-    let config = filter_config(&with_sessions(), &gateway(), &EnvoyOptions::default(), &inputs);
+    let config = filter_config(used_policies(&with_sessions(), &gateway()), false, &inputs);
     assert_eq!(config.policies.keys().collect::<Vec<_>>(), ["web"]);
     let text = serde_json::to_vec(&config).unwrap();
     let key: Environment<'_> = &|_: &str| Some("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=".to_owned());
@@ -48,7 +47,7 @@ fn sessions_of_destinations_bring_their_policies() {
     };
     graph.clusters.get_mut(&ClusterName("v2".to_owned())).unwrap().session = Some(used);
     let policies = |graph: &Graph| {
-        let config = filter_config(graph, &gateway(), &EnvoyOptions::default(), &inputs());
+        let config = filter_config(used_policies(graph, &gateway()), false, &inputs());
         config.policies.into_keys().collect::<Vec<_>>()
     };
     assert_eq!(policies(&graph), ["web"]);
@@ -76,7 +75,7 @@ fn the_wasm_filter_gets_the_variables_that_its_keys_are_in() {
         access_log: true,
         ..EnvoyOptions::default()
     };
-    let config = filter_config(&with_sessions(), &gateway(), &options, &wrapped);
+    let config = filter_config(used_policies(&with_sessions(), &gateway()), true, &wrapped);
     let made = typed(&extension_config(&config, &options)).unwrap();
     assert_eq!(made["name"], "limpet");
     let plugin = &made["typed_config"]["config"];

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use limpet_core::config::schema::{KeyConfig, KeyStateConfig, PolicyConfig};
 use serde_json::{Value, json};
 
-use super::{EnvoyOptions, FilterBuild, FilterInputs, FilterKeys, ModuleFilter, resources};
+use super::{EnvoyOptions, FilterBuild, ModuleFilter, resources};
 use crate::api::ObjectName;
 use crate::model::Graph;
 use crate::model::graph::{
@@ -21,6 +21,7 @@ use crate::model::graph::{
     Protocol, Rewrite, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
 use crate::outputs::json;
+use crate::outputs::{FilterInputs, FilterKeys};
 use crate::xds::ResourceType;
 
 pub(super) fn gateway() -> ObjectName {

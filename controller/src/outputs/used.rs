@@ -1,19 +1,29 @@
-use std::collections::BTreeSet;
+//! What the Envoys of one Gateway need of a graph.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_core::config::schema::PolicyConfig;
 
 use crate::api::ObjectName;
 use crate::model::Graph;
 use crate::model::graph::{Action, ClusterName, Forward, Session, Target};
 
+/// The policies that the routes of one Gateway use.
+#[must_use]
+pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
+    Used::by(graph, gateway).policies(graph)
+}
+
 /// What the routes and listeners of one Gateway lead to.
 #[derive(Debug, Default)]
-pub(super) struct Used<'a> {
-    pub(super) clusters: BTreeSet<&'a ClusterName>,
-    pub(super) policies: BTreeSet<&'a str>,
-    pub(super) certificates: BTreeSet<&'a ObjectName>,
+pub(crate) struct Used<'a> {
+    pub(crate) clusters: BTreeSet<&'a ClusterName>,
+    pub(crate) policies: BTreeSet<&'a str>,
+    pub(crate) certificates: BTreeSet<&'a ObjectName>,
 }
 
 impl<'a> Used<'a> {
-    pub(super) fn by(graph: &'a Graph, gateway: &ObjectName) -> Self {
+    pub(crate) fn by(graph: &'a Graph, gateway: &ObjectName) -> Self {
         let mut used = Self::default();
         let gateway = graph.gateways.get(gateway);
         for listener in gateway.iter().flat_map(|gateway| gateway.ports.values()).flatten() {
@@ -25,6 +35,15 @@ impl<'a> Used<'a> {
             }
         }
         used
+    }
+
+    /// The policies, with what is in them.
+    pub(crate) fn policies(&self, graph: &Graph) -> BTreeMap<String, PolicyConfig> {
+        let used = self
+            .policies
+            .iter()
+            .filter_map(|name| graph.policies.get_key_value(*name));
+        used.map(|(name, policy)| (name.clone(), policy.clone())).collect()
     }
 
     fn add(&mut self, graph: &'a Graph, forward: &'a Forward) {
