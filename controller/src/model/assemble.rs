@@ -8,7 +8,7 @@ use crate::api::ObjectName;
 use super::Objects;
 use super::gateways::{GatewayState, ListenerState};
 use super::graph::{
-    Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, Session, VirtualHost,
+    Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session, VirtualHost,
 };
 use super::routes::{Attachment, RouteState, Rule, RuleAction};
 use super::sessions::{RuleBackend, RuleSession, Sessions};
@@ -44,6 +44,16 @@ pub(super) fn assemble(
         }
         for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
             add_clusters(&mut graph, rule, all);
+            if let Some(asked_by) = &session.asked_by {
+                let origin = RuleOrigin {
+                    route: route.object.clone(),
+                    index,
+                    name: rule.own_name.map(str::to_owned),
+                    gateways: served.iter().map(|attachment| attachment.gateway.clone()).collect(),
+                    asked_by: asked_by.clone(),
+                };
+                graph.rules.entry(rule.name.clone()).or_insert(origin);
+            }
             for (place, matches) in rule.matches.iter().enumerate() {
                 let made = make(rule, matches, session.of_path(&matches.path));
                 for attachment in &served {
@@ -115,12 +125,14 @@ fn make(rule: &Rule<'_>, matches: &Match, session: &Session) -> Route {
             rewrite,
             request_timeout,
             backend_timeout,
+            not_followed,
         } => Action::Forward(Forward {
             destinations: destinations.clone(),
             session: session.clone(),
             rewrite: rewrite.clone(),
             request_timeout: *request_timeout,
             backend_timeout: *backend_timeout,
+            not_followed: not_followed.clone(),
         }),
     };
     Route {

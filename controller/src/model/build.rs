@@ -4,15 +4,15 @@ use super::reports::{Condition, ParentReport, RouteReport};
 use super::routes::{Parent, RouteState};
 use super::sessions::{RuleSession, sessions};
 use super::unread::no_effect;
-use super::{Graph, Objects, Reports, Settings, assemble, gateways, references, routes};
+use super::{Graph, Loss, Lost, Objects, Reports, Settings, assemble, gateways, references, routes};
 
 /// What `objects` mean.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
     let references = references::References::new(objects);
     let (gateway_classes, accepted) = gateways::classes(objects, settings);
-    let mut gateways = gateways::gateways(objects, &accepted, &references);
-    let routes = routes::routes(objects, &mut gateways, &references);
+    let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
+    let routes = routes::routes(objects, &mut gateways, &references, settings);
 
     // What is served nowhere has no sessions, and keeps nobody's name.
     let facts: Vec<_> = routes
@@ -39,6 +39,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         gateway_classes,
         gateways: gateways
             .iter()
+            .filter(|_| settings.judges())
             .map(|(name, gateway)| ((*name).clone(), gateway.report()))
             .collect(),
         session_policies: sessions.session_policies,
@@ -53,7 +54,28 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         };
         of_kind.insert(route.object.name.clone(), route_report(route, sessions));
     }
+    if !settings.judges() {
+        reports.lose(&graph, &not_read(&routes));
+    }
     (graph, reports)
+}
+
+/// Rules whose matches can not be read: whoever serves them may know what they mean, but not which sessions are theirs.
+fn not_read(routes: &[RouteState<'_>]) -> Vec<Loss> {
+    let rules = routes.iter().flat_map(|route| &route.rules);
+    let refused = rules.flat_map(|rule| rule.refused.iter().map(move |refused| (rule, refused)));
+    let lost = refused
+        .filter(|(_, refused)| refused.drops_rule)
+        .map(|(rule, refused)| Loss {
+            rule: rule.name.clone(),
+            gateway: None,
+            lost: Lost::All,
+            message: format!(
+                "{}: {} (there are no sessions)",
+                refused.problem.field, refused.problem.message
+            ),
+        });
+    lost.collect()
 }
 
 /// What became of a route.

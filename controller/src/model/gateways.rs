@@ -52,7 +52,11 @@ pub(super) fn classes<'a>(
     let mut reports = BTreeMap::new();
     let mut accepted = BTreeSet::new();
     for (name, class) in &objects.gateway_classes {
-        if class.spec.controller_name != settings.controller_name {
+        if !settings.reads(&class.spec.controller_name) {
+            continue;
+        }
+        if !settings.judges() {
+            accepted.insert(name.as_str());
             continue;
         }
         let unread = Unread::new(&class.unread);
@@ -77,13 +81,47 @@ pub(super) fn gateways<'a>(
     objects: &'a Objects,
     classes: &BTreeSet<&str>,
     references: &References<'_>,
+    settings: &Settings,
 ) -> BTreeMap<&'a ObjectName, GatewayState<'a>> {
     let ours = objects
         .gateways
         .iter()
         .filter(|(_, gateway)| classes.contains(gateway.spec.gateway_class_name.as_str()));
-    ours.map(|(name, object)| (name, gateway(object, objects, references)))
-        .collect()
+    let read = |object| {
+        if settings.judges() {
+            gateway(object, objects, references)
+        } else {
+            somebody_elses(object)
+        }
+    };
+    ours.map(|(name, object)| (name, read(object))).collect()
+}
+
+/// A Gateway that another control plane serves: what that refuses, it refuses itself.
+fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
+    fn read(listener: &Listener) -> ListenerState<'_> {
+        let speaks_http = matches!(listener.protocol.as_str(), "HTTP" | "HTTPS");
+        ListenerState {
+            listener,
+            hostname: Hostname::parse(listener.hostname.as_deref()),
+            kinds: kinds(listener).0,
+            certificates: None,
+            accepted: if speaks_http {
+                Condition::holds("Accepted", "Accepted", "It may have sessions")
+            } else {
+                Condition::fails("Accepted", "UnsupportedProtocol", "It has no sessions")
+            },
+            resolved: Condition::holds("ResolvedRefs", "ResolvedRefs", ""),
+            conflicted: None,
+            attached: 0,
+        }
+    }
+    GatewayState {
+        object,
+        listeners: object.spec.listeners.iter().map(read).collect(),
+        refused: None,
+        ignored: Vec::new(),
+    }
 }
 
 fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &References<'_>) -> GatewayState<'a> {

@@ -1,7 +1,7 @@
 //! What is to be served, in nobody's dialect: outputs translate it, and look at no object any more. All of it is sorted, so equal objects make equal
 //! graphs, whatever order they came in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use serde::Serialize;
 use crate::api::ObjectName;
 
 use super::certificate::Certificate;
+use super::objects::SessionPolicyName;
+use super::reports::ObjectRef;
 
 /// Everything that the Gateways of our class serve.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -23,6 +25,9 @@ pub struct Graph {
     pub clusters: BTreeMap<ClusterName, Cluster>,
     /// The session policies, by a name that tells what is in them, so that equal policies are one.
     pub policies: BTreeMap<String, PolicyConfig>,
+    /// Where the rules come from that have sessions.
+    #[serde(skip)]
+    pub rules: BTreeMap<RuleName, RuleOrigin>,
     /// The certificates of listeners, by their Secrets.
     #[serde(serialize_with = "names")]
     pub certificates: BTreeMap<ObjectName, Certificate>,
@@ -181,6 +186,32 @@ impl fmt::Display for RuleName {
     }
 }
 
+/// Where a rule with sessions comes from: what somebody says of it, he says of these objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleOrigin {
+    /// The route.
+    pub route: ObjectRef,
+    /// The rule's place in it.
+    pub index: usize,
+    /// The rule's own name there.
+    pub name: Option<String>,
+    /// The Gateways that serve it.
+    pub gateways: BTreeSet<ObjectName>,
+    /// Who asks for its sessions.
+    pub asked_by: AskedBy,
+}
+
+/// Who asks for a rule's sessions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AskedBy {
+    /// The rule itself.
+    Rule,
+    /// A session policy.
+    Policy(SessionPolicyName),
+    /// Its XBackends, each for its own.
+    Backends(Vec<ObjectName>),
+}
+
 /// What has to match; all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -286,6 +317,10 @@ pub struct Forward {
     /// How long one try may last; zero is no limit.
     #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub backend_timeout: Option<Duration>,
+    /// Fields of the rule that nothing here tells of, though the control plane that serves it may follow them: who makes a route like this one by what is
+    /// here makes another one. None, where routes are ours to judge.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_followed: Vec<String>,
 }
 
 /// As the Gateway API writes it.
@@ -411,6 +446,8 @@ impl fmt::Display for ClusterName {
 pub struct Cluster {
     /// The Service that the endpoints are of.
     pub service: ObjectName,
+    /// The number of the Service's port.
+    pub port: u16,
     /// The name of the Service's port, by which EndpointSlices have it; empty where it has none.
     pub port_name: String,
     /// What is spoken.

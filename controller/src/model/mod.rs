@@ -13,6 +13,7 @@ mod certificate;
 pub mod endpoints;
 mod gateways;
 pub mod graph;
+mod losses;
 mod objects;
 mod references;
 pub mod reports;
@@ -25,12 +26,13 @@ mod unread;
 pub use build::build;
 pub use certificate::Certificate;
 pub use graph::Graph;
+pub use losses::{Loss, Lost};
 pub use objects::{Malformed, Objects, SessionPolicyKind, SessionPolicyName};
 pub use references::selector_service;
 pub(crate) use references::{References, Referrer};
 pub use reports::Reports;
 pub(crate) use sessions::check_defaults;
-pub use settings::{CookiePath, SessionDefaults, Settings};
+pub use settings::{CookiePath, Gateways, SessionDefaults, Settings};
 
 /// The API group of the Gateway API.
 pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";

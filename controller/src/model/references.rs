@@ -136,6 +136,7 @@ impl<'a> References<'a> {
             cluster: ClusterName(format!("service/{}/{}/{number}{suffix}", name.namespace, name.name)),
             spec: Cluster {
                 service: name.clone(),
+                port: number,
                 port_name: port.name.clone(),
                 protocol,
                 session: None,
@@ -172,9 +173,9 @@ impl<'a> References<'a> {
         if let Some(mode) = tls.filter(|mode| *mode != "None") {
             return Err(unsupported(format!("spec.tls.mode: expected None, found {mode}")));
         }
-        if backend.spec.port.is_none() {
+        let Some(port) = &backend.spec.port else {
             return Err(unsupported("spec.port: expected a port".to_owned()));
-        }
+        };
         let protocol = match (backend.spec.protocol.as_deref(), from.kind) {
             (Some("HTTP2" | "H2C" | "GRPC"), _) | (None | Some("HTTP"), "GRPCRoute") => Protocol::H2c,
             (None | Some("HTTP" | "HTTP11" | "MCP"), _) => Protocol::Http1,
@@ -189,6 +190,7 @@ impl<'a> References<'a> {
             cluster: ClusterName(format!("xbackend/{}/{}{suffix}", name.namespace, name.name)),
             spec: Cluster {
                 service: selector_service(&name),
+                port: port.number,
                 port_name: String::new(),
                 protocol,
                 session: None,

@@ -7,7 +7,7 @@ use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
 
 use crate::keyring::KeyringConfig;
-use crate::model::{CONTROLLER_NAME, SessionDefaults, Settings, check_defaults};
+use crate::model::{CONTROLLER_NAME, Gateways, SessionDefaults, Settings, check_defaults};
 use crate::outputs::envoy::EnvoyOptions;
 use crate::{Failure, document, xds};
 
@@ -181,6 +181,7 @@ impl Config {
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             controller_name: self.controller_name.clone(),
+            gateways: Gateways::Ours,
             session_defaults: self.session_defaults.clone(),
         }
     }

@@ -13,6 +13,7 @@ pub(super) fn destinations(
     input: &RuleInput<'_>,
     references: &References<'_>,
     rule: &mut Rule<'_>,
+    not_followed: &mut Vec<String>,
 ) -> Vec<Destination> {
     let mut destinations: Vec<Destination> = Vec::new();
     for (index, reference) in input.backends.iter().enumerate() {
@@ -23,7 +24,7 @@ pub(super) fn destinations(
             request_headers: HeaderChanges::default(),
             response_headers: HeaderChanges::default(),
         };
-        let resolved = resolve(route, &field, reference, references, &mut destination)
+        let resolved = resolve(route, &field, reference, references, &mut destination, not_followed)
             .and_then(|backend| distinct(&field, &rule.backends, backend));
         destination.target = match resolved {
             Ok(backend) => {
@@ -48,6 +49,7 @@ fn resolve(
     reference: &BackendRef,
     references: &References<'_>,
     destination: &mut Destination,
+    not_followed: &mut Vec<String>,
 ) -> Result<Backend, BadReference> {
     let referrer = Referrer {
         group: GATEWAY_GROUP,
@@ -62,12 +64,17 @@ fn resolve(
             message: unresolved.message,
         })?;
     let unread = super::super::unread::Unread::new(route.unread);
-    let changes = filters::of_backend(field, &unread, &reference.filters).map_err(|problem| BadReference {
-        reason: "UnsupportedValue",
-        field: problem.field,
-        message: problem.message,
-    })?;
-    (destination.request_headers, destination.response_headers) = changes;
+    match filters::of_backend(field, &unread, &reference.filters) {
+        Ok(changes) => (destination.request_headers, destination.response_headers) = changes,
+        Err(problem) if route.is_judged => {
+            return Err(BadReference {
+                reason: "UnsupportedValue",
+                field: problem.field,
+                message: problem.message,
+            });
+        }
+        Err(problem) => not_followed.push(format!("{}: {}", problem.field, problem.message)),
+    }
     Ok(backend)
 }
 

@@ -11,7 +11,7 @@ use super::{Rule, RuleAction, RuleInput, not_supported};
 pub(super) fn action(
     input: &RuleInput<'_>,
     unread: &Unread<'_>,
-    destinations: Vec<Destination>,
+    destinations: &[Destination],
     rule: &mut Rule<'_>,
 ) -> Result<RuleAction, Problem> {
     let mut found = None;
@@ -58,7 +58,18 @@ pub(super) fn action(
     }
 }
 
-fn forward(input: &RuleInput<'_>, destinations: Vec<Destination>, rewrite: Rewrite) -> Result<RuleAction, Problem> {
+/// The destinations, and nothing else.
+pub(super) fn forward_unchanged(destinations: Vec<Destination>) -> RuleAction {
+    RuleAction::Forward {
+        destinations,
+        rewrite: Rewrite::default(),
+        request_timeout: None,
+        backend_timeout: None,
+        not_followed: Vec::new(),
+    }
+}
+
+fn forward(input: &RuleInput<'_>, destinations: &[Destination], rewrite: Rewrite) -> Result<RuleAction, Problem> {
     let leads_somewhere = |destination: &Destination| matches!(destination.target, Target::Cluster(_));
     if !destinations.iter().any(leads_somewhere) {
         return Ok(RuleAction::Respond {
@@ -77,10 +88,11 @@ fn forward(input: &RuleInput<'_>, destinations: Vec<Destination>, rewrite: Rewri
     }
     let (request_timeout, backend_timeout) = input.timeouts.clone()?;
     Ok(RuleAction::Forward {
-        destinations,
+        destinations: destinations.to_vec(),
         rewrite,
         request_timeout,
         backend_timeout,
+        not_followed: Vec::new(),
     })
 }
 

@@ -6,7 +6,7 @@ use crate::model::sessions::Problem;
 
 use super::{RouteInput, RuleInput, expressions, matches};
 
-pub(super) fn input(route: &Object<GrpcRouteSpec>) -> RouteInput<'_> {
+pub(super) fn input(route: &Object<GrpcRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {
         kind: "GRPCRoute",
         meta: &route.meta,
@@ -20,6 +20,7 @@ pub(super) fn input(route: &Object<GrpcRouteSpec>) -> RouteInput<'_> {
             .enumerate()
             .map(|(index, rule)| rule_input(index, rule))
             .collect(),
+        is_judged,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::model::sessions::Problem;
 
 use super::{RouteInput, RuleInput, expressions, matches};
 
-pub(super) fn input(route: &Object<HttpRouteSpec>) -> RouteInput<'_> {
+pub(super) fn input(route: &Object<HttpRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {
         kind: "HTTPRoute",
         meta: &route.meta,
@@ -24,6 +24,7 @@ pub(super) fn input(route: &Object<HttpRouteSpec>) -> RouteInput<'_> {
             .enumerate()
             .map(|(index, rule)| rule_input(index, rule))
             .collect(),
+        is_judged,
     }
 }
 

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use crate::api::{BackendRef, Filter, Meta, Object, ObjectName, ParentRef, SessionPersistence};
 
-use super::Objects;
 use super::gateways::GatewayState;
 use super::graph::{Destination, HeaderChanges, Hostname, Match, Redirect, Rewrite, RuleName};
 use super::references::{Backend, References};
 use super::reports::ObjectRef;
 use super::sessions::{Problem, RuleFacts};
+use super::{Objects, Settings};
 
 pub(super) use attach::{Attachment, Parent};
 
@@ -43,6 +43,8 @@ pub(super) struct Rule<'a> {
     /// Its path in the route, like `spec.rules[2]`.
     pub(super) field: String,
     pub(super) name: RuleName,
+    /// The name that it has itself.
+    pub(super) own_name: Option<&'a str>,
     /// None of them: the rule was dropped, `refused` says why.
     pub(super) matches: Vec<Match>,
     pub(super) action: RuleAction,
@@ -66,6 +68,7 @@ pub(super) enum RuleAction {
         rewrite: Rewrite,
         request_timeout: Option<Duration>,
         backend_timeout: Option<Duration>,
+        not_followed: Vec<String>,
     },
     Respond {
         status: u16,
@@ -109,6 +112,8 @@ struct RouteInput<'a> {
     parents: &'a [ParentRef],
     hostnames: &'a [String],
     rules: Vec<RuleInput<'a>>,
+    /// Whether it is ours to judge.
+    is_judged: bool,
 }
 
 /// Every route that names a Gateway of ours; counts them at the listeners.
@@ -116,6 +121,7 @@ pub(super) fn routes<'a>(
     objects: &'a Objects,
     gateways: &mut BTreeMap<&'a ObjectName, GatewayState<'a>>,
     references: &References<'_>,
+    settings: &Settings,
 ) -> Vec<RouteState<'a>> {
     let names_ours = |meta: &Meta, parents: &[ParentRef]| {
         let mut names = parents
@@ -134,11 +140,12 @@ pub(super) fn routes<'a>(
         .filter(|route| names_ours(&route.meta, &route.spec.parent_refs))
         .collect();
     let mut states = Vec::with_capacity(http.len() + grpc.len());
+    let judges = settings.judges();
     for route in http {
-        states.push(route_state(&http::input(route), objects, gateways, references));
+        states.push(route_state(&http::input(route, judges), objects, gateways, references));
     }
     for route in grpc {
-        states.push(route_state(&grpc::input(route), objects, gateways, references));
+        states.push(route_state(&grpc::input(route, judges), objects, gateways, references));
     }
     states
 }
@@ -208,6 +215,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
     let mut rule = Rule {
         field: input.field.clone(),
         name,
+        own_name: input.name,
         matches,
         action: RuleAction::Respond {
             status: 500,
@@ -220,9 +228,17 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         unresolved: Vec::new(),
         refused,
     };
-    let destinations = backends::destinations(route, input, references, &mut rule);
-    let action = filters::action(input, &unread, destinations, &mut rule);
+    let mut not_followed = Vec::new();
+    if !route.is_judged {
+        not_followed.extend(unread.below(&input.field).into_iter().map(str::to_owned));
+    }
+    let destinations = backends::destinations(route, input, references, &mut rule, &mut not_followed);
+    let action = filters::action(input, &unread, &destinations, &mut rule);
     rule.action = action.unwrap_or_else(|problem| {
+        if !route.is_judged {
+            not_followed.push(format!("{}: {}", problem.field, problem.message));
+            return filters::forward_unchanged(destinations);
+        }
         // A request must not get past a filter that is missing.
         let reason = format!("{}: {}", problem.field, problem.message);
         rule.refused.push(Refused {
@@ -231,6 +247,12 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         });
         RuleAction::Respond { status: 500, reason }
     });
+    if let RuleAction::Forward {
+        not_followed: known, ..
+    } = &mut rule.action
+    {
+        *known = not_followed;
+    }
     rule
 }
 

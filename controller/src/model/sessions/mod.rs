@@ -28,7 +28,7 @@ use limpet_core::config::schema::PolicyConfig;
 
 use crate::api::{Meta, ObjectName, SessionPersistence};
 
-use super::graph::{PathMatch, RuleName, Session, SessionUse};
+use super::graph::{AskedBy, PathMatch, RuleName, Session, SessionUse};
 use super::reports::{ObjectRef, PolicyReport};
 use super::{Objects, SessionPolicyName, Settings};
 
@@ -93,6 +93,8 @@ pub(crate) struct RuleSession {
     pub(crate) session: Session,
     /// The same for single paths of the rule's matches, where the cookie's path is that of the match ([`CookiePath::Route`](super::CookiePath)).
     pub(crate) by_path: BTreeMap<PathMatch, Session>,
+    /// Who asks for it; nobody, where there is none.
+    pub(crate) asked_by: Option<AskedBy>,
     /// What is wrong with it, for the route's conditions; the rule then has no session. What is wrong with the route's annotations, the
     /// first of its rules has that is concerned.
     pub(crate) problems: Vec<Problem>,
@@ -171,6 +173,18 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
                 .into_iter()
                 .map(|(path, policy)| (path, session(policy)))
                 .collect(),
+            asked_by: match (rule.source, &rule.draft) {
+                (Source::Inline, Some(_)) => Some(AskedBy::Rule),
+                (Source::Policy(policy), Some(_)) => {
+                    let policy = policies.all.get(policy);
+                    policy.map(|policy| AskedBy::Policy(policy.name.clone()))
+                }
+                (Source::Destinations, _) if !rule.is_refused => {
+                    let backends: Vec<ObjectName> = backends.with_sessions(facts).into_iter().cloned().collect();
+                    (!backends.is_empty()).then_some(AskedBy::Backends(backends))
+                }
+                _ => None,
+            },
             problems: rule.problems.clone(),
             notes: match rule.source {
                 Source::Inline if !rule.is_refused => policy_status::affinity_notes(objects, facts),

@@ -36,6 +36,7 @@ pub(crate) fn graph(routes: Vec<Route>) -> Graph {
 pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
     let cluster = |name: &str| Cluster {
         service: ObjectName::new("shop", name),
+        port: 80,
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
         session: None,
@@ -83,6 +84,7 @@ pub(crate) fn forward(destinations: Vec<Destination>) -> Forward {
         rewrite: Rewrite::default(),
         request_timeout: None,
         backend_timeout: None,
+        not_followed: Vec::new(),
     }
 }
 

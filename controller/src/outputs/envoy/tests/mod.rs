@@ -86,6 +86,7 @@ pub(super) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
 pub(super) fn cluster(service: &str) -> Cluster {
     Cluster {
         service: ObjectName::new("shop", service),
+        port: 80,
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
         session: None,
@@ -114,6 +115,7 @@ pub(super) fn forward(destinations: Vec<Destination>) -> Forward {
         rewrite: Rewrite::default(),
         request_timeout: None,
         backend_timeout: None,
+        not_followed: Vec::new(),
     }
 }
 
