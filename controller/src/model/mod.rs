@@ -33,6 +33,7 @@ pub(crate) use references::{References, Referrer};
 pub use reports::Reports;
 pub(crate) use sessions::check_defaults;
 pub use settings::{CookiePath, Gateways, SessionDefaults, Settings};
+pub(crate) use short_hash::short_hash;
 
 /// The API group of the Gateway API.
 pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
