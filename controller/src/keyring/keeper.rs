@@ -23,6 +23,8 @@ use crate::xds;
 
 use super::config::KeyringConfig;
 use super::content::Wiped;
+use super::exchange::{Exchange, Place};
+use super::replicas::{self, Standing, View};
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
 
@@ -74,6 +76,12 @@ pub(crate) struct Keeper {
     carried: watch::Receiver<Option<Carried>>,
     xds: xds::Status,
     leads: watch::Receiver<bool>,
+    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    standing: watch::Sender<Standing>,
+    others: watch::Receiver<Option<View>>,
+    exchange: Option<Exchange>,
+    /// What the rotation waits for, as it was said last.
+    waits: String,
     /// The text that is published, and since when.
     published: Option<(String, Instant)>,
     /// When something was written that was not seen yet.
@@ -84,7 +92,7 @@ pub(crate) struct Keeper {
 impl Keeper {
     pub(crate) fn new(
         client: &Client,
-        namespace: &str,
+        place: &Place,
         config: &KeyringConfig,
         carried: watch::Receiver<Option<Carried>>,
         xds: xds::Status,
@@ -96,14 +104,20 @@ impl Keeper {
             ..Keys::default()
         };
         let (told, keys) = watch::channel(first);
+        let (standing, own) = watch::channel(unpublished());
+        let (exchange, others) = Exchange::new(client, place, config.phase_time.get(), own, leads.clone());
         let keeper = Self {
-            secrets: Api::namespaced(client.clone(), namespace),
+            secrets: Api::namespaced(client.clone(), &place.namespace),
             config: config.clone(),
             state,
             told,
             carried,
             xds,
             leads,
+            standing,
+            others,
+            exchange: Some(exchange),
+            waits: String::new(),
             published: None,
             wrote: None,
             backoff: Backoff::of_the_api(),
@@ -115,6 +129,9 @@ impl Keeper {
     pub(crate) async fn run(mut self) {
         let (sender, mut seen) = mpsc::channel(4);
         let mut watches = JoinSet::new();
+        if let Some(exchange) = self.exchange.take() {
+            watches.spawn(exchange.run());
+        }
         for which in [Which::Keyring, Which::KeyEncryptionKey] {
             watches.spawn(follow(
                 self.secrets.clone(),
@@ -134,6 +151,7 @@ impl Keeper {
                 }
                 changed = self.leads.changed() => if changed.is_err() { return },
                 changed = self.carried.changed() => if changed.is_err() { return },
+                changed = self.others.changed() => if changed.is_err() { return },
                 // What Envoys acknowledge matters to a rotation alone.
                 () = self.xds.changed(), if rotates => {}
                 () = after(wait) => {}
@@ -173,12 +191,14 @@ impl Keeper {
         });
     }
 
-    /// Does what the leader is to do. How long until the next look.
+    /// Says how far this replica's Envoys are, and does what the leader is to do. How long until the next look.
     async fn turn(&mut self) -> Option<Duration> {
-        let served = self.served();
+        let mut served = self.served();
+        let rest = self.stand(served.as_ref());
         if !*self.leads.borrow_and_update() {
-            return None;
+            return rest;
         }
+        self.wait_for_others(served.as_mut());
         if let Some(rest) = self
             .wrote
             .map(|at| SEEN.saturating_sub(at.elapsed()))
@@ -195,10 +215,55 @@ impl Keeper {
             }
         };
         match self.state.next(moment::now(), served, fresh) {
+            Next::Wait(None) => rest,
             // A day's sleep may be longer than it seems, where the machine sleeps as well.
-            Next::Wait(wait) => wait.map(|wait| wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
+            Next::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
             Next::Write(write) => self.write(write).await,
         }
+    }
+
+    /// Tells the others how far this replica's Envoys are. How long until that may be something else, if nothing happens before.
+    fn stand(&self, served: Option<&Served>) -> Option<Duration> {
+        let rest = served.map(|served| self.config.phase_time.get().saturating_sub(served.since));
+        let text = self.published.as_ref().map(|(text, _)| text);
+        let standing = match (served, text) {
+            (Some(served), Some(_)) if !served.everywhere => {
+                Standing::WaitsFor("not all its Envoys have acknowledged the keyring".to_owned())
+            }
+            (Some(_), Some(_)) if rest.is_some_and(|rest| !rest.is_zero()) => {
+                Standing::WaitsFor("it has published the keyring for less than phaseTime".to_owned())
+            }
+            (Some(_), Some(text)) => Standing::Keyring(replicas::digest(text)),
+            _ => unpublished(),
+        };
+        self.standing.send_if_modified(|known| {
+            let changed = *known != standing;
+            *known = standing;
+            changed
+        });
+        rest.filter(|rest| !rest.is_zero())
+    }
+
+    /// Envoys that are connected to other replicas count as those that are connected here.
+    fn wait_for_others(&mut self, served: Option<&mut Served>) {
+        let others = self.others.borrow_and_update();
+        let text = self.published.as_ref().map(|(text, _)| text);
+        let (Some(served), Some(text)) = (served, text) else {
+            return;
+        };
+        let waits = match others.as_ref() {
+            None => "it is not known how far other replicas are".to_owned(),
+            Some(view) => replicas::behind(view, &replicas::digest(text))
+                .map(|(replica, reason)| format!("replica {replica}: {reason}"))
+                .unwrap_or_default(),
+        };
+        served.everywhere &= waits.is_empty();
+        let rotates = matches!(self.told.borrow().figures.phase, 1 | 2);
+        let waits = if rotates { waits } else { String::new() };
+        if waits != self.waits && !waits.is_empty() {
+            tracing::info!(waits, "the rotation waits for another replica");
+        }
+        self.waits = waits;
     }
 
     /// What Envoys have of the keyring that is served.
@@ -265,6 +330,10 @@ impl Keeper {
             }
         }
     }
+}
+
+fn unpublished() -> Standing {
+    Standing::WaitsFor("it has not published the keyring yet".to_owned())
 }
 
 /// What a step out of this phase leads to.

@@ -27,7 +27,7 @@ pub(super) struct Situation {
 pub(super) struct Served {
     /// For how long this process has published it.
     pub(super) since: Duration,
-    /// Whether every connected Envoy has acknowledged it.
+    /// Whether every connected Envoy has acknowledged it, whichever replica it is connected to.
     pub(super) everywhere: bool,
     /// How long a token may live unused, under the configurations that are published: see `limpet_core::config::longest_life`.
     pub(super) life: Duration,
@@ -67,7 +67,7 @@ pub(super) fn due(document: &KeyringDocument, situation: &Situation) -> Result<D
         }
         (_, None) => Due::WithEnvoys,
         (Phase::Introduced(_) | Phase::Signing(_), Some(served)) if !served.everywhere => Due::WithEnvoys,
-        // By this process's own time: an Envoy that was connected to another one has come back by then.
+        // By this process's own time: an Envoy that lost its connection has come back by then.
         (Phase::Introduced(_) | Phase::Signing(_), Some(served)) => {
             after(situation.phase_time.saturating_sub(served.since))
         }

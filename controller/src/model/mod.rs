@@ -20,7 +20,7 @@ pub mod reports;
 mod routes;
 mod sessions;
 mod settings;
-mod short_hash;
+pub(crate) mod short_hash;
 mod unread;
 
 pub use build::build;

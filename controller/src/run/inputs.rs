@@ -27,7 +27,8 @@ pub(crate) struct Filter {
     pub(crate) tasks: JoinSet<()>,
 }
 
-/// Begins to read and keep the keyring and the fences. `carried` tells what Envoys have of them.
+/// Begins to read and keep the keyring and the fences. `carried` tells what Envoys have of them; `replica` is
+/// this one's name.
 ///
 /// # Errors
 /// The keyring is to come from a file, and that can not be read.
@@ -37,6 +38,7 @@ pub(crate) fn start(
     snapshots: &Snapshots,
     leads: &watch::Receiver<bool>,
     carried: watch::Receiver<Option<Carried>>,
+    replica: String,
 ) -> Result<Filter, Failure> {
     let mut tasks = JoinSet::new();
     let namespace = config.leader_election.namespace.as_deref();
@@ -50,7 +52,12 @@ pub(crate) fn start(
         keys
     } else {
         let xds = snapshots.status();
-        let (keeper, keys) = keyring::Keeper::new(client, namespace, &config.keyring, carried, xds, leads.clone());
+        let place = keyring::Place {
+            namespace: namespace.to_owned(),
+            lease: format!("{}-replicas", config.leader_election.name),
+            replica,
+        };
+        let (keeper, keys) = keyring::Keeper::new(client, &place, &config.keyring, carried, xds, leads.clone());
         tasks.spawn(keeper.run());
         keys
     };

@@ -82,7 +82,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
     let (end, shutdown) = watch::channel(false);
 
-    let filter = inputs::start(&client, &config, &snapshots, &leads, carried)?;
+    let filter = inputs::start(&client, &config, &snapshots, &leads, carried, replica(&instance))?;
     let keys = filter.keys.clone();
 
     let watched = Watched {
@@ -181,6 +181,11 @@ async fn told_to_end() {
             let _ = interrupt.await;
         }
     }
+}
+
+/// What the other replicas call this one. A container that starts again in its pod has the name that it had, so nobody waits for the one before.
+fn replica(instance: &str) -> String {
+    std::env::var("POD_NAME").unwrap_or_else(|_| instance.to_owned())
 }
 
 /// Who this replica is among others: its pod's name, and what no other process of that name has.

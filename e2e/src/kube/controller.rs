@@ -104,6 +104,8 @@ impl Controller {
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .env(&self.key_encryption_key.variable, &self.key_encryption_key.key)
+            // As its Deployment says: a name that no other replica has, and the same one when it is started again.
+            .env("POD_NAME", format!("controller-{}", self.http.ip()))
             .envs(self.environment.iter().map(|(variable, value)| (variable, value)));
         self.starts += 1;
         let name = format!("controller-{}", self.starts);
@@ -158,7 +160,7 @@ impl Controller {
     /// When it does not come up.
     pub async fn envoy_by(&self, gateway: &str, node_id: &str, xds: SocketAddr) -> Result<Proxy> {
         let KeyEncryptionKey { variable, key, .. } = &self.key_encryption_key;
-        self.start_envoy(gateway, node_id, xds, &[(variable, key)]).await
+        self.envoy_at(gateway, node_id, xds, &[(variable, key)]).await
     }
 
     /// As [`Controller::envoy`], with this in its environment, and no other key-encryption key.
@@ -166,10 +168,14 @@ impl Controller {
     /// # Errors
     /// When it does not come up.
     pub async fn envoy_with(&self, gateway: &str, node_id: &str, environment: &[(&str, &str)]) -> Result<Proxy> {
-        self.start_envoy(gateway, node_id, self.xds, environment).await
+        self.envoy_at(gateway, node_id, self.xds, environment).await
     }
 
-    async fn start_envoy(
+    /// As [`Controller::envoy_with`], with another way to the xDS server.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn envoy_at(
         &self,
         gateway: &str,
         node_id: &str,

@@ -6,6 +6,7 @@ mod envoys;
 mod objects;
 mod policies;
 mod regulars;
+mod replicas;
 mod restarts;
 mod rights;
 mod wire;

@@ -1,9 +1,13 @@
-//! A connection that a test can cut.
+//! A connection that a test can cut or hold.
 
+use std::io;
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Leads TCP connections from one address to another, as long as it is whole.
@@ -11,18 +15,21 @@ pub(super) struct Wire {
     from: SocketAddr,
     to: SocketAddr,
     lead: Option<JoinHandle<()>>,
+    held: watch::Sender<bool>,
 }
 
 impl Wire {
     pub(super) async fn lay(from: SocketAddr, to: SocketAddr) -> Result<Self> {
-        let mut wire = Self { from, to, lead: None };
+        let (held, _) = watch::channel(false);
+        let lead = None;
+        let mut wire = Self { from, to, lead, held };
         wire.mend().await?;
         Ok(wire)
     }
 
     pub(super) async fn mend(&mut self) -> Result<()> {
         let listener = TcpListener::bind(self.from).await?;
-        self.lead = Some(tokio::spawn(lead(listener, self.to)));
+        self.lead = Some(tokio::spawn(lead(listener, self.to, self.held.clone())));
         Ok(())
     }
 
@@ -34,17 +41,40 @@ impl Wire {
             let _ = lead.await;
         }
     }
+
+    /// Nothing passes any more, either way, and nobody is told; or all that has waited does.
+    pub(super) fn hold(&self, held: bool) {
+        self.held.send_replace(held);
+    }
 }
 
-async fn lead(listener: TcpListener, to: SocketAddr) {
+async fn lead(listener: TcpListener, to: SocketAddr, held: watch::Sender<bool>) {
     let mut connections = JoinSet::new();
-    while let Ok((mut here, _)) = listener.accept().await {
+    while let Ok((here, _)) = listener.accept().await {
+        let (up, down) = (held.subscribe(), held.subscribe());
         connections.spawn(async move {
-            if let Ok(mut there) = TcpStream::connect(to).await {
+            if let Ok(there) = TcpStream::connect(to).await {
+                let ((from_here, to_here), (from_there, to_there)) = (here.into_split(), there.into_split());
                 // It ends when either side does, however.
-                let _ = tokio::io::copy_bidirectional(&mut here, &mut there).await;
+                let _ = tokio::select! {
+                    ended = carry(from_here, to_there, up) => ended,
+                    ended = carry(from_there, to_here, down) => ended,
+                };
             }
         });
         while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut held: watch::Receiver<bool>) -> io::Result<()> {
+    let mut bytes = vec![0; 16 << 10];
+    loop {
+        let length = from.read(&mut bytes).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        // Who holds it is there as long as the connection.
+        let _ = held.wait_for(|held| !held).await;
+        to.write_all(&bytes[..length]).await?;
     }
 }
