@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::decode::Spec;
 use super::session::SessionPersistence;
 
 /// `XBackend`, gateway.networking.x-k8s.io/v1alpha1.
@@ -27,6 +28,8 @@ pub struct XBackendSpec {
     #[serde(default)]
     pub tls: Option<BackendTls>,
 }
+
+impl Spec for XBackendSpec {}
 
 /// The pods of a backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

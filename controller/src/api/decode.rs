@@ -1,3 +1,4 @@
+use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -33,7 +34,51 @@ pub fn object<S: DeserializeOwned + Default>(value: &Value) -> Result<Object<S>,
             })?
         }
     };
-    Ok(Object { meta, spec, unread })
+    Ok(Object {
+        meta,
+        spec,
+        unread,
+        malformed: None,
+    })
+}
+
+/// The content of a kind's objects.
+pub trait Spec: DeserializeOwned + Default {
+    /// What can be read of a `spec` that can not be read as a whole: whose it is and what it is attached to, so that they can be told. Nothing of
+    /// what it asks for, since half of that would mean something else.
+    #[must_use]
+    fn readable(_spec: &Value) -> Self {
+        Self::default()
+    }
+}
+
+/// Reads an object as [`object`] does; of one that can not be read, what tells whose it is, and why it can not.
+#[must_use]
+pub fn readable<S: Spec>(value: &Value) -> Object<S> {
+    object(value).unwrap_or_else(|error| {
+        let part = |name: &str| value.get(name).unwrap_or(&Value::Null);
+        Object {
+            meta: Meta::deserialize(part("metadata")).unwrap_or_default(),
+            spec: S::readable(part("spec")),
+            unread: Vec::new(),
+            malformed: Some(error),
+        }
+    })
+}
+
+/// The text under this name, empty where there is none.
+pub(super) fn text(spec: &Value, name: &str) -> String {
+    let text = spec.get(name).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
+/// Those items of the list under this name that can be read.
+pub(super) fn items<T: DeserializeOwned>(spec: &Value, name: &str) -> Vec<T> {
+    let list = spec.get(name).and_then(Value::as_array);
+    list.into_iter()
+        .flatten()
+        .filter_map(|item| T::deserialize(item).ok())
+        .collect()
 }
 
 fn at(root: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> DecodeError {

@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
+
+use super::decode::{Spec, text};
 
 /// `GatewayClass`, gateway.networking.k8s.io/v1.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -8,9 +11,14 @@ use serde::Deserialize;
 pub struct GatewayClassSpec {
     /// Who takes care of its Gateways.
     pub controller_name: String,
-    /// For people.
-    #[serde(default)]
-    pub description: Option<String>,
+}
+
+impl Spec for GatewayClassSpec {
+    fn readable(spec: &Value) -> Self {
+        Self {
+            controller_name: text(spec, "controllerName"),
+        }
+    }
 }
 
 /// `Gateway`, gateway.networking.k8s.io/v1.
@@ -22,6 +30,15 @@ pub struct GatewaySpec {
     /// What it listens on.
     #[serde(default)]
     pub listeners: Vec<Listener>,
+}
+
+impl Spec for GatewaySpec {
+    fn readable(spec: &Value) -> Self {
+        Self {
+            gateway_class_name: text(spec, "gatewayClassName"),
+            listeners: Vec::new(),
+        }
+    }
 }
 
 /// One listener.

@@ -1,5 +1,7 @@
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::decode::{Spec, items};
 use super::route::{BackendRef, Filter, NamedMatch, ParentRef};
 use super::session::SessionPersistence;
 
@@ -16,6 +18,15 @@ pub struct GrpcRouteSpec {
     /// Its rules.
     #[serde(default)]
     pub rules: Vec<GrpcRule>,
+}
+
+impl Spec for GrpcRouteSpec {
+    fn readable(spec: &Value) -> Self {
+        Self {
+            parent_refs: items(spec, "parentRefs"),
+            ..Self::default()
+        }
+    }
 }
 
 /// One rule.

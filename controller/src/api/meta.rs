@@ -3,6 +3,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::DecodeError;
+
 /// An object's namespace and name. The namespace is empty where objects of the kind have none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
@@ -88,4 +90,6 @@ pub struct Object<S> {
     pub spec: S,
     /// The fields of `spec` that nothing reads, as paths like `spec.rules[0].retry`.
     pub unread: Vec<String>,
+    /// Why it could not be read. `spec` then says no more than whose object it is ([`Spec::readable`](super::Spec::readable)).
+    pub malformed: Option<DecodeError>,
 }

@@ -15,7 +15,7 @@ mod service;
 mod session;
 
 pub use backend::{BackendPort, BackendTls, EndpointSelector, XBackendSpec};
-pub use decode::{DecodeError, object};
+pub use decode::{DecodeError, Spec, object, readable};
 pub use gateway::{
     AllowedRoutes, GatewayClassSpec, GatewaySpec, KindRef, LabelSelector, Listener, ListenerTls, Requirement,
     RouteNamespaces, SecretRef,

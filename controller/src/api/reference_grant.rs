@@ -1,5 +1,7 @@
 use serde::Deserialize;
 
+use super::decode::Spec;
+
 /// `ReferenceGrant`, gateway.networking.k8s.io/v1beta1: who may refer to what in its namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -11,6 +13,8 @@ pub struct ReferenceGrantSpec {
     #[serde(default)]
     pub to: Vec<GrantTo>,
 }
+
+impl Spec for ReferenceGrantSpec {}
 
 /// Who may refer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

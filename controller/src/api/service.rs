@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::decode::Spec;
+
 /// What is read of a `Service`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -19,6 +21,8 @@ pub struct ServiceSpec {
     #[serde(default)]
     pub selector: BTreeMap<String, String>,
 }
+
+impl Spec for ServiceSpec {}
 
 /// A port of a Service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

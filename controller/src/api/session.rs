@@ -1,6 +1,9 @@
 //! Session persistence in all its forms (GEP-1619).
 
 use serde::Deserialize;
+use serde_json::Value;
+
+use super::decode::{Spec, items};
 
 /// `BackendLBPolicy` (gateway.networking.k8s.io/v1alpha2) and `XBackendTrafficPolicy` (gateway.networking.x-k8s.io/v1alpha1).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -12,6 +15,15 @@ pub struct SessionPolicySpec {
     /// The sessions.
     #[serde(default)]
     pub session_persistence: Option<SessionPersistence>,
+}
+
+impl Spec for SessionPolicySpec {
+    fn readable(spec: &Value) -> Self {
+        Self {
+            target_refs: items(spec, "targetRefs"),
+            session_persistence: None,
+        }
+    }
 }
 
 /// What a policy applies to.

@@ -93,7 +93,9 @@ fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport
         };
         let mut conditions = vec![accepted];
         conditions.extend(partly.clone());
-        conditions.push(resolved.clone());
+        if !route.is_malformed {
+            conditions.push(resolved.clone());
+        }
         ParentReport {
             parent_ref: parent.reference.clone(),
             conditions,
@@ -111,9 +113,13 @@ fn noted(message: &str, sessions: &[RuleSession]) -> String {
     std::iter::once(message).chain(notes).collect::<Vec<_>>().join("; ")
 }
 
+/// Why a backend is not led to that is there: it is no reason of `ResolvedRefs`.
+pub(super) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
+
 /// `ResolvedRefs`: the first reason, and every message.
 fn resolved(route: &RouteState<'_>) -> Condition {
-    let bad: Vec<_> = route.rules.iter().flat_map(|rule| &rule.unresolved).collect();
+    let all = route.rules.iter().flat_map(|rule| &rule.unresolved);
+    let bad: Vec<_> = all.filter(|bad| bad.reason != UNSUPPORTED_VALUE).collect();
     match bad.first() {
         None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references lead somewhere"),
         Some(first) => {
@@ -140,6 +146,13 @@ fn invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> (Option<Conditio
             }
         }
     }
+    let unresolved = route.rules.iter().flat_map(|rule| &rule.unresolved);
+    for bad in unresolved.filter(|bad| bad.reason == UNSUPPORTED_VALUE) {
+        changed.push(format!(
+            "{}: {} (its share of the requests is answered with status 500)",
+            bad.field, bad.message
+        ));
+    }
     for problem in sessions.iter().flat_map(|session| &session.problems) {
         changed.push(format!(
             "{}: {} (served without session persistence)",
@@ -148,7 +161,7 @@ fn invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> (Option<Conditio
     }
     if !dropped.is_empty() && route.rules.iter().all(|rule| rule.matches.is_empty()) {
         return (
-            Some(Condition::fails("Accepted", "UnsupportedValue", dropped.join("; "))),
+            Some(Condition::fails("Accepted", UNSUPPORTED_VALUE, dropped.join("; "))),
             None,
         );
     }
@@ -165,6 +178,6 @@ fn invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> (Option<Conditio
             .collect::<Vec<_>>()
             .join("; ");
     }
-    let partly = (!message.is_empty()).then(|| Condition::holds("PartiallyInvalid", "UnsupportedValue", message));
+    let partly = (!message.is_empty()).then(|| Condition::holds("PartiallyInvalid", UNSUPPORTED_VALUE, message));
     (None, partly)
 }

@@ -127,10 +127,13 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
 fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &References<'_>) -> GatewayState<'a> {
     let unread = Unread::new(&object.unread);
     // Who asks for clients' certificates must not get a listener that does without.
-    let refused = unread.below("spec.tls").first().map(|field| {
+    let tls = unread.below("spec.tls").first().map(|field| {
         let message = format!("{field}: expected no TLS settings of the whole Gateway, which are not supported");
-        Condition::fails("Accepted", "UnsupportedValue", message)
+        Condition::fails("Accepted", "Invalid", message)
     });
+    let malformed = object.malformed.as_ref();
+    let malformed = malformed.map(|error| Condition::fails("Accepted", "Invalid", error.to_string()));
+    let refused = malformed.or(tls);
     let mut listeners: Vec<ListenerState<'a>> = object
         .spec
         .listeners
@@ -208,8 +211,7 @@ fn tls(
     objects: &Objects,
     references: &References<'_>,
 ) -> Result<Vec<ObjectName>, Condition> {
-    let refuse =
-        |field: &str, message: &str| Condition::fails("Accepted", "UnsupportedValue", format!("{field}: {message}"));
+    let refuse = |field: &str, message: &str| Condition::fails("Accepted", "Invalid", format!("{field}: {message}"));
     if let Some(unread) = unread.below(&format!("{field}.tls")).first() {
         return Err(refuse(unread, "expected it to be left out, since it is not supported"));
     }

@@ -27,7 +27,7 @@ pub use build::build;
 pub use certificate::Certificate;
 pub use graph::Graph;
 pub use losses::{Loss, Lost};
-pub use objects::{Malformed, Objects, SessionPolicyKind, SessionPolicyName};
+pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
 pub use references::selector_service;
 pub(crate) use references::{References, Referrer};
 pub use reports::Reports;

@@ -4,8 +4,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::api::{
-    GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec, ServiceSpec,
-    SessionPolicySpec, XBackendSpec,
+    DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec,
+    ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
 
 use super::certificate::Certificate;
@@ -34,19 +34,54 @@ pub struct Objects {
     pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
     /// Namespaces with their labels.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
-    /// Objects that could not be read, with the field's path and what was expected there.
-    pub malformed: BTreeMap<ObjectRef, Malformed>,
 }
 
-/// An object that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed {
-    /// Its generation.
-    pub generation: i64,
-    /// The field's path, like `spec.rules[0].matches`.
-    pub field: String,
-    /// What was expected there.
-    pub message: String,
+impl Objects {
+    /// Those that could not be read, with the field's path and what was expected there.
+    #[must_use]
+    pub fn malformed(&self) -> BTreeMap<ObjectRef, &DecodeError> {
+        fn of<'a, N, S: 'a>(
+            kind: impl Fn(&N) -> &'static str,
+            name: impl Fn(&N) -> ObjectName,
+            objects: impl IntoIterator<Item = (&'a N, &'a Object<S>)>,
+        ) -> Vec<(ObjectRef, &'a DecodeError)>
+        where
+            N: 'a,
+        {
+            let malformed = objects.into_iter().filter_map(|(key, object)| {
+                let object_ref = || ObjectRef {
+                    kind: kind(key),
+                    name: name(key),
+                };
+                object.malformed.as_ref().map(|error| (object_ref(), error))
+            });
+            malformed.collect()
+        }
+        let same = ObjectName::clone;
+        let classes = of(
+            |_| "GatewayClass",
+            |name| ObjectName::new("", name),
+            &self.gateway_classes,
+        );
+        let policies = of(
+            |policy: &SessionPolicyName| policy.kind.name(),
+            |policy| policy.name.clone(),
+            &self.session_policies,
+        );
+        [
+            classes,
+            of(|_| "Gateway", same, &self.gateways),
+            of(|_| "HTTPRoute", same, &self.http_routes),
+            of(|_| "GRPCRoute", same, &self.grpc_routes),
+            of(|_| "ReferenceGrant", same, &self.reference_grants),
+            of(|_| "Service", same, &self.services),
+            policies,
+            of(|_| "XBackend", same, &self.backends),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
 }
 
 /// A session policy's kind and name.

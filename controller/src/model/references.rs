@@ -35,6 +35,8 @@ pub(super) struct Unresolved {
     pub(super) field: &'static str,
     /// What was expected.
     pub(super) message: String,
+    /// An XBackend that is there and can not be led to, whatever refers to it; and why.
+    pub(super) refused: Option<Box<(ObjectName, String)>>,
 }
 
 /// All objects, and the grants among them.
@@ -102,6 +104,10 @@ impl<'a> References<'a> {
                 format!("expected Service {name}, which is not there"),
             ));
         };
+        if let Some(error) = &service.malformed {
+            let message = format!("expected Service {name}, which can not be read: {error}");
+            return Err(unresolved("BackendNotFound", ".name", message));
+        }
         if service.spec.kind.as_deref() == Some("ExternalName") {
             let message = format!("expected a Service with endpoints, found {name} of type ExternalName");
             return Err(unresolved("BackendNotFound", ".name", message));
@@ -161,8 +167,14 @@ impl<'a> References<'a> {
                 format!("expected XBackend {name}, which is not there"),
             ));
         };
-        let unsupported =
-            |message: String| unresolved("UnsupportedProtocol", ".name", format!("XBackend {name}: {message}"));
+        let refused = |reason, message: String| Unresolved {
+            refused: Some(Box::new((name.clone(), message.clone()))),
+            ..unresolved(reason, ".name", format!("XBackend {name}: {message}"))
+        };
+        if let Some(error) = &backend.malformed {
+            return Err(refused("BackendNotFound", error.to_string()));
+        }
+        let unsupported = |message: String| refused("UnsupportedProtocol", message);
         if backend.spec.kind != "EndpointSelector" {
             return Err(unsupported(format!(
                 "spec.type: expected EndpointSelector, found {}",
@@ -201,7 +213,12 @@ impl<'a> References<'a> {
 }
 
 fn unresolved(reason: &'static str, field: &'static str, message: String) -> Unresolved {
-    Unresolved { reason, field, message }
+    Unresolved {
+        reason,
+        field,
+        message,
+        refused: None,
+    }
 }
 
 /// The Service that is made for an XBackend, so that the cluster keeps EndpointSlices of its pods. A Service's name has at most 63 characters.

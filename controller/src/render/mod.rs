@@ -13,9 +13,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::api::ObjectName;
+use crate::api::{DecodeError, ObjectName};
 use crate::model::reports::ObjectRef;
-use crate::model::{Graph, Malformed, Reports, Settings, build};
+use crate::model::{Graph, Reports, Settings, build};
 use crate::outputs::FilterInputs;
 use crate::outputs::envoy::{EnvoyOptions, load_assignment, resources};
 use crate::outputs::json;
@@ -33,7 +33,7 @@ pub struct Rendered {
     /// What became of each object.
     pub reports: Reports,
     /// Objects that could not be read.
-    pub malformed: BTreeMap<ObjectRef, Malformed>,
+    pub malformed: BTreeMap<ObjectRef, DecodeError>,
     /// The kinds that nothing reads, and how many objects there are of each.
     pub skipped: BTreeMap<String, usize>,
     /// All resources of each Gateway.
@@ -86,7 +86,11 @@ pub fn render(
         .map(|gateway| (gateway.clone(), of_gateway(gateway)))
         .collect();
     Ok(Rendered {
-        malformed: objects.malformed.clone(),
+        malformed: objects
+            .malformed()
+            .into_iter()
+            .map(|(object, error)| (object, error.clone()))
+            .collect(),
         skipped: files.skipped,
         resources,
         graph,
@@ -108,10 +112,8 @@ impl Rendered {
         if let Value::Object(report) = &mut report {
             report.retain(|_, objects| objects.as_object().is_some_and(|objects| !objects.is_empty()));
             if !self.malformed.is_empty() {
-                let malformed = self.malformed.iter().map(|(object, why)| {
-                    let message = format!("{}: {}", why.field, why.message);
-                    (object.to_string(), message.into())
-                });
+                let malformed = self.malformed.iter();
+                let malformed = malformed.map(|(object, why)| (object.to_string(), why.to_string().into()));
                 report.insert("malformed".to_owned(), Value::Object(malformed.collect()));
             }
             if !self.skipped.is_empty() {

@@ -43,7 +43,11 @@ pub(super) fn changes<'a>(
     for (name, backend) in &objects.backends {
         let service = selector_service(name);
         let is_ours = |service: &Object<ServiceSpec>| service.meta.labels.get(LABEL).is_some_and(|by| by == OURS);
-        if pods(&backend.spec).is_none() && objects.services.get(&service).is_some_and(is_ours) {
+        // What it was can still be, as far as anybody knows.
+        if backend.malformed.is_none()
+            && pods(&backend.spec).is_none()
+            && objects.services.get(&service).is_some_and(is_ours)
+        {
             changes.delete.insert(service);
         }
     }
@@ -104,7 +108,7 @@ fn object(
 
 #[cfg(test)]
 mod tests {
-    use crate::api::{BackendPort, EndpointSelector, Meta, ServicePort};
+    use crate::api::{self, BackendPort, EndpointSelector, Meta, ServicePort};
 
     use super::*;
 
@@ -112,6 +116,15 @@ mod tests {
 
     fn shop() -> ObjectName {
         ObjectName::new("shop", "blue")
+    }
+
+    fn of<S>(meta: Meta, spec: S) -> Object<S> {
+        Object {
+            meta,
+            spec,
+            unread: Vec::new(),
+            malformed: None,
+        }
     }
 
     /// A cluster with one XBackend of this type, and its Service, if it has these labels and this port.
@@ -132,8 +145,7 @@ mod tests {
             ..XBackendSpec::default()
         };
         let mut objects = Objects::default();
-        let unread = Vec::new();
-        objects.backends.insert(shop(), Object { meta, spec, unread });
+        objects.backends.insert(shop(), of(meta, spec));
         if let Some((by, port)) = service {
             let meta = Meta {
                 labels: [(LABEL.to_owned(), by.to_owned())].into(),
@@ -148,10 +160,7 @@ mod tests {
                 selector,
                 ..ServiceSpec::default()
             };
-            let unread = Vec::new();
-            objects
-                .services
-                .insert(selector_service(&shop()), Object { meta, spec, unread });
+            objects.services.insert(selector_service(&shop()), of(meta, spec));
         }
         objects
     }
@@ -177,6 +186,17 @@ mod tests {
         assert_eq!(changes(&unused, [], VERSION), Changes::default());
         let unknown = changes(&unused, [&ObjectName::new("shop", "red")], VERSION);
         assert_eq!(unknown, Changes::default());
+    }
+
+    #[test]
+    fn a_backend_that_can_not_be_read_keeps_its_service() {
+        let mut objects = objects("", Some((OURS, 8080)));
+        let malformed = api::DecodeError {
+            field: "spec.port".to_owned(),
+            message: "a number".to_owned(),
+        };
+        objects.backends.get_mut(&shop()).unwrap().malformed = Some(malformed);
+        assert_eq!(changes(&objects, [&shop()], VERSION), Changes::default());
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Keeper {
             self.written.clear();
             return look;
         }
-        let jobs = self.jobs(&observation, &reported.objects);
+        let jobs = self.jobs(&observation);
         let more = jobs.len() >= ROUND;
         let failed = self.write(jobs).await;
         self.teller.tell(self.problems(&observation, &reported.objects)).await;
@@ -155,7 +155,7 @@ impl Keeper {
     }
 
     /// What differs.
-    fn jobs(&mut self, observation: &Observation, objects: &Objects) -> Vec<Job> {
+    fn jobs(&mut self, observation: &Observation) -> Vec<Job> {
         let mut jobs = Vec::new();
         let nothing = super::shape::nothing();
         for (kind, observed) in &*observation.objects {
@@ -170,12 +170,8 @@ impl Keeper {
                 let (digest, wanted) = match of_kind.and_then(|of_kind| of_kind.get(name)) {
                     Some(Some((digest, wanted))) => (*digest, wanted.clone()),
                     Some(None) => continue,
-                    // Whose controller is another's, its status is another's, too. And what can not be read may be ours still.
-                    None if matches!(kind, Kind::GatewayClass | Kind::Gateway)
-                        || is_malformed(objects, *kind, name) =>
-                    {
-                        continue;
-                    }
+                    // Whose controller is another's, its status is another's, too.
+                    None if matches!(kind, Kind::GatewayClass | Kind::Gateway) => continue,
                     None => (nothing, Wanted::Entries(Vec::new())),
                 };
                 let written = self.written.get(&(*kind, name.clone()));
@@ -268,25 +264,24 @@ impl Keeper {
                 }
             }
         }
-        for (object, malformed) in &objects.malformed {
-            if let Some(kind) = Kind::of_name(object.kind) {
+        // Where a condition of the object says it, that is told above.
+        let has_condition = |kind: Kind, name: &ObjectName| {
+            let wanted = self.desired.get(&kind).and_then(|of_kind| of_kind.get(name));
+            matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())
+        };
+        for (object, malformed) in objects.malformed() {
+            if let Some(kind) = Kind::of_name(object.kind)
+                && !has_condition(kind, &object.name)
+            {
                 let problem = Problem {
                     reason: "Invalid".to_owned(),
-                    note: format!("{}: {}", malformed.field, malformed.message),
+                    note: malformed.to_string(),
                 };
                 add(kind, &object.name, [problem].into());
             }
         }
         all
     }
-}
-
-fn is_malformed(objects: &Objects, kind: Kind, name: &ObjectName) -> bool {
-    let object = crate::model::reports::ObjectRef {
-        kind: kind.name(),
-        name: name.clone(),
-    };
-    objects.malformed.contains_key(&object)
 }
 
 async fn after(time: Option<Duration>) {

@@ -138,19 +138,19 @@ fn a_bad_listener_does_not_keep_others_from_serving() {
         (
             "{name: bad, port: 443, protocol: HTTPS}",
             "Accepted",
-            "UnsupportedValue",
+            "Invalid",
             "spec.listeners[1].tls",
         ),
         (
             "{name: bad, port: 443, protocol: HTTPS, tls: {mode: Passthrough}}",
             "Accepted",
-            "UnsupportedValue",
+            "Invalid",
             "spec.listeners[1].tls.mode",
         ),
         (
             "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good}], frontendValidation: {caCertificateRefs: []}}}",
             "Accepted",
-            "UnsupportedValue",
+            "Invalid",
             "spec.listeners[1].tls.frontendValidation",
         ),
         (
@@ -276,7 +276,7 @@ spec:
     expect(
         of_type(&report(&reports).conditions, "Accepted"),
         ConditionStatus::False,
-        "UnsupportedValue",
+        "Invalid",
         &["spec.tls"],
     );
 }

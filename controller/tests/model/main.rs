@@ -9,6 +9,7 @@
 
 mod gateways;
 mod hostnames;
+mod malformed;
 mod objects;
 mod precedence;
 mod references;
@@ -19,15 +20,16 @@ use limpet::model::graph::{Action, Forward, Gateway, Graph, Route, VirtualHost};
 use limpet::model::reports::{Condition, ConditionStatus};
 use limpet::model::{Reports, Settings, build};
 
-/// What these manifests mean, with a GatewayClass `limpet` beside them.
-fn built(manifests: &str) -> (Graph, Reports) {
-    let class = "
+const CLASS: &str = "
 kind: GatewayClass
 metadata: {name: limpet}
 spec: {controllerName: limpet.dev/controller}
 ---
 ";
-    build(&objects::read(&format!("{class}{manifests}")), &Settings::default())
+
+/// What these manifests mean, with a GatewayClass `limpet` beside them.
+fn built(manifests: &str) -> (Graph, Reports) {
+    build(&objects::read(&format!("{CLASS}{manifests}")), &Settings::default())
 }
 
 /// A Gateway `shop/web` with one listener for all hosts, and Services `shop/v1`, `shop/v2`.

@@ -4,8 +4,16 @@ use limpet::api;
 use limpet::model::{Objects, SessionPolicyKind, SessionPolicyName};
 use serde_json::Value;
 
-/// Reads documents of YAML. One that can not be read is an error in the test.
+/// Reads documents of YAML. An object that can not be read is an error in the test.
 pub(crate) fn read(manifests: &str) -> Objects {
+    let objects = read_any(manifests);
+    let malformed = objects.malformed();
+    assert!(malformed.is_empty(), "{malformed:?}");
+    objects
+}
+
+/// The same with objects that can not be read.
+pub(crate) fn read_any(manifests: &str) -> Objects {
     let mut objects = Objects::default();
     for text in manifests.split("\n---\n").filter(|text| !text.trim().is_empty()) {
         let value: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -15,17 +23,16 @@ pub(crate) fn read(manifests: &str) -> Objects {
 }
 
 fn add(objects: &mut Objects, value: &Value) {
-    let object = |error: api::DecodeError| -> ! { panic!("{error}: {value}") };
     let meta = |namespace: &str, name: &str| api::ObjectName::new(namespace, name);
     macro_rules! insert {
         ($into:ident) => {{
-            let read = api::object(value).unwrap_or_else(|error| object(error));
+            let read = api::readable(value);
             objects.$into.insert(read.meta.object_name(), read);
         }};
     }
     match value["kind"].as_str().expect("a kind") {
         "GatewayClass" => {
-            let read = api::object(value).unwrap_or_else(|error| object(error));
+            let read: api::Object<api::GatewayClassSpec> = api::readable(value);
             objects.gateway_classes.insert(read.meta.name.clone(), read);
         }
         "Gateway" => insert!(gateways),
@@ -35,7 +42,7 @@ fn add(objects: &mut Objects, value: &Value) {
         "Service" => insert!(services),
         "XBackend" => insert!(backends),
         "BackendLBPolicy" => {
-            let read = api::object(value).unwrap_or_else(|error| object(error));
+            let read: api::Object<api::SessionPolicySpec> = api::readable(value);
             let name = SessionPolicyName {
                 kind: SessionPolicyKind::BackendLbPolicy,
                 name: read.meta.object_name(),

@@ -296,5 +296,10 @@ spec:
     let event = poll::until("an event", told).await?;
     let note = event["note"].as_str().unwrap_or_default();
     assert!(note.contains("spec.rules[0].matches"), "{note}");
+    let refused = |object: &Value| {
+        let conditions = &object["status"]["parents"][0]["conditions"];
+        condition(conditions, "Accepted") == "False/UnsupportedValue"
+    };
+    namespace.until("its condition", "HTTPRoute", "broken", refused).await?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::{ObjectName, ParentRef};
+use crate::model::build::UNSUPPORTED_VALUE;
 use crate::model::gateways::{GatewayState, ListenerState};
 use crate::model::graph::Hostname;
 use crate::model::reports::Condition;
@@ -49,6 +50,15 @@ pub(super) fn attach(
         let Some(gateway) = gateways.get_mut(&name) else {
             continue;
         };
+        if let Some(error) = route.malformed {
+            // Of the reasons that there are, it is the one for a value that is not as the API has it.
+            let accepted = Condition::fails("Accepted", UNSUPPORTED_VALUE, error.to_string());
+            parents.push(Parent {
+                reference: reference.clone(),
+                accepted,
+            });
+            continue;
+        }
         let mut obstacle = Obstacle::NoListener;
         for (index, state) in gateway.listeners.iter_mut().enumerate() {
             match meet(route, reference, hostnames, &name, state, objects) {

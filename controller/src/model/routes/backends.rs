@@ -2,6 +2,7 @@
 
 use crate::api::BackendRef;
 use crate::model::GATEWAY_GROUP;
+use crate::model::build::UNSUPPORTED_VALUE;
 use crate::model::graph::{Destination, HeaderChanges, Target};
 use crate::model::references::{Backend, References, Referrer};
 
@@ -24,8 +25,16 @@ pub(super) fn destinations(
             request_headers: HeaderChanges::default(),
             response_headers: HeaderChanges::default(),
         };
-        let resolved = resolve(route, &field, reference, references, &mut destination, not_followed)
-            .and_then(|backend| distinct(&field, &rule.backends, backend));
+        let resolved = resolve(
+            route,
+            &field,
+            reference,
+            references,
+            rule,
+            &mut destination,
+            not_followed,
+        )
+        .and_then(|backend| distinct(&field, &rule.backends, backend));
         destination.target = match resolved {
             Ok(backend) => {
                 let name = backend.cluster.clone();
@@ -48,6 +57,7 @@ fn resolve(
     field: &str,
     reference: &BackendRef,
     references: &References<'_>,
+    rule: &mut Rule<'_>,
     destination: &mut Destination,
     not_followed: &mut Vec<String>,
 ) -> Result<Backend, BadReference> {
@@ -56,19 +66,20 @@ fn resolve(
         kind: route.kind,
         namespace: &route.meta.namespace,
     };
-    let backend = references
-        .backend(referrer, reference)
-        .map_err(|unresolved| BadReference {
+    let backend = references.backend(referrer, reference).map_err(|unresolved| {
+        rule.refused_backends.extend(unresolved.refused.map(|refused| *refused));
+        BadReference {
             reason: unresolved.reason,
             field: format!("{field}{}", unresolved.field),
             message: unresolved.message,
-        })?;
+        }
+    })?;
     let unread = super::super::unread::Unread::new(route.unread);
     match filters::of_backend(field, &unread, &reference.filters) {
         Ok(changes) => (destination.request_headers, destination.response_headers) = changes,
         Err(problem) if route.is_judged => {
             return Err(BadReference {
-                reason: "UnsupportedValue",
+                reason: UNSUPPORTED_VALUE,
                 field: problem.field,
                 message: problem.message,
             });
@@ -85,7 +96,7 @@ fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend,
     match known.iter().find(twin) {
         None => Ok(backend),
         Some(twin) => Err(BadReference {
-            reason: "UnsupportedValue",
+            reason: UNSUPPORTED_VALUE,
             field: field.to_owned(),
             message: format!(
                 "expected a backend whose short hash differs from that of {}, which tokens of this rule would take it for",

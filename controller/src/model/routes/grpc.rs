@@ -10,6 +10,7 @@ pub(super) fn input(route: &Object<GrpcRouteSpec>, is_judged: bool) -> RouteInpu
     RouteInput {
         kind: "GRPCRoute",
         meta: &route.meta,
+        malformed: route.malformed.as_ref(),
         unread: &route.unread,
         parents: &route.spec.parent_refs,
         hostnames: &route.spec.hostnames,

@@ -14,6 +14,7 @@ pub(super) fn input(route: &Object<HttpRouteSpec>, is_judged: bool) -> RouteInpu
     RouteInput {
         kind: "HTTPRoute",
         meta: &route.meta,
+        malformed: route.malformed.as_ref(),
         unread: &route.unread,
         parents: &route.spec.parent_refs,
         hostnames: &route.spec.hostnames,

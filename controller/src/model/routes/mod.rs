@@ -12,7 +12,7 @@ mod rule_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::api::{BackendRef, Filter, Meta, Object, ObjectName, ParentRef, SessionPersistence};
+use crate::api::{BackendRef, DecodeError, Filter, Meta, Object, ObjectName, ParentRef, SessionPersistence};
 
 use super::gateways::GatewayState;
 use super::graph::{Destination, HeaderChanges, Hostname, Match, Redirect, Rewrite, RuleName};
@@ -35,6 +35,8 @@ pub(super) struct RouteState<'a> {
     pub(super) parents: Vec<Parent>,
     /// Fields that nothing reads and nobody misses.
     pub(super) ignored: Vec<String>,
+    /// Whether nothing is known of its rules.
+    pub(super) is_malformed: bool,
 }
 
 /// One rule, read.
@@ -55,6 +57,8 @@ pub(super) struct Rule<'a> {
     pub(super) backends: Vec<Backend>,
     /// References that lead nowhere.
     pub(super) unresolved: Vec<BadReference>,
+    /// XBackends that are there and can not be led to, and why.
+    pub(super) refused_backends: BTreeMap<ObjectName, String>,
     /// Fields that can not be followed, and what that means for the rule.
     pub(super) refused: Vec<Refused>,
 }
@@ -79,7 +83,7 @@ pub(super) enum RuleAction {
 /// A reference that leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BadReference {
-    /// One of the reasons of `ResolvedRefs`.
+    /// One of the reasons of `ResolvedRefs`, or that the backend asks for what is not supported.
     pub(super) reason: &'static str,
     pub(super) field: String,
     pub(super) message: String,
@@ -108,6 +112,7 @@ struct RuleInput<'a> {
 struct RouteInput<'a> {
     kind: &'static str,
     meta: &'a Meta,
+    malformed: Option<&'a DecodeError>,
     unread: &'a [String],
     parents: &'a [ParentRef],
     hostnames: &'a [String],
@@ -187,6 +192,7 @@ fn route_state<'a>(
             .filter(|field| !in_refused_part(field))
             .cloned()
             .collect(),
+        is_malformed: input.malformed.is_some(),
     }
 }
 
@@ -226,6 +232,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         inline: input.inline,
         backends: Vec::new(),
         unresolved: Vec::new(),
+        refused_backends: BTreeMap::new(),
         refused,
     };
     let mut not_followed = Vec::new();
@@ -284,6 +291,7 @@ impl RouteState<'_> {
                 name: rule.name.clone(),
                 inline: rule.inline,
                 backends: rule.backends.iter().map(|backend| backend.object.clone()).collect(),
+                refused_backends: rule.refused_backends.clone(),
                 paths: rule.matches.iter().map(|found| found.path.clone()).collect(),
                 gateways: gateways.clone(),
             });

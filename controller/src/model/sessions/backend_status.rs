@@ -28,6 +28,9 @@ pub(super) fn reports(
         for name in x_backends(facts).collect::<BTreeSet<_>>() {
             leading.entry(name).or_default().push((facts, rule));
         }
+        for name in facts.refused_backends.keys() {
+            leading.entry(name).or_default().push((facts, rule));
+        }
     }
     let report = |(name, leading): (&ObjectName, Vec<_>)| Some((name.clone(), one(objects, backends, name, &leading)?));
     leading.into_iter().filter_map(report).collect()
@@ -56,6 +59,11 @@ fn conditions<'r>(
     unread: &[String],
     leading: impl Iterator<Item = &'r (&'r RuleFacts<'r>, &'r Rule)>,
 ) -> Vec<Condition> {
+    let mut leading = leading.peekable();
+    let refused = leading.peek().and_then(|(facts, _)| facts.refused_backends.get(name));
+    if let Some(why) = refused {
+        return vec![Condition::fails("Accepted", "Invalid", why.clone())];
+    }
     if let Some(Err(problems)) = backends.0.get(name) {
         return vec![invalid(problems)];
     }

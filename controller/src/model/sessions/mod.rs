@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_core::config::schema::PolicyConfig;
 
-use crate::api::{Meta, ObjectName, SessionPersistence};
+use crate::api::{DecodeError, Meta, ObjectName, SessionPersistence};
 
 use super::graph::{AskedBy, PathMatch, RuleName, Session, SessionUse};
 use super::reports::{ObjectRef, PolicyReport};
@@ -56,6 +56,8 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) inline: Option<&'a SessionPersistence>,
     /// Its backends that are there, in their order.
     pub(crate) backends: Vec<RuleBackend>,
+    /// XBackends of the rule that are there and can not be led to, and why.
+    pub(crate) refused_backends: BTreeMap<ObjectName, String>,
     /// The paths that its matches have, for the older rule of a cookie's path.
     pub(crate) paths: Vec<PathMatch>,
     /// The Gateways of ours that serve it.
@@ -116,6 +118,15 @@ pub(crate) struct Problem {
     pub(crate) field: String,
     /// What was expected.
     pub(crate) message: String,
+}
+
+impl From<DecodeError> for Problem {
+    fn from(error: DecodeError) -> Self {
+        Self {
+            field: error.field,
+            message: error.message,
+        }
+    }
 }
 
 /// The sessions of all rules at once: whether rules share a policy matters to each.

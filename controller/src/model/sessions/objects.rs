@@ -118,6 +118,9 @@ fn content(
     object: &Object<SessionPolicySpec>,
     settings: &Settings,
 ) -> Result<Option<Content>, Vec<Problem>> {
+    if let Some(error) = &object.malformed {
+        return Err(vec![error.clone().into()]);
+    }
     let mut problems = target_problems(&object.spec);
     let overrides = annotations::read(&object.meta.annotations);
     let dialect = match name.kind {

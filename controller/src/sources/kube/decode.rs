@@ -1,14 +1,13 @@
 use std::collections::BTreeMap;
 
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::api::{
-    self, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec,
-    ServiceSpec, SessionPolicySpec, XBackendSpec,
+    DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec,
+    ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
 };
+use crate::model::SessionPolicyKind;
 use crate::model::endpoints::EndpointSlice;
-use crate::model::{Malformed, SessionPolicyKind};
 use crate::status::{Digest, digest};
 
 use super::item::Item;
@@ -22,7 +21,7 @@ pub(crate) struct Entry {
     pub(super) version: String,
     /// Of a kind that has a status of ours: what of it is ours.
     pub(super) status: Option<Digest>,
-    pub(super) content: Result<Content, Malformed>,
+    pub(super) content: Content,
 }
 
 /// What an object says.
@@ -56,25 +55,19 @@ pub(super) fn entry(kind: Kind, item: Item, controller: &str) -> Entry {
             uid,
             version,
             status,
-            content: Ok(Content::Namespace(meta.labels.unwrap_or_default())),
+            content: Content::Namespace(meta.labels.unwrap_or_default()),
         };
     }
-    let generation = meta.generation.unwrap_or_default();
     let mut value = Map::new();
     let meta = ours(meta);
     value.insert("metadata".to_owned(), meta);
     value.extend(item.spec.map(|spec| ("spec".to_owned(), spec)));
-    let content = content(kind, &Value::Object(value)).map_err(|error| Malformed {
-        generation,
-        field: error.field,
-        message: error.message,
-    });
     Entry {
         name,
         uid,
         version,
         status,
-        content,
+        content: content(kind, &Value::Object(value)),
     }
 }
 
@@ -89,20 +82,36 @@ fn ours(mut meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) ->
     serde_json::to_value(meta).unwrap_or_default()
 }
 
-fn content(kind: Kind, value: &Value) -> Result<Content, api::DecodeError> {
-    fn read<S: DeserializeOwned + Default>(value: &Value) -> Result<Object<S>, api::DecodeError> {
-        api::object(value)
-    }
-    Ok(match kind {
-        Kind::BackendLbPolicy => Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, read(value)?),
-        Kind::XBackendTrafficPolicy => Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, read(value)?),
-        Kind::Gateway => Content::Gateway(read(value)?),
-        Kind::GatewayClass => Content::GatewayClass(read(value)?),
-        Kind::GrpcRoute => Content::GrpcRoute(read(value)?),
-        Kind::HttpRoute => Content::HttpRoute(read(value)?),
-        Kind::ReferenceGrant => Content::ReferenceGrant(read(value)?),
-        Kind::XBackend => Content::XBackend(read(value)?),
+fn content(kind: Kind, value: &Value) -> Content {
+    match kind {
+        Kind::BackendLbPolicy => Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
+        Kind::XBackendTrafficPolicy => {
+            Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
+        }
+        Kind::Gateway => Content::Gateway(readable(value)),
+        Kind::GatewayClass => Content::GatewayClass(readable(value)),
+        Kind::GrpcRoute => Content::GrpcRoute(readable(value)),
+        Kind::HttpRoute => Content::HttpRoute(readable(value)),
+        Kind::ReferenceGrant => Content::ReferenceGrant(readable(value)),
+        Kind::XBackend => Content::XBackend(readable(value)),
         // Namespaces and EndpointSlices are read elsewhere.
-        Kind::Service | Kind::Namespace | Kind::EndpointSlice => Content::Service(read(value)?),
-    })
+        Kind::Service | Kind::Namespace | Kind::EndpointSlice => Content::Service(readable(value)),
+    }
+}
+
+impl Content {
+    /// Why it could not be read.
+    pub(super) fn malformed(&self) -> Option<&DecodeError> {
+        match self {
+            Self::GatewayClass(object) => object.malformed.as_ref(),
+            Self::Gateway(object) => object.malformed.as_ref(),
+            Self::HttpRoute(object) => object.malformed.as_ref(),
+            Self::GrpcRoute(object) => object.malformed.as_ref(),
+            Self::ReferenceGrant(object) => object.malformed.as_ref(),
+            Self::Service(object) => object.malformed.as_ref(),
+            Self::SessionPolicy(_, object) => object.malformed.as_ref(),
+            Self::XBackend(object) => object.malformed.as_ref(),
+            Self::Namespace(_) | Self::Slice(_) => None,
+        }
+    }
 }

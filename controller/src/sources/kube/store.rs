@@ -5,8 +5,7 @@ use kube::core::ApiResource;
 
 use crate::api::ObjectName;
 use crate::model::endpoints::{self, Endpoint, EndpointSlice};
-use crate::model::reports::ObjectRef;
-use crate::model::{Malformed, Objects, SessionPolicyKind, SessionPolicyName};
+use crate::model::{Objects, SessionPolicyKind, SessionPolicyName};
 use crate::status::{Digest, Observation};
 
 use super::decode::{Content, Entry};
@@ -124,13 +123,9 @@ impl Store {
 
     /// How many objects there are of each kind, and how many of them could not be read.
     pub(crate) fn counts(&self) -> BTreeMap<Kind, (usize, usize)> {
+        let all_malformed = self.objects.malformed();
         let count = |kind: Kind| {
-            let malformed = self
-                .objects
-                .malformed
-                .keys()
-                .filter(|of| of.kind == kind.name())
-                .count();
+            let malformed = all_malformed.keys().filter(|of| of.kind == kind.name()).count();
             (kind, (self.names(kind, None).len() - malformed, malformed))
         };
         Kind::ALL.into_iter().map(count).collect()
@@ -220,17 +215,10 @@ impl Store {
                 change.statuses = true;
             }
         }
-        match content {
-            Ok(content) => {
-                self.set_malformed(kind, &name, None, change);
-                self.insert_content(name, content, change);
-            }
-            Err(malformed) => {
-                tracing::warn!(kind = kind.name(), object = %name, field = malformed.field, message = malformed.message, "can not be read");
-                self.remove_content(kind, &name, change);
-                self.set_malformed(kind, &name, Some(malformed), change);
-            }
+        if let Some(error) = content.malformed() {
+            tracing::warn!(kind = kind.name(), object = %name, field = error.field, message = error.message, "can not be read");
         }
+        self.insert_content(name, content, change);
     }
 
     fn remove(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
@@ -239,23 +227,7 @@ impl Store {
         {
             known.remove(name);
         }
-        self.set_malformed(kind, name, None, change);
         self.remove_content(kind, name, change);
-    }
-
-    fn set_malformed(&mut self, kind: Kind, name: &ObjectName, malformed: Option<Malformed>, change: &mut Change) {
-        let object = ObjectRef {
-            kind: kind.name(),
-            name: name.clone(),
-        };
-        if self.objects.malformed.get(&object) != malformed.as_ref() {
-            let all = &mut Arc::make_mut(&mut self.objects).malformed;
-            match malformed {
-                Some(malformed) => all.insert(object, malformed),
-                None => all.remove(&object),
-            };
-            change.objects = true;
-        }
     }
 
     fn insert_content(&mut self, name: ObjectName, content: Content, change: &mut Change) {
@@ -344,8 +316,6 @@ impl Store {
             Kind::XBackendTrafficPolicy => policies(SessionPolicyKind::XBackendTrafficPolicy).collect(),
             Kind::EndpointSlice => self.slices.service.keys().cloned().collect(),
         };
-        let malformed = objects.malformed.keys().filter(|of| of.kind == kind.name());
-        names.extend(malformed.map(|of| of.name.clone()));
         names.retain(|name| namespace.is_none_or(|namespace| name.namespace == namespace));
         names
     }

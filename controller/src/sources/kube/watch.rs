@@ -74,7 +74,7 @@ pub(super) fn slice_entry(item: RawSlice) -> Option<Entry> {
         uid: String::new(),
         version: String::new(),
         status: None,
-        content: Ok(Content::Slice(slice)),
+        content: Content::Slice(slice),
     })
 }
 

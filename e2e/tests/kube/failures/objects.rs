@@ -168,6 +168,14 @@ fn absurd(class: &str) -> Vec<Value> {
             &policy(other, json!({"sessionName": "n".repeat(10_000)})),
         ),
         object("BackendLBPolicy", &long, &json!(5)),
+        object(
+            "BackendLBPolicy",
+            "of-the-regulars",
+            &policy(
+                json!([{"group": "", "kind": "Service", "name": "web"}]),
+                json!({"sessionName": 5}),
+            ),
+        ),
         // Gateways of their own, whose Envoys are none of the crowd's.
         object(
             "Gateway",
@@ -185,6 +193,17 @@ fn absurd(class: &str) -> Vec<Value> {
             &json!({"gatewayClassName": class, "listeners": [{"name": "x", "port": 0, "protocol": "HTTP"}, {"name": "y", "port": 70_000, "protocol": "HTTP"}]}),
         ),
     ]
+}
+
+/// `Accepted` of a Gateway, or a route or policy for its only Gateway.
+fn accepted_of(object: &Value) -> String {
+    let status = &object["status"];
+    let places = [
+        &status["conditions"],
+        &status["parents"][0]["conditions"],
+        &status["ancestors"][0]["conditions"],
+    ];
+    places.map(|conditions| condition(conditions, "Accepted")).concat()
 }
 
 /// 64 rules with 64 matches each.
@@ -231,6 +250,17 @@ async fn no_object_is_too_absurd_to_leave_the_others_alone() -> Result<()> {
     let accepted =
         |object: &Value| condition(&object["status"]["parents"][0]["conditions"], "Accepted") == "True/Accepted";
     namespace.until("the large one", "HTTPRoute", "large", accepted).await?;
+    for (kind, name, reason) in [
+        ("HTTPRoute", "weights", "UnsupportedValue"),
+        ("Gateway", "port", "Invalid"),
+        ("BackendLBPolicy", "of-the-regulars", "Invalid"),
+    ] {
+        let expected = format!("False/{reason}");
+        let refused = |object: &Value| accepted_of(object) == expected;
+        namespace
+            .until("what can not be read to say so", kind, name, refused)
+            .await?;
+    }
     namespace.apply(&redirect("last")).await?;
     let last = until_redirected(&controller, "/last", true).await;
     if let Err(error) = last {

@@ -133,6 +133,7 @@ impl World {
             )),
             inline,
             backends: refs.iter().filter_map(backend).collect(),
+            refused_backends: BTreeMap::new(),
             paths,
             gateways: parents
                 .iter()
