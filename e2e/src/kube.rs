@@ -41,7 +41,7 @@ pub use controller::Controller;
 pub use daemon::Daemon;
 pub use namespace::{Endpoint, Namespace};
 pub use network::Network;
-pub use pod::Pod;
+pub use pod::{POD_PORT, Pod};
 pub use proxy::Proxy;
 pub use release::Release;
 pub use server::ApiServer;

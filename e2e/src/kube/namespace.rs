@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
-use super::pod::PORT;
+use super::pod::POD_PORT;
 use super::{Client, Network, Pod};
 use crate::{Protocol, poll};
 
@@ -90,12 +90,12 @@ impl Namespace {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name},
-            "spec": {"selector": selector, "ports": [{"name": "http", "port": 80, "targetPort": PORT}]},
+            "spec": {"selector": selector, "ports": [{"name": "http", "port": 80, "targetPort": POD_PORT}]},
         });
         self.apply_object(&service).await.map(drop)
     }
 
-    /// A ready pod with a backend of its name, at an address of its own, port 8080.
+    /// A ready pod with a backend of its name, at an address of its own, port [`POD_PORT`].
     ///
     /// # Errors
     /// When it is refused.

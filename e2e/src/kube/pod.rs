@@ -10,8 +10,8 @@ use super::Client;
 use super::cluster::NODE;
 use crate::{Backend, Protocol};
 
-/// The port of every pod.
-pub(super) const PORT: u16 = 8080;
+/// The port of every pod. Not 8080, where control planes listen at all addresses of the machine.
+pub const POD_PORT: u16 = 8000;
 
 /// A pod in the API, and a backend of its name at its address. The API server believes what a kubelet would tell it: here, what the test
 /// tells. Its value dropped, the backend ends.
@@ -30,7 +30,7 @@ impl Pod {
         ip: IpAddr,
         protocols: &[Arc<dyn Protocol>],
     ) -> Result<Self> {
-        let backend = Backend::start_speaking(name, SocketAddr::new(ip, PORT), protocols)?;
+        let backend = Backend::start_speaking(name, SocketAddr::new(ip, POD_PORT), protocols)?;
         let labels: Map<_, _> = labels
             .iter()
             .map(|(name, value)| ((*name).to_owned(), json!(value)))
@@ -41,7 +41,7 @@ impl Pod {
             "metadata": {"name": name, "labels": labels},
             "spec": {
                 "nodeName": NODE,
-                "containers": [{"name": "web", "image": "none", "ports": [{"name": "http", "containerPort": PORT}]}],
+                "containers": [{"name": "web", "image": "none", "ports": [{"name": "http", "containerPort": POD_PORT}]}],
             },
         });
         client.apply_object(&pod).await?;

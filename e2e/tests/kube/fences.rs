@@ -1,6 +1,7 @@
 //! A pod's address that another pod gets.
 
 use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::POD_PORT;
 use limpet_e2e::poll;
 use serde_json::Value;
 
@@ -34,7 +35,7 @@ async fn a_pod_does_not_get_the_sessions_of_the_one_that_had_its_address() -> Re
     .await?;
     let kept = shop.namespace.get("v1/ConfigMap", FENCES).await?["data"]["fences.json"].clone();
     let list: Value = serde_json::from_str(kept.as_str().context("no list")?)?;
-    assert_eq!(list[0]["address"], format!("{ip}:8080"));
+    assert_eq!(list[0]["address"], format!("{ip}:{POD_PORT}"));
     assert_eq!(list.as_array().map(Vec::len), Some(1));
 
     // Before the fence was everywhere, nobody was led to the heir.

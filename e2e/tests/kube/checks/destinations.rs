@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use limpet::api::ObjectName;
 use limpet::model::selector_service;
 use limpet_e2e::Answer;
-use limpet_e2e::kube::Release;
+use limpet_e2e::kube::{POD_PORT, Release};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, V1, V2, is_from, rule, stated};
@@ -28,7 +28,7 @@ pub(crate) fn backend(name: &str, app: &str, persistence: &Value) -> Value {
         "spec": {
             "type": "EndpointSelector",
             "endpointSelector": {"matchLabels": {"app": app}},
-            "port": {"number": 8080},
+            "port": {"number": POD_PORT},
             "sessionPersistence": persistence,
         },
     })
@@ -228,7 +228,7 @@ async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<(
     assert_eq!(made["spec"]["clusterIP"], "None");
     assert_eq!(
         (&made["spec"]["selector"], &made["spec"]["ports"][0]["port"]),
-        (&json!({"app": "v1"}), &json!(8080))
+        (&json!({"app": "v1"}), &json!(POD_PORT))
     );
     stage
         .until("answers", "/x-service", |answer| is_from(V1, answer))

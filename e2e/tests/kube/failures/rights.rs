@@ -97,7 +97,7 @@ metadata: {name: web}
 spec:
   type: EndpointSelector
   endpointSelector: {matchLabels: {app: web}}
-  port: {number: 8080}
+  port: {number: 8000}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
