@@ -1,8 +1,9 @@
 # ENVOY_VERSION: which Envoy `make e2e` and the demos run. FILTER: which build of the filter, wasm or module.
-# DEMO=once: a demo ends after its walk.
+# DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
+export ENVOY_GATEWAY
 
 # What `make e2e-matrix` runs each build on: of each minor version the newest patch that the Python package index has. Its 1.38.3 is built
 # without wasm. Where func-e reaches its server, any release will do.
@@ -21,10 +22,10 @@ with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube demo demo-kube bench bench-controller clean
+.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway demo demo-kube bench bench-controller clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: wasm module cli ## The artefacts: dist/limpet.wasm and dist/liblimpet.so (the filter, twice), and dist/limpet (the command)
 
@@ -90,6 +91,14 @@ e2e-matrix: ## The end-to-end tests on every supported minor version of Envoy (2
 e2e-kube: wasm module test-cli ## The end-to-end tests of the controller, with a genuine API server (4 minutes more the first time: it is built)
 	@echo "Testing the controller in a Kubernetes cluster with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features kube --test kube --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+
+e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Limpet through a genuine Envoy Gateway: make e2e-envoy-gateway ENVOY_GATEWAY=<binary>
+	@echo "Testing through Envoy Gateway with Envoy $(ENVOY_VERSION), both builds of the filter (2 minutes the first time)"
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-envoy-gateway.sh cargo test --locked -p limpet-e2e --features envoy-gateway --test envoy-gateway --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+
+# Whether there is one, before minutes are spent on building the rest.
+envoy-gateway:
+	@e2e/tools/with-envoy-gateway.sh true
 
 demo: wasm module ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk; FILTER=module)
 	@echo "Starting the demo (about 1 minute the first time)"

@@ -116,6 +116,30 @@ pub fn gateway_api_crds() -> Result<PathBuf> {
     directory("GATEWAY_API_CRDS")
 }
 
+/// Envoy Gateway (`ENVOY_GATEWAY`).
+///
+/// # Errors
+/// When the variable is not set or names no file; the message says what to do.
+#[cfg(feature = "kube")]
+pub fn envoy_gateway() -> Result<PathBuf> {
+    let Some(file) = std::env::var_os("ENVOY_GATEWAY").map(PathBuf::from) else {
+        bail!("ENVOY_GATEWAY is not set. `make e2e-envoy-gateway` says how to get one.");
+    };
+    if !file.is_file() {
+        bail!("ENVOY_GATEWAY names {}, which is not there.", file.display());
+    }
+    Ok(file)
+}
+
+/// The definitions that come with Envoy Gateway (`ENVOY_GATEWAY_CRDS`): a directory.
+///
+/// # Errors
+/// When the variable is not set or names no directory; the message says what to do.
+#[cfg(feature = "kube")]
+pub fn envoy_gateway_crds() -> Result<PathBuf> {
+    directory("ENVOY_GATEWAY_CRDS")
+}
+
 #[cfg(feature = "kube")]
 fn directory(variable: &str) -> Result<PathBuf> {
     let Some(value) = std::env::var_os(variable) else {

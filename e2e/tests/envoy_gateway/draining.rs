@@ -1,0 +1,51 @@
+//! Pods that are about to go.
+
+use anyhow::Result;
+use limpet_e2e::Build;
+
+use crate::site::Site;
+
+async fn sessions_stay_on_a_pod_that_drains(build: Build) -> Result<()> {
+    let (mut site, _envoy) = Site::start("draining", build).await?;
+    site.namespace.apply(&site.manifest("draining.yaml")?).await?;
+    site.until_policy("EnvoyPatchPolicy", "shop-draining", "Programmed", "True/Programmed")
+        .await?;
+
+    let mut of_a = site.session_on("a").await?;
+    let mut of_b = site.session_on("b").await?;
+    site.pods[0].drain().await?;
+    site.until("no new sessions on a", |answer| answer.backend() == Some("b"))
+        .await?;
+    for _ in 0..20 {
+        assert_eq!(of_a.get("/").await?.backend(), Some("a"));
+        assert_eq!(of_b.get("/").await?.backend(), Some("b"));
+    }
+    site.pods.remove(0).remove().await?;
+    let moved = of_a.get("/").await?;
+    assert_eq!((moved.status, moved.backend()), (200, Some("b")));
+    assert!(moved.set_cookie("session").is_some());
+    assert!(of_a.get("/").await?.set_cookie("session").is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_stay_on_a_pod_that_drains_with_the_module() -> Result<()> {
+    sessions_stay_on_a_pod_that_drains(Build::Module).await
+}
+
+#[tokio::test]
+async fn sessions_stay_on_a_pod_that_drains_with_wasm() -> Result<()> {
+    sessions_stay_on_a_pod_that_drains(Build::Wasm).await
+}
+
+/// The limit without the patch: if this fails, the README and docs/envoy-gateway.md ask for too much.
+#[tokio::test]
+async fn without_the_patch_sessions_move_at_once() -> Result<()> {
+    let (site, _envoy) = Site::start("no-patch", Build::Module).await?;
+    let mut of_a = site.session_on("a").await?;
+    site.pods[0].drain().await?;
+    site.until("no new sessions on a", |answer| answer.backend() == Some("b"))
+        .await?;
+    assert_eq!(of_a.get("/").await?.backend(), Some("b"));
+    Ok(())
+}

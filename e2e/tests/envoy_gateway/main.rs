@@ -1,0 +1,9 @@
+//! Limpet through a genuine Envoy Gateway: `make e2e-envoy-gateway ENVOY_GATEWAY=<binary>`.
+#![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
+
+mod draining;
+mod files;
+mod removal;
+mod session;
+mod site;
+mod splits;

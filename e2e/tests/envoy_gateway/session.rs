@@ -1,0 +1,99 @@
+//! One gateway, one route.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use limpet_e2e::Build;
+
+use crate::site::Site;
+
+async fn a_session_holds(build: Build) -> Result<()> {
+    let (site, _envoy) = Site::start("session", build).await?;
+
+    let mut visitor = site.visitor();
+    let first = visitor.get("/").await?;
+    let cookie = first.set_cookie("session").context("no cookie")?;
+    assert_eq!(cookie.attribute("Path"), Some("/"));
+    assert!(cookie.attribute("HttpOnly").is_some());
+    assert!(!cookie.value.contains('.'), "readable: {}", cookie.value);
+    let mut answers = vec![first];
+    for _ in 0..10 {
+        answers.push(visitor.get("/").await?);
+    }
+    for answer in &answers {
+        assert_eq!(answer.backend(), answers[0].backend());
+        let internal = |name: &str| name.starts_with("x-limpet");
+        assert!(!answer.headers.keys().any(|name| internal(name.as_str())), "{answer:?}");
+        let seen = answer.seen()?;
+        assert!(seen.internal_headers().is_empty(), "{seen:?}");
+        assert_eq!(seen.cookies(), None);
+    }
+    // No token is written anew for nothing.
+    assert!(answers[1..].iter().all(|answer| answer.set_cookie("session").is_none()));
+
+    // Without a cookie there is no session.
+    let mut backends = BTreeSet::new();
+    for _ in 0..40 {
+        backends.extend(site.get("/").send().await?.backend().map(str::to_owned));
+    }
+    assert_eq!(backends.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_holds_with_the_module() -> Result<()> {
+    a_session_holds(Build::Module).await
+}
+
+#[tokio::test]
+async fn a_session_holds_with_wasm() -> Result<()> {
+    a_session_holds(Build::Wasm).await
+}
+
+async fn nobody_else_steers(build: Build) -> Result<()> {
+    let (site, envoy) = Site::start("forged", build).await?;
+    let pod = site.pods[0].address().to_string();
+    for name in [
+        "x-limpet-host",
+        "x-limpet-host-strict",
+        "x-limpet-session",
+        "x-limpet-destination",
+    ] {
+        let mut backends = BTreeSet::new();
+        for _ in 0..40 {
+            let answer = site.get("/").header(name, &pod).send().await?;
+            assert_eq!(answer.status, 200);
+            assert!(answer.set_cookie("session").is_some(), "{name} hinders a session");
+            // The module has no internal headers; to it, this is any header.
+            assert!(
+                build == Build::Module || answer.seen()?.internal_headers().is_empty(),
+                "{name} reaches the backend"
+            );
+            backends.extend(answer.backend().map(str::to_owned));
+        }
+        assert_eq!(backends.len(), 2, "{name} steers");
+    }
+
+    let mut visitor = site.session_on("a").await?;
+    let token = visitor.cookie("session").context("no token")?.to_owned();
+    let (head, tail) = token.split_at(token.len() - 2);
+    let forged = format!("{head}{}", if tail == "AA" { "BA" } else { "AA" });
+    let refused = envoy.admin().stats("limpet.*refused").await?.values().sum::<u64>();
+    visitor.keep("session", &forged);
+    let answer = visitor.get("/").await?;
+    assert_eq!(answer.status, 200);
+    assert!(answer.set_cookie("session").is_some(), "a forged token is no session");
+    let now = envoy.admin().stats("limpet.*refused").await?.values().sum::<u64>();
+    assert_eq!(now, refused + 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_else_steers_with_the_module() -> Result<()> {
+    nobody_else_steers(Build::Module).await
+}
+
+#[tokio::test]
+async fn nobody_else_steers_with_wasm() -> Result<()> {
+    nobody_else_steers(Build::Wasm).await
+}

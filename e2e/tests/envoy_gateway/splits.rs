@@ -1,0 +1,66 @@
+//! Rules with several backends: Envoy Gateway makes one cluster of them.
+
+use anyhow::Result;
+use limpet_e2e::Build;
+use limpet_e2e::kube::Pod;
+use serde_json::json;
+
+use crate::site::Site;
+
+/// The Service `canary` with a pod of that name beside `shop`, by these weights.
+async fn split(site: &Site, weights: [u32; 2]) -> Result<()> {
+    let reference = |name: &str, weight: u32| json!({"name": name, "port": 80, "weight": weight});
+    let route = site.namespace.get("HTTPRoute", "shop").await?;
+    let mut rule = route["spec"]["rules"][0].clone();
+    rule["backendRefs"] = json!([reference("shop", weights[0]), reference("canary", weights[1])]);
+    let change = json!({"spec": {"rules": [rule]}});
+    site.namespace.merge("HTTPRoute", "shop", &change).await.map(drop)
+}
+
+async fn canary(site: &Site) -> Result<Pod> {
+    site.namespace.service("canary", &[("app", "canary")]).await?;
+    site.namespace.pod("canary", &[("app", "canary")]).await
+}
+
+async fn a_session_stays_on_its_side_of_a_split(build: Build) -> Result<()> {
+    let (site, _envoy) = Site::start("split", build).await?;
+    let _canary = canary(&site).await?;
+    split(&site, [90, 10]).await?;
+
+    let mut on_canary = site.session_on("canary").await?;
+    let mut on_shop = site.session_on("a").await?;
+    for _ in 0..30 {
+        assert_eq!(on_canary.get("/").await?.backend(), Some("canary"));
+        assert_eq!(on_shop.get("/").await?.backend(), Some("a"));
+    }
+    // Another weight changes nothing for them.
+    split(&site, [1, 99]).await?;
+    site.session_on("canary").await?;
+    for _ in 0..30 {
+        assert_eq!(on_canary.get("/").await?.backend(), Some("canary"));
+        assert_eq!(on_shop.get("/").await?.backend(), Some("a"));
+    }
+
+    // The limit: Envoy Gateway leaves a backend of weight 0 out of the cluster. Its sessions move at once, with new tokens, and go on.
+    split(&site, [100, 0]).await?;
+    site.until("nobody gets to the canary", |answer| answer.backend() != Some("canary"))
+        .await?;
+    let moved = on_canary.get("/").await?;
+    assert_eq!(moved.status, 200);
+    assert!(moved.set_cookie("session").is_some());
+    for _ in 0..10 {
+        assert_eq!(on_canary.get("/").await?.backend(), moved.backend());
+        assert_eq!(on_shop.get("/").await?.backend(), Some("a"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_stays_on_its_side_of_a_split_with_the_module() -> Result<()> {
+    a_session_stays_on_its_side_of_a_split(Build::Module).await
+}
+
+#[tokio::test]
+async fn a_session_stays_on_its_side_of_a_split_with_wasm() -> Result<()> {
+    a_session_stays_on_its_side_of_a_split(Build::Wasm).await
+}
