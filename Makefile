@@ -22,7 +22,7 @@ with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway demo demo-kube bench bench-controller clean
+.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod demo demo-kube bench bench-controller clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,14 @@ e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Limpet through a genuin
 # Whether there is one, before minutes are spent on building the rest.
 envoy-gateway:
 	@e2e/tools/with-envoy-gateway.sh true
+
+# Not among `make test`: istiod is nothing that is fetched here.
+e2e-istio: istiod wasm module test-cli ## Limpet in a real Istio: make e2e-istio ISTIOD=<pilot-discovery>
+	@echo "Testing in Istio with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-istiod.sh cargo test --locked -p limpet-e2e --features istio --test istio --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+
+istiod:
+	@e2e/tools/with-istiod.sh true
 
 demo: wasm module ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk; FILTER=module)
 	@echo "Starting the demo (about 1 minute the first time)"

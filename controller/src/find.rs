@@ -117,13 +117,25 @@ pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
     found
 }
 
+/// The object of Istio's that has the filter in its gateways, if that is what the document is.
+pub(crate) fn wasm_plugin<'a>(root: &Node<'a>) -> Option<Node<'a>> {
+    let of_istio = root.text("apiVersion")?.starts_with("extensions.istio.io/");
+    (of_istio && root.text("kind") == Some("WasmPlugin"))
+        .then(|| root.get("spec"))
+        .flatten()
+}
+
 /// The configurations of the filter that `file`, and what is discovered by way of it, have: those with the schema's types, each once.
 ///
 /// # Errors
 /// There is none.
 pub(crate) fn configs(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, Failure> {
     let of = |root: &Node<'_>| -> Vec<FilterConfig> {
-        if root.has_types() {
+        if let Some(plugin) = wasm_plugin(root) {
+            let config = plugin.get("pluginConfig");
+            let config = config.and_then(|config| config::parse(config.value.to_string().as_bytes()).ok());
+            config.into_iter().collect()
+        } else if root.has_types() {
             let filters = filters(root);
             filters
                 .iter()

@@ -140,6 +140,36 @@ pub fn envoy_gateway_crds() -> Result<PathBuf> {
     directory("ENVOY_GATEWAY_CRDS")
 }
 
+/// Istio's control plane (`ISTIOD`): the program `pilot-discovery`.
+///
+/// # Errors
+/// When the variable is not set or names no file; the message says what to do.
+#[cfg(feature = "kube")]
+pub fn istiod() -> Result<PathBuf> {
+    of_istio("ISTIOD")
+}
+
+/// The definitions of Istio's kinds (`ISTIO_CRDS`): one file.
+///
+/// # Errors
+/// As [`istiod`].
+#[cfg(feature = "kube")]
+pub fn istio_definitions() -> Result<PathBuf> {
+    of_istio("ISTIO_CRDS")
+}
+
+#[cfg(feature = "kube")]
+fn of_istio(variable: &str) -> Result<PathBuf> {
+    let file = std::env::var_os(variable)
+        .map(PathBuf::from)
+        .filter(|file| file.is_file());
+    file.with_context(|| {
+        format!(
+            "{variable} names no file. `make e2e-istio ISTIOD=FILE` sets it; docs/istio.md says how to get an istiod."
+        )
+    })
+}
+
 #[cfg(feature = "kube")]
 fn directory(variable: &str) -> Result<PathBuf> {
     let Some(value) = std::env::var_os(variable) else {

@@ -57,6 +57,9 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
 
 /// Checks one document. `given`: it was asked for, rather than found by way of another.
 fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs, given: bool) {
+    if let Some(plugin) = find::wasm_plugin(root) {
+        return check_plugin(report, root, &plugin, args);
+    }
     if !root.has_types() {
         return filter::check(
             report,
@@ -75,6 +78,23 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: 
         let message = "no Limpet filter in it: expected a wasm filter or dynamic module named limpet, or one with a configuration of ours";
         report.error(root, message);
     }
+}
+
+/// The filter as Istio has it: its configuration is a part of the object, and so are the variables that it has.
+fn check_plugin(report: &mut Report, root: &Node<'_>, plugin: &Node<'_>, args: &CheckArgs) {
+    let Some(config) = plugin.get("pluginConfig") else {
+        return report.error(root, "expected the filter's configuration in spec.pluginConfig");
+    };
+    let variables = plugin.get("vmConfig").map(|vm| vm.list("env")).unwrap_or_default();
+    let usage = Usage {
+        build: Some(Build::Wasm),
+        forwarded: variables
+            .iter()
+            .filter_map(|variable| variable.text("name"))
+            .map(str::to_owned)
+            .collect(),
+    };
+    filter::check(report, &config, config.value.to_string().as_bytes(), &usage, args.env);
 }
 
 fn check_filter(report: &mut Report, filter: &Found<'_>, args: &CheckArgs) {

@@ -112,3 +112,34 @@ fn tokens_are_made_and_opened_with_them() {
         .code(0)
         .says("not verified: wrappedKeys.text: bad signature");
 }
+
+/// Istio's object for the filter, with this configuration.
+fn plugin(config: &Value) -> Value {
+    json!({
+        "apiVersion": "extensions.istio.io/v1alpha1",
+        "kind": "WasmPlugin",
+        "metadata": {"name": "limpet"},
+        "spec": {"vmConfig": {"env": [{"name": "LIMPET_KEK_1", "valueFrom": "HOST"}, {"name": "LIMPET_KEK_2", "valueFrom": "HOST"}]}, "pluginConfig": config},
+    })
+}
+
+#[test]
+fn in_a_wasm_plugin_of_istios_they_are_checked_too() {
+    let opened = check(&plugin(&config(TEXT)), Some(OTHER_KEY), &["--env"]).code(0);
+    assert_eq!(opened.says("ok (2 keys and the policy web)").stderr, "");
+    check(&plugin(&config(TEXT)), Some(KEY), &[])
+        .code(1)
+        .complains("spec.pluginConfig")
+        .complains("wrappedKeys.text: bad signature");
+    let mut without = plugin(&config(TEXT));
+    without["spec"]["vmConfig"]["env"][0]["name"] = "OTHER".into();
+    check(&without, None, &[])
+        .code(1)
+        .complains("wrappedKeys.keyEncryptionKeys[0].env: expected LIMPET_KEK_1")
+        .complains("in a WasmPlugin, in vmConfig.env");
+    let mut empty = plugin(&config(TEXT));
+    empty["spec"] = json!({"url": "oci://registry.example.com/limpet"});
+    check(&empty, None, &[])
+        .code(1)
+        .complains("expected the filter's configuration in spec.pluginConfig");
+}

@@ -33,6 +33,16 @@ const WITH_WASM: [&str; 13] = [
 /// What files above have the filter's configuration discovered from.
 const DISCOVERED: [&str; 3] = ["ecds/limpet.yaml", "ecds/module.yaml", "ecds/wrapped-keys.yaml"];
 
+/// The files for Istio, which `tests/istio` uses, and the one among them that has the filter's configuration.
+const ISTIO: [&str; 5] = [
+    "chain.yaml",
+    "route.yaml",
+    "shop.yaml",
+    "split.yaml",
+    "wasm-plugin.yaml",
+];
+const WASM_PLUGIN: &str = "istio/wasm-plugin.yaml";
+
 fn all() -> impl Iterator<Item = &'static str> {
     WITH_WASM.into_iter().chain(WITH_MODULE).chain(WITH_SECRET)
 }
@@ -59,7 +69,7 @@ fn envoy_accepts_every_file_as_it_is() -> Result<()> {
 
 #[test]
 fn limpet_check_accepts_every_file() -> Result<()> {
-    for file in all().chain(DISCOVERED) {
+    for file in all().chain(DISCOVERED).chain([WASM_PLUGIN]) {
         let path = format!("envoy-configs/{file}");
         let mut arguments = vec!["check", &path];
         if file != "inline-key.yaml" {
@@ -75,10 +85,10 @@ fn limpet_check_accepts_every_file() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn no_file_is_left_out_of_these_tests() -> Result<()> {
+/// The YAML files of a folder, sorted.
+fn files_of(folder: &str) -> Result<Vec<String>> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(tools::checkout().join("envoy-configs"))? {
+    for entry in std::fs::read_dir(tools::checkout().join(folder))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if Path::new(&name)
             .extension()
@@ -89,9 +99,15 @@ fn no_file_is_left_out_of_these_tests() -> Result<()> {
         }
     }
     files.sort();
+    Ok(files)
+}
+
+#[test]
+fn no_file_is_left_out_of_these_tests() -> Result<()> {
     let mut tested: Vec<_> = all().collect();
     tested.sort_unstable();
-    assert_eq!(files, tested);
+    assert_eq!(files_of("envoy-configs")?, tested);
+    assert_eq!(files_of("envoy-configs/istio")?, ISTIO);
     Ok(())
 }
 
@@ -102,6 +118,18 @@ fn the_readme_names_every_file() -> Result<()> {
         .chain(DISCOVERED)
         .chain(["eds/backends.yaml", "sds/keyring.yaml", "docker-compose.yaml"])
     {
+        assert!(
+            readme.contains(&format!("[{file}]({file})")),
+            "{file} is not in the README"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_readme_for_istio_names_every_file() -> Result<()> {
+    let readme = std::fs::read_to_string(tools::checkout().join("envoy-configs/istio/README.md"))?;
+    for file in ISTIO {
         assert!(
             readme.contains(&format!("[{file}]({file})")),
             "{file} is not in the README"

@@ -1,0 +1,204 @@
+//! Istio: its control plane, and stock Envoys as its gateways.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use super::daemon::Daemon;
+use super::{Cluster, Namespace, Network, Pod, Proxy, Release};
+use crate::{Request, tools};
+
+/// Which Gateway a pod is of, as Istio's own Deployments say it.
+const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
+
+/// What a stock Envoy does not have filters for is left out, and nothing has certificates.
+const MESH: &str = "enableAutoMtls: false\n";
+const WITHOUT: [(&str, &str); 2] = [
+    ("PILOT_ENABLE_METADATA_EXCHANGE", "false"),
+    ("PILOT_ENABLE_ALPN_FILTER", "false"),
+];
+
+/// A real istiod, with a cluster of its own, which has Istio's kinds and the Gateway API's. Both end with its value.
+#[derive(Debug)]
+pub struct Istiod {
+    process: Daemon,
+    cluster: Cluster,
+    xds: SocketAddr,
+    ports: AtomicU16,
+    _directory: TempDir,
+    _network: Network,
+}
+
+impl Istiod {
+    /// The one that all tests of this binary share.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn shared() -> Result<&'static Self> {
+        // It is used until the binary ends. What it started ends with the network namespace.
+        static SHARED: OnceCell<Istiod> = OnceCell::const_new();
+        SHARED.get_or_try_init(Self::start).await
+    }
+
+    /// Starts a cluster and an istiod, and waits until it serves.
+    ///
+    /// # Errors
+    /// When they do not come up; the message has the end of a log.
+    async fn start() -> Result<Self> {
+        let mut definitions = Release::V1_6_1.definitions()?;
+        definitions.push(tools::istio_definitions()?);
+        let cluster = Cluster::start(&definitions).await?;
+        let admin = cluster.server().admin();
+        admin
+            .apply("{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}")
+            .await?;
+        let (network, directory) = (Network::claim()?, TempDir::with_prefix("limpet-e2e-")?);
+        let ip = network.next()?;
+        let (http, xds) = (SocketAddr::new(ip, 8080), SocketAddr::new(ip, 15010));
+        let mesh = directory.path().join("mesh.yaml");
+        std::fs::write(&mesh, MESH)?;
+        let mut command = Command::new(tools::istiod()?);
+        command
+            .arg("discovery")
+            .arg("--kubeconfig")
+            .arg(cluster.server().admin_kubeconfig()?)
+            .arg("--meshConfig")
+            .arg(mesh)
+            .args(["--networksConfig", "/nonexistent"])
+            .args(["--httpAddr", &http.to_string(), "--grpcAddr", &xds.to_string()])
+            .args(["--monitoringAddr", &SocketAddr::new(ip, 15014).to_string()])
+            .envs([("POD_NAME", "istiod"), ("POD_NAMESPACE", "istio-system")])
+            .envs(WITHOUT)
+            // It makes certificates below where it is started.
+            .current_dir(directory.path());
+        let mut process = Daemon::start("istiod", &mut command, directory.path())?;
+        let ready = async || {
+            let answer = Request::get(http, "/ready").send().await.ok()?;
+            (answer.status == 200).then_some(())
+        };
+        process.until_ready(ready).await?;
+        Ok(Self {
+            process,
+            cluster,
+            xds,
+            ports: AtomicU16::new(20000),
+            _directory: directory,
+            _network: network,
+        })
+    }
+
+    /// Its cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// What it has said.
+    ///
+    /// # Errors
+    /// When it can not be read.
+    pub fn log(&self) -> Result<String> {
+        self.process.log()
+    }
+
+    /// What Istio makes for a Gateway with one port, the Service in front of its Envoys: here that is the port of this machine that they listen at.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn gateway(&self, namespace: &Namespace, name: &str, port: u16) -> Result<Gateway> {
+        let target = self.ports.fetch_add(1, Ordering::Relaxed);
+        let service = format!("{name}-istio");
+        let labels = json!({(GATEWAY_NAME): name});
+        namespace
+            .apply_object(&json!({
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": service, "labels": labels},
+                "spec": {"selector": labels, "ports": [{"name": "http", "port": port, "targetPort": target}]},
+            }))
+            .await?;
+        let pod = namespace.pod(&service, &[(GATEWAY_NAME, name)]).await?;
+        Ok(Gateway {
+            name: name.to_owned(),
+            namespace: namespace.name().to_owned(),
+            address: SocketAddr::new(pod.address().ip(), target),
+            pod,
+            xds: self.xds,
+        })
+    }
+}
+
+/// A Gateway's place: its Service, and a pod that Envoys are started as.
+#[derive(Debug)]
+pub struct Gateway {
+    name: String,
+    namespace: String,
+    address: SocketAddr,
+    pod: Pod,
+    xds: SocketAddr,
+}
+
+impl Gateway {
+    /// Where its Envoy listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A stock Envoy for it, with this in its environment. It may not have its configuration yet.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn envoy(&self, environment: &[(&str, &str)]) -> Result<Proxy> {
+        Proxy::start(&self.bootstrap().to_string(), environment).await
+    }
+
+    /// What Istio's agent would write, without all that a stock Envoy and this machine do not have.
+    fn bootstrap(&self) -> Value {
+        let (ip, pod, namespace) = (self.pod.address().ip(), self.pod.name(), &self.namespace);
+        let socket =
+            |address: SocketAddr| json!({"socket_address": {"address": address.ip(), "port_value": address.port()}});
+        let ads = json!({"ads": {}, "resource_api_version": "V3"});
+        let protocol = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+        json!({
+            "node": {
+                "id": format!("router~{ip}~{pod}.{namespace}~{namespace}.svc.cluster.local"),
+                "cluster": format!("{pod}.{namespace}"),
+                "metadata": {
+                    "NAMESPACE": namespace,
+                    "CLUSTER_ID": "Kubernetes",
+                    "INSTANCE_IPS": ip,
+                    "LABELS": {(GATEWAY_NAME): self.name},
+                },
+            },
+            "admin": {"address": socket(SocketAddr::new(ip, 0))},
+            "dynamic_resources": {
+                "ads_config": {
+                    "api_type": "DELTA_GRPC",
+                    "transport_api_version": "V3",
+                    "grpc_services": [{"envoy_grpc": {"cluster_name": "istiod"}}],
+                },
+                "cds_config": ads,
+                "lds_config": ads,
+            },
+            "static_resources": {"clusters": [{
+                "name": "istiod",
+                "type": "STATIC",
+                "connect_timeout": "5s",
+                "typed_extension_protocol_options": {(protocol): {
+                    "@type": format!("type.googleapis.com/{protocol}"),
+                    "explicit_http_config": {"http2_protocol_options": {}},
+                }},
+                "load_assignment": {
+                    "cluster_name": "istiod",
+                    "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket(self.xds)}}]}],
+                },
+            }]},
+        })
+    }
+}

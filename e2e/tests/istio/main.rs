@@ -1,0 +1,5 @@
+//! Sessions in Istio: a real istiod, stock Envoys as its gateways, and the objects of `envoy-configs/istio`.
+#![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
+
+mod by_hand;
+mod shop;

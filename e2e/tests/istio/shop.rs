@@ -1,0 +1,209 @@
+//! The site of `envoy-configs/istio`, in a namespace of a test's own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use limpet_core::token::Destination;
+use limpet_e2e::kube::{Gateway, Istiod, Namespace, POD_PORT, Pod, Proxy};
+use limpet_e2e::{Answer, KeyEncryptionKey, Keyring, Request, Visitor, poll, tools};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The hostname of the route.
+const HOST: &str = "shop.example.com";
+/// The cookie of the sessions.
+pub(crate) const COOKIE: &str = "session";
+/// The services that the site has, and the label of their pods.
+const SERVICES: [&str; 2] = ["shop", "shop-canary"];
+/// The objects that begin sessions, where nothing is split.
+pub(crate) const OBJECTS: [&str; 3] = ["wasm-plugin.yaml", "chain.yaml", "route.yaml"];
+
+/// A gateway without sessions, with a stock Envoy; two pods of the service `shop`, and two of `shop-canary`, which no route leads to yet.
+pub(crate) struct Shop {
+    pub(crate) namespace: Namespace,
+    pub(crate) gateway: Gateway,
+    pub(crate) envoy: Proxy,
+    pub(crate) pods: BTreeMap<String, Pod>,
+    pub(crate) keyring: Keyring,
+    pub(crate) key_encryption_key: KeyEncryptionKey,
+    directory: TempDir,
+}
+
+impl Shop {
+    pub(crate) async fn open(prefix: &str) -> Result<Self> {
+        let istiod = Istiod::shared().await?;
+        let namespace = istiod.cluster().namespace(prefix).await?;
+        let gateway = istiod.gateway(&namespace, "web", 80).await?;
+        let mut pods = BTreeMap::new();
+        for service in SERVICES {
+            for number in 0..2 {
+                let name = format!("{service}-{number}");
+                let pod = namespace.pod(&name, &[("app", service)]).await?;
+                pods.insert(name, pod);
+            }
+        }
+        namespace.service("shop-canary", &[("app", "shop-canary")]).await?;
+        let key_encryption_key = KeyEncryptionKey::generate(1)?;
+        let environment = [(&*key_encryption_key.variable, &*key_encryption_key.key)];
+        let envoy = gateway.envoy(&environment).await?;
+        let mut shop = Self {
+            namespace,
+            gateway,
+            envoy,
+            pods,
+            keyring: Keyring::generate()?,
+            key_encryption_key,
+            directory: TempDir::with_prefix("limpet-e2e-")?,
+        };
+        shop.apply(&["shop.yaml"]).await?;
+        shop.envoy.until_ready().await?;
+        let answers = async || shop.visit(&mut shop.visitor()).await.ok()?.backend().map(drop);
+        poll::until("the route", answers).await?;
+        Ok(shop)
+    }
+
+    /// Puts another Envoy in the place of the one that there is.
+    pub(crate) async fn restart_envoy(&mut self) -> Result<()> {
+        let key = &self.key_encryption_key;
+        self.envoy = self.gateway.envoy(&[(&key.variable, &key.key)]).await?;
+        self.envoy.until_ready().await
+    }
+
+    /// The same with sessions, by these objects.
+    pub(crate) async fn with_sessions(prefix: &str, objects: &[&str]) -> Result<Self> {
+        let shop = Self::open(prefix).await?;
+        shop.apply(objects).await?;
+        shop.until_sessions().await?;
+        Ok(shop)
+    }
+
+    /// Applies files of `envoy-configs/istio`, as a person does.
+    pub(crate) async fn apply(&self, files: &[&str]) -> Result<()> {
+        for file in files {
+            self.namespace.apply(&self.text(file)?).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what the files say, and nothing else.
+    pub(crate) async fn delete(&self, files: &[&str]) -> Result<()> {
+        for file in files {
+            let objects: Vec<Value> = serde_saphyr::from_multiple(&self.text(file)?)?;
+            for object in objects {
+                let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
+                let kind = format!("{}/{}", text(&object["apiVersion"])?, text(&object["kind"])?);
+                self.namespace
+                    .delete(&kind, &text(&object["metadata"]["name"])?)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file, in the namespace of the test, with its keys, and with the filter where it is here.
+    pub(crate) fn text(&self, file: &str) -> Result<String> {
+        let path = tools::checkout().join("envoy-configs/istio").join(file);
+        let mut text = std::fs::read_to_string(&path).with_context(|| format!("can not read {}", path.display()))?;
+        let name = self.namespace.name();
+        for service in SERVICES {
+            let hash = |namespace: &str| {
+                let cluster = format!("outbound|80||{service}.{namespace}.svc.cluster.local");
+                Destination::of_cluster(cluster.as_bytes()).to_string()
+            };
+            if file == "split.yaml" {
+                ensure!(text.contains(&hash("shop")), "no hash of {service} in {file}");
+            }
+            text = text.replace(&hash("shop"), &hash(name));
+        }
+        text = text
+            .replace("namespace: shop", &format!("namespace: {name}"))
+            .replace(".shop.svc.", &format!(".{name}.svc."))
+            .replace("targetPort: 8080", &format!("targetPort: {POD_PORT}"));
+        if file == "wasm-plugin.yaml" {
+            let filter = format!("file://{}", tools::wasm()?.display());
+            text = text.replace("oci://registry.example.com/limpet:1", &filter);
+            let wrapped = self.file(file);
+            std::fs::write(&wrapped, &text)?;
+            self.keyring.wrap_into(&wrapped, &self.key_encryption_key)?;
+            text = std::fs::read_to_string(wrapped)?;
+        }
+        Ok(text)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A client without cookies.
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor::of(self.gateway.address())
+    }
+
+    /// A request to the site, without cookies.
+    pub(crate) fn request(&self) -> Request {
+        Request::get(self.gateway.address(), "/").header("host", HOST)
+    }
+
+    /// A request of this client, which must be answered by a pod.
+    pub(crate) async fn visit(&self, visitor: &mut Visitor) -> Result<Answer> {
+        let answer = visitor.send(self.request()).await?;
+        ensure!(answer.status == 200, "the answer is {}", answer.status);
+        Ok(answer)
+    }
+
+    /// A client with a session, and the pod that has it.
+    pub(crate) async fn session(&self) -> Result<(Visitor, String)> {
+        let mut visitor = self.visitor();
+        let answer = self.visit(&mut visitor).await?;
+        visitor.cookie(COOKIE).context("no session")?;
+        Ok((visitor, answer.backend().context("no backend")?.to_owned()))
+    }
+
+    /// A client whose session is on a pod of this kind.
+    pub(crate) async fn session_on(&self, pod: &str) -> Result<Visitor> {
+        poll::until(&format!("a session on {pod}"), async || {
+            let (visitor, found) = self.session().await.ok()?;
+            (found == pod).then_some(visitor)
+        })
+        .await
+    }
+
+    pub(crate) async fn until_sessions(&self) -> Result<()> {
+        let sessions = poll::until("sessions", async || self.session().await.ok().map(drop)).await;
+        sessions.with_context(|| self.envoy.log().unwrap_or_default())
+    }
+
+    /// This client's next ten requests all reach this pod.
+    pub(crate) async fn holds(&self, visitor: &mut Visitor, pod: &str) -> Result<()> {
+        for request in 0..10 {
+            let answer = self.visit(visitor).await?;
+            let reached = answer.backend().unwrap_or_default();
+            ensure!(reached == pod, "request {request} reached {reached}, not {pod}");
+        }
+        Ok(())
+    }
+
+    /// The pods that so many requests without cookies reach.
+    pub(crate) async fn spread(&self, requests: usize) -> Result<BTreeSet<String>> {
+        let mut reached = BTreeSet::new();
+        for _ in 0..requests {
+            let answer = self.visit(&mut self.visitor()).await?;
+            reached.insert(answer.backend().context("no backend")?.to_owned());
+        }
+        Ok(reached)
+    }
+
+    /// The lines of Envoy's whole configuration that say something of us.
+    pub(crate) async fn traces(&self) -> Result<Vec<String>> {
+        let dump = self.envoy.admin().text("/config_dump?include_eds").await?;
+        let lines = dump.lines().filter(|line| line.to_lowercase().contains("limpet"));
+        Ok(lines.map(|line| line.trim().to_owned()).collect())
+    }
+
+    /// Ends a pod: the backend as well.
+    pub(crate) async fn remove(&mut self, pod: &str) -> Result<()> {
+        let pod = self.pods.remove(pod).context("no such pod")?;
+        pod.remove().await.map(drop)
+    }
+}
