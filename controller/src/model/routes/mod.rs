@@ -282,6 +282,8 @@ impl RouteState<'_> {
     /// What sessions want to know of each rule.
     pub(super) fn facts(&self) -> Vec<RuleFacts<'_>> {
         let gateways = self.gateways();
+        let hosts = self.attachments.iter().flat_map(|attachment| &attachment.hostnames);
+        let hosts: BTreeSet<Hostname> = hosts.cloned().collect();
         let mut facts = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
             facts.push(RuleFacts {
@@ -294,6 +296,7 @@ impl RouteState<'_> {
                 refused_backends: rule.refused_backends.clone(),
                 paths: rule.matches.iter().map(|found| found.path.clone()).collect(),
                 gateways: gateways.clone(),
+                hosts: hosts.clone(),
             });
         }
         facts

@@ -3,7 +3,8 @@
 //! - `persistence`: `sessionPersistence` in all its shapes. `annotations`: what it has no field for. `policy`: both of them and the defaults, as a
 //!   policy of the filter.
 //! - `objects`: session policies, their targets and their age. `backends`: `XBackend`s.
-//! - `rules`: whose sessions a rule has, and which names collide. Here: what depends on all rules at once.
+//! - `rules`: whose sessions a rule has, and which names collide. `shared_names`: cookies that a client would keep only one of. Here: what depends on
+//!   all rules at once.
 //! - `policy_status`, `backend_status`: what is reported.
 
 mod annotations;
@@ -18,17 +19,18 @@ mod persistence;
 mod policy;
 mod policy_status;
 mod rules;
+mod shared_names;
 mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limpet_core::config::schema::PolicyConfig;
 
 use crate::api::{DecodeError, Meta, ObjectName, SessionPersistence};
 
-use super::graph::{AskedBy, PathMatch, RuleName, Session, SessionUse};
+use super::graph::{AskedBy, Hostname, PathMatch, RuleName, Session, SessionUse};
 use super::reports::{ObjectRef, PolicyReport};
 use super::{Objects, SessionPolicyName, Settings};
 
@@ -40,6 +42,7 @@ use objects::PolicyObjects;
 use policy::Draft;
 use policy_status::Statuses;
 use rules::{Chooser, Outcome, Rule, Source};
+use shared_names::SharedNames;
 
 /// What is known of a rule before its sessions are.
 #[derive(Debug, Clone)]
@@ -62,6 +65,8 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) paths: Vec<PathMatch>,
     /// The Gateways of ours that serve it.
     pub(crate) gateways: BTreeSet<ObjectName>,
+    /// The hosts that it is served for.
+    pub(crate) hosts: BTreeSet<Hostname>,
 }
 
 /// A backend of a rule.
@@ -145,22 +150,23 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
 
     let mut emitted = Policies::default();
     let governed = governed(&chosen, policies.all.len());
+    let used = used_backends(rules, &chosen, &backends);
+    let sharing = sharing(rules, &chosen, &governed, &used);
     let of_rules: Vec<Emitted> = rules
         .iter()
         .zip(&chosen)
-        .map(|(facts, rule)| emit(facts, rule, &governed, &mut emitted))
-        .collect();
-    let used: BTreeSet<&ObjectName> = rules
-        .iter()
-        .zip(&chosen)
-        .filter(|(_, rule)| rule.source == Source::Destinations && !rule.is_refused)
-        .flat_map(|(facts, _)| backends.with_sessions(facts))
+        .enumerate()
+        .map(|(index, (facts, rule))| {
+            let per_scope = sharing.contains(&index) || is_one_of_several(rule, &governed);
+            emit(facts, rule, per_scope, &mut emitted)
+        })
         .collect();
     let of_backends: Vec<(&ObjectName, usize)> = used
-        .into_iter()
-        .filter_map(|name| {
-            let config = backends.draft(name)?.of_scope(&backends::scope(name), false);
-            Some((name, emitted.add(config)))
+        .iter()
+        .enumerate()
+        .map(|(index, (name, backend))| {
+            let shares_name = sharing.contains(&(rules.len() + index));
+            (*name, emitted.add(backend.draft.of_scope(&backend.scope, shares_name)))
         })
         .collect();
 
@@ -224,13 +230,87 @@ struct Emitted {
     each: BTreeMap<PathMatch, usize>,
 }
 
-/// A policy that governs several rules writes a cookie for each (GEP-1619: they "MUST NOT share persistent sessions"). That ends no session when a
-/// second rule comes: the filter reads the cookie under its former name, too.
-fn emit(facts: &RuleFacts<'_>, rule: &Rule, governed: &[usize], emitted: &mut Policies) -> Emitted {
-    let per_scope = match rule.source {
+/// An XBackend with sessions that rules lead to.
+struct UsedBackend<'a> {
+    scope: String,
+    draft: &'a Draft,
+    /// The hosts of these rules.
+    hosts: BTreeSet<&'a Hostname>,
+}
+
+fn used_backends<'a>(
+    rules: &'a [RuleFacts<'_>],
+    chosen: &[Rule],
+    backends: &'a Backends,
+) -> BTreeMap<&'a ObjectName, UsedBackend<'a>> {
+    let mut used: BTreeMap<&ObjectName, UsedBackend<'_>> = BTreeMap::new();
+    for (facts, rule) in rules.iter().zip(chosen) {
+        if rule.source != Source::Destinations || rule.is_refused {
+            continue;
+        }
+        for name in backends.with_sessions(facts) {
+            if let Some(draft) = backends.draft(name) {
+                let backend = used.entry(name).or_insert_with(|| UsedBackend {
+                    scope: backends::scope(name),
+                    draft,
+                    hosts: BTreeSet::new(),
+                });
+                backend.hosts.extend(&facts.hosts);
+            }
+        }
+    }
+    used
+}
+
+/// The numbers of rules, and behind them those of backends, whose cookie has the name, path and domain of another one that the same clients get, so that either would
+/// end the other's session. What a
+/// rule or a backend says takes nothing from what a policy says, so a policy gives way to policies alone.
+fn sharing(
+    rules: &[RuleFacts<'_>],
+    chosen: &[Rule],
+    governed: &[usize],
+    used: &BTreeMap<&ObjectName, UsedBackend<'_>>,
+) -> HashSet<usize> {
+    let (mut of_policies, mut of_all) = (SharedNames::default(), SharedNames::default());
+    let mut policies = HashSet::new();
+    for (index, (facts, rule)) in rules.iter().zip(chosen).enumerate() {
+        if is_one_of_several(rule, governed) {
+            continue;
+        }
+        for cookie in rule.named_cookies() {
+            of_all.add(index, &facts.name.0, &facts.hosts, cookie);
+            if matches!(rule.source, Source::Policy(_)) {
+                of_policies.add(index, &facts.name.0, &facts.hosts, cookie);
+                policies.insert(index);
+            }
+        }
+    }
+    for (index, backend) in used.values().enumerate() {
+        if let Some(cookie) = backend.draft.named_cookie() {
+            of_all.add(
+                rules.len() + index,
+                &backend.scope,
+                backend.hosts.iter().copied(),
+                cookie,
+            );
+        }
+    }
+    let mut sharing = of_all.shared();
+    sharing.retain(|index| !policies.contains(index));
+    sharing.extend(of_policies.shared());
+    sharing
+}
+
+/// Whether its policy governs others, too. Then it writes a cookie for each (GEP-1619: they "MUST NOT share persistent sessions"). That ends no session
+/// when a second rule comes: the filter reads the cookie under its former name, too.
+fn is_one_of_several(rule: &Rule, governed: &[usize]) -> bool {
+    match rule.source {
         Source::Policy(policy) => governed.get(policy).is_some_and(|rules| *rules > 1),
-        _ => rule.shares_name,
-    };
+        _ => false,
+    }
+}
+
+fn emit(facts: &RuleFacts<'_>, rule: &Rule, per_scope: bool, emitted: &mut Policies) -> Emitted {
     let mut add = |draft: &Draft| emitted.add(draft.of_scope(&facts.name.0, per_scope));
     Emitted {
         all: rule.draft.as_ref().map(&mut add),

@@ -212,12 +212,10 @@ impl Draft {
         config
     }
 
-    /// The cookie of the filter's own, where that is what it is.
-    pub(super) fn own_cookie(&self) -> Option<&CookieConfig> {
-        self.config
-            .cookie
-            .as_ref()
-            .filter(|cookie| cookie.mode == CookieModeConfig::Insert)
+    /// The cookie of the filter's own, where that is what it is and its name is given.
+    pub(super) fn named_cookie(&self) -> Option<&CookieConfig> {
+        let cookie = self.config.cookie.as_ref().filter(|_| !self.is_unnamed);
+        cookie.filter(|cookie| cookie.mode == CookieModeConfig::Insert)
     }
 }
 

@@ -58,8 +58,6 @@ pub(super) struct Rule {
     pub(super) draft: Option<Draft>,
     /// Of each of its paths, where the cookie's path depends on it.
     pub(super) each: BTreeMap<PathMatch, Draft>,
-    /// Whether another rule of the route has a cookie of the same name.
-    pub(super) shares_name: bool,
     /// Those of the route's annotations are told once for each route.
     pub(super) problems: Vec<Problem>,
     /// Whether there were problems, told here or with another rule of the route.
@@ -140,7 +138,6 @@ impl Chooser<'_> {
             source,
             draft: None,
             each: BTreeMap::new(),
-            shares_name: false,
             problems: Vec::new(),
             is_refused: false,
             outcomes: touching.map(|policy| (*policy, outcome(*policy))).collect(),
@@ -323,8 +320,8 @@ impl Chooser<'_> {
         draft.clone().map_err(|faults| faults.iter().map(of_route).collect())
     }
 
-    /// GEP-1619, Session Naming Collision: two policies have one name on one route. The oldest keeps it. Rules of one policy, and rules with
-    /// `sessionPersistence` of their own, which must not affect others, get names for each scope instead.
+    /// GEP-1619, Session Naming Collision: two policies have one name on one route. The oldest keeps it. Rules of one policy, of
+    /// several routes, and with `sessionPersistence` of their own get names for each scope instead (`shared_names`).
     fn settle_names(indices: &[usize], chosen: &mut [Rule]) {
         let mut by_policy: BTreeMap<usize, Draft> = BTreeMap::new();
         for rule in indices.iter().filter_map(|index| chosen.get(*index)) {
@@ -346,7 +343,6 @@ impl Chooser<'_> {
                 None => older.push((policy, cookie)),
             }
         }
-        let mut rules: HashMap<CookieKey, usize> = HashMap::new();
         for index in indices {
             let Some(rule) = chosen.get_mut(*index) else { continue };
             if let Source::Policy(policy) = rule.source
@@ -355,29 +351,15 @@ impl Chooser<'_> {
                 rule.draft = None;
                 rule.outcomes.insert(policy, Outcome::NameTaken(*winner));
             }
-            for key in rule.own_cookies() {
-                *rules.entry(key).or_default() += 1;
-            }
-        }
-        for index in indices {
-            let Some(rule) = chosen.get_mut(*index) else { continue };
-            let is_shared = |key: &CookieKey| rules.get(key).is_some_and(|rules| *rules > 1);
-            rule.shares_name = rule.own_cookies().iter().any(is_shared);
         }
     }
 }
 
-/// What makes it one cookie for a client: name, path and domain.
-type CookieKey = (String, String, Option<String>);
-
 impl Rule {
-    /// The cookies of the filter's own that the rule writes, if they all have their plain names.
-    fn own_cookies(&self) -> BTreeSet<CookieKey> {
+    /// The cookies of the filter's own that the rule writes, and whose names are given.
+    pub(super) fn named_cookies(&self) -> impl Iterator<Item = &CookieConfig> {
         let drafts = self.draft.iter().chain(self.each.values());
-        let cookies = drafts.filter_map(Draft::own_cookie);
-        cookies
-            .map(|cookie| (cookie.name.clone(), cookie.path.clone(), cookie.domain.clone()))
-            .collect()
+        drafts.filter_map(Draft::named_cookie)
     }
 }
 

@@ -24,7 +24,7 @@ async fn check_15_affinity_of_the_service_is_noted_and_has_no_effect() -> Result
     let services = services.each_ref().map(String::as_str);
     let affine = json!({"spec": {"sessionAffinity": "ClientIP"}});
     stage.namespace.merge("v1/Service", services[0], &affine).await?;
-    let policy = lb_policy("check-15", &services, &json!({"sessionName": "shop"}));
+    let policy = lb_policy("check-15", &services, &json!({"sessionName": "check-15"}));
     stage.namespace.apply_object(&policy).await?;
     let rules = [rule("/check-15", &[(services[0], 1), (services[1], 1)])];
     stage.route("check-15", &rules).await?;
@@ -73,7 +73,7 @@ async fn check_16_a_draining_backend_keeps_its_sessions_and_a_gone_one_loses_the
         namespace.pod("stays-1", &labels).await?,
         namespace.pod("stays-2", &labels).await?,
     ];
-    let policy = lb_policy("check-16", &["check-16"], &json!({"sessionName": "shop"}));
+    let policy = lb_policy("check-16", &["check-16"], &json!({"sessionName": "check-16"}));
     namespace.apply_object(&policy).await?;
     let kinds = [
         ("balanced", json!({})),
@@ -94,7 +94,7 @@ async fn check_16_a_draining_backend_keeps_its_sessions_and_a_gone_one_loses_the
             answer
                 .set_cookies()
                 .iter()
-                .any(|cookie| cookie.name.starts_with("shop~"))
+                .any(|cookie| cookie.name.starts_with("check-16~"))
         };
         stage.until("sessions of each rule", &path(kind), suffixed).await?;
         sessions.push((on(stage, &path(kind), "going").await?, path(kind)));
@@ -149,7 +149,7 @@ async fn check_17_a_changed_selector_keeps_the_sessions_of_pods_that_are_still_s
             .pod("plain", &[("app", "check-17"), ("tier", "plain")])
             .await?,
     ];
-    let policy = lb_policy("check-17", &["check-17"], &json!({"sessionName": "shop"}));
+    let policy = lb_policy("check-17", &["check-17"], &json!({"sessionName": "check-17"}));
     namespace.apply_object(&policy).await?;
     stage
         .route("check-17", &[rule("/check-17", &[("check-17", 1)])])

@@ -31,7 +31,7 @@ async fn check_08_the_cookies_path_is_the_root() -> Result<()> {
         let path = format!("/{name}");
         let services = stage.services(&name).await?;
         let rules = [rule(&path, &[(&services[0], 1)])];
-        let wanted = Wanted::named("shop");
+        let wanted = Wanted::named(&name);
         dialect.apply(stage, &name, &services, &rules, &wanted).await?;
         stage.until_sessions(&path).await?;
         for request in [path.clone(), format!("{path}/p1/p2")] {
@@ -79,12 +79,12 @@ async fn check_08_or_that_of_the_match_where_the_older_rule_is_asked_for() -> Re
     Ok(())
 }
 
-/// A route with sessions of the cookie `shop`, with these annotations: its path.
+/// A route with sessions of a cookie of its name, with these annotations: its path.
 async fn shop(stage: &Stage, name: &str, annotations: &Value) -> Result<String> {
     let services = stage.services(name).await?;
     let services = services.each_ref().map(String::as_str);
     let path = format!("/{name}");
-    let policy = lb_policy(name, &services, &json!({"sessionName": "shop"}));
+    let policy = lb_policy(name, &services, &json!({"sessionName": name}));
     stage.namespace.apply_object(&policy).await?;
     let rules = [rule(&path, &[(services[0], 1), (services[1], 1)])];
     stage.annotated_route(name, &rules, annotations).await?;
@@ -97,9 +97,9 @@ async fn check_10_multiple_cookies_are_handled() -> Result<()> {
     let path = shop(stage, "check-10", &json!({})).await?;
     stage.until_sessions(&path).await?;
     let first = stage.get(&path).send().await?;
-    let ours = first.set_cookie("shop").context("no cookie")?.pair();
+    let ours = first.set_cookie("check-10").context("no cookie")?.pair();
     let fields = [
-        "a=1; a=\"2, 3\"; shop=stale; =b",
+        "a=1; a=\"2, 3\"; check-10=stale; =b",
         &format!("c; {ours}; a=\"4; d=e=f; a=1"),
     ];
     for request in [stage.get(&path), stage.get(&path).http2()] {
@@ -137,7 +137,7 @@ async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
         let all = answer.headers.get_all("set-cookie").iter();
         let (ours, others): (Vec<_>, Vec<_>) = all
             .map(HeaderValue::as_bytes)
-            .partition(|field| field.starts_with(b"shop="));
+            .partition(|field| field.starts_with(b"check-11="));
         assert_eq!(others, fields.map(str::as_bytes), "{path}");
         assert_eq!(ours.len(), own, "{path}");
     }

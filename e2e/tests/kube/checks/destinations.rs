@@ -53,11 +53,10 @@ fn cookie(name: &str) -> Value {
 #[tokio::test]
 async fn fifty_requests_of_a_session_are_on_one_pod() -> Result<()> {
     let stage = Stage::shared(Release::V1_7_0).await?;
-    let permanent =
-        json!({"type": "Cookie", "absoluteTimeout": "30m", "cookie": {"name": "shop", "lifetimeType": "Permanent"}});
+    let permanent = json!({"type": "Cookie", "absoluteTimeout": "30m", "cookie": {"name": "x-permanent", "lifetimeType": "Permanent"}});
     let unnamed = json!({"type": "Cookie", "cookie": {}});
     for (name, persistence, age) in [
-        ("x-session", cookie("shop"), None),
+        ("x-session", cookie("x-session"), None),
         ("x-permanent", permanent, Some("1800")),
         ("x-unnamed", unnamed, None),
     ] {
@@ -68,7 +67,7 @@ async fn fifty_requests_of_a_session_are_on_one_pod() -> Result<()> {
         let mut visitor = stage.visitor();
         let first = visitor.get(&path).await?;
         let set = first.set_cookies().pop().context("no cookie")?;
-        ensure!((name == "x-unnamed") == (set.name != "shop"), "{name}: {set:?}");
+        ensure!((name == "x-unnamed") == (set.name != name), "{name}: {set:?}");
         ensure!(set.attribute("Path") == Some("/"), "{name}: {set:?}");
         ensure!(set.attribute("Max-Age") == age, "{name}: {set:?}");
         ensure!(set.attribute("Expires").is_some() == age.is_some(), "{name}: {set:?}");
@@ -126,7 +125,7 @@ async fn a_split_is_kept_although_cookies_are_sent() -> Result<()> {
 #[tokio::test]
 async fn one_name_for_two_backends_of_a_split_is_refused() -> Result<()> {
     let stage = Stage::shared(Release::V1_7_0).await?;
-    for (name, app, session) in [("x-one", "v1", "shop"), ("x-two", "v2", "shop")] {
+    for (name, app, session) in [("x-one", "v1", "x-collision"), ("x-two", "v2", "x-collision")] {
         stage
             .namespace
             .apply_object(&backend(name, app, &cookie(session)))
@@ -174,7 +173,7 @@ async fn a_draining_pod_keeps_its_sessions_until_it_is_gone() -> Result<()> {
     let _stays = stage.namespace.pod("x-stays", &labels).await?;
     stage
         .namespace
-        .apply_object(&backend("x-drain", "x-drain", &cookie("shop")))
+        .apply_object(&backend("x-drain", "x-drain", &cookie("x-drain")))
         .await?;
     stage
         .route("x-drain", &[to_backends("/x-drain", &[("x-drain", 1)])])
@@ -197,8 +196,8 @@ async fn a_draining_pod_keeps_its_sessions_until_it_is_gone() -> Result<()> {
         );
     }
     going.remove().await?;
-    let token = visitor.cookie("shop").context("no cookie")?.to_owned();
-    let request = || stage.get("/x-drain").cookie(format!("shop={token}"));
+    let token = visitor.cookie("x-drain").context("no cookie")?.to_owned();
+    let request = || stage.get("/x-drain").cookie(format!("x-drain={token}"));
     let falls_back = |answer: &Answer| answer.backend() == Some("x-stays") && answer.set_cookies().len() == 1;
     stage
         .until_asked("the session to fall back", request, falls_back)
@@ -217,7 +216,7 @@ async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<(
     namespace.service(&taken, &[("app", "v2")]).await?;
     let before = namespace.get("v1/Service", &taken).await?;
     for name in ["x-taken", "x-service"] {
-        namespace.apply_object(&backend(name, "v1", &cookie("shop"))).await?;
+        namespace.apply_object(&backend(name, "v1", &cookie(name))).await?;
         stage
             .route(name, &[to_backends(&format!("/{name}"), &[(name, 1)])])
             .await?;
@@ -236,7 +235,7 @@ async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<(
 
     // It follows the backend, and what somebody does to it is undone.
     namespace
-        .apply_object(&backend("x-service", "v2", &cookie("shop")))
+        .apply_object(&backend("x-service", "v2", &cookie("x-service")))
         .await?;
     stage
         .until("answers of the others", "/x-service", |answer| is_from(V2, answer))
@@ -256,7 +255,7 @@ async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<(
     namespace.until_gone("v1/Service", &own).await?;
     namespace.delete("XBackend", "x-service").await?;
     namespace
-        .apply_object(&backend("x-service", "v1", &cookie("shop")))
+        .apply_object(&backend("x-service", "v1", &cookie("x-service")))
         .await?;
     namespace.until("the Service", "v1/Service", &own, |_| true).await?;
     namespace.delete("HTTPRoute", "x-service").await?;

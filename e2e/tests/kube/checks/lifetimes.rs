@@ -78,7 +78,7 @@ async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<
         let rules = [rule(&path, &[(&services[0], 1), (&services[1], 1)])];
         let without = Wanted {
             is_permanent: true,
-            ..Wanted::named("long")
+            ..Wanted::named(&name)
         };
         let refusal = refused(dialect.apply(stage, &name, &services, &rules, &without).await)?;
         let message = refusal.message.to_lowercase();

@@ -63,17 +63,17 @@ async fn check_02_what_a_rule_says_does_not_affect_others() -> Result<()> {
     let stage = Stage::shared(Release::V1_2_1).await?;
     let services = stage.services("check-2").await?;
     let services = services.each_ref().map(String::as_str);
-    let policy = lb_policy("check-2", &services, &json!({"sessionName": "of-policy"}));
+    let policy = lb_policy("check-2", &services, &json!({"sessionName": "check-2-policy"}));
     stage.namespace.apply_object(&policy).await?;
     let to = |path: &str| rule(path, &[(services[0], 1), (services[1], 1)]);
     let mut inline = to("/check-2-inline");
-    inline["sessionPersistence"] = json!({"sessionName": "of-rule"});
+    inline["sessionPersistence"] = json!({"sessionName": "check-2-rule"});
     stage.route("check-2-beside", &[to("/check-2-beside")]).await?;
     stage.route("check-2", &[inline, to("/check-2-rule")]).await?;
     for (path, name) in [
-        ("/check-2-inline", "of-rule"),
-        ("/check-2-rule", "of-policy"),
-        ("/check-2-beside", "of-policy"),
+        ("/check-2-inline", "check-2-rule"),
+        ("/check-2-rule", "check-2-policy"),
+        ("/check-2-beside", "check-2-policy"),
     ] {
         stage
             .until("sessions of the right name", path, |answer| begins(answer, name))
@@ -84,10 +84,10 @@ async fn check_02_what_a_rule_says_does_not_affect_others() -> Result<()> {
     let token = first.set_cookies().pop().context("no cookie")?.value;
     let answer = stage
         .get("/check-2-inline")
-        .cookie(format!("of-rule={token}"))
+        .cookie(format!("check-2-rule={token}"))
         .send()
         .await?;
-    assert!(begins(&answer, "of-rule"), "{answer:?}");
+    assert!(begins(&answer, "check-2-rule"), "{answer:?}");
     let partly = |object: &Value| stated(object, "Programmed").0 == "True/PartiallyProgrammed";
     stage
         .namespace
@@ -101,7 +101,7 @@ async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Resul
     let stage = Stage::shared(Release::V1_2_1).await?;
     let services = stage.services("check-13").await?;
     let services = services.each_ref().map(String::as_str);
-    let policy = lb_policy("check-13", &services[..1], &json!({"sessionName": "shop"}));
+    let policy = lb_policy("check-13", &services[..1], &json!({"sessionName": "check-13"}));
     stage.namespace.apply_object(&policy).await?;
     let rules = [rule("/check-13", &[(services[0], 1), (services[1], 1)])];
     stage.route("check-13", &rules).await?;
@@ -138,7 +138,7 @@ async fn check_14_of_two_policies_with_one_name_the_older_counts() -> Result<()>
     for (older, younger) in [("check-14-a", "check-14-b"), ("check-14-z", "check-14-y")] {
         let services = stage.services(older).await?;
         let [v1, v2] = services.each_ref().map(String::as_str);
-        let persistence = json!({"sessionName": "shop"});
+        let persistence = json!({"sessionName": older});
         let first = stage
             .namespace
             .apply_object(&lb_policy(older, &[v1], &persistence))
@@ -165,7 +165,7 @@ async fn check_14_of_two_policies_with_one_name_the_older_counts() -> Result<()>
         let rules = [rule(&of_younger, &[(v2, 1)]), rule(&of_older, &[(v1, 1)])];
         stage.route(older, &rules).await?;
         stage
-            .until("the older one's sessions", &of_older, |answer| begins(answer, "shop"))
+            .until("the older one's sessions", &of_older, |answer| begins(answer, older))
             .await?;
         let none = |answer: &Answer| is_from(V2, answer) && answer.set_cookies().is_empty();
         stage.until("no sessions of the younger one", &of_younger, none).await?;
@@ -186,7 +186,7 @@ async fn check_14_of_two_policies_with_one_name_the_older_counts() -> Result<()>
         // Where the older one goes, the name is free.
         stage.namespace.delete("BackendLBPolicy", older).await?;
         stage
-            .until("the other's sessions", &of_younger, |answer| begins(answer, "shop"))
+            .until("the other's sessions", &of_younger, |answer| begins(answer, older))
             .await?;
         stage
             .until("no sessions", &of_older, |answer| {

@@ -30,7 +30,7 @@ async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
         let [v1, v2] = services.each_ref().map(String::as_str);
         let rules = [rule(&a, &[(v1, 100), (v2, 0)]), rule(&b, &[(v1, 0), (v2, 100)])];
         dialect
-            .apply(stage, &name, &services, &rules, &Wanted::named("shop"))
+            .apply(stage, &name, &services, &rules, &Wanted::named(&name))
             .await?;
         stage.until_sessions(&a).await?;
         stage.until_sessions(&b).await?;
@@ -39,8 +39,8 @@ async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
         let answer_b = stage.get(&b).send().await?;
         let token_a = answer_a.set_cookies().pop().context("no cookie")?;
         let token_b = answer_b.set_cookies().pop().context("no cookie")?;
-        ensure!(token_a.name.starts_with("shop"), "{dialect:?}: {token_a:?}");
-        for cookie in [&token_a.name, &token_b.name, &"shop".to_owned()] {
+        ensure!(token_a.name.starts_with(&name), "{dialect:?}: {token_a:?}");
+        for cookie in [&token_a.name, &token_b.name, &name] {
             for _ in 0..6 {
                 let answer = stage
                     .get(&b)
@@ -73,7 +73,7 @@ async fn check_04_not_even_where_the_session_is_attached_to_the_service() -> Res
         let [v1, v2] = services.each_ref().map(String::as_str);
         let rules = paths.each_ref().map(|path| rule(path, &[(v1, 50), (v2, 50)]));
         dialect
-            .apply(stage, &name, &services, &rules, &Wanted::named("shop"))
+            .apply(stage, &name, &services, &rules, &Wanted::named(&name))
             .await?;
         for path in &paths {
             stage.until_sessions(path).await?;
@@ -88,6 +88,50 @@ async fn check_04_not_even_where_the_session_is_attached_to_the_service() -> Res
             apart += usize::from(answer_a != answer_b);
         }
         ensure!(apart > 0, "{dialect:?}: nobody has a backend for each rule");
+    }
+    Ok(())
+}
+
+/// Two teams, two routes of one host, two policies, one name for the cookie. The session that began before the second route came goes on.
+#[tokio::test]
+async fn two_routes_of_one_host_keep_their_sessions_under_one_name() -> Result<()> {
+    let stage = Stage::shared(Release::V1_2_1).await?;
+    let services = stage.services("one-name").await?;
+    let paths = ["/one-name-a".to_owned(), "/one-name-b".to_owned()];
+    let persistence = json!({"sessionName": "one-name"});
+    let apply = async |at: usize| {
+        let (service, path) = (services[at].as_str(), paths[at].as_str());
+        let name = path.trim_start_matches('/');
+        let policy = lb_policy(name, &[service], &persistence);
+        stage.namespace.apply_object(&policy).await?;
+        stage.route(name, &[rule(path, &[(service, 1)])]).await
+    };
+    apply(0).await?;
+    stage.until_sessions(&paths[0]).await?;
+    let mut browser = stage.visitor();
+    let before = browser.get(&paths[0]).await?;
+    let [cookie] = &before.set_cookies()[..] else {
+        anyhow::bail!("{before:?}")
+    };
+    ensure!(cookie.name == "one-name", "nobody is in its way: {cookie:?}");
+
+    apply(1).await?;
+    for path in &paths {
+        let apart = |answer: &Answer| {
+            let cookies = answer.set_cookies();
+            cookies.iter().any(|cookie| cookie.name.starts_with("one-name~"))
+        };
+        stage.until("a cookie for each", path, apart).await?;
+    }
+    let beside = browser.get(&paths[1]).await?;
+    for _ in 0..4 {
+        for (path, first) in paths.iter().zip([&before, &beside]) {
+            let answer = browser.get(path).await?;
+            ensure!(answer.backend() == first.backend(), "the session is lost: {answer:?}");
+        }
+    }
+    for _ in 0..6 {
+        walk(stage.visitor(), paths.clone()).await?;
     }
     Ok(())
 }
@@ -130,7 +174,7 @@ async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
         let apply = async |weights: [u32; 2]| {
             let rules = [rule(&path, &[(v1, weights[0]), (v2, weights[1])])];
             dialect
-                .apply(stage, &name, &services, &rules, &Wanted::named("shop"))
+                .apply(stage, &name, &services, &rules, &Wanted::named(&name))
                 .await
         };
         apply([100, 0]).await?;
@@ -166,7 +210,7 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
         let set = json!({"set": [{"name": "x-rule", "value": name}]});
         rule["filters"] = json!([{"type": "ResponseHeaderModifier", "responseHeaderModifier": set}]);
     }
-    let persistence = json!({"sessionName": "shop"});
+    let persistence = json!({"sessionName": "check-18"});
     let policy = lb_policy("check-18", &[v1, v2], &persistence);
     stage.namespace.apply_object(&policy).await?;
     stage.route("check-18", &rules).await?;
@@ -200,7 +244,7 @@ async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
     let stage = Stage::shared(Release::V1_2_1).await?;
     let services = stage.services("check-19").await?;
     let [v1, v2] = services.each_ref().map(String::as_str);
-    let policy = lb_policy("check-19", &[v1, v2], &json!({"sessionName": "shop"}));
+    let policy = lb_policy("check-19", &[v1, v2], &json!({"sessionName": "check-19"}));
     stage.namespace.apply_object(&policy).await?;
     stage
         .route("check-19", &[rule("/check-19", &[(v1, 80), (v2, 20)])])

@@ -139,7 +139,7 @@ fn of_two_policies_of_a_route_with_one_name_the_younger_conflicts() {
 
         // On a route where they do not meet, the loser has its sessions.
         world.add(route("other", &json!([rule(&["a"]), rule(&["c"])])));
-        world.add(route("own", &json!([rule(&["b"])])));
+        world.add(for_hosts("own", &["own.example"], &json!([rule(&["b"])])));
         let sessions = world.sessions();
         assert_eq!(sessions.status(winner), [ACCEPTED]);
         if loser == "q" {
@@ -227,10 +227,67 @@ fn rules_own_cookies_give_way_to_others_of_their_route() {
         &json!([inline(&["b"], &at("/b")), inline(&["a"], &at("/a"))]),
     ));
     assert_eq!(cookies(&world.sessions()), ["s", "s"]);
-    // Each route for itself.
-    world.add(route("web", &json!([inline(&["b"], &named("s"))])));
-    world.add(route("other", &json!([inline(&["b"], &named("s"))])));
-    assert_eq!(cookies(&world.sessions()), ["s", "s"]);
+}
+
+/// A route of these hosts.
+fn for_hosts(name: &str, hosts: &[&str], rules: &Value) -> Value {
+    let mut route = route(name, rules);
+    route["spec"]["hostnames"] = json!(hosts);
+    route
+}
+
+/// Whatever asks for the sessions: a client has one cookie of a name, path and host, and each of the routes would end the other's session in it.
+#[test]
+fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
+    let at = |path: &str| json!({"cookie": {"name": "s", "path": path}});
+    let (s, hosts) = (named("s"), ["shop.example", "*.example"]);
+    for (one, other, hosts, expected) in [
+        // Sessions of policies.
+        (rule(&["a"]), rule(&["b"]), hosts, ["s~", "s~"]),
+        (rule(&["a"]), rule(&["b"]), ["shop.example", "pay.example"], ["s", "s"]),
+        // Of rules.
+        (inline(&["a"], &s), inline(&["a"], &s), hosts, ["s~", "s~"]),
+        (
+            inline(&["a"], &s),
+            inline(&["a"], &s),
+            ["a.example", "b.example"],
+            ["s", "s"],
+        ),
+        (inline(&["a"], &at("/a")), inline(&["a"], &at("/b")), hosts, ["s", "s"]),
+        (inline(&["a"], &named("t")), inline(&["a"], &s), hosts, ["t", "s"]),
+        // A rule takes nothing from what a policy says.
+        (inline(&["c"], &s), rule(&["a"]), hosts, ["s~", "s"]),
+        (rule(&["a"]), inline(&["c"], &s), hosts, ["s", "s~"]),
+    ] {
+        let mut world = world(SERVICE_AND_ROUTE);
+        world.add(policy("BackendLBPolicy", "p", &["a"], &named("s")));
+        world.add(policy("BackendLBPolicy", "q", &["b"], &named("s")));
+        world.add(for_hosts("web", &hosts[..1], &json!([one])));
+        world.add(for_hosts("web2", &hosts[1..], &json!([other])));
+        let sessions = world.sessions();
+        assert_eq!(cookies(&sessions), expected, "{one} {other}");
+        // In any order.
+        let mut rules = world.rules();
+        rules.reverse();
+        let mut reversed = cookies(&sessions_of(&world, &rules));
+        reversed.reverse();
+        assert_eq!(reversed, expected, "{one} {other}");
+        for policy in ["p", "q"] {
+            for ancestor in &sessions.report(policy).ancestors {
+                assert_eq!(conditions(ancestor)[0], ACCEPTED, "nobody is in conflict");
+            }
+        }
+    }
+}
+
+/// A policy that has a cookie for each rule anyway writes none that another could overwrite.
+#[test]
+fn who_has_a_cookie_for_each_rule_is_in_nobodys_way() {
+    let mut world = world(SERVICE_AND_ROUTE);
+    world.add(policy("BackendLBPolicy", "p", &["a"], &named("s")));
+    world.add(route("web", &json!([rule(&["a"]), rule(&["a"])])));
+    world.add(route("web2", &json!([inline(&["b"], &named("s"))])));
+    assert_eq!(cookies(&world.sessions()), ["s~", "s~", "s"]);
 }
 
 #[test]
@@ -250,8 +307,9 @@ fn policies_are_called_by_session_and_content() {
         &["c"],
         &json!({"sessionName": "s", "idleTimeout": "1h"}),
     ));
-    world.add(route("other", &json!([rule(&["b"])])));
-    world.add(route("third", &json!([rule(&["c"])])));
+    world.add(for_hosts("web", &["web.example"], &json!([rule(&["a"])])));
+    world.add(for_hosts("other", &["other.example"], &json!([rule(&["b"])])));
+    world.add(for_hosts("third", &["third.example"], &json!([rule(&["c"])])));
     let sessions = world.sessions();
     assert_eq!(sessions.policies.len(), 2);
     assert!(sessions.policies.contains_key(&name));

@@ -93,6 +93,33 @@ fn each_backend_has_sessions_of_its_own() {
     }
 }
 
+/// As rules do, on whichever route they are.
+#[test]
+fn backends_of_other_rules_do_not_overwrite_each_others_cookies() {
+    let named = |name: &str| json!({"cookie": {"name": name}});
+    let backends = [("blue", named("s")), ("green", named("s")), ("red", named("r"))];
+    let rules = [leading(&["x:blue"]), leading(&["x:green", "x:red"])];
+    let mut world = with(&backends, &json!(rules));
+    let per_scope = |sessions: &Sessions| {
+        ["blue", "green", "red"].map(|name| sessions.of_backend(name).unwrap().1["cookie"]["perScope"] == true)
+    };
+    assert_eq!(per_scope(&world.sessions()), [true, true, false]);
+    // One that several rules lead to has one cookie.
+    world.add(route(
+        "web",
+        &json!([leading(&["x:blue"]), leading(&["x:blue", "x:red"])]),
+    ));
+    world.add(route("other", &json!([leading(&["x:green"])])));
+    assert_eq!(per_scope(&world.sessions()), [true, true, false]);
+    let mut of_host = route("other", &json!([leading(&["x:green"])]));
+    of_host["spec"]["hostnames"] = json!(["other.example"]);
+    world.add(of_host);
+    let mut of_host = route("web", &json!([leading(&["x:blue", "x:red"])]));
+    of_host["spec"]["hostnames"] = json!(["web.example"]);
+    world.add(of_host);
+    assert_eq!(per_scope(&world.sessions()), [false, false, false]);
+}
+
 #[test]
 fn backends_without_sessions_leave_the_rule_as_it_is() {
     let mut world = with(&[("grey", Value::Null)], &json!([leading(&["x:grey"])]));

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{RuleBackend, RuleFacts, RuleSession, Sessions, sessions};
 use crate::api::{self, BackendRef, HttpMatch, Object, ObjectName, ParentRef, SessionPersistence};
-use crate::model::graph::{PathMatch, RuleName, Session};
+use crate::model::graph::{Hostname, PathMatch, RuleName, Session};
 use crate::model::reports::{AncestorReport, Condition, ConditionStatus, ObjectRef, PolicyReport};
 use crate::model::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 
@@ -68,7 +68,8 @@ impl World {
         let http = self.objects.http_routes.iter().flat_map(|(name, route)| {
             route.spec.rules.iter().enumerate().map(move |(index, rule)| {
                 let paths = rule.matches.iter().map(path).collect();
-                let (refs, parents) = (&rule.backend_refs, &route.spec.parent_refs);
+                let refs = &rule.backend_refs;
+                let parents = (&route.spec.parent_refs[..], &route.spec.hostnames[..]);
                 self.facts(
                     "HTTPRoute",
                     name,
@@ -83,7 +84,8 @@ impl World {
         });
         let grpc = self.objects.grpc_routes.iter().flat_map(|(name, route)| {
             route.spec.rules.iter().enumerate().map(move |(index, rule)| {
-                let (refs, parents) = (&rule.backend_refs, &route.spec.parent_refs);
+                let refs = &rule.backend_refs;
+                let parents = (&route.spec.parent_refs[..], &route.spec.hostnames[..]);
                 let inline = rule.session_persistence.as_ref();
                 self.facts("GRPCRoute", name, route, index, inline, refs, parents, Vec::new())
             })
@@ -100,7 +102,7 @@ impl World {
         index: usize,
         inline: Option<&'a SessionPersistence>,
         refs: &[BackendRef],
-        parents: &[ParentRef],
+        (parents, hostnames): (&[ParentRef], &[String]),
         paths: Vec<PathMatch>,
     ) -> RuleFacts<'a> {
         let backend = |backend: &BackendRef| {
@@ -139,6 +141,11 @@ impl World {
                 .iter()
                 .map(|parent| ObjectName::new(parent.namespace.as_deref().unwrap_or(&name.namespace), &parent.name))
                 .collect(),
+            hosts: if hostnames.is_empty() {
+                BTreeSet::from([Hostname::Any])
+            } else {
+                hostnames.iter().map(|host| Hostname::parse(Some(host))).collect()
+            },
         }
     }
 
