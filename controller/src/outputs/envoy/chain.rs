@@ -36,7 +36,7 @@ const SOFT: &str = "limpet.stateful_session";
 const STRICT: &str = "limpet.stateful_session_strict";
 
 /// The headers that clients and backends are not to see, nor to send.
-pub(super) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
+pub(in crate::outputs) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
     match build {
         FilterBuild::Wasm(_) => &INTERNAL_HEADERS,
         // It steers by itself. Only routes are told where a session is led.
@@ -45,7 +45,7 @@ pub(super) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
 }
 
 /// Takes clients' copies of the internal headers away, before the first route match.
-pub(super) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
+pub(in crate::outputs) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
     TypedExtensionConfig {
         name: "envoy.http.early_header_mutation.header_mutation".to_owned(),
         typed_config: Some(pack(Early {
@@ -58,15 +58,28 @@ pub(super) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
 pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
     let router = filter("envoy.filters.http.router", pack(Router::default()));
     match build {
-        FilterBuild::Wasm(_) => vec![
-            filter("limpet.internal_headers", internal_headers_filter()),
-            discovered(Wasm::type_url()),
-            steering(SOFT, SOFT_HEADER, false),
-            steering(STRICT, STRICT_HEADER, true),
-            router,
-        ],
+        FilterBuild::Wasm(_) => {
+            let [soft, strict] = behind_wasm();
+            vec![before_wasm(), discovered(Wasm::type_url()), soft, strict, router]
+        }
         FilterBuild::Module(_) => vec![discovered(DynamicModuleFilter::type_url()), router],
     }
+}
+
+/// What stands in front of the wasm filter.
+pub(in crate::outputs) fn before_wasm() -> HttpFilter {
+    filter("limpet.internal_headers", internal_headers_filter())
+}
+
+/// What stands behind it. Routes ask for the one that they need: one entry each, since the entries of a map are encoded in any order.
+pub(in crate::outputs) fn behind_wasm() -> [HttpFilter; 2] {
+    [false, true].map(|strict| {
+        let (name, config) = steering(strict);
+        HttpFilter {
+            disabled: true,
+            ..filter(name, pack(config))
+        }
+    })
 }
 
 /// The filter of ours. Until its configuration is there, requests pass, without sessions.
@@ -109,26 +122,25 @@ fn internal_headers_filter() -> Any {
     })
 }
 
-/// One of Envoy's own filters that do the steering. Routes ask for the one that they need: one entry each, since the entries of a map are
-/// encoded in any order.
-fn steering(name: &str, header: &str, strict: bool) -> HttpFilter {
+/// One of Envoy's own filters that do the steering: its name, and its configuration.
+fn steering(strict: bool) -> (&'static str, StatefulSession) {
+    let (name, header) = if strict {
+        (STRICT, STRICT_HEADER)
+    } else {
+        (SOFT, SOFT_HEADER)
+    };
     let state = TypedExtensionConfig {
         name: "envoy.http.stateful_session.header".to_owned(),
         typed_config: Some(pack(HeaderBasedSessionState {
             name: header.to_owned(),
         })),
     };
-    HttpFilter {
-        disabled: true,
-        ..filter(
-            name,
-            pack(StatefulSession {
-                session_state: Some(state),
-                strict,
-                ..StatefulSession::default()
-            }),
-        )
-    }
+    let config = StatefulSession {
+        session_state: Some(state),
+        strict,
+        ..StatefulSession::default()
+    };
+    (name, config)
 }
 
 fn filter(name: &str, config: Any) -> HttpFilter {
@@ -147,7 +159,7 @@ fn remove(name: &str) -> Change {
 
 /// What a route needs of the filters that steer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Steering {
+pub(in crate::outputs) enum Steering {
     /// Requests are steered here.
     Active {
         /// By a strict policy.
@@ -177,5 +189,18 @@ impl Steering {
             ..FilterConfig::default()
         };
         (if strict { STRICT } else { SOFT }.to_owned(), pack(within))
+    }
+    /// The same for those who take no configuration that is empty: an active filter is told once more what it is.
+    pub(in crate::outputs) fn per_route_in_full(self) -> (String, Any) {
+        match self {
+            Self::Idle { .. } => self.per_route(),
+            Self::Active { strict } => {
+                let (name, config) = steering(strict);
+                let within = StatefulSessionPerRoute {
+                    r#override: Some(Override::StatefulSession(config)),
+                };
+                (name.to_owned(), pack(within))
+            }
+        }
     }
 }

@@ -10,15 +10,15 @@
 //! - `bootstrap`: what an Envoy is started with. `standalone`: all of it in one file.
 
 mod bootstrap;
-mod chain;
+pub(super) mod chain;
 mod clusters;
 mod code;
 mod elsewhere;
 mod filter;
 mod listeners;
 mod options;
-mod pack;
-mod routes;
+pub(super) mod pack;
+pub(super) mod routes;
 mod standalone;
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source};

@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::config::core::v3::{
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{BoolValue, Duration, Struct, UInt32Value, Value};
 
-pub(super) use envoy_types::util::pack_any as pack;
+pub(in crate::outputs) use envoy_types::util::pack_any as pack;
 
 use crate::find::NAME;
 
@@ -25,7 +25,7 @@ pub(super) fn ads() -> ConfigSource {
 }
 
 /// Metadata that the filter reads, of a route or a cluster.
-pub(super) fn session(session: &str) -> Metadata {
+pub(in crate::outputs) fn session(session: &str) -> Metadata {
     metadata(NAME, "session", session)
 }
 

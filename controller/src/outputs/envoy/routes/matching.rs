@@ -6,8 +6,8 @@ use envoy_types::pb::envoy::config::route::v3::route_match::{GrpcRouteMatchOptio
 use envoy_types::pb::envoy::config::route::v3::{HeaderMatcher, QueryParameterMatcher, RouteMatch};
 use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use envoy_types::pb::envoy::r#type::matcher::v3::{RegexMatcher, StringMatcher};
-use limpet_core::view::DESTINATION_HEADER;
 
+use crate::check::headers::{DESTINATION_HEADER, SESSION_HEADER};
 use crate::model::graph::{Match, PathMatch, ValueMatch};
 
 pub(super) fn route_match(wanted: &Match) -> RouteMatch {
@@ -34,6 +34,11 @@ pub(super) fn route_match(wanted: &Match) -> RouteMatch {
 /// The header by which a session is led to the cluster with this short hash.
 pub(super) fn led_to(hash: &str) -> HeaderMatcher {
     header(DESTINATION_HEADER, exact(hash))
+}
+
+/// The header that tells the route's session, once there was one.
+pub(super) fn of_session(session: &str) -> HeaderMatcher {
+    header(SESSION_HEADER, exact(session))
 }
 
 /// Envoy's regular expressions match all of what they are matched with.

@@ -23,7 +23,7 @@ use self::headers::Changes;
 use super::chain::{Steering, internal_headers};
 use super::listeners::{plain_name, tls_name};
 use super::options::FilterBuild;
-use super::pack::{duration, metadata, no, number, pack, session};
+use super::pack::{self, duration, metadata, no, number, session};
 use crate::find::NOWHERE;
 use crate::model::Graph;
 use crate::model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
@@ -147,10 +147,7 @@ impl Routes<'_> {
             });
         let led = clusters.filter(|(hash, ..)| known.insert(hash.clone()));
         let led = led.map(|(hash, cluster, destination)| {
-            let mut made = made.clone();
-            if let Some(matched) = &mut made.r#match {
-                matched.headers.push(matching::led_to(&hash));
-            }
+            let made = led_to(&hash, made.clone());
             self.steered(
                 to_one(route, forward, cluster, destination, made),
                 Steering::Active { strict },
@@ -236,6 +233,36 @@ impl Routes<'_> {
     }
 }
 
+/// With the header by which a session is led to the cluster with this short hash.
+fn led_to(hash: &str, mut made: EnvoyRoute) -> EnvoyRoute {
+    if let Some(matched) = &mut made.r#match {
+        matched.headers.push(matching::led_to(hash));
+    }
+    made
+}
+
+/// The route by which the sessions of a rule are led to one of its destinations, for a table of routes that somebody else writes: it does not depend on
+/// its place there, because it is for requests that a route with this session (`@split/...`) had already.
+pub(in crate::outputs) fn destination_route(
+    name: &str,
+    session: &str,
+    route: &Route,
+    forward: &Forward,
+    (destination, cluster): (&Destination, &ClusterName),
+) -> EnvoyRoute {
+    let mut made = EnvoyRoute {
+        name: name.to_owned(),
+        r#match: Some(matching::route_match(&route.matches)),
+        metadata: Some(pack::session(session)),
+        ..EnvoyRoute::default()
+    };
+    if let Some(matched) = &mut made.r#match {
+        matched.headers.push(matching::of_session(session));
+    }
+    let hash = ShortHash::of_cluster(cluster.0.as_bytes()).to_string();
+    to_one(route, forward, cluster, destination, led_to(&hash, made))
+}
+
 fn to_one(
     route: &Route,
     forward: &Forward,
@@ -286,7 +313,7 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
 fn retries(backend_timeout: Option<Duration>) -> RetryPolicy {
     let predicate = retry_policy::RetryHostPredicate {
         name: "envoy.retry_host_predicates.previous_hosts".to_owned(),
-        config_type: Some(retry_policy::retry_host_predicate::ConfigType::TypedConfig(pack(
+        config_type: Some(retry_policy::retry_host_predicate::ConfigType::TypedConfig(pack::pack(
             PreviousHostsPredicate {},
         ))),
     };

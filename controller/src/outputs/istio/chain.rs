@@ -1,0 +1,72 @@
+//! What stands around the filter: the same for every Gateway.
+
+use std::collections::BTreeSet;
+
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use prost::{Message, Name};
+use serde_json::{Value, json};
+
+use crate::api::ObjectName;
+use crate::outputs::envoy::{FilterBuild, chain};
+use crate::outputs::json;
+use crate::outputs::manifests::{Manifest, Source, Stage};
+
+use super::{ENVOY_FILTER, object_name, owned_by_gateway, target_refs};
+
+const MANAGER: &str = "envoy.filters.network.http_connection_manager";
+const ROUTER: &str = "envoy.filters.http.router";
+
+pub(super) fn manifest(source: &Source<'_>, gateway: &ObjectName) -> Manifest {
+    Manifest {
+        stage: Stage::Filter,
+        definition: &ENVOY_FILTER,
+        name: object_name(gateway, format!("limpet-chain-{}", gateway.name)),
+        gateways: BTreeSet::from([gateway.clone()]),
+        owner: owned_by_gateway(source, gateway),
+        spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches()}),
+    }
+}
+
+/// In the order of `envoy-configs/istio/chain.yaml`, which has a word on each.
+fn patches() -> Vec<Value> {
+    let wasm = FilterBuild::default();
+    let early = json!({"typed_config": {
+        "@type": HttpConnectionManager::type_url(),
+        "early_header_mutation_extensions": [written(&chain::early_mutation(&wasm))],
+    }});
+    let [soft, strict] = chain::behind_wasm();
+    let removed = json!({"request_headers_to_remove": chain::internal_headers(&wasm)});
+    vec![
+        patch("NETWORK_FILTER", "MERGE", Some(json!({"name": MANAGER})), &early),
+        filter(
+            "INSERT_FIRST",
+            json!({"name": MANAGER}),
+            &written(&chain::before_wasm()),
+        ),
+        filter("INSERT_BEFORE", before_router(), &written(&soft)),
+        filter("INSERT_BEFORE", before_router(), &written(&strict)),
+        patch("ROUTE_CONFIGURATION", "MERGE", None, &removed),
+    ]
+}
+
+fn before_router() -> Value {
+    json!({"name": MANAGER, "subFilter": {"name": ROUTER}})
+}
+
+fn filter(operation: &str, place: Value, value: &Value) -> Value {
+    patch("HTTP_FILTER", operation, Some(place), value)
+}
+
+fn patch(apply_to: &str, operation: &str, filter: Option<Value>, value: &Value) -> Value {
+    let listener = filter.map(|filter| json!({"filterChain": {"filter": filter}}));
+    let matches = match listener {
+        Some(listener) => json!({"context": "GATEWAY", "listener": listener}),
+        None => json!({"context": "GATEWAY"}),
+    };
+    json!({"applyTo": apply_to, "match": matches, "patch": {"operation": operation, "value": value}})
+}
+
+/// A message of Envoy's. All that are used here are described, which a test would miss otherwise.
+pub(super) fn written<M: Message + Name>(message: &M) -> Value {
+    json::typed(message).unwrap_or_default()
+}

@@ -1,0 +1,169 @@
+//! What Istio calls a rule's routes, and how an `EnvoyFilter` tells them from those of other rules.
+//!
+//! A rule with a name gives its routes just that name; one without gives them `<namespace>.<route>.<place of the rule>`. So rules of several routes may
+//! have the same: they are told apart by the hostname that they are served under, or by hostname and port.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::api::ObjectName;
+use crate::model::graph::{Gateway, Hostname, Route, RuleName, RuleOrigin};
+use crate::model::{Graph, Objects};
+
+/// The routes of a Gateway.
+pub(super) struct Names<'a> {
+    graph: &'a Graph,
+    objects: &'a Objects,
+    /// Who is served where.
+    places: BTreeMap<Place<'a>, BTreeSet<&'a RuleName>>,
+    /// The routes of each rule, each of its matches once, in the order in which they match.
+    pub(super) rules: BTreeMap<&'a RuleName, Vec<&'a Route>>,
+}
+
+/// A hostname and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place<'a> {
+    hostname: &'a Hostname,
+    port: u16,
+}
+
+/// Which routes of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Which<'a> {
+    /// All of them.
+    All,
+    /// Those under a hostname.
+    Under(&'a Hostname),
+    /// Those under a hostname at a port.
+    At(Place<'a>),
+}
+
+/// How the routes of a rule are found.
+#[derive(Debug, Default)]
+pub(super) struct Found<'a> {
+    /// All of them together.
+    pub(super) which: BTreeSet<Which<'a>>,
+    /// Where they can not be told from others, and whose those are.
+    pub(super) confused: BTreeMap<&'a Hostname, BTreeSet<&'a RuleName>>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(graph: &'a Graph, objects: &'a Objects, gateway: &'a Gateway) -> Self {
+        let mut places: BTreeMap<Place<'a>, BTreeSet<&'a RuleName>> = BTreeMap::new();
+        let mut rules: BTreeMap<&'a RuleName, Vec<&'a Route>> = BTreeMap::new();
+        for (port, listeners) in &gateway.ports {
+            for host in listeners.iter().flat_map(|listener| &listener.virtual_hosts) {
+                let place = Place {
+                    hostname: &host.hostname,
+                    port: *port,
+                };
+                let here = places.entry(place).or_default();
+                for route in &host.routes {
+                    here.insert(&route.rule);
+                    let known = rules.entry(&route.rule).or_default();
+                    if !known.iter().any(|known| known.matches == route.matches) {
+                        known.push(route);
+                    }
+                }
+            }
+        }
+        Self {
+            graph,
+            objects,
+            places,
+            rules,
+        }
+    }
+
+    /// Where the routes of this rule are, whose name in Istio is `name`.
+    pub(super) fn find(&self, rule: &'a RuleName, name: &str) -> Found<'a> {
+        let named: BTreeMap<Place<'a>, BTreeSet<&'a RuleName>> = self
+            .places
+            .iter()
+            .map(|(place, rules)| {
+                (
+                    *place,
+                    rules.iter().copied().filter(|rule| self.may_be(rule, name)).collect(),
+                )
+            })
+            .collect();
+        let alone = |rules: &BTreeSet<&RuleName>| rules.iter().all(|other| *other == rule);
+        let mut found = Found::default();
+        if named.values().all(alone) {
+            found.which.insert(Which::All);
+            return found;
+        }
+        for (place, rules) in named.iter().filter(|(_, rules)| rules.contains(rule)) {
+            let mut under = named.iter().filter(|(other, _)| other.hostname == place.hostname);
+            if under.all(|(_, rules)| alone(rules)) {
+                found.which.insert(Which::Under(place.hostname));
+            } else if alone(rules) {
+                found.which.insert(Which::At(*place));
+            } else {
+                let others = rules.iter().copied().filter(|other| *other != rule);
+                found.confused.entry(place.hostname).or_default().extend(others);
+            }
+        }
+        found
+    }
+
+    /// Whether Istio may call the routes of this rule so. Of a rule without sessions it is not known which of its route's rules it is.
+    fn may_be(&self, rule: &RuleName, name: &str) -> bool {
+        if let Some(origin) = self.graph.rules.get(rule) {
+            return route_name(origin) == name;
+        }
+        let mut parts = rule.0.splitn(4, '/');
+        let mut part = || parts.next().unwrap_or_default();
+        let (kind, route, last) = (part(), ObjectName::new(part(), part()), part());
+        let rules = self.rule_names(kind, &route);
+        if rules.contains(&Some(last)) {
+            return last == name;
+        }
+        let unnamed = rules.iter().enumerate().filter(|(_, name)| name.is_none());
+        unnamed
+            .map(|(index, _)| numbered(&route, index))
+            .any(|numbered| numbered == name)
+    }
+
+    fn rule_names(&self, kind: &str, route: &ObjectName) -> Vec<Option<&str>> {
+        let http = self.objects.http_routes.get(route).filter(|_| kind == "httproute");
+        let grpc = self.objects.grpc_routes.get(route).filter(|_| kind == "grpcroute");
+        let http = http
+            .into_iter()
+            .flat_map(|route| &route.spec.rules)
+            .map(|rule| rule.name.as_deref());
+        let grpc = grpc
+            .into_iter()
+            .flat_map(|route| &route.spec.rules)
+            .map(|rule| rule.name.as_deref());
+        http.chain(grpc).collect()
+    }
+}
+
+/// What Istio calls the routes of a rule.
+pub(super) fn route_name(origin: &RuleOrigin) -> String {
+    match &origin.name {
+        Some(name) => name.clone(),
+        None => numbered(&origin.route.name, origin.index),
+    }
+}
+
+fn numbered(route: &ObjectName, index: usize) -> String {
+    format!("{}.{}.{index}", route.namespace, route.name)
+}
+
+impl Which<'_> {
+    /// As an `EnvoyFilter` has it.
+    pub(super) fn matcher(self, name: &str) -> Value {
+        let route = json!({"name": name});
+        let configuration = match self {
+            Self::All => json!({"vhost": {"route": route}}),
+            Self::Under(hostname) => json!({"vhost": {"domainName": hostname.to_string(), "route": route}}),
+            Self::At(Place { hostname, port }) => {
+                json!({"portNumber": port, "vhost": {"domainName": hostname.to_string(), "route": route}})
+            }
+        };
+        json!({"context": "GATEWAY", "routeConfiguration": configuration})
+    }
+}
