@@ -16,9 +16,9 @@ use crate::moment;
 use crate::output::Output;
 
 #[cfg(feature = "controller")]
-pub(crate) use controller::{BootstrapArgs, ControllerArgs, ControllerCommand};
+pub(crate) use controller::{BootstrapArgs, ControllerArgs, ControllerCommand, OutputKind};
 #[cfg(feature = "controller")]
-pub(crate) use render::{RenderArgs, RenderFormat};
+pub(crate) use render::RenderArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -42,7 +42,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
     /// The form of the output
     #[arg(long, value_enum, global = true, default_value = "text", value_name = "FORM")]
-    pub(crate) output: Output,
+    pub(crate) format: Output,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,10 +10,13 @@
 //! - `moment`, `output`: times for people, and the two forms of output.
 //! - `xds`: the server that Envoys take their configuration from.
 //! - `keyring`, `fences`: what the cluster keeps for the filter's configuration. `carried`: whether Envoys have it.
+//! - `apply`: objects of our own in a cluster, for another control plane.
 //! - `sources`, `status`, `run`: what needs a cluster. `limpet controller` begins in `run`.
 
 #[cfg(feature = "controller")]
 pub mod api;
+#[cfg(feature = "controller")]
+mod apply;
 #[cfg(feature = "controller")]
 mod carried;
 mod check;
@@ -73,19 +76,19 @@ enum Verdict {
 /// Does what the command line asks for.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Cli { command, output } = Cli::parse();
+    let Cli { command, format } = Cli::parse();
     let verdict = match command {
-        Command::Check(args) => check::run(&args, output),
+        Command::Check(args) => check::run(&args, format),
         #[cfg(feature = "controller")]
-        Command::Controller(args) => run::run(&args, output),
+        Command::Controller(args) => run::run(&args, format),
         #[cfg(feature = "controller")]
-        Command::Render(args) => render::run(&args),
-        Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, output),
-        Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, output),
-        Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, output),
-        Command::Keys(KeysCommand::List(args)) => keys::list::run(&args, output),
-        Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, output),
-        Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, output),
+        Command::Render(args) => render::run(&args, format),
+        Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, format),
+        Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, format),
+        Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, format),
+        Command::Keys(KeysCommand::List(args)) => keys::list::run(&args, format),
+        Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, format),
+        Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, format),
     };
     match verdict {
         Ok(Verdict::Good) => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::api::ObjectName;
 use crate::run::LogFormat;
@@ -23,6 +23,9 @@ pub(crate) struct ServeArgs {
     /// The controller's configuration, in YAML or JSON (docs/controller.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
+    /// Who gets what the objects mean
+    #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
+    pub(crate) output: OutputKind,
     /// Reads the configuration, and ends: without a cluster, and without an output where nothing is wrong
     #[arg(long, requires = "config")]
     pub(crate) check: bool,
@@ -32,6 +35,18 @@ pub(crate) struct ServeArgs {
     /// The form of the log, on stderr. Its level is that of `RUST_LOG`, or `info`
     #[arg(long, value_enum, default_value = "text", value_name = "FORM")]
     pub(crate) log_format: LogFormat,
+}
+
+/// Who gets what the objects mean.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputKind {
+    /// Envoys of our own GatewayClass, over xDS
+    #[default]
+    Envoy,
+    /// Istio, as objects of its own
+    Istio,
+    /// Envoy Gateway, as objects of its own
+    EnvoyGateway,
 }
 
 #[derive(Debug, Subcommand)]

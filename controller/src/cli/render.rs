@@ -1,6 +1,6 @@
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::EXIT_CODES;
+use super::{EXIT_CODES, OutputKind};
 
 /// Makes of manifests what the controller would make of objects in a cluster, and says what became of each.
 ///
@@ -14,6 +14,9 @@ pub(crate) struct RenderArgs {
     /// The controller's configuration, in YAML or JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
+    /// Who is to get it. Objects for another control plane go to stdout, and the report to stderr
+    #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
+    pub(crate) output: OutputKind,
     /// The Gateway to write for, where there are several
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) gateway: Option<String>,
@@ -29,16 +32,4 @@ pub(crate) struct RenderArgs {
     /// The port of Envoy's admin interface, on 127.0.0.1
     #[arg(long, value_name = "PORT", default_value_t = 9901)]
     pub(crate) admin_port: u16,
-    /// The form of the report, and of --envoy's file
-    #[arg(long, value_enum, default_value = "yaml", value_name = "FORM")]
-    pub(crate) format: RenderFormat,
-}
-
-/// What is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RenderFormat {
-    /// YAML
-    Yaml,
-    /// JSON
-    Json,
 }

@@ -14,12 +14,11 @@ use limpet_core::time::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::carried::Carried;
+use crate::carried::{Carried, Delivery};
 use crate::keys::{generate, rotation};
 use crate::moment;
 use crate::outputs::FilterKeys;
 use crate::sources::kube::Backoff;
-use crate::xds;
 
 use super::config::KeyringConfig;
 use super::content::Wiped;
@@ -74,7 +73,7 @@ pub(crate) struct Keeper {
     state: State,
     told: watch::Sender<Keys>,
     carried: watch::Receiver<Option<Carried>>,
-    xds: xds::Status,
+    delivery: Delivery,
     leads: watch::Receiver<bool>,
     /// What other replicas are told of this one's Envoys, and what they tell of theirs.
     standing: watch::Sender<Standing>,
@@ -95,7 +94,7 @@ impl Keeper {
         place: &Place,
         config: &KeyringConfig,
         carried: watch::Receiver<Option<Carried>>,
-        xds: xds::Status,
+        delivery: Delivery,
         leads: watch::Receiver<bool>,
     ) -> (Self, watch::Receiver<Keys>) {
         let state = State::new(config.clone());
@@ -112,7 +111,7 @@ impl Keeper {
             state,
             told,
             carried,
-            xds,
+            delivery,
             leads,
             standing,
             others,
@@ -152,8 +151,8 @@ impl Keeper {
                 changed = self.leads.changed() => if changed.is_err() { return },
                 changed = self.carried.changed() => if changed.is_err() { return },
                 changed = self.others.changed() => if changed.is_err() { return },
-                // What Envoys acknowledge matters to a rotation alone.
-                () = self.xds.changed(), if rotates => {}
+                // What proxies have matters to a rotation alone.
+                () = self.delivery.changed(), if rotates => {}
                 () = after(wait) => {}
                 () = self.told.closed() => return,
             }
@@ -288,7 +287,7 @@ impl Keeper {
         };
         Some(Served {
             since: since.elapsed(),
-            everywhere: carried.is_everywhere(&self.xds),
+            everywhere: self.delivery.has(carried),
             life: carried.life,
         })
     }

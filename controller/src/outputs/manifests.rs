@@ -183,12 +183,15 @@ impl Manifest {
         });
         // Without a cluster, nobody has an identity.
         if let Some(owner) = self.owner.as_ref().filter(|owner| !owner.uid.is_empty()) {
-            metadata["ownerReferences"] = json!([{
+            let owner = json!([{
                 "apiVersion": owner.api_version,
                 "kind": owner.kind,
                 "name": owner.name,
                 "uid": owner.uid,
             }]);
+            if let Value::Object(metadata) = &mut metadata {
+                metadata.insert("ownerReferences".to_owned(), owner);
+            }
         }
         json!({
             "apiVersion": self.definition.api_version(),

@@ -11,6 +11,7 @@ pub mod json;
 pub mod manifests;
 mod used;
 
+pub(crate) use filter::variables;
 pub use filter::{FilterInputs, FilterKeys, filter_config};
 pub use manifests::ControlPlane;
 pub use used::used_policies;

@@ -6,10 +6,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::ObjectName;
-use crate::cli::{RenderArgs, RenderFormat};
+use crate::cli::RenderArgs;
+use crate::output::Output;
 use crate::outputs::{FilterInputs, FilterKeys};
 use crate::run::Config;
 use crate::xds::{Resource, ResourceType};
@@ -17,7 +18,7 @@ use crate::{Failure, Verdict, output};
 
 use super::{Rendered, render, static_file, xds_folder};
 
-pub(crate) fn run(args: &RenderArgs) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure> {
     let config = match &args.config {
         Some(file) => Config::read(file)?,
         None => Config::default(),
@@ -30,13 +31,26 @@ pub(crate) fn run(args: &RenderArgs) -> Result<Verdict, Failure> {
         state: KeyStateConfig::Signing,
     };
     let inputs = FilterInputs::with_keys(FilterKeys::Listed(vec![key]));
-    let rendered = render(&args.files, &config.settings(), &config.envoy, &inputs).map_err(|error| Failure(error.0))?;
+    let settings = config.settings(args.output);
+    let plane = config.control_plane(args.output);
+    let rendered = render(&args.files, &settings, &config.envoy, plane.as_ref(), &inputs);
+    let rendered = rendered.map_err(|error| Failure(error.0))?;
+    if plane.is_some() {
+        for option in [("--envoy", &args.envoy), ("--xds", &args.xds)] {
+            if let (name, Some(_)) = option {
+                return Err(Failure(format!("{name}: expected it with --output envoy alone")));
+            }
+        }
+        output::print(&objects(&rendered.objects, format)?)?;
+        output::complain(&text(&rendered.report(), format)?);
+        return Ok(verdict(&rendered));
+    }
     if let Some(file) = &args.envoy {
         let (_, resources) = gateway(&rendered, args.gateway.as_deref())?;
         let secret = resources
             .iter()
             .any(|resource| resource.resource_type() == ResourceType::Secret);
-        let text = text(&static_file(resources, args.admin_port)?, args.format)?;
+        let text = text(&static_file(resources, args.admin_port)?, format)?;
         write(Path::new(file), &text, secret)?;
     }
     if let Some(folder) = &args.xds {
@@ -44,15 +58,32 @@ pub(crate) fn run(args: &RenderArgs) -> Result<Verdict, Failure> {
         let folder = std::path::absolute(folder).map_err(|error| Failure(format!("{folder}: {error}")))?;
         for (file, value) in xds_folder(gateway, resources, &folder, args.admin_port)? {
             let secret = file.starts_with("sds");
-            write(&folder.join(file), &text(&value, RenderFormat::Yaml)?, secret)?;
+            write(&folder.join(file), &text(&value, Output::Text)?, secret)?;
         }
     }
-    output::print(&text(&rendered.report(), args.format)?)?;
-    Ok(if rendered.all_accepted() {
+    output::print(&text(&rendered.report(), format)?)?;
+    Ok(verdict(&rendered))
+}
+
+fn verdict(rendered: &Rendered) -> Verdict {
+    if rendered.all_accepted() {
         Verdict::Good
     } else {
         Verdict::Bad
-    })
+    }
+}
+
+/// As kubectl takes them: a stream of documents, or a list.
+fn objects(objects: &[Value], format: Output) -> Result<String, Failure> {
+    match format {
+        Output::Json => text(&json!({"apiVersion": "v1", "kind": "List", "items": objects}), format),
+        Output::Text => {
+            let documents = objects.iter().map(|object| text(object, format));
+            documents
+                .map(|document| document.map(|text| format!("---\n{text}")))
+                .collect()
+        }
+    }
 }
 
 /// The Gateway that is asked for, or the only one.
@@ -86,12 +117,11 @@ fn gateway<'a>(rendered: &'a Rendered, wanted: Option<&str>) -> Result<(&'a Obje
     }
 }
 
-fn text(value: &Value, format: RenderFormat) -> Result<String, Failure> {
+/// For people, that is YAML.
+fn text(value: &Value, format: Output) -> Result<String, Failure> {
     match format {
-        RenderFormat::Json => Ok(format!("{value:#}\n")),
-        RenderFormat::Yaml => {
-            serde_saphyr::to_string(value).map_err(|error| Failure(format!("can not write YAML: {error}")))
-        }
+        Output::Json => Ok(format!("{value:#}\n")),
+        Output::Text => serde_saphyr::to_string(value).map_err(|error| Failure(format!("can not write YAML: {error}"))),
     }
 }
 

@@ -16,9 +16,10 @@ use crate::Failure;
 use crate::api::{DecodeError, ObjectName};
 use crate::model::reports::ObjectRef;
 use crate::model::{Graph, Reports, Settings, build};
-use crate::outputs::FilterInputs;
 use crate::outputs::envoy::{EnvoyOptions, load_assignment, resources};
 use crate::outputs::json;
+use crate::outputs::manifests::{Source, controller_label};
+use crate::outputs::{ControlPlane, FilterInputs};
 use crate::sources;
 use crate::xds::{Resource, ResourceType};
 
@@ -38,6 +39,8 @@ pub struct Rendered {
     pub skipped: BTreeMap<String, usize>,
     /// All resources of each Gateway.
     pub resources: BTreeMap<ObjectName, Vec<Resource>>,
+    /// What a control plane gets in their stead: objects, as documents.
+    pub objects: Vec<Value>,
 }
 
 /// Why manifests could not be rendered: a file can not be read, or has something that is no object.
@@ -59,11 +62,24 @@ pub fn render(
     paths: &[String],
     settings: &Settings,
     options: &EnvoyOptions,
+    plane: Option<&ControlPlane>,
     inputs: &FilterInputs,
 ) -> Result<Rendered, RenderError> {
-    let files = sources::files::read(paths, &settings.controller_name)?;
+    let files = sources::files::read(paths, settings)?;
     let objects = files.store.objects();
-    let (graph, reports) = build(&objects, settings);
+    let (graph, mut reports) = build(&objects, settings);
+    let manifests = plane.map(|plane| {
+        plane.manifests(&Source {
+            objects: &objects,
+            graph: &graph,
+            options,
+            inputs,
+            superseded: &BTreeMap::new(),
+        })
+    });
+    let manifests = manifests.unwrap_or_default();
+    reports.lose(&graph, &manifests.losses);
+    let label = controller_label(&settings.controller_name);
     let of_gateway = |gateway: &ObjectName| {
         let mut all = resources(&graph, gateway, options, inputs);
         let used: BTreeSet<String> = all
@@ -83,6 +99,7 @@ pub fn render(
     let resources = graph
         .gateways
         .keys()
+        .filter(|_| plane.is_none())
         .map(|gateway| (gateway.clone(), of_gateway(gateway)))
         .collect();
     Ok(Rendered {
@@ -93,6 +110,7 @@ pub fn render(
             .collect(),
         skipped: files.skipped,
         resources,
+        objects: manifests.objects.iter().map(|one| one.object(&label)).collect(),
         graph,
         reports,
     })
@@ -137,7 +155,15 @@ impl Rendered {
             }
             gateways.insert(gateway.to_string(), json!(by_type));
         }
-        Ok(json!({"graph": to_value(&self.graph), "reports": self.report(), "resources": gateways}))
+        let mut document = json!({"graph": to_value(&self.graph), "reports": self.report()});
+        if let Value::Object(document) = &mut document {
+            if self.objects.is_empty() {
+                document.insert("resources".to_owned(), json!(gateways));
+            } else {
+                document.insert("objects".to_owned(), json!(self.objects));
+            }
+        }
+        Ok(document)
     }
 }
 

@@ -2,21 +2,34 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
 
+use crate::cli::OutputKind;
 use crate::keyring::KeyringConfig;
 use crate::model::{CONTROLLER_NAME, Gateways, SessionDefaults, Settings, check_defaults};
+use crate::outputs::ControlPlane;
 use crate::outputs::envoy::EnvoyOptions;
+use crate::outputs::envoy_gateway::EnvoyGatewayOptions;
+use crate::outputs::istio::IstioOptions;
 use crate::{Failure, document, xds};
 
 /// All of it. `docs/controller.md` says what each field does.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The `controllerName` of our GatewayClasses.
-    pub(crate) controller_name: String,
+    /// The `controllerName` of our GatewayClasses, and of our entries in statuses; each output has its own where there is none.
+    pub(crate) controller_name: Option<String>,
+    /// The `controllerName`s of the GatewayClasses of the control plane that gets objects; those that it is known for where there are none.
+    pub(crate) gateway_controllers: Vec<String>,
+    /// What objects for Istio are like.
+    pub(crate) istio: IstioOptions,
+    /// What objects for Envoy Gateway are like.
+    pub(crate) envoy_gateway: EnvoyGatewayOptions,
+    /// How long it takes until proxies have what a control plane was given, since it does not tell.
+    pub(crate) propagation_time: GatewayDuration,
     /// What sessions are like where no object says anything else.
     pub(crate) session_defaults: SessionDefaults,
     /// The namespaces whose objects are read; all where there are none.
@@ -88,7 +101,11 @@ pub(crate) struct LeaderConfig {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            controller_name: CONTROLLER_NAME.to_owned(),
+            controller_name: None,
+            gateway_controllers: Vec::new(),
+            istio: IstioOptions::default(),
+            envoy_gateway: EnvoyGatewayOptions::default(),
+            propagation_time: Duration::from_secs(5).into(),
             session_defaults: SessionDefaults::default(),
             namespaces: Vec::new(),
             addresses: Vec::new(),
@@ -157,15 +174,24 @@ impl Config {
     fn check(&self) -> Result<(), String> {
         let Self {
             controller_name,
+            gateway_controllers,
             session_defaults,
             namespaces,
             xds,
             ..
         } = self;
         // The API's own pattern for a `controllerName`.
-        let (domain, path) = controller_name.split_once('/').unwrap_or_default();
-        if domain.is_empty() || path.is_empty() {
+        let is_wrong = |name: &str| {
+            let (domain, path) = name.split_once('/').unwrap_or_default();
+            domain.is_empty() || path.is_empty()
+        };
+        if controller_name.as_deref().is_some_and(is_wrong) {
             return Err("controllerName: expected a domain and a path, like limpet.dev/controller".to_owned());
+        }
+        if let Some(index) = gateway_controllers.iter().position(|name| is_wrong(name)) {
+            return Err(format!(
+                "gatewayControllers[{index}]: expected a domain and a path, like istio.io/gateway-controller"
+            ));
         }
         check_defaults(session_defaults)?;
         if namespaces.iter().any(String::is_empty) {
@@ -177,11 +203,33 @@ impl Config {
         Ok(())
     }
 
+    /// The control plane that gets objects, if it is not Envoys that get resources.
+    pub(crate) fn control_plane(&self, output: OutputKind) -> Option<ControlPlane> {
+        match output {
+            OutputKind::Envoy => None,
+            OutputKind::Istio => Some(ControlPlane::Istio(self.istio.clone())),
+            OutputKind::EnvoyGateway => Some(ControlPlane::EnvoyGateway(self.envoy_gateway.clone())),
+        }
+    }
+
     /// What graphs are built with.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self, output: OutputKind) -> Settings {
+        let own_name = match output {
+            OutputKind::Envoy => CONTROLLER_NAME,
+            OutputKind::Istio => "limpet.dev/istio",
+            OutputKind::EnvoyGateway => "limpet.dev/envoy-gateway",
+        };
+        let gateways = |plane: ControlPlane| {
+            let known = plane.gateway_controllers().iter().map(|name| (*name).to_owned());
+            Gateways::Of(if self.gateway_controllers.is_empty() {
+                known.collect()
+            } else {
+                self.gateway_controllers.iter().cloned().collect()
+            })
+        };
         Settings {
-            controller_name: self.controller_name.clone(),
-            gateways: Gateways::Ours,
+            controller_name: self.controller_name.clone().unwrap_or_else(|| own_name.to_owned()),
+            gateways: self.control_plane(output).map(gateways).unwrap_or_default(),
             session_defaults: self.session_defaults.clone(),
         }
     }

@@ -7,11 +7,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::ObjectName;
-use crate::carried::Carried;
+use crate::carried::{Carried, Delivery};
 use crate::fences::{self, Fences, List};
 use crate::model::endpoints::Endpoint;
 use crate::moment;
-use crate::xds::Status;
 
 /// How often is looked whether Envoys have the fence of an address that is held back.
 const LOOK: Duration = Duration::from_millis(100);
@@ -24,7 +23,7 @@ pub(crate) struct Guard {
     fences: Fences,
     kept: watch::Receiver<Option<List>>,
     wanted: watch::Sender<Option<List>>,
-    xds: Status,
+    delivery: Delivery,
     look: Instant,
     /// Whether an address was held back since that was asked.
     held: bool,
@@ -43,12 +42,16 @@ pub(crate) struct Figures {
 
 impl Guard {
     /// `kept` are the fences as they are kept, `wanted` takes them as they are to be kept.
-    pub(crate) fn new(kept: watch::Receiver<Option<List>>, wanted: watch::Sender<Option<List>>, xds: Status) -> Self {
+    pub(crate) fn new(
+        kept: watch::Receiver<Option<List>>,
+        wanted: watch::Sender<Option<List>>,
+        delivery: Delivery,
+    ) -> Self {
         Self {
             fences: Fences::default(),
             kept,
             wanted,
-            xds,
+            delivery,
             look: Instant::now(),
             held: false,
         }
@@ -99,7 +102,7 @@ impl Guard {
         let now = moment::now();
         let of = carried.map(|carried| fences::Carried {
             fences: &carried.inputs.fences,
-            everywhere: carried.is_everywhere(&self.xds),
+            everywhere: self.delivery.has(carried),
         });
         let services = self.fences.release(of, now);
         if let Some(carried) = carried {

@@ -8,11 +8,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::Failure;
-use crate::carried::Carried;
+use crate::carried::{Carried, Delivery};
 use crate::fences::{self, List};
 use crate::keyring::{self, Keys};
 use crate::outputs::{FilterInputs, FilterKeys};
-use crate::xds::Snapshots;
 
 use super::config::Config;
 use super::guard::Guard;
@@ -27,7 +26,7 @@ pub(crate) struct Filter {
     pub(crate) tasks: JoinSet<()>,
 }
 
-/// Begins to read and keep the keyring and the fences. `carried` tells what Envoys have of them; `replica` is
+/// Begins to read and keep the keyring and the fences. `carried` tells what is published of them, `delivery` whether proxies have it; `replica` is
 /// this one's name.
 ///
 /// # Errors
@@ -35,7 +34,7 @@ pub(crate) struct Filter {
 pub(crate) fn start(
     client: &Client,
     config: &Config,
-    snapshots: &Snapshots,
+    delivery: &Delivery,
     leads: &watch::Receiver<bool>,
     carried: watch::Receiver<Option<Carried>>,
     replica: String,
@@ -51,13 +50,19 @@ pub(crate) fn start(
         tasks.spawn(keyring::file::follow(file.clone(), key.clone(), env.clone(), sender));
         keys
     } else {
-        let xds = snapshots.status();
         let place = keyring::Place {
             namespace: namespace.to_owned(),
             lease: format!("{}-replicas", config.leader_election.name),
             replica,
         };
-        let (keeper, keys) = keyring::Keeper::new(client, &place, &config.keyring, carried, xds, leads.clone());
+        let (keeper, keys) = keyring::Keeper::new(
+            client,
+            &place,
+            &config.keyring,
+            carried,
+            delivery.clone(),
+            leads.clone(),
+        );
         tasks.spawn(keeper.run());
         keys
     };
@@ -75,7 +80,7 @@ pub(crate) fn start(
     Ok(Filter {
         keys,
         inputs,
-        guard: Guard::new(fences, wanting, snapshots.status()),
+        guard: Guard::new(fences, wanting, delivery.clone()),
         tasks,
     })
 }

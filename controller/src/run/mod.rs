@@ -1,7 +1,7 @@
 //! `limpet controller`: watches a cluster, serves what its objects mean, and says on them what became of it.
 //!
 //! - `control`: the event loop.
-//! - `publish`: from objects to resources.
+//! - `publish`: from objects to what is given. `target`: to whom.
 //! - `bootstrap`: what an Envoy is started with.
 //! - `config`, `logs`, `metrics`, `http`, `leader`: what a service in a cluster has.
 
@@ -16,6 +16,7 @@ mod logs;
 mod metrics;
 mod publish;
 mod superseded;
+mod target;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::cli::{ControllerArgs, ControllerCommand};
+use crate::cli::{ControllerArgs, ControllerCommand, OutputKind};
 use crate::output::Output;
 use crate::sources::kube::{Reader, Store, Watched, connect};
 use crate::status::{Inputs, Keeper, Observation};
@@ -46,6 +47,7 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
         return bootstrap::run(args, form);
     }
     let args = &args.serve;
+    let output = args.output;
     let config = match &args.config {
         Some(file) => Config::read(file)?,
         None => Config::default(),
@@ -58,18 +60,17 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
         .enable_all()
         .build()
         .map_err(|error| Failure(format!("threads can not be started: {error}")))?;
-    runtime.block_on(serve(config, args.kubeconfig.as_deref()))?;
+    runtime.block_on(serve(config, output, args.kubeconfig.as_deref()))?;
     Ok(Verdict::Good)
 }
 
-async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure> {
+async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let client = connect(kubeconfig).await.map_err(|error| failed(&error))?;
     let instance = instance();
 
     let snapshots = xds::Snapshots::new();
-    let server = xds::Server::bind(config.xds_options(), snapshots.clone());
-    let server = server.await.map_err(|error| failed(&error))?;
+    let settings = config.settings(output);
     let address = config.http.address;
     let http = TcpListener::bind(address).await;
     let http = http.map_err(|error| Failure(format!("http.address: can not listen on {address}: {error}")))?;
@@ -81,19 +82,24 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     let (carrying, carried) = watch::channel(None);
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
     let (end, shutdown) = watch::channel(false);
+    let plane = config.control_plane(output);
+    let (target, giver) =
+        target::target(&client, &config, &settings.controller_name, plane, &snapshots, &leads).await?;
+    let delivery = target.delivery.clone();
 
-    let filter = inputs::start(&client, &config, &snapshots, &leads, carried, replica(&instance))?;
+    let filter = inputs::start(&client, &config, &delivery, &leads, carried, replica(&instance))?;
     let keys = filter.keys.clone();
 
     let watched = Watched {
-        controller: config.controller_name.as_str().into(),
+        controller: settings.controller_name.as_str().into(),
+        certificates: settings.judges(),
         namespaces: config.namespaces.iter().map(|name| Arc::from(name.as_str())).collect(),
     };
     let control = Control::new(
         Reader::start(&client, watched.clone()),
         Store::new(watched),
-        config.settings(),
-        Publisher::new(snapshots.clone(), metrics.clone(), config.envoy.clone()),
+        settings.clone(),
+        Publisher::new(snapshots.clone(), metrics.clone(), config.envoy.clone(), target),
         Told {
             reported,
             observation,
@@ -106,7 +112,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     let inputs = Inputs {
         reported: reports,
         observation: observed,
-        xds: snapshots.status(),
+        delivery,
         leads,
     };
     let services = services::Keeper::new(
@@ -119,7 +125,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
         client,
         inputs,
         metrics.clone(),
-        config.controller_name.clone(),
+        settings.controller_name.clone(),
         config.addresses(),
         instance,
     );
@@ -137,11 +143,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
         .leader_election
         .enabled
         .then(|| tokio::spawn(candidate.run(shutdown.clone())));
-    let mut ending = shutdown;
-    let mut serving = tokio::spawn(server.serve(async move {
-        // Also when nobody is left to tell.
-        let _ = ending.wait_for(|ends| *ends).await;
-    }));
+    let mut serving = tokio::spawn(giver.run(shutdown));
 
     let result = tokio::select! {
         () = told_to_end() => {
@@ -161,7 +163,7 @@ async fn serve(config: Config, kubeconfig: Option<&Path>) -> Result<(), Failure>
     }
     match result {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(failed(&error)),
+        Ok(Err(failure)) => Err(failure),
         Err(error) => Err(failed(&error)),
     }
 }

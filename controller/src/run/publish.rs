@@ -1,4 +1,4 @@
-//! From objects to what Envoys have.
+//! From objects to what proxies have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,17 +8,20 @@ use limpet_core::config::longest_life;
 use limpet_core::config::schema::FilterConfig;
 
 use crate::api::ObjectName;
-use crate::carried::Carried;
+use crate::apply::Wanted;
+use crate::carried::{Carried, Delivery};
 use crate::find::NAME;
 use crate::model::endpoints::Endpoint;
 use crate::model::graph::{ClusterName, Graph};
 use crate::model::{self, Objects, Reports, Settings};
-use crate::outputs::FilterInputs;
 use crate::outputs::envoy::{self, EnvoyOptions};
+use crate::outputs::manifests::{Manifests, Source};
+use crate::outputs::{ControlPlane, FilterInputs, filter_config, variables};
 use crate::xds::{Resource, ResourceType, Resources, Snapshots};
 
 use super::metrics::Metrics;
 use super::superseded::{Superseded, superseded};
+use super::target::Target;
 
 /// What a build gave.
 #[derive(Debug)]
@@ -37,7 +40,7 @@ struct Changes {
     made: Made,
     /// How long a token may live unused, under any of the policies.
     life: Duration,
-    /// Of each Gateway, all but endpoints.
+    /// Of each Gateway, all but endpoints. Nothing, where a control plane gets objects instead.
     resources: BTreeMap<ObjectName, Vec<Resource>>,
 }
 
@@ -48,12 +51,14 @@ struct Made {
     gateways: BTreeSet<ObjectName>,
     inputs: Arc<FilterInputs>,
     superseded: Superseded,
+    manifests: Option<Arc<Manifests>>,
 }
 
 /// Builds, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Builder {
     options: Arc<EnvoyOptions>,
+    plane: Option<Arc<ControlPlane>>,
     inputs: Arc<FilterInputs>,
     published: Option<Made>,
     /// Whether Envoys may still have routes from before those that are published.
@@ -66,6 +71,8 @@ pub(crate) struct Publisher {
     snapshots: Snapshots,
     metrics: Metrics,
     options: Arc<EnvoyOptions>,
+    target: Target,
+    generation: u64,
     published: Option<Made>,
     carried: Option<Carried>,
     /// By Service.
@@ -86,18 +93,33 @@ impl Builder {
     /// What `objects` are to become.
     pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
         let start = Instant::now();
-        let (graph, reports) = model::build(&objects, settings);
+        let (graph, mut reports) = model::build(&objects, settings);
         // A Gateway that serves nothing is served: with nothing.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
         let superseded = self.superseded(&graph);
+        let manifests = self.plane.as_ref().map(|plane| {
+            let source = Source {
+                objects: &objects,
+                graph: &graph,
+                options: &self.options,
+                inputs: &self.inputs,
+                superseded: &superseded,
+            };
+            Arc::new(plane.manifests(&source))
+        });
+        if let Some(manifests) = &manifests {
+            reports.lose(&graph, &manifests.losses);
+        }
         let is_published = self.published.as_ref().is_some_and(|published| {
             *published.graph == graph
                 && published.gateways == gateways
                 && published.inputs == self.inputs
                 && published.superseded == superseded
+                && published.manifests == manifests
         });
         let changes = (!is_published).then(|| {
-            let resources = gateways.iter().map(|gateway| {
+            let of_envoys = gateways.iter().filter(|_| self.plane.is_none());
+            let resources = of_envoys.map(|gateway| {
                 let inputs = FilterInputs {
                     superseded: superseded.get(gateway).cloned().unwrap_or_default(),
                     ..FilterInputs::clone(&self.inputs)
@@ -113,6 +135,7 @@ impl Builder {
                     gateways: gateways.clone(),
                     inputs: Arc::clone(&self.inputs),
                     superseded,
+                    manifests,
                 },
             }
         });
@@ -149,11 +172,13 @@ impl Builder {
 
 impl Publisher {
     /// Of which nothing is published yet.
-    pub(crate) fn new(snapshots: Snapshots, metrics: Metrics, options: EnvoyOptions) -> Self {
+    pub(crate) fn new(snapshots: Snapshots, metrics: Metrics, options: EnvoyOptions, target: Target) -> Self {
         Self {
             snapshots,
             metrics,
             options: Arc::new(options),
+            target,
+            generation: 0,
             published: None,
             carried: None,
             clusters: BTreeMap::new(),
@@ -164,6 +189,7 @@ impl Publisher {
     pub(crate) fn builder(&self, inputs: Arc<FilterInputs>, keeps_superseded: bool) -> Builder {
         Builder {
             options: Arc::clone(&self.options),
+            plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
             inputs,
             published: self.published.clone(),
             keeps_superseded,
@@ -177,9 +203,14 @@ impl Publisher {
             .is_some_and(|published| !published.superseded.is_empty())
     }
 
-    /// Whether all connected Envoys have what is published.
+    /// Whether all proxies have what is published.
     pub(crate) fn is_everywhere(&self) -> bool {
-        let status = self.snapshots.status();
+        let Delivery::Xds(status) = &self.target.delivery else {
+            return self
+                .carried
+                .as_ref()
+                .is_none_or(|carried| self.target.delivery.has(carried));
+        };
         let gateways = self.published.iter().flat_map(|published| &published.gateways);
         gateways
             .into_iter()
@@ -226,8 +257,28 @@ impl Publisher {
                 }
                 self.snapshots.publish(&group, all);
             }
-            let inputs = Arc::clone(&made.inputs);
-            self.carried = Some(Carried { inputs, life, versions });
+            if let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) {
+                self.generation += 1;
+                objects.wanted.send_replace(Some(Arc::new(Wanted {
+                    generation: self.generation,
+                    manifests: Arc::clone(manifests),
+                    gateways: made.gateways.clone(),
+                    variables: variables(&filter_config(BTreeMap::new(), false, &made.inputs))
+                        .into_iter()
+                        .collect(),
+                })));
+                // Their endpoints are somebody else's to tell, and ours to know: an address that changes its owner is fenced.
+                for (name, cluster) in &made.graph.clusters {
+                    endpoints(&cluster.service, &cluster.port_name);
+                    clusters.insert(name.clone(), (cluster, Vec::new()));
+                }
+            }
+            self.carried = Some(Carried {
+                inputs: Arc::clone(&made.inputs),
+                life,
+                versions,
+                generation: self.generation,
+            });
             for of_type in ResourceType::ALL {
                 let count = counts.get(of_type.name()).copied().unwrap_or_default();
                 self.metrics.count_resources(of_type.name(), count);

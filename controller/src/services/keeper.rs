@@ -7,13 +7,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::api::ObjectName;
+use crate::apply::FIELD_MANAGER;
 use crate::sources::kube::{Backoff, Kind};
 use crate::status::{Observation, Reported};
 
 use super::wanted::{changes, is_ours};
 
-/// Who we are to a server-side apply.
-const FIELD_MANAGER: &str = "limpet";
 /// Changes that come together are one round.
 const GATHER: Duration = Duration::from_millis(50);
 

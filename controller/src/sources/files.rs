@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::api::ObjectName;
+use crate::model::Settings;
 use crate::sources::kube::{Kind, Store, Update, Watched, from_manifest, secret_from_manifest};
 use crate::{Failure, document};
 
@@ -25,13 +26,14 @@ pub(crate) struct Files {
 ///
 /// # Errors
 /// A file can not be read, is neither YAML nor JSON, or has something that is no object.
-pub(crate) fn read(paths: &[String], controller: &str) -> Result<Files, Failure> {
+pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failure> {
     let mut reader = Reading {
-        controller,
+        controller: &settings.controller_name,
         skipped: BTreeMap::new(),
         secrets: BTreeMap::new(),
         store: Store::new(Watched {
-            controller: Arc::from(controller),
+            controller: Arc::from(settings.controller_name.as_str()),
+            certificates: settings.judges(),
             namespaces: Vec::new(),
         }),
     };

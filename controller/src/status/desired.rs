@@ -114,9 +114,15 @@ fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wan
         let accepted = conditions
             .iter()
             .any(|known| known.kind == "Accepted" && known.is_true());
-        let known = conditions.iter().any(|known| known.kind == "Programmed");
-        if accepted && !known && reference.kind == "Gateway" {
-            conditions.push(facts.programmed.get(&gateway)?.clone());
+        let known = conditions.iter().position(|known| known.kind == "Programmed");
+        if accepted && reference.kind == "Gateway" {
+            let of_gateway = facts.programmed.get(&gateway)?;
+            match known.and_then(|known| conditions.get_mut(known)) {
+                // What is not on the Gateway at all is not on it in part.
+                Some(known) if known.is_true() && !of_gateway.is_true() => *known = of_gateway.clone(),
+                Some(_) => {}
+                None => conditions.push(of_gateway.clone()),
+            }
         }
         Some(Entry {
             reference: reference.clone(),

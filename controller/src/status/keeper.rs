@@ -8,10 +8,10 @@ use kube::core::ApiResource;
 use tokio::sync::watch;
 
 use crate::api::ObjectName;
+use crate::carried::Delivery;
 use crate::model::{Objects, Reports};
 use crate::run::Metrics;
 use crate::sources::kube::{Backoff, Kind, Observed};
-use crate::xds;
 
 use super::desired::{Desired, Facts, desired};
 use super::events::{Problem, Regarding, Teller, problems};
@@ -49,7 +49,7 @@ pub(crate) struct Reported {
 pub(crate) struct Inputs {
     pub(crate) reported: watch::Receiver<Option<Reported>>,
     pub(crate) observation: watch::Receiver<Observation>,
-    pub(crate) xds: xds::Status,
+    pub(crate) delivery: Delivery,
     pub(crate) leads: watch::Receiver<bool>,
 }
 
@@ -105,7 +105,7 @@ impl Keeper {
                 changed = self.inputs.reported.changed() => changed.is_ok(),
                 changed = self.inputs.observation.changed() => changed.is_ok(),
                 changed = self.inputs.leads.changed() => changed.is_ok(),
-                () = self.inputs.xds.changed() => true,
+                () = self.inputs.delivery.changed() => true,
                 () = after(again) => true,
             };
             if !changed {
@@ -141,10 +141,15 @@ impl Keeper {
 
     /// Brings what is wanted up to date.
     fn look(&mut self, reported: &Reported) -> Option<Duration> {
-        let seen = reported.reports.gateways.keys();
-        let seen = seen.map(|gateway| (gateway.clone(), Seen::of(gateway, &self.inputs.xds)));
-        let again = self.programmed.take(seen.collect(), Instant::now());
-        let programmed = self.programmed.conditions();
+        let (programmed, again) = match &self.inputs.delivery {
+            Delivery::Xds(status) => {
+                let seen = reported.reports.gateways.keys();
+                let seen = seen.map(|gateway| (gateway.clone(), Seen::of(gateway, status)));
+                let again = self.programmed.take(seen.collect(), Instant::now());
+                (self.programmed.conditions(), again)
+            }
+            Delivery::Objects { written, .. } => (written.borrow().conditions.clone(), None),
+        };
         let is_known = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
         if !is_known || programmed != self.facts.programmed {
             self.facts.programmed = programmed;
@@ -158,8 +163,9 @@ impl Keeper {
     fn jobs(&mut self, observation: &Observation) -> Vec<Job> {
         let mut jobs = Vec::new();
         let nothing = super::shape::nothing();
+        let is_judged = |kind: Kind| matches!(self.inputs.delivery, Delivery::Xds(_)) || kind.is_session_policy();
         for (kind, observed) in &*observation.objects {
-            let Some(resource) = observation.served.get(kind) else {
+            let Some(resource) = observation.served.get(kind).filter(|_| is_judged(*kind)) else {
                 continue;
             };
             let of_kind = self.desired.get(kind);

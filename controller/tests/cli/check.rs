@@ -20,7 +20,7 @@ fn every_example_is_good() {
     assert!(files.len() >= 8, "{files:?}");
     for file in files {
         limpet(&["check", &file]).run().code(0);
-        let ran = limpet(&["check", &file, "--env", "--deny-warnings", "--output", "json"])
+        let ran = limpet(&["check", &file, "--env", "--deny-warnings", "--format", "json"])
             .env("LIMPET_KEY", KEY)
             .env("LIMPET_KEY_1", KEY)
             .env("LIMPET_KEY_2", OTHER_KEY)
@@ -128,7 +128,7 @@ fn no_key_is_repeated_wherever_it_stands() {
         let document = file(".yaml", &json!({"keys": keys, "policies": {}}).to_string());
         // `run` looks for the key in the output.
         limpet(&["check", path(&document)]).run().code(1);
-        limpet(&["check", path(&document), "--env", "--output", "json"])
+        limpet(&["check", path(&document), "--env", "--format", "json"])
             .run()
             .code(1);
         limpet(&["token", "inspect", "s=x", "--keys", path(&document)]).run();
@@ -168,7 +168,7 @@ fn a_file_that_can_not_be_read_is_said_and_the_others_are_checked() {
         .code(2)
         .complains("larger or deeper than any configuration");
     limpet(&["check"]).run().code(2).complains("FILE");
-    limpet(&["check", "x", "--output", "xml"])
+    limpet(&["check", "x", "--format", "xml"])
         .run()
         .code(2)
         .complains("xml");
@@ -285,7 +285,7 @@ fn a_discovered_configuration_is_read_from_its_file_or_from_the_others() {
             .map(|file| file["filters"].as_array().unwrap().len())
             .sum::<usize>()
     };
-    let ran = limpet(&["check", "envoy-configs/ecds.yaml", "--output", "json"])
+    let ran = limpet(&["check", "envoy-configs/ecds.yaml", "--format", "json"])
         .run()
         .code(0);
     assert_eq!(checked(&ran), 1, "{ran:?}");
@@ -298,7 +298,7 @@ fn a_discovered_configuration_is_read_from_its_file_or_from_the_others() {
     let (listener, resource) = (listener.to_str().unwrap(), resource.to_str().unwrap());
     let alone = limpet(&["check", listener]).within(elsewhere.path()).run().code(0);
     alone.says("not checked: the filter's configuration, which Envoy gets from envoy-configs/ecds/limpet.yaml");
-    let both = limpet(&["check", listener, resource, "--output", "json"])
+    let both = limpet(&["check", listener, resource, "--format", "json"])
         .within(elsewhere.path())
         .run()
         .code(0);

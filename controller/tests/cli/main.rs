@@ -152,7 +152,7 @@ fn example(name: &str) -> Value {
 /// Checks a document; the exit code and what was found: severity, place, field and message.
 fn findings(document: &Value) -> (i32, Vec<String>) {
     let file = file(".json", &document.to_string());
-    let ran = limpet(&["check", path(&file), "--output", "json"])
+    let ran = limpet(&["check", path(&file), "--format", "json"])
         .env("LIMPET_KEY", KEY)
         .run();
     let json = ran.json();

@@ -17,7 +17,7 @@ fn issued(more: &[&str]) -> String {
 }
 
 fn inspect(code: i32, text: &str, more: &[&str]) -> Value {
-    let args = [&["token", "inspect", text, "--output", "json"], more];
+    let args = [&["token", "inspect", text, "--format", "json"], more];
     limpet(&args.concat()).env("LIMPET_KEY", KEY).run().code(code).json()
 }
 

@@ -38,7 +38,7 @@ fn token(more: &[&str]) -> String {
 }
 
 fn inspect(code: i32, token: &str, more: &[&str]) -> Value {
-    let args = [&["token", "inspect", token, "--output", "json"], more];
+    let args = [&["token", "inspect", token, "--format", "json"], more];
     with_key(&args.concat()).run().code(code).json()
 }
 
@@ -313,7 +313,7 @@ fn a_header_token_is_issued_and_opened() {
         "--scope",
         "s",
     ];
-    let args = [&args[..], &["--host", HOST, "--cluster", "c", "--output", "json"]].concat();
+    let args = [&args[..], &["--host", HOST, "--cluster", "c", "--format", "json"]].concat();
     let json = with_key(&args).run().code(0).json();
     let token = json["token"].as_str().unwrap();
     assert_eq!(json["session"]["mode"], "header");

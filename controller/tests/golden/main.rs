@@ -51,7 +51,7 @@ fn rendered(case: &Path) -> Rendered {
     };
     let inputs = FilterInputs::with_keys(FilterKeys::Listed(vec![key]));
     let input = case.join("in.yaml").display().to_string();
-    render(&[input], &settings, &EnvoyOptions::default(), &inputs)
+    render(&[input], &settings, &EnvoyOptions::default(), None, &inputs)
         .unwrap_or_else(|error| panic!("{}: {error}", case.display()))
 }
 

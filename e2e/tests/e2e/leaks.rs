@@ -323,9 +323,9 @@ fn what_limpet_says_shows_no_key() -> Result<()> {
     let token = keyring.token("session", "127.0.0.1:9")?;
     for arguments in [
         &["keys", "list", &file][..],
-        &["keys", "list", &file, "--output", "json"],
+        &["keys", "list", &file, "--format", "json"],
         &["keys", "rotate", &file],
-        &["keys", "rotate", &file, "--output", "json"],
+        &["keys", "rotate", &file, "--format", "json"],
         &["token", "inspect", &token, "--keys", &file, "--name", "session"],
         &["token", "inspect", "x", "--keys", &file, "--name", "session"],
         &["check", &file],

@@ -86,6 +86,14 @@ impl Kind {
         }
     }
 
+    /// Whether it is for sessions alone, so that nobody else judges its objects.
+    pub(crate) fn is_session_policy(self) -> bool {
+        matches!(
+            self,
+            Self::BackendLbPolicy | Self::XBackendTrafficPolicy | Self::XBackend
+        )
+    }
+
     /// Whether its objects are in namespaces.
     pub(crate) fn is_namespaced(self) -> bool {
         !matches!(self, Self::GatewayClass | Self::Namespace)

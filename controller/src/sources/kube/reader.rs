@@ -27,6 +27,8 @@ const UPDATES: usize = 64;
 pub(crate) struct Watched {
     /// The name of our controllers.
     pub(crate) controller: Arc<str>,
+    /// Whether the certificates of listeners are read.
+    pub(crate) certificates: bool,
     /// The namespaces; all where there are none.
     pub(crate) namespaces: Vec<Arc<str>>,
 }

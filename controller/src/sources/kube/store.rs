@@ -173,6 +173,9 @@ impl Store {
     }
 
     fn choose_secrets(&mut self) {
+        if !self.watched.certificates {
+            return;
+        }
         let wanted = secrets::wanted(&self.objects, &self.watched.controller);
         if wanted == self.wanted_secrets {
             return;

@@ -18,7 +18,7 @@ fn a_key_is_32_random_bytes_in_base64() {
 
 #[test]
 fn a_key_is_json_where_asked_for() {
-    let json = limpet(&["keys", "generate", "--output", "json"]).run().code(0).json();
+    let json = limpet(&["keys", "generate", "--format", "json"]).run().code(0).json();
     assert_eq!(json["key"].as_str().unwrap().len(), 44);
 }
 

@@ -25,7 +25,7 @@ fn ids_states_and_ages_are_shown() {
 fn a_program_gets_the_same() {
     let keyring = Keyring::with(&[(1, "retiring", 2.0), (2, "signing", 3.0)]);
     let json = keyring
-        .limpet(&["list", "--output", "json", "--longest-life", "5h"])
+        .limpet(&["list", "--format", "json", "--longest-life", "5h"])
         .code(0)
         .json();
     assert_eq!(json["phase"], 3);
@@ -38,7 +38,7 @@ fn a_program_gets_the_same() {
     assert!(near(&json["keys"][0]["sinceSeconds"], 2), "{json}");
     assert!(json["removableFrom"].as_str().unwrap().starts_with("20"), "{json}");
     let settled = Keyring::generated()
-        .limpet(&["list", "--output", "json"])
+        .limpet(&["list", "--format", "json"])
         .code(0)
         .json();
     assert_eq!(
@@ -83,7 +83,7 @@ fn the_keys_of_a_configuration_are_listed_with_their_states() {
     });
     let config = file(".json", &config.to_string());
     let list = ["keys", "list", path(&config)];
-    let ran = limpet(&[&list[..], &["--output", "json"]].concat())
+    let ran = limpet(&[&list[..], &["--format", "json"]].concat())
         .env("LIMPET_KEK_1", OTHER_KEY)
         .run()
         .code(0);

@@ -91,7 +91,7 @@ fn a_retiring_key_stays_until_no_token_of_it_can_be_alive() {
 #[test]
 fn a_refusal_is_no_output() {
     let keyring = Keyring::with(&[(1, "retiring", 1.0), (2, "signing", 1.0)]);
-    let ran = keyring.limpet(&["rotate", "--output", "json"]).code(1);
+    let ran = keyring.limpet(&["rotate", "--format", "json"]).code(1);
     assert_eq!(ran.stdout, "");
 }
 

@@ -41,7 +41,7 @@ fn the_text_is_good_for_the_configuration() {
         .code(0)
         .says("ok (2 keys");
     let json = keyring
-        .limpet(&[&["wrap", "--output", "json"], &UNDER_1[..]].concat())
+        .limpet(&[&["wrap", "--format", "json"], &UNDER_1[..]].concat())
         .code(0)
         .json();
     // The same again: nothing random goes in.
