@@ -1,5 +1,5 @@
 //! Golden cases: manifests, and all that becomes of them. A case is a folder with `in.yaml` (and `config.yaml`, where it wants one), and `out.yaml`:
-//! the graph, the reports, and Envoy's resources. `make golden` writes every `out.yaml` anew and removes what belongs to no case.
+//! the graph, the reports, and Envoy's resources, or the objects for another control plane. `make golden` writes every `out.yaml` anew and removes what belongs to no case.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limpet::model::{SessionDefaults, Settings};
+use limpet::model::{Gateways, SessionDefaults, Settings};
 use limpet::outputs::envoy::EnvoyOptions;
-use limpet::outputs::{FilterInputs, FilterKeys};
+use limpet::outputs::istio::IstioOptions;
+use limpet::outputs::{ControlPlane, FilterInputs, FilterKeys};
 use limpet::render::{Rendered, render};
 use limpet_core::config::{
     self,
@@ -21,26 +22,54 @@ use limpet_core::config::{
 };
 use serde_json::Value;
 
-fn cases() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cases");
-    let mut cases: Vec<PathBuf> = fs::read_dir(folder)
-        .expect("the cases")
-        .map(|entry| entry.expect("a case").path())
-        .collect();
-    cases.sort();
-    assert!(cases.len() > 10, "{cases:?}");
+/// The folders of cases, and who gets what they become.
+fn outputs() -> [(&'static str, Option<ControlPlane>); 2] {
+    [
+        ("cases", None),
+        ("istio", Some(ControlPlane::Istio(IstioOptions::default()))),
+    ]
+}
+
+/// A case, and who gets what it becomes.
+struct Case {
+    folder: PathBuf,
+    plane: Option<ControlPlane>,
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, plane) in outputs() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        let before = cases.len();
+        for entry in fs::read_dir(folder).expect("the cases") {
+            cases.push(Case {
+                folder: entry.expect("a case").path(),
+                plane: plane.clone(),
+            });
+        }
+        assert!(cases.len() > before + 4, "{name}");
+    }
+    cases.sort_by(|one, other| one.folder.cmp(&other.folder));
     cases
 }
 
-fn rendered(case: &Path) -> Rendered {
-    let config = case.join("config.yaml");
+fn rendered(Case { folder, plane }: &Case) -> Rendered {
+    let config = folder.join("config.yaml");
     let session_defaults: SessionDefaults = if config.exists() {
         serde_saphyr::from_str(&fs::read_to_string(config).expect("a configuration")).expect("session defaults")
     } else {
         SessionDefaults::default()
     };
+    let of = |plane: &ControlPlane| {
+        plane
+            .gateway_controllers()
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect()
+    };
     let settings = Settings {
         session_defaults,
+        gateways: plane.as_ref().map_or(Gateways::Ours, |plane| Gateways::Of(of(plane))),
         ..Settings::default()
     };
     let key = KeyConfig {
@@ -50,9 +79,9 @@ fn rendered(case: &Path) -> Rendered {
         state: KeyStateConfig::Signing,
     };
     let inputs = FilterInputs::with_keys(FilterKeys::Listed(vec![key]));
-    let input = case.join("in.yaml").display().to_string();
-    render(&[input], &settings, &EnvoyOptions::default(), None, &inputs)
-        .unwrap_or_else(|error| panic!("{}: {error}", case.display()))
+    let input = folder.join("in.yaml").display().to_string();
+    render(&[input], &settings, &EnvoyOptions::default(), plane.as_ref(), &inputs)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
 }
 
 #[test]
@@ -62,12 +91,14 @@ fn every_case_comes_out_as_it_should() {
     for case in cases() {
         let document = rendered(&case).document().expect("a document");
         let text = serde_saphyr::to_string(&document).expect("YAML");
-        let file = case.join("out.yaml");
+        let file = case.folder.join("out.yaml");
         if update {
             fs::write(&file, &text).expect("it can be written");
         } else if fs::read_to_string(&file).unwrap_or_default() != text {
-            let now =
-                std::env::temp_dir().join(format!("{}.yaml", case.file_name().expect("a name").to_string_lossy()));
+            let now = std::env::temp_dir().join(format!(
+                "{}.yaml",
+                case.folder.file_name().expect("a name").to_string_lossy()
+            ));
             fs::write(&now, &text).expect("it can be written");
             different.push(format!("diff {} {}", file.display(), now.display()));
         }
@@ -85,11 +116,11 @@ fn nothing_belongs_to_no_case() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut orphans = Vec::new();
     for case in cases() {
-        if !case.join("in.yaml").exists() {
-            orphans.push(case);
+        if !case.folder.join("in.yaml").exists() {
+            orphans.push(case.folder);
             continue;
         }
-        let files = fs::read_dir(&case)
+        let files = fs::read_dir(&case.folder)
             .expect("a folder")
             .map(|entry| entry.expect("a file").path());
         orphans.extend(files.filter(|file| !known.contains(&*file.file_name().expect("a name").to_string_lossy())));
@@ -114,19 +145,24 @@ fn the_filters_configuration_is_one_by_the_filters_own_check() {
     let mut checked = 0;
     for case in cases() {
         let document = rendered(&case).document().expect("a document");
-        for (gateway, resources) in document["resources"].as_object().expect("Gateways") {
-            for extension in resources["ExtensionConfig"].as_array().expect("the filter") {
-                let Some(text) = configuration(extension) else { continue };
-                config::parse(text.as_bytes())
-                    .unwrap_or_else(|error| panic!("{} {gateway}: {error}\n{text}", case.display()));
-                checked += 1;
-            }
+        for text in configurations(&document) {
+            config::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}\n{text}", case.folder.display()));
+            checked += 1;
         }
     }
-    assert!(checked > 10, "{checked}");
+    assert!(checked > 20, "{checked}");
 }
 
-/// The text of the filter's configuration, where it is not left out.
-fn configuration(extension: &Value) -> Option<&str> {
-    extension["typed_config"]["config"]["configuration"]["value"].as_str()
+/// The texts of the filter's configurations, where it is not left out.
+fn configurations(document: &Value) -> Vec<String> {
+    let of_envoys = document["resources"].as_object().into_iter().flatten();
+    let of_envoys = of_envoys.flat_map(|(_, resources)| resources["ExtensionConfig"].as_array().expect("the filter"));
+    let of_envoys = of_envoys.filter_map(|extension| {
+        let text = extension["typed_config"]["config"]["configuration"]["value"].as_str();
+        text.map(str::to_owned)
+    });
+    let of_istio = document["objects"].as_array().into_iter().flatten();
+    let of_istio = of_istio.filter(|object| object["kind"] == "WasmPlugin");
+    let of_istio = of_istio.map(|plugin| plugin["spec"]["pluginConfig"].to_string());
+    of_envoys.chain(of_istio).collect()
 }

@@ -12,11 +12,10 @@ use crate::model::graph::{Gateway, Hostname, Route, RuleName, RuleOrigin};
 use crate::model::{Graph, Objects};
 
 /// The routes of a Gateway.
+#[derive(Default)]
 pub(super) struct Names<'a> {
-    graph: &'a Graph,
-    objects: &'a Objects,
-    /// Who is served where.
-    places: BTreeMap<Place<'a>, BTreeSet<&'a RuleName>>,
+    /// Whose routes have which name where.
+    named: BTreeMap<String, BTreeMap<Place<'a>, BTreeSet<&'a RuleName>>>,
     /// The routes of each rule, each of its matches once, in the order in which they match.
     pub(super) rules: BTreeMap<&'a RuleName, Vec<&'a Route>>,
 }
@@ -50,46 +49,40 @@ pub(super) struct Found<'a> {
 
 impl<'a> Names<'a> {
     pub(super) fn of(graph: &'a Graph, objects: &'a Objects, gateway: &'a Gateway) -> Self {
-        let mut places: BTreeMap<Place<'a>, BTreeSet<&'a RuleName>> = BTreeMap::new();
-        let mut rules: BTreeMap<&'a RuleName, Vec<&'a Route>> = BTreeMap::new();
+        let mut places: BTreeMap<&'a RuleName, BTreeSet<Place<'a>>> = BTreeMap::new();
+        let mut names = Self::default();
         for (port, listeners) in &gateway.ports {
             for host in listeners.iter().flat_map(|listener| &listener.virtual_hosts) {
-                let place = Place {
-                    hostname: &host.hostname,
-                    port: *port,
-                };
-                let here = places.entry(place).or_default();
                 for route in &host.routes {
-                    here.insert(&route.rule);
-                    let known = rules.entry(&route.rule).or_default();
+                    places.entry(&route.rule).or_default().insert(Place {
+                        hostname: &host.hostname,
+                        port: *port,
+                    });
+                    let known = names.rules.entry(&route.rule).or_default();
                     if !known.iter().any(|known| known.matches == route.matches) {
                         known.push(route);
                     }
                 }
             }
         }
-        Self {
-            graph,
-            objects,
-            places,
-            rules,
+        for (rule, places) in places {
+            for name in route_names(graph, objects, rule) {
+                let named = names.named.entry(name).or_default();
+                for place in &places {
+                    named.entry(*place).or_default().insert(rule);
+                }
+            }
         }
+        names
     }
 
     /// Where the routes of this rule are, whose name in Istio is `name`.
     pub(super) fn find(&self, rule: &'a RuleName, name: &str) -> Found<'a> {
-        let named: BTreeMap<Place<'a>, BTreeSet<&'a RuleName>> = self
-            .places
-            .iter()
-            .map(|(place, rules)| {
-                (
-                    *place,
-                    rules.iter().copied().filter(|rule| self.may_be(rule, name)).collect(),
-                )
-            })
-            .collect();
         let alone = |rules: &BTreeSet<&RuleName>| rules.iter().all(|other| *other == rule);
         let mut found = Found::default();
+        let Some(named) = self.named.get(name) else {
+            return found;
+        };
         if named.values().all(alone) {
             found.which.insert(Which::All);
             return found;
@@ -107,38 +100,31 @@ impl<'a> Names<'a> {
         }
         found
     }
+}
 
-    /// Whether Istio may call the routes of this rule so. Of a rule without sessions it is not known which of its route's rules it is.
-    fn may_be(&self, rule: &RuleName, name: &str) -> bool {
-        if let Some(origin) = self.graph.rules.get(rule) {
-            return route_name(origin) == name;
-        }
-        let mut parts = rule.0.splitn(4, '/');
-        let mut part = || parts.next().unwrap_or_default();
-        let (kind, route, last) = (part(), ObjectName::new(part(), part()), part());
-        let rules = self.rule_names(kind, &route);
-        if rules.contains(&Some(last)) {
-            return last == name;
-        }
-        let unnamed = rules.iter().enumerate().filter(|(_, name)| name.is_none());
-        unnamed
-            .map(|(index, _)| numbered(&route, index))
-            .any(|numbered| numbered == name)
+/// What Istio may call the routes of a rule. Of one without sessions it is not known which of its route's rules it is, so those may be several.
+fn route_names(graph: &Graph, objects: &Objects, rule: &RuleName) -> Vec<String> {
+    if let Some(origin) = graph.rules.get(rule) {
+        return vec![route_name(origin)];
     }
+    let mut parts = rule.0.splitn(4, '/');
+    let mut part = || parts.next().unwrap_or_default();
+    let (kind, route, last) = (part(), ObjectName::new(part(), part()), part());
+    let rules = rule_names(objects, kind, &route);
+    if rules.contains(&Some(last)) {
+        return vec![last.to_owned()];
+    }
+    let unnamed = rules.iter().enumerate().filter(|(_, name)| name.is_none());
+    unnamed.map(|(index, _)| numbered(&route, index)).collect()
+}
 
-    fn rule_names(&self, kind: &str, route: &ObjectName) -> Vec<Option<&str>> {
-        let http = self.objects.http_routes.get(route).filter(|_| kind == "httproute");
-        let grpc = self.objects.grpc_routes.get(route).filter(|_| kind == "grpcroute");
-        let http = http
-            .into_iter()
-            .flat_map(|route| &route.spec.rules)
-            .map(|rule| rule.name.as_deref());
-        let grpc = grpc
-            .into_iter()
-            .flat_map(|route| &route.spec.rules)
-            .map(|rule| rule.name.as_deref());
-        http.chain(grpc).collect()
-    }
+fn rule_names<'a>(objects: &'a Objects, kind: &str, route: &ObjectName) -> Vec<Option<&'a str>> {
+    let http = objects.http_routes.get(route).filter(|_| kind == "httproute");
+    let grpc = objects.grpc_routes.get(route).filter(|_| kind == "grpcroute");
+    let http = http.into_iter().flat_map(|route| &route.spec.rules);
+    let grpc = grpc.into_iter().flat_map(|route| &route.spec.rules);
+    let names = http.map(|rule| rule.name.as_deref());
+    names.chain(grpc.map(|rule| rule.name.as_deref())).collect()
 }
 
 /// What Istio calls the routes of a rule.
