@@ -7,6 +7,7 @@ use limpet_core::config::schema::FilterConfig;
 use serde_json::Value;
 
 use crate::Failure;
+use crate::embedded;
 use crate::node::Node;
 
 /// The name that the filter has in every example, and the one it is known by where its configuration can not be read.
@@ -117,24 +118,15 @@ pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
     found
 }
 
-/// The object of Istio's that has the filter in its gateways, if that is what the document is.
-pub(crate) fn wasm_plugin<'a>(root: &Node<'a>) -> Option<Node<'a>> {
-    let of_istio = root.text("apiVersion")?.starts_with("extensions.istio.io/");
-    (of_istio && root.text("kind") == Some("WasmPlugin"))
-        .then(|| root.get("spec"))
-        .flatten()
-}
-
 /// The configurations of the filter that `file`, and what is discovered by way of it, have: those with the schema's types, each once.
 ///
 /// # Errors
 /// There is none.
 pub(crate) fn configs(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, Failure> {
     let of = |root: &Node<'_>| -> Vec<FilterConfig> {
-        if let Some(plugin) = wasm_plugin(root) {
-            let config = plugin.get("pluginConfig");
-            let config = config.and_then(|config| config::parse(config.value.to_string().as_bytes()).ok());
-            config.into_iter().collect()
+        if let Some(found) = embedded::find(root) {
+            let configs = found.into_iter().flatten();
+            configs.filter_map(|found| config::parse(&found.json()).ok()).collect()
         } else if root.has_types() {
             let filters = filters(root);
             filters

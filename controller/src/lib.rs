@@ -5,7 +5,7 @@
 //! - `check`: a configuration of the filter, or one of Envoy with the filter inside, and the chain around it.
 //! - `token`: what a token says, and tokens for tests.
 //! - `keys`: new keys, keyring files and their rotation, wrapped keyrings, and files of keys.
-//! - `find`: the filter in a configuration of Envoy.
+//! - `find`: the filter in a configuration of Envoy. `embedded`: in objects of other control planes.
 //! - `document`, `node`: files of YAML or JSON, and values in them together with their paths.
 //! - `moment`, `output`: times for people, and the two forms of output.
 //! - `xds`: the server that Envoys take their configuration from.
@@ -22,6 +22,7 @@ mod carried;
 mod check;
 mod cli;
 mod document;
+mod embedded;
 #[cfg(feature = "controller")]
 mod fences;
 mod find;

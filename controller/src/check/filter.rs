@@ -145,7 +145,7 @@ fn check_variables(
             report.field(Severity::Error, node, field, source::NO_VARIABLE);
         } else if forwarded.is_some_and(|forwarded| !forwarded.contains(name)) {
             let message = format!(
-                "expected {name} in vm_config.environment_variables.host_env_keys (in a WasmPlugin, in vmConfig.env): without it Envoy does not hand the variable to the filter"
+                "expected {name} in vm_config.environment_variables.host_env_keys (in a WasmPlugin, in vmConfig.env; in an EnvoyExtensionPolicy, in env.hostKeys): without it Envoy does not hand the variable to the filter"
             );
             let severity = if *needed { Severity::Error } else { Severity::Warning };
             report.field(severity, node, field, message);

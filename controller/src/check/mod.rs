@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::cli::CheckArgs;
+use crate::embedded::{self, Embedded};
 use crate::find::{self, Build, Found};
 use crate::node::Node;
 use crate::output::{self, Output};
@@ -57,8 +58,8 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
 
 /// Checks one document. `given`: it was asked for, rather than found by way of another.
 fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs, given: bool) {
-    if let Some(plugin) = find::wasm_plugin(root) {
-        return check_plugin(report, root, &plugin, args);
+    if let Some(found) = embedded::find(root) {
+        return check_embedded(report, root, found, args);
     }
     if !root.has_types() {
         return filter::check(
@@ -80,21 +81,26 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: 
     }
 }
 
-/// The filter as Istio has it: its configuration is a part of the object, and so are the variables that it has.
-fn check_plugin(report: &mut Report, root: &Node<'_>, plugin: &Node<'_>, args: &CheckArgs) {
-    let Some(config) = plugin.get("pluginConfig") else {
-        return report.error(root, "expected the filter's configuration in spec.pluginConfig");
-    };
-    let variables = plugin.get("vmConfig").map(|vm| vm.list("env")).unwrap_or_default();
-    let usage = Usage {
-        build: Some(Build::Wasm),
-        forwarded: variables
-            .iter()
-            .filter_map(|variable| variable.text("name"))
-            .map(str::to_owned)
-            .collect(),
-    };
-    filter::check(report, &config, config.value.to_string().as_bytes(), &usage, args.env);
+/// The filter as another control plane has it: its configuration is a part of the object, and so are the variables that it has.
+fn check_embedded(
+    report: &mut Report,
+    root: &Node<'_>,
+    found: Result<Vec<Embedded<'_>>, &'static str>,
+    args: &CheckArgs,
+) {
+    match found {
+        Ok(found) => {
+            for found in found {
+                let json = found.json();
+                let usage = Usage {
+                    build: Some(found.build),
+                    forwarded: found.forwarded,
+                };
+                filter::check(report, &found.node, &json, &usage, args.env);
+            }
+        }
+        Err(expected) => report.error(root, expected),
+    }
 }
 
 fn check_filter(report: &mut Report, filter: &Found<'_>, args: &CheckArgs) {

@@ -11,6 +11,7 @@ mod check;
 mod destinations;
 mod docs;
 mod dynamic_module;
+mod envoy_gateway;
 mod keys;
 mod modes;
 mod per_route;
