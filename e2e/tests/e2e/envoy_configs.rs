@@ -43,6 +43,9 @@ const ISTIO: [&str; 5] = [
 ];
 const WASM_PLUGIN: &str = "istio/wasm-plugin.yaml";
 
+/// The files for Envoy Gateway, which `tests/envoy_gateway` uses.
+const ENVOY_GATEWAY: [&str; 4] = ["draining.yaml", "module.yaml", "wasm.yaml", "wrapped-keys.yaml"];
+
 fn all() -> impl Iterator<Item = &'static str> {
     WITH_WASM.into_iter().chain(WITH_MODULE).chain(WITH_SECRET)
 }
@@ -108,6 +111,7 @@ fn no_file_is_left_out_of_these_tests() -> Result<()> {
     tested.sort_unstable();
     assert_eq!(files_of("envoy-configs")?, tested);
     assert_eq!(files_of("envoy-configs/istio")?, ISTIO);
+    assert_eq!(files_of("envoy-configs/envoy-gateway")?, ENVOY_GATEWAY);
     Ok(())
 }
 
@@ -127,13 +131,16 @@ fn the_readme_names_every_file() -> Result<()> {
 }
 
 #[test]
-fn the_readme_for_istio_names_every_file() -> Result<()> {
-    let readme = std::fs::read_to_string(tools::checkout().join("envoy-configs/istio/README.md"))?;
-    for file in ISTIO {
-        assert!(
-            readme.contains(&format!("[{file}]({file})")),
-            "{file} is not in the README"
-        );
+fn the_readmes_for_control_planes_name_every_file() -> Result<()> {
+    for (folder, files) in [("istio", &ISTIO[..]), ("envoy-gateway", &ENVOY_GATEWAY)] {
+        let readme = tools::checkout().join("envoy-configs").join(folder).join("README.md");
+        let readme = std::fs::read_to_string(readme)?;
+        for file in files {
+            assert!(
+                readme.contains(&format!("[{file}]({file})")),
+                "{folder}/{file} is not in its README"
+            );
+        }
     }
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! Limpet through a genuine Envoy Gateway: `make e2e-envoy-gateway ENVOY_GATEWAY=<binary>`.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod bad_parts;
 mod draining;
 mod files;
+mod keys;
 mod removal;
 mod session;
 mod site;

@@ -1,0 +1,123 @@
+//! A change of keys, by the object alone: no Envoy starts anew.
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::Proxy;
+use limpet_e2e::{Build, Carrier, Crowd, KeyEncryptionKey, Keyring, tools};
+
+use crate::site::Site;
+
+/// The session with a wrapped keyring: for wasm, the configuration of wrapped-keys.yaml in the object of wasm.yaml, as its comment says.
+fn session(site: &Site, build: Build, text: &str) -> Result<String> {
+    let wrapped = site.manifest("wrapped-keys.yaml")?;
+    let config = wrapped.split_once("    config:\n").context("no config")?.1;
+    let old = config
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("text: "))
+        .context("no text")?;
+    let wrapped = match build {
+        Build::Module => wrapped.clone(),
+        Build::Wasm => {
+            let example = site.manifest("wasm.yaml")?;
+            let object = example
+                .split("---\n")
+                .find(|object| object.contains("EnvoyExtensionPolicy"))
+                .context("no policy")?;
+            let head = object.split_once("    config:").context("no config")?.0;
+            let head = head.replace("LIMPET_KEY", "LIMPET_KEK_1");
+            format!("{head}    config:\n{config}")
+        }
+    };
+    Ok(wrapped.replace(old, text))
+}
+
+/// Waits until both workers have the phase: `limpet` says how many keys a wrapped text has by its length, Envoy's dump which text it is.
+async fn until_served(site: &Site, envoy: &Proxy, text: &str) -> Result<()> {
+    limpet_e2e::poll::until("the keyring in Envoy", async || {
+        let dump = envoy
+            .admin()
+            .text("/config_dump?resource=dynamic_listeners")
+            .await
+            .ok()?;
+        let listeners: serde_json::Value = serde_json::from_str(&dump).ok()?;
+        let active = listeners["configs"].as_array()?.iter().any(|listener| {
+            listener["active_state"].to_string().contains(text) && listener.get("warming_state").is_none()
+        });
+        active.then_some(())
+    })
+    .await?;
+    site.until_sessions().await
+}
+
+async fn a_key_changes_while_clients_come_by(build: Build) -> Result<()> {
+    let site = Site::prepare("keys", build).await?;
+    let keyring = Keyring::generate()?;
+    let key = KeyEncryptionKey::generate(1)?;
+    site.secret("limpet", &key.variable, &key.key).await?;
+    let example = site.manifest(site.example())?.replace("LIMPET_KEY", &key.variable);
+    let text = keyring.wrap(&key)?;
+    site.namespace.apply(&example).await?;
+    site.namespace.apply(&session(&site, build, &text)?).await?;
+    let envoy = site.envoy().await?;
+    until_served(&site, &envoy, &text).await?;
+
+    let crowd = Crowd::gather(12, &[Carrier::Cookie], &[site.address()]).await?;
+    let first = site.session_on("a").await?;
+    let mut last = text;
+    // Verifies, signs, the old one retires, the old one is gone.
+    for _ in 0..4 {
+        keyring.rotate()?;
+        let text = keyring.wrap(&key)?;
+        ensure!(text != last, "no phase");
+        site.namespace.apply(&session(&site, build, &text)?).await?;
+        until_served(&site, &envoy, &text).await?;
+        crowd.rounds(3).await?;
+        last = text;
+    }
+    let journeys = crowd.leave().await;
+    journeys.none_failed()?;
+    for journey in &journeys.0 {
+        ensure!(journey.moves().is_empty(), "a session moved");
+        let tokens = journey.tokens().len();
+        // The first one, and the one that took its place when its key retired.
+        ensure!(tokens == 2, "a session had {tokens} tokens");
+    }
+    // A client who was away meanwhile begins anew.
+    let mut first = first;
+    let answer = first.get("/").await?;
+    assert_eq!(answer.status, 200);
+    assert!(answer.set_cookie("session").is_some());
+
+    // Nobody reads a key in what Envoy has.
+    let dump = envoy.admin().text("/config_dump").await?;
+    for secret in keyring.secrets()?.iter().chain([&key.key]) {
+        assert!(!dump.contains(secret));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_changes_while_clients_come_by_with_the_module() -> Result<()> {
+    a_key_changes_while_clients_come_by(Build::Module).await
+}
+
+#[tokio::test]
+async fn a_key_changes_while_clients_come_by_with_wasm() -> Result<()> {
+    a_key_changes_while_clients_come_by(Build::Wasm).await
+}
+
+/// What the comment of wrapped-keys.yaml says to do.
+#[tokio::test]
+async fn the_command_puts_a_keyring_into_the_object() -> Result<()> {
+    let site = Site::prepare("into", Build::Module).await?;
+    let (keyring, key) = (Keyring::generate()?, KeyEncryptionKey::generate(1)?);
+    let directory = tempfile::TempDir::new()?;
+    let file = directory.path().join("wrapped-keys.yaml");
+    std::fs::write(&file, site.manifest("wrapped-keys.yaml")?)?;
+    keyring.wrap_into(&file, &key)?;
+    let written = std::fs::read_to_string(&file)?;
+    assert_eq!(written, session(&site, Build::Module, &keyring.wrap(&key)?)?);
+    let path = file.to_string_lossy();
+    let checked = tools::run_limpet(&["check", "--env", &path], &[(&key.variable, &key.key)])?;
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    Ok(())
+}
