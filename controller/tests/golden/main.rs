@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use limpet::model::{Gateways, SessionDefaults, Settings};
 use limpet::outputs::envoy::EnvoyOptions;
+use limpet::outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet::outputs::istio::IstioOptions;
 use limpet::outputs::{ControlPlane, FilterInputs, FilterKeys};
 use limpet::render::{Rendered, render};
@@ -23,9 +24,13 @@ use limpet_core::config::{
 use serde_json::Value;
 
 /// The folders of cases, and who gets what they become.
-fn outputs() -> [(&'static str, Option<ControlPlane>); 2] {
+fn outputs() -> [(&'static str, Option<ControlPlane>); 3] {
     [
         ("cases", None),
+        (
+            "envoy-gateway",
+            Some(ControlPlane::EnvoyGateway(EnvoyGatewayOptions::default())),
+        ),
         ("istio", Some(ControlPlane::Istio(IstioOptions::default()))),
     ]
 }
