@@ -90,8 +90,24 @@ fn at(root: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> Deco
     };
     DecodeError {
         field,
-        message: error.inner().to_string(),
+        message: plain(&error.inner().to_string()),
     }
+}
+
+/// The message without Rust's words for types.
+fn plain(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once("expected ") else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        expected if expected.starts_with("struct ") => "an object",
+        expected => expected,
+    };
+    format!("{found}expected {expected}")
 }
 
 /// `spec.rules[0].retry`, where `serde_ignored` writes `rules.0.retry`.

@@ -100,13 +100,12 @@ pub(super) fn gateways<'a>(
 /// A Gateway that another control plane serves: what that refuses, it refuses itself.
 fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
     fn read(listener: &Listener) -> ListenerState<'_> {
-        let speaks_http = matches!(listener.protocol.as_str(), "HTTP" | "HTTPS");
         ListenerState {
             listener,
             hostname: Hostname::parse(listener.hostname.as_deref()),
             kinds: kinds(listener).0,
             certificates: None,
-            accepted: if speaks_http {
+            accepted: if speaks_http(listener) {
                 Condition::holds("Accepted", "Accepted", "It may have sessions")
             } else {
                 Condition::fails("Accepted", "UnsupportedProtocol", "It has no sessions")
@@ -270,8 +269,15 @@ fn tls(
     Ok(names)
 }
 
+fn speaks_http(listener: &Listener) -> bool {
+    matches!(listener.protocol.as_str(), "HTTP" | "HTTPS")
+}
+
 /// The kinds of routes that may attach, and the first that is asked for and unknown.
 fn kinds(listener: &Listener) -> (Vec<&'static str>, Option<&KindRef>) {
+    if !speaks_http(listener) {
+        return (Vec::new(), None);
+    }
     if listener.allowed_routes.kinds.is_empty() {
         return (ROUTE_KINDS.to_vec(), None);
     }

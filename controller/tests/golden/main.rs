@@ -1,5 +1,6 @@
-//! Golden cases: manifests, and all that becomes of them. A case is a folder with `in.yaml` (and `config.yaml`, where it wants one), and `out.yaml`:
-//! the graph, the reports, and Envoy's resources, or the objects for another control plane. `make golden` writes every `out.yaml` anew and removes what belongs to no case.
+//! Golden cases: manifests, and all that becomes of them. A case is a folder with `in.yaml` (and `config.yaml`, which is the controller's
+//! `sessionDefaults`, and `envoy.yaml`, its `envoy`, where it wants them), and `out.yaml`: the graph, the reports, and Envoy's resources, or the objects
+//! for another control plane. `make golden` writes every `out.yaml` anew and removes what belongs to no case.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limpet::model::{Gateways, SessionDefaults, Settings};
+use limpet::model::{Gateways, Settings};
 use limpet::outputs::envoy::EnvoyOptions;
 use limpet::outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet::outputs::istio::IstioOptions;
@@ -21,6 +22,7 @@ use limpet_core::config::{
     self,
     schema::{KeyConfig, KeyStateConfig},
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The folders of cases, and who gets what they become.
@@ -58,13 +60,16 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+/// A part of the controller's configuration, where there is one.
+fn part<T: DeserializeOwned + Default>(file: &Path) -> T {
+    if !file.exists() {
+        return T::default();
+    }
+    let text = fs::read_to_string(file).expect("a configuration");
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
 fn rendered(Case { folder, plane }: &Case) -> Rendered {
-    let config = folder.join("config.yaml");
-    let session_defaults: SessionDefaults = if config.exists() {
-        serde_saphyr::from_str(&fs::read_to_string(config).expect("a configuration")).expect("session defaults")
-    } else {
-        SessionDefaults::default()
-    };
     let of = |plane: &ControlPlane| {
         plane
             .gateway_controllers()
@@ -73,7 +78,7 @@ fn rendered(Case { folder, plane }: &Case) -> Rendered {
             .collect()
     };
     let settings = Settings {
-        session_defaults,
+        session_defaults: part(&folder.join("config.yaml")),
         gateways: plane.as_ref().map_or(Gateways::Ours, |plane| Gateways::Of(of(plane))),
         ..Settings::default()
     };
@@ -85,7 +90,8 @@ fn rendered(Case { folder, plane }: &Case) -> Rendered {
     };
     let inputs = FilterInputs::with_keys(FilterKeys::Listed(vec![key]));
     let input = folder.join("in.yaml").display().to_string();
-    render(&[input], &settings, &EnvoyOptions::default(), plane.as_ref(), &inputs)
+    let options: EnvoyOptions = part(&folder.join("envoy.yaml"));
+    render(&[input], &settings, &options, plane.as_ref(), &inputs)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
 }
 
@@ -117,7 +123,7 @@ fn every_case_comes_out_as_it_should() {
 
 #[test]
 fn nothing_belongs_to_no_case() {
-    let known: BTreeSet<&str> = BTreeSet::from(["config.yaml", "in.yaml", "out.yaml"]);
+    let known: BTreeSet<&str> = BTreeSet::from(["config.yaml", "envoy.yaml", "in.yaml", "out.yaml"]);
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut orphans = Vec::new();
     for case in cases() {

@@ -204,6 +204,39 @@ fn a_bad_listener_does_not_keep_others_from_serving() {
 }
 
 #[test]
+fn routes_of_a_listener_that_does_not_serve_are_told() {
+    let (_, reports) = built(
+        "
+kind: Gateway
+metadata: {namespace: shop, name: web}
+spec:
+  gatewayClassName: limpet
+  listeners:
+  - {name: http, port: 80, protocol: HTTP}
+  - {name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: missing}]}}
+  - {name: tcp, port: 9000, protocol: TCP}
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: shop}
+spec: {parentRefs: [{name: web, sectionName: https}, {name: web, sectionName: tcp}, {name: web}]}",
+    );
+    let parents = &reports.http_routes[&ObjectName::new("shop", "shop")].parents;
+    let accepted = |parent: usize| of_type(&parents[parent].conditions, "Accepted");
+    expect(
+        accepted(0),
+        ConditionStatus::True,
+        "Accepted",
+        &["shop/web", "do not serve"],
+    );
+    expect(accepted(1), ConditionStatus::False, "NotAllowedByListeners", &[]);
+    expect(accepted(2), ConditionStatus::True, "Accepted", &["It is served"]);
+    let listeners = &report(&reports).listeners;
+    let attached: Vec<i32> = listeners.iter().map(|listener| listener.attached_routes).collect();
+    assert_eq!(attached, [1, 1, 0]);
+    assert!(listeners[2].supported_kinds.is_empty(), "no route fits TCP");
+}
+
+#[test]
 fn without_a_valid_listener_a_gateway_is_not_accepted() {
     let (_, reports) = with_listeners("  - {name: tcp, port: 9000, protocol: TCP}");
     expect(

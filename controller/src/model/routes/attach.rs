@@ -60,11 +60,13 @@ pub(super) fn attach(
             continue;
         }
         let mut obstacle = Obstacle::NoListener;
+        let (serves, mut is_served) = (gateway.serves(), false);
         for (index, state) in gateway.listeners.iter_mut().enumerate() {
             match meet(route, reference, hostnames, &name, state, objects) {
                 Err(found) => obstacle = obstacle.max(found),
                 Ok(hostnames) => {
                     obstacle = Obstacle::None;
+                    is_served |= serves && state.serves();
                     // Two references may lead to one listener; that makes one attachment.
                     if !attachments
                         .iter()
@@ -82,7 +84,7 @@ pub(super) fn attach(
         }
         parents.push(Parent {
             reference: reference.clone(),
-            accepted: obstacle.condition(&name),
+            accepted: obstacle.condition(&name, is_served),
         });
     }
     (attachments, parents)
@@ -98,7 +100,7 @@ enum Obstacle {
 }
 
 impl Obstacle {
-    fn condition(self, gateway: &ObjectName) -> Condition {
+    fn condition(self, gateway: &ObjectName, is_served: bool) -> Condition {
         let fails = |reason, message: String| Condition::fails("Accepted", reason, message);
         match self {
             Self::NoListener => fails(
@@ -115,7 +117,12 @@ impl Obstacle {
                 "NoMatchingListenerHostname",
                 format!("spec.hostnames: expected one that a listener of Gateway {gateway} serves"),
             ),
-            Self::None => Condition::holds("Accepted", "Accepted", "It is served"),
+            Self::None if is_served => Condition::holds("Accepted", "Accepted", "It is served"),
+            Self::None => Condition::holds(
+                "Accepted",
+                "Accepted",
+                format!("It is attached, but the listeners of Gateway {gateway} that take it do not serve"),
+            ),
         }
     }
 }
