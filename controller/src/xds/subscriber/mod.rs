@@ -49,6 +49,8 @@ pub(super) struct Subscriber {
     awaited: BTreeSet<Name>,
     updates_held: Hold,
     removals_held: Hold,
+    /// When listeners that the node refused are offered again.
+    listeners_again: Option<Instant>,
 }
 
 /// What is to be sent.
@@ -83,6 +85,7 @@ impl Subscriber {
             awaited: BTreeSet::new(),
             updates_held: Hold::default(),
             removals_held: Hold::default(),
+            listeners_again: None,
         }
     }
 
@@ -163,6 +166,7 @@ impl Subscriber {
             self.recognize(each, group);
             self.types[each].catch_up(group.catalogue(each), group.sequence());
         }
+        self.offer_listeners_again(group, now);
         ResourceType::ALL
             .into_iter()
             .find_map(|each| self.next_of(each, group, now))

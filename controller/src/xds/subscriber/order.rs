@@ -12,10 +12,13 @@ use std::time::{Duration, Instant};
 use super::Subscriber;
 use super::subscription::Item;
 use crate::xds::group::Group;
-use crate::xds::resource::ResourceType;
+use crate::xds::resource::{Name, ResourceType};
 
 /// How long something waits for what should come first. Then the node does not get it, or does not say so.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// When a listener that was refused is offered again.
+const LISTENERS_AGAIN: Duration = Duration::from_secs(30);
 
 /// Something that waits.
 #[derive(Debug, Default)]
@@ -39,11 +42,26 @@ impl Subscriber {
     /// When to look again for what can be sent, even if nothing happens.
     pub(in crate::xds) fn deadline(&self) -> Option<Instant> {
         let holds = [&self.updates_held, &self.removals_held];
-        holds
-            .iter()
-            .filter_map(|hold| hold.since)
-            .min()
-            .map(|since| since + PATIENCE)
+        let holds = holds.iter().filter_map(|hold| hold.since).map(|since| since + PATIENCE);
+        holds.chain(self.listeners_again).min()
+    }
+
+    /// What a listener is refused for may be no fault of its own: its port can be somebody else's for a while. So it is offered again after a time,
+    /// where everything else that was refused waits for its next change.
+    pub(super) fn offer_listeners_again(&mut self, group: &Group, now: Instant) {
+        let listeners = &mut self.types[ResourceType::Listener];
+        if listeners.refused.is_empty() {
+            self.listeners_again = None;
+            return;
+        }
+        let due = *self.listeners_again.get_or_insert(now + LISTENERS_AGAIN);
+        if due <= now {
+            self.listeners_again = Some(now + LISTENERS_AGAIN);
+            let refused: Vec<Name> = listeners.refused.keys().cloned().collect();
+            for name in &refused {
+                listeners.force(name, group.catalogue(ResourceType::Listener));
+            }
+        }
     }
 
     /// Whether changed resources of this type may be sent.

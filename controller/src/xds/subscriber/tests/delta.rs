@@ -190,6 +190,41 @@ fn what_is_refused_is_sent_again_when_it_changed() {
     assert!(bed.responses().is_empty() && bed.refusals().is_empty() && bed.is_settled());
 }
 
+/// A port that somebody else has may be free later.
+#[test]
+fn a_refused_listener_is_offered_again_after_a_while() {
+    let mut bed = bed();
+    bed.publish(&[(Listener, "a", "1"), (Listener, "b", "1"), (Secret, "s", "1")]);
+    bed.ask(Listener, &["*"]);
+    bed.ask(Secret, &["s"]);
+    bed.settle();
+    for (changed, words) in [((Listener, "a", "2"), "cannot bind"), ((Secret, "s", "2"), "no key")] {
+        bed.publish(&[changed]);
+        assert_eq!(bed.responses().len(), 1);
+        bed.nack(changed.0, words);
+        assert!(bed.responses().is_empty());
+    }
+    for _ in 0..2 {
+        let due = bed.stream.deadline().expect("a time to look again");
+        assert_eq!(due - bed.now, Duration::from_secs(30));
+        bed.wait(Duration::from_secs(29));
+        assert!(bed.responses().is_empty());
+        bed.wait(Duration::from_secs(1));
+        assert_eq!(
+            bed.responses(),
+            ["Listener a=2"],
+            "neither what it has nor what can not get better"
+        );
+        assert_eq!(bed.refusals().len(), 2, "it is refused until it is taken");
+        bed.nack(Listener, "cannot bind");
+        assert!(bed.responses().is_empty());
+    }
+    bed.wait(Duration::from_secs(30));
+    assert_eq!(bed.settle(), ["Listener a=2"]);
+    assert_eq!(bed.refusals(), ["Secret s: no key"]);
+    assert_eq!(bed.stream.deadline(), None);
+}
+
 #[test]
 fn one_bad_resource_does_not_keep_the_others_away() {
     for bad in 0..7 {
