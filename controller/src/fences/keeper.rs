@@ -12,6 +12,7 @@ use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, Error};
 use tokio::sync::{mpsc, watch};
 
+use crate::model::{MANAGED_BY, MANAGER};
 use crate::sources::kube::Backoff;
 
 use super::list::List;
@@ -139,7 +140,7 @@ impl Keeper {
                 map.data.get_or_insert_default().extend(data);
                 self.maps.replace(&self.name, &post, &map).await
             } else {
-                let labels = BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), "limpet".to_owned())]);
+                let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
                 let metadata = ObjectMeta {
                     name: Some(self.name.clone()),
                     labels: Some(labels),

@@ -14,6 +14,7 @@ use limpet_core::time::Timestamp;
 use zeroize::Zeroize as _;
 
 use crate::keys::rotation;
+use crate::model::{MANAGED_BY, MANAGER};
 
 /// The field of the Secret with the keyring: the file that `limpet keys generate FILE` makes.
 const KEYRING: &str = "keyring.json";
@@ -94,7 +95,7 @@ fn bytes(document: &KeyringDocument) -> ByteString {
 }
 
 fn named(name: &str) -> SecretObject {
-    let labels = BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), "limpet".to_owned())]);
+    let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
     SecretObject {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),

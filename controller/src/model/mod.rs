@@ -29,7 +29,7 @@ pub use graph::Graph;
 pub use losses::{Loss, Lost};
 pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
 pub use references::selector_service;
-pub(crate) use references::{References, Referrer};
+pub(crate) use references::{References, Referrer, is_ours};
 pub use reports::Reports;
 pub(crate) use sessions::check_defaults;
 pub use settings::{CookiePath, Gateways, SessionDefaults, Settings};
@@ -41,3 +41,7 @@ pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 pub const GATEWAY_X_GROUP: &str = "gateway.networking.x-k8s.io";
 /// The `controllerName` of our GatewayClasses, and the name under which status is written.
 pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
+/// The label of every object that is written, with [`MANAGER`]. Others are somebody else's, whatever they are called.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Who manages them.
+pub const MANAGER: &str = "limpet";

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::{BackendRef, GrantFrom, ObjectName, ReferenceGrantSpec};
+use crate::api::{BackendRef, GrantFrom, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
 
 use super::graph::{Cluster, ClusterName, Protocol};
 use super::sessions::RuleBackend;
 use super::short_hash::short_hash;
-use super::{GATEWAY_X_GROUP, Objects};
+use super::{GATEWAY_X_GROUP, MANAGED_BY, MANAGER, Objects};
 
 /// Who refers.
 #[derive(Debug, Clone, Copy)]
@@ -197,11 +197,23 @@ impl<'a> References<'a> {
                 )));
             }
         };
+        let made = selector_service(&name);
+        if self
+            .objects
+            .services
+            .get(&made)
+            .is_some_and(|service| !is_ours(service))
+        {
+            // Its endpoints would be those of whatever that Service selects.
+            let message =
+                format!("expected no Service {made} but the one that is made for its pods, found somebody else's");
+            return Err(refused("BackendNotFound", message));
+        }
         let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
         Ok(Backend {
             cluster: ClusterName(format!("xbackend/{}/{}{suffix}", name.namespace, name.name)),
             spec: Cluster {
-                service: selector_service(&name),
+                service: made,
                 port: port.number,
                 port_name: String::new(),
                 protocol,
@@ -219,6 +231,11 @@ fn unresolved(reason: &'static str, field: &'static str, message: String) -> Unr
         message,
         refused: None,
     }
+}
+
+/// Whether a Service is one that is made here.
+pub(crate) fn is_ours(service: &Object<ServiceSpec>) -> bool {
+    service.meta.labels.get(MANAGED_BY).is_some_and(|by| by == MANAGER)
 }
 
 /// The Service that is made for an XBackend, so that the cluster keeps EndpointSlices of its pods. A Service's name has at most 63 characters.

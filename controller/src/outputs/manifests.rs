@@ -13,10 +13,8 @@ use super::envoy::EnvoyOptions;
 use super::envoy_gateway::{self, EnvoyGatewayOptions};
 use super::istio::{self, IstioOptions};
 
-/// The label of every object that is written, with [`MANAGER`].
-pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Who manages them.
-pub const MANAGER: &str = "limpet";
+pub use crate::model::{MANAGED_BY, MANAGER};
+
 /// The label that tells whose of several controllers an object is: [`controller_label`].
 pub const CONTROLLER_LABEL: &str = "limpet.dev/controller";
 

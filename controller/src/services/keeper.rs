@@ -107,7 +107,7 @@ impl Keeper {
         let api = self.api(name);
         if let Some(other) = api.get_opt(&name.name).await?.filter(|there| !is_ours(there)) {
             let labels = other.metadata.labels;
-            tracing::warn!(service = %name, ?labels, "a Service of this name is somebody else's: the XBackend has no endpoints of ours");
+            tracing::warn!(service = %name, ?labels, "a Service of this name is somebody else's, and left alone");
             return Ok(false);
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();

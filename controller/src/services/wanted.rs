@@ -4,11 +4,7 @@ use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
 use crate::api::{Object, ObjectName, ServiceSpec, XBackendSpec};
-use crate::model::{Objects, selector_service};
-
-/// What tells our Services from others, which are left alone whatever they are called.
-const LABEL: &str = "app.kubernetes.io/managed-by";
-const OURS: &str = "limpet";
+use crate::model::{self, MANAGED_BY, MANAGER, Objects, selector_service};
 
 /// What is to be done to Services.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,7 +30,7 @@ pub(super) fn changes<'a>(
         let service = selector_service(name);
         if let Some((selector, port)) = pods(&backend.spec) {
             let is = objects.services.get(&service);
-            if is.is_none_or(|is| !matches(is, selector, port)) {
+            if is.is_none_or(|is| model::is_ours(is) && !matches(is, selector, port)) {
                 let object = object(&service, backend, api_version, selector, port);
                 changes.apply.insert(service, object);
             }
@@ -42,11 +38,10 @@ pub(super) fn changes<'a>(
     }
     for (name, backend) in &objects.backends {
         let service = selector_service(name);
-        let is_ours = |service: &Object<ServiceSpec>| service.meta.labels.get(LABEL).is_some_and(|by| by == OURS);
         // What it was can still be, as far as anybody knows.
         if backend.malformed.is_none()
             && pods(&backend.spec).is_none()
-            && objects.services.get(&service).is_some_and(is_ours)
+            && objects.services.get(&service).is_some_and(model::is_ours)
         {
             changes.delete.insert(service);
         }
@@ -56,8 +51,12 @@ pub(super) fn changes<'a>(
 
 /// Whether a Service that is there is one of ours.
 pub(super) fn is_ours(service: &Service) -> bool {
-    let label = service.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL));
-    label.is_some_and(|by| by == OURS)
+    let label = service
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(MANAGED_BY));
+    label.is_some_and(|by| by == MANAGER)
 }
 
 /// The labels and the port of a backend's pods. A Service without labels would select nothing.
@@ -89,7 +88,7 @@ fn object(
         "metadata": {
             "name": name.name,
             "namespace": name.namespace,
-            "labels": {LABEL: OURS},
+            "labels": {MANAGED_BY: MANAGER},
             "ownerReferences": [{
                 "apiVersion": api_version,
                 "kind": "XBackend",
@@ -148,7 +147,7 @@ mod tests {
         objects.backends.insert(shop(), of(meta, spec));
         if let Some((by, port)) = service {
             let meta = Meta {
-                labels: [(LABEL.to_owned(), by.to_owned())].into(),
+                labels: [(MANAGED_BY.to_owned(), by.to_owned())].into(),
                 ..Meta::default()
             };
             let port = ServicePort {
@@ -168,7 +167,7 @@ mod tests {
     #[test]
     fn a_service_is_made_where_it_is_missing_or_other_than_it_should_be() {
         let name = selector_service(&shop());
-        for service in [None, Some((OURS, 8081))] {
+        for service in [None, Some((MANAGER, 8081))] {
             let found = changes(&objects("EndpointSelector", service), [&shop()], VERSION);
             let object = &found.apply[&name];
             assert_eq!(object["spec"]["selector"], json!({"app": "blue"}));
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_right_or_not_used_is_left_alone() {
-        let right = objects("EndpointSelector", Some((OURS, 8080)));
+        let right = objects("EndpointSelector", Some((MANAGER, 8080)));
         assert_eq!(changes(&right, [&shop()], VERSION), Changes::default());
         let unused = objects("EndpointSelector", None);
         assert_eq!(changes(&unused, [], VERSION), Changes::default());
@@ -190,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_backend_that_can_not_be_read_keeps_its_service() {
-        let mut objects = objects("", Some((OURS, 8080)));
+        let mut objects = objects("", Some((MANAGER, 8080)));
         let malformed = api::DecodeError {
             field: "spec.port".to_owned(),
             message: "a number".to_owned(),
@@ -201,10 +200,12 @@ mod tests {
 
     #[test]
     fn a_service_of_a_backend_that_selects_no_pods_any_more_goes_if_it_is_ours() {
-        let ours = changes(&objects("ExternalHostname", Some((OURS, 8080))), [&shop()], VERSION);
+        let ours = changes(&objects("ExternalHostname", Some((MANAGER, 8080))), [&shop()], VERSION);
         assert_eq!(ours.delete, [selector_service(&shop())].into());
         assert!(ours.apply.is_empty());
         let others = objects("ExternalHostname", Some(("somebody", 8080)));
+        assert_eq!(changes(&others, [&shop()], VERSION), Changes::default());
+        let others = objects("EndpointSelector", Some(("somebody", 8081)));
         assert_eq!(changes(&others, [&shop()], VERSION), Changes::default());
     }
 }

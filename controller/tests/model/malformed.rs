@@ -5,7 +5,7 @@ use limpet::model::graph::Session;
 use limpet::model::reports::{ConditionStatus, ParentReport};
 use limpet::model::{Graph, Reports, SessionPolicyKind, SessionPolicyName, Settings, build};
 
-use super::{CLASS, SHOP, expect, forward, hosts, objects, of_type, routes, web};
+use super::{CLASS, SHOP, built, condition, expect, forward, hosts, objects, of_type, routes, web};
 
 /// The route `shop/shop` to `v1`, and these objects.
 fn beside_shop(manifests: &str) -> (Graph, Reports) {
@@ -180,7 +180,7 @@ spec:
 ",
     );
     for (backend, words) in [
-        ("bad", ["spec.port.number", "u16"]),
+        ("bad", ["spec.port.number", "a whole number from 0 to 65535"]),
         ("external", ["spec.type", "EndpointSelector"]),
     ] {
         let [ancestor] = &reports.backends[&name(backend)].ancestors[..] else {
@@ -197,6 +197,45 @@ spec:
         "spec.rules[0].backendRefs[1].name: XBackend shop/external: spec.type",
     ];
     expect(resolved, ConditionStatus::False, "BackendNotFound", &words);
+}
+
+/// What it is made of is somebody else's to say.
+#[test]
+fn an_x_backend_whose_services_name_is_taken_says_so() {
+    for (label, is_refused) in [("limpet", false), ("somebody", true)] {
+        let taken = limpet::model::selector_service(&name("blue")).name;
+        let (_, reports) = built(&format!(
+            "{SHOP}
+kind: Service
+metadata: {{namespace: shop, name: {taken}, labels: {{app.kubernetes.io/managed-by: {label}}}}}
+spec: {{ports: [{{port: 80}}]}}
+---
+kind: XBackend
+metadata: {{namespace: shop, name: blue}}
+spec: {{type: EndpointSelector, endpointSelector: {{matchLabels: {{app: blue}}}}, port: {{number: 80}}}}
+---
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules: [{{backendRefs: [{{group: gateway.networking.x-k8s.io, kind: XBackend, name: blue}}]}}]"
+        ));
+        let accepted = of_type(&reports.backends[&name("blue")].ancestors[0].conditions, "Accepted");
+        let resolved = condition(&reports, "ResolvedRefs");
+        assert_eq!(
+            (accepted.is_true(), resolved.is_true()),
+            (!is_refused, !is_refused),
+            "{reports:?}"
+        );
+        if is_refused {
+            expect(
+                accepted,
+                ConditionStatus::False,
+                "Invalid",
+                &[&taken, "somebody else's"],
+            );
+        }
+    }
 }
 
 #[test]

@@ -221,6 +221,13 @@ async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<(
             .route(name, &[to_backends(&format!("/{name}"), &[(name, 1)])])
             .await?;
     }
+    let refused = |object: &Value| {
+        let (accepted, message) = stated(object, "Accepted");
+        accepted == "False/Invalid" && message.contains(&taken)
+    };
+    namespace.until("its refusal", "XBackend", "x-taken", refused).await?;
+    let nobody = |answer: &Answer| answer.status == 500;
+    stage.until("nobody's answers", "/x-taken", nobody).await?;
     let owner = namespace.get("XBackend", "x-service").await?["metadata"]["uid"].clone();
     let has_owner = |object: &Value| object["metadata"]["ownerReferences"][0]["uid"] == owner;
     let made = namespace.until("the Service", "v1/Service", &own, has_owner).await?;
