@@ -21,6 +21,7 @@ const ACCOUNT: &str = "limpet-controller";
 #[derive(Debug)]
 pub struct Controller {
     process: Option<Daemon>,
+    output: Option<&'static str>,
     config: Value,
     kubeconfig: PathBuf,
     environment: Vec<(String, String)>,
@@ -50,7 +51,20 @@ impl Controller {
     /// # Errors
     /// When the roles are refused.
     pub async fn prepare(server: &ApiServer, namespace: &Namespace, change: impl FnOnce(&mut Value)) -> Result<Self> {
-        install(server, namespace).await?;
+        Self::prepare_for(None, server, namespace, change).await
+    }
+
+    /// As [`Controller::prepare`], with another output than Envoys (`--output`), and the roles that are for that one.
+    ///
+    /// # Errors
+    /// When the roles are refused.
+    pub async fn prepare_for(
+        output: Option<&'static str>,
+        server: &ApiServer,
+        namespace: &Namespace,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Self> {
+        install(output, server, namespace).await?;
         let user = server.service_account(namespace.name(), ACCOUNT).await?;
         let ip = namespace.next_address()?;
         let (xds, http) = (SocketAddr::new(ip, 18000), SocketAddr::new(ip, 18080));
@@ -72,6 +86,7 @@ impl Controller {
         change(&mut config);
         Ok(Self {
             process: None,
+            output,
             config,
             kubeconfig: server.kubeconfig(&user)?,
             environment: Vec::new(),
@@ -107,6 +122,9 @@ impl Controller {
             // As its Deployment says: a name that no other replica has, and the same one when it is started again.
             .env("POD_NAME", format!("controller-{}", self.http.ip()))
             .envs(self.environment.iter().map(|(variable, value)| (variable, value)));
+        if let Some(output) = self.output {
+            command.args(["--output", output]);
+        }
         self.starts += 1;
         let name = format!("controller-{}", self.starts);
         self.process = Some(Daemon::start(&name, &mut command, self.directory.path())?);
@@ -273,12 +291,14 @@ async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
 }
 
 /// Applies the roles, with a namespace in the place of `limpet-system`, and binds those of the whole cluster under its name.
-async fn install(server: &ApiServer, namespace: &Namespace) -> Result<()> {
-    let file = tools::checkout().join("controller/deploy/rbac.yaml");
+async fn install(output: Option<&str>, server: &ApiServer, namespace: &Namespace) -> Result<()> {
+    let deploy = tools::checkout().join("controller/deploy");
+    let file = deploy.join(output.unwrap_or_default()).join("rbac.yaml");
     let yaml = std::fs::read_to_string(&file).with_context(|| format!("can not read {}", file.display()))?;
     for mut object in manifest::objects(&yaml.replace(SYSTEM, namespace.name()))? {
         if object["kind"] == "ClusterRoleBinding" {
-            object["metadata"]["name"] = format!("{ACCOUNT}-{}", namespace.name()).into();
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            object["metadata"]["name"] = format!("{name}-{}", namespace.name()).into();
         }
         server.admin().apply_object(&object).await?;
     }

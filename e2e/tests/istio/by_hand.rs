@@ -1,20 +1,14 @@
 //! The objects of `envoy-configs/istio`, applied by hand.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use limpet_e2e::{poll, tools};
 use serde_json::json;
 
-use crate::shop::{COOKIE, OBJECTS, Shop};
+use crate::shop::{COOKIE, OBJECTS, Shop, key_of, names};
 
 const PLUGIN: &str = "extensions.istio.io/v1alpha1/WasmPlugin";
-
-fn names(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
 
 #[tokio::test]
 async fn sessions_come_with_the_objects_and_go_with_them() -> Result<()> {
@@ -47,33 +41,10 @@ async fn sessions_come_with_the_objects_and_go_with_them() -> Result<()> {
 #[tokio::test]
 async fn nobody_steers_by_forged_headers() -> Result<()> {
     let shop = Shop::with_sessions("forged", &OBJECTS).await?;
-    let (mut visitor, pod) = shop.session().await?;
-    let other = if pod == "shop-0" { "shop-1" } else { "shop-0" };
-    let host = STANDARD.encode(shop.pods[other].address().to_string());
-    let mut reached = BTreeSet::new();
-    for cookie in [true, false].into_iter().cycle().take(20) {
-        let request = shop
-            .request()
-            .header("x-limpet-host", &host)
-            .header("x-limpet-host-strict", &host)
-            .header("x-limpet-destination", "0e8e8f92")
-            .header("x-limpet-session", "web/forged");
-        let request = if cookie { visitor.bring(request) } else { request };
-        let answer = request.send().await?;
-        let backend = answer.backend().context("no backend")?.to_owned();
-        assert_eq!(answer.seen()?.internal_headers(), Vec::<&str>::new());
-        assert_eq!(answer.seen()?.cookies(), None);
-        let told = answer.headers.keys().any(|name| name.as_str().starts_with("x-limpet"));
-        ensure!(!told, "the client got {:?}", answer.headers);
-        if cookie {
-            assert_eq!(backend, pod);
-        } else {
-            reached.insert(backend);
-        }
-    }
-    assert_eq!(reached, names(&["shop-0", "shop-1"]));
+    shop.forgery_is_futile().await?;
 
     // A token that somebody changed is none.
+    let (mut visitor, _) = shop.session().await?;
     let token = visitor.cookie(COOKIE).context("no token")?.to_owned();
     let mut forged = URL_SAFE_NO_PAD.decode(&token)?;
     *forged.last_mut().context("an empty token")? ^= 1;
@@ -114,7 +85,7 @@ async fn without_the_services_label_a_pod_that_drains_loses_its_sessions() -> Re
 async fn a_split_keeps_its_sessions_at_weight_0() -> Result<()> {
     let objects = ["wasm-plugin.yaml", "chain.yaml", "split.yaml"];
     let shop = Shop::with_sessions("split", &objects).await?;
-    weights(&shop, 50, 50).await?;
+    shop.weights(50, 50).await?;
     let mut sessions = Vec::new();
     for pod in ["shop-0", "shop-1", "shop-canary-0", "shop-canary-1"] {
         sessions.push((shop.session_on(pod).await?, pod));
@@ -123,22 +94,13 @@ async fn a_split_keeps_its_sessions_at_weight_0() -> Result<()> {
         shop.holds(visitor, pod).await?;
     }
 
-    weights(&shop, 100, 0).await?;
+    shop.weights(100, 0).await?;
     let canary_is_out = async || (shop.spread(20).await.ok()? == names(&["shop-0", "shop-1"])).then_some(());
     poll::until("new sessions to be on shop alone", canary_is_out).await?;
     for (visitor, pod) in &mut sessions {
         shop.holds(visitor, pod).await?;
     }
     Ok(())
-}
-
-async fn weights(shop: &Shop, stable: u32, canary: u32) -> Result<()> {
-    let mut backends = json!([{"name": "shop", "port": 80}, {"name": "shop-canary", "port": 80}]);
-    backends[0]["weight"] = stable.into();
-    backends[1]["weight"] = canary.into();
-    let rules = json!([{"name": "shop-pages", "backendRefs": backends}]);
-    let change = json!({"spec": {"rules": rules}});
-    shop.namespace.merge("HTTPRoute", "shop", &change).await.map(drop)
 }
 
 #[tokio::test]
@@ -175,12 +137,6 @@ async fn plugin_keys(shop: &Shop) -> Result<String> {
     let plugin = shop.namespace.get(PLUGIN, "limpet").await?;
     let text = plugin["spec"]["pluginConfig"]["wrappedKeys"]["text"].as_str();
     Ok(text.context("no wrapped keyring")?.to_owned())
-}
-
-/// The id of the key that a token is made with.
-fn key_of(token: &str) -> Result<u8> {
-    let bytes = URL_SAFE_NO_PAD.decode(token)?;
-    bytes.get(1).copied().context("too short")
 }
 
 #[tokio::test]

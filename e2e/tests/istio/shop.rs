@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use limpet_core::token::Destination;
 use limpet_e2e::kube::{Gateway, Istiod, Namespace, POD_PORT, Pod, Proxy};
 use limpet_e2e::{Answer, KeyEncryptionKey, Keyring, Request, Visitor, poll, tools};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The hostname of the route.
@@ -206,4 +208,55 @@ impl Shop {
         let pod = self.pods.remove(pod).context("no such pod")?;
         pod.remove().await.map(drop)
     }
+
+    /// The weights of both services, where the route is split.
+    pub(crate) async fn weights(&self, stable: u32, canary: u32) -> Result<()> {
+        let backends = json!([
+            {"name": "shop", "port": 80, "weight": stable},
+            {"name": "shop-canary", "port": 80, "weight": canary},
+        ]);
+        let change = json!({"spec": {"rules": [{"name": "shop-pages", "backendRefs": backends}]}});
+        self.namespace.merge("HTTPRoute", "shop", &change).await.map(drop)
+    }
+
+    /// Internal headers of a client's own do nothing, with a session or without.
+    pub(crate) async fn forgery_is_futile(&self) -> Result<()> {
+        let (visitor, pod) = self.session().await?;
+        let other = if pod == "shop-0" { "shop-1" } else { "shop-0" };
+        let host = STANDARD.encode(self.pods[other].address().to_string());
+        let mut reached = BTreeSet::new();
+        for cookie in [true, false].into_iter().cycle().take(20) {
+            let request = self
+                .request()
+                .header("x-limpet-host", &host)
+                .header("x-limpet-host-strict", &host)
+                .header("x-limpet-destination", "0e8e8f92")
+                .header("x-limpet-session", "web/forged");
+            let request = if cookie { visitor.bring(request) } else { request };
+            let answer = request.send().await?;
+            let backend = answer.backend().context("no backend")?.to_owned();
+            assert_eq!(answer.seen()?.internal_headers(), Vec::<&str>::new());
+            assert_eq!(answer.seen()?.cookies(), None);
+            let told = answer.headers.keys().any(|name| name.as_str().starts_with("x-limpet"));
+            ensure!(!told, "the client got {:?}", answer.headers);
+            if cookie {
+                assert_eq!(backend, pod);
+            } else {
+                reached.insert(backend);
+            }
+        }
+        assert_eq!(reached, names(&["shop-0", "shop-1"]));
+        Ok(())
+    }
+}
+
+/// A set of names.
+pub(crate) fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The id of the key that a token is made with.
+pub(crate) fn key_of(token: &str) -> Result<u8> {
+    let bytes = URL_SAFE_NO_PAD.decode(token)?;
+    bytes.get(1).copied().context("too short")
 }

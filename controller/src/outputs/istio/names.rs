@@ -67,9 +67,9 @@ impl<'a> Names<'a> {
         }
         for (rule, places) in places {
             for name in route_names(graph, objects, rule) {
-                let named = names.named.entry(name).or_default();
+                let of_name = names.named.entry(name).or_default();
                 for place in &places {
-                    named.entry(*place).or_default().insert(rule);
+                    of_name.entry(*place).or_default().insert(rule);
                 }
             }
         }
