@@ -210,7 +210,7 @@ impl<W: Wire> StreamTask<W> {
                 let count = resources.len();
                 for (name, version) in resources.into_iter().take(LOGGED_REFUSALS) {
                     let version = version.map(tracing::field::display);
-                    tracing::warn!(%node, %group, %resource_type, %name, version, count, %message, "a node refused a response with this resource");
+                    tracing::warn!(%node, %group, %resource_type, %name, version, count, error = %message, "a node refused a response with this resource");
                 }
             }
         }

@@ -8,6 +8,7 @@
 
 mod chain;
 mod check;
+mod controller;
 mod destinations;
 mod docs;
 mod dynamic_module;

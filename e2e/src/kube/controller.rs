@@ -25,6 +25,7 @@ pub struct Controller {
     config: Value,
     kubeconfig: PathBuf,
     environment: Vec<(String, String)>,
+    arguments: Vec<String>,
     directory: TempDir,
     starts: u32,
     xds: SocketAddr,
@@ -90,6 +91,7 @@ impl Controller {
             config,
             kubeconfig: server.kubeconfig(&user)?,
             environment: Vec::new(),
+            arguments: Vec::new(),
             directory: TempDir::with_prefix("limpet-e2e-")?,
             starts: 0,
             xds,
@@ -102,6 +104,11 @@ impl Controller {
     /// Adds to the environment of the next start.
     pub fn environment(&mut self, variable: &str, value: &str) {
         self.environment.push((variable.to_owned(), value.to_owned()));
+    }
+
+    /// Has its log written as JSON from the next start on.
+    pub fn log_as_json(&mut self) {
+        self.arguments = vec!["--log-format".to_owned(), "json".to_owned()];
     }
 
     /// Starts it, without waiting.
@@ -118,6 +125,7 @@ impl Controller {
             .arg(file)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
+            .args(&self.arguments)
             .env(&self.key_encryption_key.variable, &self.key_encryption_key.key)
             // As its Deployment says: a name that no other replica has, and the same one when it is started again.
             .env("POD_NAME", format!("controller-{}", self.http.ip()))

@@ -279,7 +279,10 @@ spec:
 ";
     let applied = async || namespace.apply(broken).await.ok();
     poll::until("the schema to be gone", applied).await?;
-    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
+    controller.log_as_json();
+    controller.launch()?;
+    controller.until_ready().await?;
     let mut envoy = controller.envoy("web", "one").await?;
     envoy.until_ready().await?;
     assert!(cookies(&controller).await?.is_empty());
@@ -301,5 +304,23 @@ spec:
         condition(conditions, "Accepted") == "False/UnsupportedValue"
     };
     namespace.until("its condition", "HTTPRoute", "broken", refused).await?;
+
+    // Each line of the log is an object, and says which object it is about.
+    let mut about = Vec::new();
+    for line in controller.log()?.lines() {
+        let line: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        for field in ["timestamp", "level", "message", "target"] {
+            assert!(line[field].is_string(), "no {field}: {line}");
+        }
+        if line["object"] == format!("{}/broken", namespace.name()) {
+            about.push(line);
+        }
+    }
+    let unread = about.iter().find(|line| line["message"] == "can not be read");
+    let unread = unread.with_context(|| format!("{about:?}"))?;
+    assert_eq!(
+        (&unread["level"], &unread["kind"], &unread["field"]),
+        (&json!("WARN"), &json!("HTTPRoute"), &json!("spec.rules[0].matches"))
+    );
     Ok(())
 }

@@ -1,3 +1,6 @@
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -219,7 +222,7 @@ impl Store {
             }
         }
         if let Some(error) = content.malformed() {
-            tracing::warn!(kind = kind.name(), object = %name, field = error.field, message = error.message, "can not be read");
+            tracing::warn!(kind = kind.name(), object = %name, field = error.field, error = error.message, "can not be read");
         }
         self.insert_content(name, content, change);
     }
