@@ -94,7 +94,7 @@ e2e-kube: wasm module test-cli ## The end-to-end tests of the controller, with a
 
 e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Limpet through a genuine Envoy Gateway: make e2e-envoy-gateway ENVOY_GATEWAY=<binary>
 	@echo "Testing through Envoy Gateway with Envoy $(ENVOY_VERSION), both builds of the filter (2 minutes the first time)"
-	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-envoy-gateway.sh cargo test --locked -p limpet-e2e --features envoy-gateway --test envoy-gateway --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-envoy-gateway.sh e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features envoy-gateway --test envoy-gateway --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
 
 # Whether there is one, before minutes are spent on building the rest.
 envoy-gateway:
@@ -103,7 +103,7 @@ envoy-gateway:
 # Not among `make test`: istiod is nothing that is fetched here.
 e2e-istio: istiod wasm module test-cli ## Limpet in a real Istio: make e2e-istio ISTIOD=<pilot-discovery>
 	@echo "Testing in Istio with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-istiod.sh cargo test --locked -p limpet-e2e --features istio --test istio --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-istiod.sh e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features istio --test istio --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
 
 istiod:
 	@e2e/tools/with-istiod.sh true

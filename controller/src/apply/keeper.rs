@@ -22,7 +22,7 @@ use super::{FIELD_MANAGER, proxies};
 /// Changes that come together are one round.
 const GATHER: Duration = Duration::from_millis(50);
 /// What others do to our objects is seen, and undone, so often.
-const LOOK: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_secs(10);
 /// How many problems of a Gateway are told.
 const TOLD: usize = 3;
 /// What was wanted, as an annotation: so that what is not wanted any more is noticed, see `difference`.
@@ -114,7 +114,7 @@ impl Keeper {
                 self.backoff.reset();
                 let is_whole = problems.is_empty();
                 self.tell(&wanted, &problems);
-                Some(if is_whole { LOOK } else { LOOK / 4 })
+                Some(if is_whole { LOOK } else { LOOK / 5 })
             }
             Err(error) => {
                 tracing::warn!(%error, "the objects for {} can not be written", self.plane.name());
@@ -277,7 +277,8 @@ impl Keeper {
             return Ok(Outcome::Unchanged);
         }
         let api = self.api(manifest.definition, &manifest.name);
-        let mut params = PatchParams::apply(FIELD_MANAGER);
+        // A field that the kind does not have would be left out without a word.
+        let mut params = PatchParams::apply(FIELD_MANAGER).validation_strict();
         let (kind, name) = (manifest.definition.kind, &manifest.name);
         let taken = || Outcome::Refused(format!("expected no {kind} {name} of somebody else's"));
         match live.get(&(manifest.definition, manifest.name.clone())) {

@@ -131,7 +131,8 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     );
 
     let keeping = tokio::spawn(keeper.run());
-    let keeping_services = tokio::spawn(services.run());
+    // Whose routes lead to XBackends, who serves them.
+    let keeping_services = settings.judges().then(|| tokio::spawn(services.run()));
     let controlling = tokio::spawn(control.run(shutdown.clone()));
     let figures = OfEnvoys {
         metrics,
@@ -155,7 +156,9 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     };
     end.send_replace(true);
     keeping.abort();
-    keeping_services.abort();
+    if let Some(keeping) = keeping_services {
+        keeping.abort();
+    }
     drop(filter.tasks);
     // What was begun is brought to its end: the Lease is given back, requests are answered.
     for task in [Some(controlling), Some(telling), electing].into_iter().flatten() {

@@ -35,7 +35,7 @@ pub(crate) enum Giver {
     /// Asked by Envoys.
     Server(xds::Server),
     /// Writes objects.
-    Writer(apply::Keeper),
+    Writer(Box<apply::Keeper>),
 }
 
 /// Envoys, or `plane` if there is one.
@@ -78,7 +78,7 @@ pub(crate) async fn target(
             wanted: wanting,
         }),
     };
-    Ok((target, Giver::Writer(writer)))
+    Ok((target, Giver::Writer(Box::new(writer))))
 }
 
 impl Giver {

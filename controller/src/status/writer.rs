@@ -4,6 +4,7 @@ use kube::{Api, Client, Error};
 use serde_json::Value;
 
 use crate::api::ObjectName;
+use crate::apply::FIELD_MANAGER;
 use crate::sources::kube::Kind;
 
 use super::shape::{Digest, Wanted, merge};
@@ -58,6 +59,10 @@ pub(super) async fn write(client: Client, job: &Job, controller: &str) -> Result
     } else {
         Api::all_with(client, &job.resource)
     };
+    let post = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
     for _ in 0..ATTEMPTS {
         let Some(mut object) = api.get_opt(&job.name.name).await? else {
             return Ok(Outcome::Gone);
@@ -77,10 +82,7 @@ pub(super) async fn write(client: Client, job: &Job, controller: &str) -> Result
             return Ok(Outcome::Gone);
         };
         fields.insert("status".to_owned(), merged);
-        match api
-            .replace_status(&job.name.name, &PostParams::default(), &object)
-            .await
-        {
+        match api.replace_status(&job.name.name, &post, &object).await {
             Ok(_) => return Ok(Outcome::Written),
             Err(Error::Api(status)) if status.code == 409 => {}
             Err(Error::Api(status)) if status.code == 404 => return Ok(Outcome::Gone),

@@ -12,8 +12,6 @@ use super::daemon::Daemon;
 use super::{ApiServer, Namespace, Proxy, manifest};
 use crate::{Answer, Build, Connection, KeyEncryptionKey, Keyring, Request, tools};
 
-/// The namespace that `controller/deploy` installs into.
-const SYSTEM: &str = "limpet-system";
 /// The service account there, and its roles.
 const ACCOUNT: &str = "limpet-controller";
 
@@ -21,7 +19,7 @@ const ACCOUNT: &str = "limpet-controller";
 #[derive(Debug)]
 pub struct Controller {
     process: Option<Daemon>,
-    output: Option<&'static str>,
+    output: Output,
     config: Value,
     kubeconfig: PathBuf,
     environment: Vec<(String, String)>,
@@ -32,6 +30,38 @@ pub struct Controller {
     http: SocketAddr,
     keyring: Keyring,
     key_encryption_key: KeyEncryptionKey,
+}
+
+/// Who gets what the controller makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Envoys, over xDS.
+    Envoy,
+    /// Istio.
+    Istio,
+    /// Envoy Gateway.
+    EnvoyGateway,
+}
+
+impl Output {
+    /// As the command line has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Envoy => "envoy",
+            Self::Istio => "istio",
+            Self::EnvoyGateway => "envoy-gateway",
+        }
+    }
+
+    /// Its folder in `controller/deploy`, and the namespace that this installs into.
+    fn deployed(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Envoy => ("", "limpet-system"),
+            Self::Istio => ("istio", "limpet-istio"),
+            Self::EnvoyGateway => ("envoy-gateway", "limpet-envoy-gateway"),
+        }
+    }
 }
 
 impl Controller {
@@ -52,15 +82,16 @@ impl Controller {
     /// # Errors
     /// When the roles are refused.
     pub async fn prepare(server: &ApiServer, namespace: &Namespace, change: impl FnOnce(&mut Value)) -> Result<Self> {
-        Self::prepare_for(None, server, namespace, change).await
+        Self::prepare_for(Output::Envoy, server, namespace, change).await
     }
 
-    /// As [`Controller::prepare`], with another output than Envoys (`--output`), and the roles that are for that one.
+    /// As [`Controller::prepare`], for another control plane, whose proxies have their key-encryption key from the environment, as Envoys
+    /// have. Its classes are those of that control plane.
     ///
     /// # Errors
     /// When the roles are refused.
     pub async fn prepare_for(
-        output: Option<&'static str>,
+        output: Output,
         server: &ApiServer,
         namespace: &Namespace,
         change: impl FnOnce(&mut Value),
@@ -120,7 +151,7 @@ impl Controller {
         std::fs::write(&file, self.config.to_string())?;
         let mut command = Command::new(tools::limpet()?);
         command
-            .arg("controller")
+            .args(["controller", "--output", self.output.name()])
             .arg("--config")
             .arg(file)
             .arg("--kubeconfig")
@@ -130,9 +161,6 @@ impl Controller {
             // As its Deployment says: a name that no other replica has, and the same one when it is started again.
             .env("POD_NAME", format!("controller-{}", self.http.ip()))
             .envs(self.environment.iter().map(|(variable, value)| (variable, value)));
-        if let Some(output) = self.output {
-            command.args(["--output", output]);
-        }
         self.starts += 1;
         let name = format!("controller-{}", self.starts);
         self.process = Some(Daemon::start(&name, &mut command, self.directory.path())?);
@@ -298,12 +326,15 @@ async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     connection.send(Request::get(address, path)).await
 }
 
-/// Applies the roles, with a namespace in the place of `limpet-system`, and binds those of the whole cluster under its name.
-async fn install(output: Option<&str>, server: &ApiServer, namespace: &Namespace) -> Result<()> {
-    let deploy = tools::checkout().join("controller/deploy");
-    let file = deploy.join(output.unwrap_or_default()).join("rbac.yaml");
+/// Applies the roles, with a namespace in the place of the one that they are installed into, and binds those of the whole cluster under its name.
+async fn install(output: Output, server: &ApiServer, namespace: &Namespace) -> Result<()> {
+    let (folder, system) = output.deployed();
+    let file = tools::checkout()
+        .join("controller/deploy")
+        .join(folder)
+        .join("rbac.yaml");
     let yaml = std::fs::read_to_string(&file).with_context(|| format!("can not read {}", file.display()))?;
-    for mut object in manifest::objects(&yaml.replace(SYSTEM, namespace.name()))? {
+    for mut object in manifest::objects(&yaml.replace(system, namespace.name()))? {
         if object["kind"] == "ClusterRoleBinding" {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             object["metadata"]["name"] = format!("{name}-{}", namespace.name()).into();

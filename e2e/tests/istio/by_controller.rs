@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use limpet_e2e::kube::{Controller, Istiod};
+use limpet_e2e::kube::{Controller, Istiod, Output};
 use limpet_e2e::poll;
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ impl Kept {
             config["maxIdle"] = "2s".into();
             config["clockSkew"] = "500ms".into();
         };
-        let mut controller = Controller::prepare_for(Some("istio"), server, &shop.namespace, change).await?;
+        let mut controller = Controller::prepare_for(Output::Istio, server, &shop.namespace, change).await?;
         controller.launch()?;
         controller.until_ready().await?;
         // As a person does it who copies the Secret to where the gateway is.

@@ -82,7 +82,7 @@ fn every_manifest_is_listed() -> Result<()> {
     let mut found = BTreeSet::new();
     walk(&directory(), &mut found)?;
     let mut expected = BTreeSet::new();
-    for folder in ["", "cert-manager/", "envoy/"] {
+    for folder in ["", "cert-manager/", "envoy/", "envoy-gateway/", "istio/"] {
         expected.extend(listed(folder)?);
     }
     assert_eq!(found, expected);
@@ -94,7 +94,14 @@ async fn the_api_server_takes_every_object() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     let client = cluster.server().admin();
     let mut deployments = 0;
-    for file in [listed("")?, listed("envoy/")?].concat() {
+    for file in [
+        listed("")?,
+        listed("envoy/")?,
+        listed("envoy-gateway/")?,
+        listed("istio/")?,
+    ]
+    .concat()
+    {
         if file.starts_with("crds/") {
             let definition = fs::read_to_string(directory().join(&file))?;
             cluster.define(&definition).await?;
@@ -115,7 +122,7 @@ async fn the_api_server_takes_every_object() -> Result<()> {
             }
         }
     }
-    assert_eq!(deployments, 2);
+    assert_eq!(deployments, 4);
     Ok(())
 }
 

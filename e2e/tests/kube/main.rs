@@ -13,6 +13,7 @@ mod failures;
 mod fences;
 mod folder;
 mod keyring;
+mod objects;
 mod site;
 mod status;
 mod test_bed;

@@ -54,11 +54,11 @@ async fn lead(listener: TcpListener, to: SocketAddr, held: watch::Sender<bool>) 
         let (up, down) = (held.subscribe(), held.subscribe());
         connections.spawn(async move {
             if let Ok(there) = TcpStream::connect(to).await {
-                let ((from_here, to_here), (from_there, to_there)) = (here.into_split(), there.into_split());
+                let ((near_read, near_write), (far_read, far_write)) = (here.into_split(), there.into_split());
                 // It ends when either side does, however.
                 let _ = tokio::select! {
-                    ended = carry(from_here, to_there, up) => ended,
-                    ended = carry(from_there, to_here, down) => ended,
+                    ended = carry(near_read, far_write, up) => ended,
+                    ended = carry(far_read, near_write, down) => ended,
                 };
             }
         });

@@ -1,0 +1,75 @@
+//! Every object of the golden cases is taken by the API server, with the vendors' definitions and strict about fields.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Cluster, Namespace, Release};
+use limpet_e2e::tools;
+use serde_json::Value;
+
+/// The golden cases of an output.
+fn cases(output: &str) -> Result<Vec<PathBuf>> {
+    let folder = tools::checkout().join("controller/tests/golden").join(output);
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("can not read {}", folder.display()))?;
+    let mut cases: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    cases.retain(|case| case.is_dir());
+    cases.sort();
+    Ok(cases)
+}
+
+/// How many objects there are.
+async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
+    let mut count = 0;
+    for case in cases(output)? {
+        let file = case.join("in.yaml");
+        let file = file.to_str().context("a path")?;
+        let mut arguments = vec!["render", "--output", output, "--format", "json", "-f", file];
+        let config = case.join("config.yaml");
+        if config.is_file() {
+            arguments.extend(["--config", config.to_str().context("a path")?]);
+        }
+        let rendered = tools::run_limpet(&arguments, &[])?;
+        ensure!(
+            rendered.status.code().is_some_and(|code| code < 2),
+            "{file}: {}",
+            String::from_utf8_lossy(&rendered.stderr)
+        );
+        let list: Value = serde_json::from_slice(&rendered.stdout).with_context(|| file.to_owned())?;
+        for object in list["items"].as_array().context("no list")? {
+            let mut object = object.clone();
+            object["metadata"]["namespace"] = namespace.name().into();
+            // Fields that a kind does not have are refused.
+            let applied = namespace.apply_object(&object).await;
+            applied.with_context(|| format!("{file}: {} {}", object["kind"], object["metadata"]["name"]))?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+#[tokio::test]
+async fn istios_objects_are() -> Result<()> {
+    let namespace = super::cluster().await?.namespace("accepted").await?;
+    let count = try_all("istio", &namespace).await?;
+    assert!(count > 10, "{count} objects");
+    Ok(())
+}
+
+#[tokio::test]
+async fn envoy_gateways_objects_are() -> Result<()> {
+    let mut definitions = Release::V1_2_1.definitions()?;
+    let own = std::fs::read_dir(tools::envoy_gateway_crds()?)?;
+    let mut own: Vec<PathBuf> = own.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    own.retain(|file| {
+        file.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("gateway.envoyproxy.io_"))
+    });
+    ensure!(!own.is_empty(), "no definitions of Envoy Gateway");
+    own.sort();
+    definitions.extend(own);
+    let cluster = Cluster::start(&definitions).await?;
+    let namespace = cluster.namespace("accepted").await?;
+    let count = try_all("envoy-gateway", &namespace).await?;
+    assert!(count > 5, "{count} objects");
+    Ok(())
+}

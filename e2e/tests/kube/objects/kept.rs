@@ -1,0 +1,121 @@
+//! Our objects: written when something changed, and kept as they are to be.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use limpet_e2e::poll;
+use serde_json::json;
+
+use super::{KINDS, cluster, controller, ours, shop, until_programmed};
+use crate::site::POLICY;
+
+#[tokio::test]
+async fn they_are_written_once_and_go_with_the_policy() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = shop(cluster, "written").await?;
+    let mut controller = controller(cluster, &namespace).await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    let written = ours(&namespace).await?;
+    for kind in KINDS {
+        assert!(
+            written.iter().any(|object| object["kind"] == kind),
+            "{kind}: {written:#?}"
+        );
+    }
+    for object in &written {
+        let owner = &object["metadata"]["ownerReferences"][0];
+        assert!(
+            ["Gateway", "HTTPRoute"].iter().any(|kind| owner["kind"] == *kind),
+            "{object:#}"
+        );
+    }
+    // Nobody's status but the policy's.
+    for kind in ["Gateway", "HTTPRoute"] {
+        let object = namespace.get(kind, "web").await?;
+        let writers = object["metadata"]["managedFields"].as_array().context("no writers")?;
+        assert!(
+            writers.iter().all(|writer| writer["manager"] == "limpet-e2e"),
+            "{object:#}"
+        );
+    }
+
+    // A controller that comes back changes nothing, also where something else changed meanwhile.
+    controller.kill();
+    namespace
+        .merge("HTTPRoute", "web", &json!({"metadata": {"labels": {"some": "label"}}}))
+        .await?;
+    controller.launch()?;
+    controller.until_ready().await?;
+    namespace.service("other", &[("app", "other")]).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(ours(&namespace).await?, written, "written without a reason");
+
+    namespace.delete("BackendLBPolicy", "web").await?;
+    poll::until("no object of ours", async || {
+        ours(&namespace).await.ok()?.is_empty().then_some(())
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_others_do_to_them_is_undone() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = shop(cluster, "drift").await?;
+    let _controller = controller(cluster, &namespace).await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    let plugin = namespace.list("WasmPlugin", "").await?.remove(0);
+    let name = plugin["metadata"]["name"].as_str().unwrap_or_default();
+    let spec = &plugin["spec"];
+
+    let changed = namespace
+        .merge("WasmPlugin", name, &json!({"spec": {"url": "file:///elsewhere.wasm"}}))
+        .await?;
+    assert_ne!(changed["spec"], *spec);
+    namespace
+        .until("the plugin as it was", "WasmPlugin", name, |object| {
+            object["spec"] == *spec
+        })
+        .await?;
+    let uid = &plugin["metadata"]["uid"];
+    namespace.delete("WasmPlugin", name).await?;
+    namespace
+        .until("the plugin again", "WasmPlugin", name, |object| {
+            object["spec"] == *spec && object["metadata"]["uid"] != *uid
+        })
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_between_any_two_writes_the_next_one_ends_where_it_would_have() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = shop(cluster, "killed").await?;
+    let mut controller = controller(cluster, &namespace).await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    let before = ours(&namespace).await?;
+    let names = |objects: &[serde_json::Value]| -> Vec<(serde_json::Value, serde_json::Value)> {
+        let key = |object: &serde_json::Value| (object["kind"].clone(), object["metadata"]["name"].clone());
+        objects.iter().map(key).collect()
+    };
+    for round in 0..6 {
+        namespace.delete("BackendLBPolicy", "web").await?;
+        tokio::time::sleep(Duration::from_millis(40 * round)).await;
+        controller.kill();
+        namespace.apply(POLICY).await?;
+        controller.launch()?;
+        tokio::time::sleep(Duration::from_millis(150 + 60 * round)).await;
+        controller.kill();
+        controller.launch()?;
+        controller.until_ready().await?;
+    }
+    poll::until("all objects, and no others", async || {
+        let now = ours(&namespace).await.ok()?;
+        let specs =
+            |objects: &[serde_json::Value]| -> Vec<_> { objects.iter().map(|one| one["spec"].clone()).collect() };
+        (names(&now) == names(&before) && specs(&now) == specs(&before)).then_some(())
+    })
+    .await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    Ok(())
+}

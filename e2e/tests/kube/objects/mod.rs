@@ -1,0 +1,78 @@
+//! What the controller writes for another control plane, as the API server sees it: no such control plane runs here, its kinds are there.
+
+mod accepted;
+mod kept;
+mod others;
+
+use anyhow::{Context, Result};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Output, Release};
+use limpet_e2e::tools;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::site::{POLICY, condition, site};
+
+/// The kinds that are written for Istio.
+const KINDS: [&str; 2] = ["WasmPlugin", "EnvoyFilter"];
+/// What every object of ours has.
+const OURS: &str = "app.kubernetes.io/managed-by=limpet";
+
+/// A cluster with Istio's kinds.
+async fn cluster() -> Result<&'static Cluster> {
+    static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+    SHARED.get_or_try_init(start).await
+}
+
+async fn start() -> Result<Cluster> {
+    let mut definitions = Release::V1_2_1.definitions()?;
+    definitions.push(tools::istio_definitions()?);
+    Cluster::start(&definitions).await
+}
+
+/// A namespace with a site of Istio's class, and a policy for its Service.
+async fn shop(cluster: &Cluster, prefix: &str) -> Result<Namespace> {
+    let namespace = cluster.namespace(prefix).await?;
+    let class = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GatewayClass",
+        "metadata": {"name": namespace.name()},
+        "spec": {"controllerName": "istio.io/gateway-controller"},
+    });
+    namespace.apply_object(&class).await?;
+    namespace.service("web", &[("app", "web")]).await?;
+    // Without it, something would be lost, and said.
+    let drains = json!({"metadata": {"labels": {"istio.io/persistent-session": "limpet"}}});
+    namespace.merge("Service", "web", &drains).await?;
+    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(POLICY).await?;
+    Ok(namespace)
+}
+
+/// A controller for Istio.
+async fn controller(cluster: &Cluster, namespace: &Namespace) -> Result<Controller> {
+    let change = |config: &mut Value| config["propagationTime"] = "200ms".into();
+    let mut controller = Controller::prepare_for(Output::Istio, cluster.server(), namespace, change).await?;
+    controller.launch()?;
+    controller.until_ready().await?;
+    Ok(controller)
+}
+
+/// Our objects, sorted.
+async fn ours(namespace: &Namespace) -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for kind in KINDS {
+        all.extend(namespace.list(kind, OURS).await?);
+    }
+    Ok(all)
+}
+
+/// Waits until the policy says this of its Gateway. The answer is the condition's message.
+async fn until_programmed(namespace: &Namespace, expected: &str) -> Result<String> {
+    let says = |object: &Value| condition(&object["status"]["ancestors"][0]["conditions"], "Programmed") == expected;
+    let policy = namespace.until(expected, "BackendLBPolicy", "web", says).await?;
+    let conditions = policy["status"]["ancestors"][0]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let message = conditions.find(|condition| condition["type"] == "Programmed");
+    let message = message.and_then(|condition| condition["message"].as_str());
+    Ok(message.context("no message")?.to_owned())
+}

@@ -1,0 +1,116 @@
+//! What is not ours, or not there.
+
+use anyhow::{Context, Result};
+use limpet_e2e::kube::{Cluster, Release};
+use limpet_e2e::{poll, tools};
+use serde_json::{Value, json};
+
+use super::{cluster, controller, ours, shop, until_programmed};
+
+#[tokio::test]
+async fn an_object_of_somebody_elses_is_left_alone_and_said() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = shop(cluster, "taken").await?;
+    let mut first = controller(cluster, &namespace).await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    let plugin = namespace.list("WasmPlugin", "").await?.remove(0);
+    let name = plugin["metadata"]["name"].as_str().context("no name")?.to_owned();
+    first.kill();
+    namespace.delete("WasmPlugin", &name).await?;
+    let theirs = json!({
+        "apiVersion": "extensions.istio.io/v1alpha1",
+        "kind": "WasmPlugin",
+        "metadata": {"name": name},
+        "spec": {"url": "file:///theirs.wasm", "pluginConfig": {"theirs": true}},
+    });
+    let theirs = namespace.apply_object(&theirs).await?;
+    first.launch()?;
+    first.until_ready().await?;
+
+    let message = until_programmed(&namespace, "False/Invalid").await?;
+    assert!(
+        message.contains(&format!("WasmPlugin {}/{name}", namespace.name())),
+        "{message}"
+    );
+    assert_eq!(namespace.get("WasmPlugin", &name).await?, theirs);
+    // The rest goes on.
+    assert!(!ours(&namespace).await?.is_empty());
+
+    namespace.delete("WasmPlugin", &name).await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    assert_eq!(namespace.get("WasmPlugin", &name).await?["spec"], plugin["spec"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_there_is_named_and_noticed_when_it_comes() -> Result<()> {
+    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let namespace = shop(&cluster, "missing").await?;
+    let controller = controller(&cluster, &namespace).await?;
+    let message = until_programmed(&namespace, "False/Invalid").await?;
+    for kind in ["wasmplugins.extensions.istio.io", "envoyfilters.networking.istio.io"] {
+        assert!(message.contains(kind), "{message}");
+    }
+    let definitions = std::fs::read_to_string(tools::istio_definitions()?)?;
+    cluster.define(&definitions).await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    let log = controller.log()?;
+    assert!(!log.contains("panic"), "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn proxies_that_lack_the_key_encryption_key_are_named() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = shop(cluster, "environment").await?;
+    let controller = controller(cluster, &namespace).await?;
+    let variable = controller.key_encryption_key().variable.clone();
+    let pod = |name: &str, env: Value| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {"gateway.networking.k8s.io/gateway-name": "web"}},
+            "spec": {"containers": [{"name": "istio-proxy", "image": "proxy", "env": env}]},
+        })
+    };
+    namespace
+        .apply_object(&pod("web-1", json!([{"name": "OTHER", "value": "x"}])))
+        .await?;
+    let message = until_programmed(&namespace, "False/Invalid").await?;
+    for part in [variable.as_str(), "istio-proxy", &format!("{}/web-1", namespace.name())] {
+        assert!(message.contains(part), "{message}");
+    }
+    // The objects are there all the same: a proxy that has it works.
+    assert!(!ours(&namespace).await?.is_empty());
+    namespace.delete_now("Pod", "web-1").await?;
+    namespace
+        .apply_object(&pod("web-2", json!([{"name": variable, "value": "x"}])))
+        .await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn gateways_of_classes_that_are_nobodys_here_get_nothing() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = shop(cluster, "unknown").await?;
+    let controller = controller(cluster, &namespace).await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    namespace
+        .merge(
+            "Gateway",
+            "web",
+            &json!({"spec": {"gatewayClassName": "somebody-elses"}}),
+        )
+        .await?;
+    poll::until("no object of ours", async || {
+        ours(&namespace).await.ok()?.is_empty().then_some(())
+    })
+    .await?;
+    let no_entry = |policy: &Value| policy["status"]["ancestors"].as_array().is_none_or(Vec::is_empty);
+    namespace
+        .until("no entry of ours", "BackendLBPolicy", "web", no_entry)
+        .await?;
+    drop(controller);
+    Ok(())
+}
