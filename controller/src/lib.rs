@@ -47,6 +47,7 @@ mod sources;
 #[cfg(feature = "controller")]
 mod status;
 mod token;
+mod trouble;
 #[cfg(feature = "controller")]
 pub mod xds;
 

@@ -13,10 +13,13 @@ use kube::{Api, Client, Error};
 use tokio::sync::{mpsc, watch};
 
 use crate::model::{MANAGED_BY, MANAGER};
-use crate::sources::kube::Backoff;
+use crate::sources::kube::{Backoff, is_forbidden};
+use crate::trouble::{Reason, Trouble, Troubles, refusal};
 
 use super::list::List;
 
+/// The kind of what is kept.
+pub(crate) const CONFIG_MAP: &str = "ConfigMap";
 /// The field of the ConfigMap.
 const FIELD: &str = "fences.json";
 /// The list is written so often at the most: each time, every Envoy sets up the filter again.
@@ -33,6 +36,10 @@ pub(crate) struct Keeper {
     /// What is to be kept, where that is something else.
     wanted: watch::Receiver<Option<List>>,
     leads: watch::Receiver<bool>,
+    troubles: Troubles,
+    /// What is wrong with what the ConfigMap holds, and what the API server refuses, in its words.
+    wrong: BTreeMap<Reason, String>,
+    uid: String,
     /// As it was seen last.
     seen: Seen,
     backoff: Backoff,
@@ -54,6 +61,7 @@ impl Keeper {
         name: &str,
         wanted: watch::Receiver<Option<List>>,
         leads: watch::Receiver<bool>,
+        troubles: Troubles,
     ) -> (Self, watch::Receiver<Option<List>>) {
         let (kept, receiver) = watch::channel(None);
         let keeper = Self {
@@ -62,6 +70,9 @@ impl Keeper {
             kept,
             wanted,
             leads,
+            troubles,
+            wrong: BTreeMap::new(),
+            uid: String::new(),
             seen: Seen::Unknown,
             backoff: Backoff::of_the_api(),
         };
@@ -78,7 +89,8 @@ impl Keeper {
             let writes = is_due && matches!(self.seen, Seen::Missing | Seen::There(_));
             tokio::select! {
                 map = maps.recv() => match map {
-                    Some(map) => self.see(map),
+                    Some(Ok(map)) => self.see(map),
+                    Some(Err(refusal)) => self.complain(Reason::ReadRefused, refusal),
                     None => break,
                 },
                 changed = self.leads.changed() => if changed.is_err() { break },
@@ -93,30 +105,60 @@ impl Keeper {
     }
 
     fn see(&mut self, map: Option<ConfigMap>) {
+        self.uid = map
+            .as_ref()
+            .and_then(|map| map.metadata.uid.clone())
+            .unwrap_or_default();
+        self.is_over(Reason::ReadRefused);
         let text = map
             .as_ref()
             .map(|map| map.data.as_ref().and_then(|data| data.get(FIELD)));
         match (text.map(|text| List::parse(text.map_or("[]", String::as_str))), map) {
             (Some(Ok(list)), Some(map)) => {
                 self.seen = Seen::There(Box::new(map));
+                self.is_over(Reason::Invalid);
                 self.tell(list);
             }
+            // Whoever starts now does not know what Envoys have; without their fences, sessions would reach other pods. So it waits.
             (Some(Err(error)), _) => {
-                tracing::error!(
-                    configmap = self.name,
-                    "data[{FIELD}]: {error}; the fences that were there before stay"
-                );
                 self.seen = Seen::Broken;
-                self.kept
-                    .send_if_modified(|kept| kept.is_none() && kept.insert(List::default()).len() == 0);
+                let advice = "the fences that were there before stay, where they are known. Put it in order, or delete it if no fence is needed any more";
+                self.complain(Reason::Invalid, format!("data[{FIELD}]: {error}; {advice}"));
             }
             _ => {
                 self.seen = Seen::Missing;
+                self.is_over(Reason::Invalid);
                 // One that is gone comes back with the next change.
                 self.kept
                     .send_if_modified(|kept| kept.is_none() && kept.insert(List::default()).len() == 0);
             }
         }
+    }
+
+    /// Tells what a person has to see to.
+    fn complain(&mut self, reason: Reason, message: String) {
+        if self.wrong.get(&reason) != Some(&message) {
+            tracing::error!(configmap = self.name, reason = reason.name(), "{message}");
+            self.wrong.insert(reason, message);
+        }
+        self.set_troubles();
+    }
+
+    /// Tells that it is over.
+    fn is_over(&mut self, reason: Reason) {
+        self.wrong.remove(&reason);
+        self.set_troubles();
+    }
+
+    fn set_troubles(&self) {
+        let trouble = |(reason, message): (&Reason, &String)| Trouble {
+            kind: CONFIG_MAP,
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            reason: *reason,
+            message: message.clone(),
+        };
+        self.troubles.set(CONFIG_MAP, self.wrong.iter().map(trouble).collect());
     }
 
     fn tell(&self, list: List) {
@@ -160,6 +202,7 @@ impl Keeper {
                 self.backoff.reset();
                 tracing::info!(configmap = self.name, fences = list.len(), "written");
                 self.seen = Seen::There(Box::new(map));
+                self.is_over(Reason::WriteRefused);
                 self.tell(list);
                 INTERVAL
             }
@@ -167,7 +210,12 @@ impl Keeper {
             Ok(Err(Error::Api(status))) if status.code == 409 => INTERVAL,
             failed => {
                 let error = match failed {
-                    Ok(Err(error)) => error.to_string(),
+                    Ok(Err(error)) => {
+                        if let Some(refusal) = refusal(&error) {
+                            self.complain(Reason::WriteRefused, refusal);
+                        }
+                        error.to_string()
+                    }
                     _ => "no answer".to_owned(),
                 };
                 tracing::warn!(configmap = self.name, error, "can not be written");
@@ -177,19 +225,25 @@ impl Keeper {
     }
 }
 
-async fn follow(maps: Api<ConfigMap>, name: String, seen: mpsc::Sender<Option<ConfigMap>>) {
+async fn follow(maps: Api<ConfigMap>, name: String, seen: mpsc::Sender<Result<Option<ConfigMap>, String>>) {
     let mut changes = pin!(watch_object(maps, &name));
     let mut backoff = Backoff::of_the_api();
     while let Some(change) = changes.next().await {
         match change {
             Ok(map) => {
                 backoff.reset();
-                if seen.send(map).await.is_err() {
+                if seen.send(Ok(map)).await.is_err() {
                     return;
                 }
             }
             Err(error) => {
                 tracing::warn!(configmap = name, %error, "can not be watched");
+                if is_forbidden(&error) {
+                    let refusal = format!("grant list and watch on the ConfigMap: {error}");
+                    if seen.send(Err(refusal)).await.is_err() {
+                        return;
+                    }
+                }
                 backoff.wait().await;
             }
         }

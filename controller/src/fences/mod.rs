@@ -16,7 +16,7 @@ mod owners;
 mod tests;
 
 pub(crate) use changes::{Carried, Fences};
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::{CONFIG_MAP, Keeper};
 #[cfg(test)]
 use list::Fence;
 pub(crate) use list::List;

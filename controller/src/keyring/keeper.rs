@@ -1,5 +1,6 @@
 //! Reads both Secrets, tells what is to be served, and writes what the leader is to write.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,8 @@ use crate::carried::{Carried, Delivery};
 use crate::keys::{generate, rotation};
 use crate::moment;
 use crate::outputs::FilterKeys;
-use crate::sources::kube::Backoff;
+use crate::sources::kube::{Backoff, is_forbidden};
+use crate::trouble::{Reason, Trouble, Troubles, refusal};
 
 use super::config::KeyringConfig;
 use super::content::Wiped;
@@ -32,6 +34,9 @@ const CALL: Duration = Duration::from_secs(5);
 /// What was written is seen by the watch; it is waited for so long before anything else is written.
 const SEEN: Duration = Duration::from_secs(5);
 
+/// The kind of what is kept.
+const SECRET: &str = "Secret";
+
 /// What is known of the keyring.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keys {
@@ -39,20 +44,7 @@ pub(crate) struct Keys {
     pub(crate) config: Option<WrappedKeysConfig>,
     /// Why there is none.
     pub(crate) missing: Option<String>,
-    /// What a person has to see to.
-    pub(crate) problems: Vec<Problem>,
     pub(crate) figures: Figures,
-}
-
-/// What is wrong with a Secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
-    /// Its name.
-    pub(crate) secret: String,
-    /// Its identity.
-    pub(crate) uid: String,
-    /// The field, and what was expected of it. What was found is not repeated.
-    pub(crate) message: String,
 }
 
 /// Figures for metrics.
@@ -72,6 +64,9 @@ pub(crate) struct Keeper {
     config: KeyringConfig,
     state: State,
     told: watch::Sender<Keys>,
+    troubles: Troubles,
+    /// What the API server refuses, in its words.
+    refused: BTreeMap<(Which, Reason), String>,
     carried: watch::Receiver<Option<Carried>>,
     delivery: Delivery,
     leads: watch::Receiver<bool>,
@@ -96,6 +91,7 @@ impl Keeper {
         carried: watch::Receiver<Option<Carried>>,
         delivery: Delivery,
         leads: watch::Receiver<bool>,
+        troubles: Troubles,
     ) -> (Self, watch::Receiver<Keys>) {
         let state = State::new(config.clone());
         let first = Keys {
@@ -110,6 +106,8 @@ impl Keeper {
             config: config.clone(),
             state,
             told,
+            troubles,
+            refused: BTreeMap::new(),
             carried,
             delivery,
             leads,
@@ -143,9 +141,15 @@ impl Keeper {
             let wait = self.turn().await;
             let rotates = self.told.borrow().figures.phase != 0;
             tokio::select! {
-                Some((which, secret)) = seen.recv() => {
-                    self.wrote = None;
-                    self.state.saw(which, secret);
+                Some((which, seen)) = seen.recv() => {
+                    match seen {
+                        Ok(secret) => {
+                            self.wrote = None;
+                            self.refused.remove(&(which, Reason::ReadRefused));
+                            self.state.saw(which, secret);
+                        }
+                        Err(refusal) => drop(self.refused.insert((which, Reason::ReadRefused), refusal)),
+                    }
                     self.tell();
                 }
                 changed = self.leads.changed() => if changed.is_err() { return },
@@ -167,27 +171,48 @@ impl Keeper {
     }
 
     fn tell(&self) {
-        let problem = |(which, uid, message): (Which, String, String)| Problem {
-            secret: self.name(which).to_owned(),
-            uid,
-            message,
-        };
-        let problems: Vec<Problem> = self.state.problems().into_iter().map(problem).collect();
-        let before = self.told.borrow().problems.clone();
-        for Problem { secret, message, .. } in problems.iter().filter(|problem| !before.contains(problem)) {
-            tracing::error!(
-                secret,
-                message,
-                "not in order; what it held before is served on, where there is something"
-            );
-        }
+        self.complain();
+        let refused = |which| self.refused.get(&(which, Reason::ReadRefused));
+        let refused = refused(Which::Keyring).or_else(|| refused(Which::KeyEncryptionKey));
+        let missing = self.state.missing();
+        let missing = missing.map(|missing| match refused {
+            Some(refusal) => format!("{missing}: {refusal}"),
+            None => missing,
+        });
         let figures = self.state.document().map(figures).unwrap_or_default();
         self.told.send_replace(Keys {
             config: self.state.served(),
-            missing: self.state.missing(),
-            problems,
+            missing,
             figures,
         });
+    }
+
+    /// Tells what a person has to see to.
+    fn complain(&self) {
+        let trouble = |which, reason, message| Trouble {
+            kind: SECRET,
+            name: self.name(which).to_owned(),
+            uid: self.state.uid(which),
+            reason,
+            message,
+        };
+        let invalid = self.state.problems().into_iter();
+        let invalid = invalid.map(|(which, message)| {
+            let message = format!("{message}; what it held before is served on, where there is something");
+            trouble(which, Reason::Invalid, message)
+        });
+        let refused = self.refused.iter();
+        let refused = refused.map(|((which, reason), message)| trouble(*which, *reason, message.clone()));
+        let troubles: BTreeSet<Trouble> = invalid.chain(refused).collect();
+        for trouble in troubles.difference(&self.troubles.of(SECRET)) {
+            tracing::error!(
+                secret = trouble.name,
+                reason = trouble.reason.name(),
+                "{}",
+                trouble.message
+            );
+        }
+        self.troubles.set(SECRET, troubles);
     }
 
     /// Says how far this replica's Envoys are, and does what the leader is to do. How long until the next look.
@@ -313,6 +338,9 @@ impl Keeper {
                 self.backoff.reset();
                 self.wrote = Some(Instant::now());
                 tracing::info!(secret = name, "{what}");
+                if self.refused.remove(&(which, Reason::WriteRefused)).is_some() {
+                    self.complain();
+                }
                 Some(SEEN)
             }
             Ok(Err(Error::Api(status))) if status.code == 409 => {
@@ -321,7 +349,13 @@ impl Keeper {
             }
             failed => {
                 let error = match failed {
-                    Ok(Err(error)) => error.to_string(),
+                    Ok(Err(error)) => {
+                        if let Some(refusal) = refusal(&error) {
+                            self.refused.insert((which, Reason::WriteRefused), refusal);
+                            self.complain();
+                        }
+                        error.to_string()
+                    }
                     _ => "no answer".to_owned(),
                 };
                 tracing::warn!(secret = name, error, "can not be written");
@@ -362,7 +396,7 @@ async fn follow(
     secrets: Api<SecretObject>,
     which: Which,
     name: String,
-    seen: mpsc::Sender<(Which, Option<SecretObject>)>,
+    seen: mpsc::Sender<(Which, Result<Option<SecretObject>, String>)>,
 ) {
     let mut changes = pin!(watch_object(secrets, &name));
     let mut backoff = Backoff::of_the_api();
@@ -370,12 +404,18 @@ async fn follow(
         match change {
             Ok(secret) => {
                 backoff.reset();
-                if seen.send((which, secret)).await.is_err() {
+                if seen.send((which, Ok(secret))).await.is_err() {
                     return;
                 }
             }
             Err(error) => {
                 tracing::warn!(secret = name, %error, "can not be watched");
+                if is_forbidden(&error) {
+                    let refusal = format!("grant list and watch on the Secret: {error}");
+                    if seen.send((which, Err(refusal))).await.is_err() {
+                        return;
+                    }
+                }
                 backoff.wait().await;
             }
         }

@@ -132,24 +132,27 @@ impl State {
         Some(&self.ring.good.as_ref()?.document)
     }
 
-    /// What a person has to see to: of which Secret, with its uid.
-    pub(super) fn problems(&self) -> Vec<(Which, String, String)> {
+    /// The uid of a Secret; empty where it was not seen.
+    pub(super) fn uid(&self, which: Which) -> String {
+        match which {
+            Which::Keyring => self.ring.uid(),
+            Which::KeyEncryptionKey => self.keys.uid(),
+        }
+    }
+
+    /// What a person has to see to, and of which Secret.
+    pub(super) fn problems(&self) -> Vec<(Which, String)> {
         let rotation = match &self.ring.found {
             Found::There(_, Ok(ring)) => rotation::phase(&ring.document, Duration::ZERO).err(),
             _ => None,
         };
         let broken = |which, broken: Option<&Broken>| Some((which, broken?.to_string()));
-        let uid = |which| match which {
-            Which::Keyring => self.ring.uid(),
-            Which::KeyEncryptionKey => self.keys.uid(),
-        };
         let all = [
             broken(Which::Keyring, self.ring.broken()),
             broken(Which::KeyEncryptionKey, self.keys.broken()),
             rotation.map(|unfit| (Which::Keyring, format!("it is served and not rotated: {unfit}"))),
         ];
-        let all = all.into_iter().flatten();
-        all.map(|(which, message)| (which, uid(which), message)).collect()
+        all.into_iter().flatten().collect()
     }
 
     /// Why nothing can be served, where nothing can.

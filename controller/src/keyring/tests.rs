@@ -216,7 +216,7 @@ fn a_broken_secret_is_told_and_left_alone_and_the_last_good_one_served() {
         assert_eq!(store.secrets[&which], broken);
         assert_eq!(state.served().unwrap(), good);
         let problems = state.problems();
-        let [(of, _, message)] = &problems[..] else {
+        let [(of, message)] = &problems[..] else {
             panic!("{problems:?}")
         };
         assert_eq!(*of, which);
@@ -256,7 +256,7 @@ fn what_no_rotation_makes_is_served_and_told() {
     let problems = state.problems();
     assert!(
         problems[0]
-            .2
+            .1
             .starts_with("it is served and not rotated: keys: expected"),
         "{problems:?}"
     );

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kube::Client;
 use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
 
@@ -146,6 +147,13 @@ impl Default for LeaderConfig {
             namespace: None,
             name: "limpet-controller".to_owned(),
         }
+    }
+}
+
+impl LeaderConfig {
+    /// Where the Lease is, and all that the controller keeps.
+    pub(crate) fn namespace<'a>(&'a self, client: &'a Client) -> &'a str {
+        self.namespace.as_deref().unwrap_or(client.default_namespace())
     }
 }
 

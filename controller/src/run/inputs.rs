@@ -1,5 +1,6 @@
 //! What comes into the filter's configuration from elsewhere: the keyring and the fences.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::Client;
@@ -12,6 +13,8 @@ use crate::carried::{Carried, Delivery};
 use crate::fences::{self, List};
 use crate::keyring::{self, Keys};
 use crate::outputs::{FilterInputs, FilterKeys};
+use crate::status::{KeptTeller, Teller};
+use crate::trouble::{Trouble, Troubles};
 
 use super::config::Config;
 use super::guard::Guard;
@@ -27,7 +30,7 @@ pub(crate) struct Filter {
 }
 
 /// Begins to read and keep the keyring and the fences. `carried` tells what is published of them, `delivery` whether proxies have it; `replica` is
-/// this one's name.
+/// this one's name, `teller` tells what a person must see to.
 ///
 /// # Errors
 /// The keyring is to come from a file, and that can not be read.
@@ -38,10 +41,11 @@ pub(crate) fn start(
     leads: &watch::Receiver<bool>,
     carried: watch::Receiver<Option<Carried>>,
     replica: String,
+    teller: Teller,
 ) -> Result<Filter, Failure> {
     let mut tasks = JoinSet::new();
-    let namespace = config.leader_election.namespace.as_deref();
-    let namespace = namespace.unwrap_or(client.default_namespace());
+    let troubles = Troubles::new();
+    let namespace = config.leader_election.namespace(client);
     let keys = if let Some(file) = &config.keyring.file {
         let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
         let read = keyring::file::read(file, key, env);
@@ -62,16 +66,28 @@ pub(crate) fn start(
             carried,
             delivery.clone(),
             leads.clone(),
+            troubles.clone(),
         );
         tasks.spawn(keeper.run());
         keys
     };
     let (wanting, wanted) = watch::channel(None);
-    let (keeper, fences) = fences::Keeper::new(client, namespace, &config.fences, wanted, leads.clone());
+    let (keeper, fences) = fences::Keeper::new(
+        client,
+        namespace,
+        &config.fences,
+        wanted,
+        leads.clone(),
+        troubles.clone(),
+    );
     tasks.spawn(keeper.run());
+    let kept = KeptTeller::new(teller, namespace.to_owned(), &troubles, leads.clone());
+    tasks.spawn(kept.run());
     let mut together = Together {
         keys: keys.clone(),
         fences: fences.clone(),
+        troubles: troubles.clone(),
+        followed: troubles.follow(),
         max_idle: config.max_idle,
         clock_skew: config.clock_skew,
     };
@@ -90,6 +106,8 @@ pub(crate) fn start(
 struct Together {
     keys: watch::Receiver<Keys>,
     fences: watch::Receiver<Option<List>>,
+    troubles: Troubles,
+    followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Trouble>>>,
     max_idle: Option<GatewayDuration>,
     clock_skew: Option<GatewayDuration>,
 }
@@ -106,7 +124,11 @@ impl Together {
         };
         let fences = self.fences.borrow_and_update();
         let Some(list) = fences.as_ref() else {
-            return Err("the ConfigMap with fences was not read yet".to_owned());
+            let why = self.troubles.of(fences::CONFIG_MAP).into_iter().next();
+            return Err(match why {
+                Some(trouble) => format!("the ConfigMap {}: {}", trouble.name, trouble.message),
+                None => "the ConfigMap with fences was not read yet".to_owned(),
+            });
         };
         Ok(Arc::new(FilterInputs {
             fences: list.config(),
@@ -128,6 +150,7 @@ impl Together {
             let changed = tokio::select! {
                 changed = self.keys.changed() => changed,
                 changed = self.fences.changed() => changed,
+                changed = self.followed.changed() => changed,
                 () = inputs.closed() => return,
             };
             if changed.is_err() {

@@ -44,10 +44,9 @@ enum Turn {
 impl Candidate {
     /// Of the replica `identity`. Whether it leads is told by the receiver.
     pub(crate) fn new(client: &Client, config: &LeaderConfig, identity: String) -> (Self, watch::Receiver<bool>) {
-        let namespace = config.namespace.as_deref().unwrap_or(client.default_namespace());
         let (leads, receiver) = watch::channel(!config.enabled);
         let candidate = Self {
-            leases: Api::namespaced(client.clone(), namespace),
+            leases: Api::namespaced(client.clone(), config.namespace(client)),
             name: config.name.clone(),
             identity,
             leads,

@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use crate::cli::{ControllerArgs, ControllerCommand, OutputKind};
 use crate::output::Output;
 use crate::sources::kube::{Reader, Store, Watched, connect};
-use crate::status::{Inputs, Keeper, Observation};
+use crate::status::{Inputs, Keeper, Observation, Teller};
 use crate::{Failure, Verdict, services, xds};
 
 pub(crate) use config::Config;
@@ -87,7 +87,8 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         target::target(&client, &config, &settings.controller_name, plane, &snapshots, &leads).await?;
     let delivery = target.delivery.clone();
 
-    let filter = inputs::start(&client, &config, &delivery, &leads, carried, replica(&instance))?;
+    let teller = Teller::new(client.clone(), settings.controller_name.clone(), instance.clone());
+    let filter = inputs::start(&client, &config, &delivery, &leads, carried, replica(&instance), teller)?;
     let keys = filter.keys.clone();
 
     let watched = Watched {

@@ -9,7 +9,6 @@ use kube::{Api, Client, Error};
 
 use crate::api::ObjectName;
 use crate::model::reports::Condition;
-use crate::sources::kube::Kind;
 
 use super::shape::{Digest, Wanted, shortened};
 
@@ -28,7 +27,7 @@ pub(super) struct Problem {
 /// An object, and which one of its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Regarding {
-    pub(super) kind: Kind,
+    pub(super) kind: &'static str,
     pub(super) api_version: String,
     pub(super) name: ObjectName,
     pub(super) uid: String,
@@ -80,7 +79,7 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
 }
 
 /// Tells problems, each once: not while it lasts, and not again by another replica or after a restart as long as the event is there.
-pub(super) struct Teller {
+pub(crate) struct Teller {
     client: Client,
     controller: String,
     instance: String,
@@ -88,7 +87,7 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    pub(super) fn new(client: Client, controller: String, instance: String) -> Self {
+    pub(crate) fn new(client: Client, controller: String, instance: String) -> Self {
         Self {
             client,
             controller,
@@ -106,9 +105,9 @@ impl Teller {
                     continue;
                 }
                 let Problem { reason, note } = problem;
-                tracing::warn!(kind = regarding.kind.name(), object = %regarding.name, reason, "{note}");
+                tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, "{note}");
                 if let Err(error) = self.create(regarding, problem).await {
-                    tracing::warn!(kind = regarding.kind.name(), object = %regarding.name, %error, "an event can not be written");
+                    tracing::warn!(kind = regarding.kind, object = %regarding.name, %error, "an event can not be written");
                 }
             }
         }
@@ -143,10 +142,10 @@ impl Teller {
             event_time: Some(MicroTime(Timestamp::now())),
             regarding: Some(ObjectReference {
                 api_version: Some(api_version.clone()),
-                kind: Some(kind.name().to_owned()),
+                kind: Some((*kind).to_owned()),
                 name: Some(name.name.clone()),
                 namespace: Some(name.namespace.clone()).filter(|namespace| !namespace.is_empty()),
-                uid: Some(uid.clone()),
+                uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
                 ..ObjectReference::default()
             }),
             reporting_controller: Some(self.controller.clone()),

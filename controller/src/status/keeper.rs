@@ -255,7 +255,7 @@ impl Keeper {
             let resource = observation.served.get(&kind);
             if let (false, Some(observed), Some(resource)) = (problems.is_empty(), observed, resource) {
                 let regarding = Regarding {
-                    kind,
+                    kind: kind.name(),
                     api_version: resource.api_version.clone(),
                     name: name.clone(),
                     uid: observed.uid.clone(),

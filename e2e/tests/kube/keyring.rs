@@ -10,11 +10,12 @@ use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
 use limpet_e2e::{Carrier, Crowd, Visitor, poll};
 use serde_json::{Value, json};
 
+use crate::kept::until_event;
 use crate::site::site;
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
-const KEYRING: &str = "limpet-keyring";
-const KEK: &str = "limpet-key-encryption-key";
+pub(crate) const KEYRING: &str = "limpet-keyring";
+pub(crate) const KEK: &str = "limpet-key-encryption-key";
 
 /// Two pods with sessions in the cookie `session`, a controller that keeps the keyring by itself, and an Envoy.
 pub(crate) struct Shop {
@@ -217,6 +218,8 @@ async fn a_broken_keyring_is_told_and_left_alone_and_sessions_go_on() -> Result<
         shop.controller.log().ok()?.contains(expected).then_some(())
     })
     .await?;
+    let note = until_event(&shop.namespace, "Secret", KEYRING, "Invalid", expected).await?;
+    ensure!(!note.contains(&secret), "{note}");
     for _ in 0..4 {
         assert_eq!(visitor.get("/").await?.backend(), Some(&*backend));
         shop.session().await?;

@@ -12,6 +12,7 @@ mod elsewhere;
 mod failures;
 mod fences;
 mod folder;
+mod kept;
 mod keyring;
 mod objects;
 mod site;

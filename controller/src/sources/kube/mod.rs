@@ -27,5 +27,6 @@ pub(crate) use client::connect;
 pub(crate) use kind::Kind;
 pub(crate) use manifest::{from_manifest, secret_from_manifest};
 pub(crate) use reader::{Reader, Watched};
+pub(crate) use secrets::is_forbidden;
 pub(crate) use store::{Change, Observed, Store};
 pub(crate) use watch::Update;

@@ -95,7 +95,7 @@ pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
     }
 }
 
-fn is_forbidden(error: &watcher::Error) -> bool {
+pub(crate) fn is_forbidden(error: &watcher::Error) -> bool {
     let source = match error {
         watcher::Error::InitialListFailed(source)
         | watcher::Error::WatchStartFailed(source)
