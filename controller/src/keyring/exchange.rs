@@ -37,7 +37,8 @@ pub(super) struct Exchange {
     leads: watch::Receiver<bool>,
     /// `None`: how far the others are is not known.
     told: watch::Sender<Option<View>>,
-    failed: bool,
+    /// What failed last, so that it is said once.
+    failed: Option<String>,
 }
 
 impl Exchange {
@@ -56,7 +57,7 @@ impl Exchange {
             own,
             leads,
             told,
-            failed: false,
+            failed: None,
         };
         (exchange, others)
     }
@@ -71,15 +72,15 @@ impl Exchange {
                 Err(_) => Err("no answer".to_owned()),
             };
             if let Err(error) = &view
-                && !self.failed
+                && self.failed.as_ref() != Some(error)
             {
                 tracing::warn!(
                     lease = self.name,
-                    error,
+                    %error,
                     "replicas can not tell each other what their Envoys have; rotations of the key wait"
                 );
             }
-            self.failed = view.is_err();
+            self.failed = view.as_ref().err().cloned();
             let view = view.ok();
             self.told.send_if_modified(|known| {
                 let changed = *known != view;

@@ -85,9 +85,8 @@ spec:
         poll::until(&what, async || (self.keys().await.ok()? == expected).then_some(())).await
     }
 
-    pub(crate) async fn wish(&self, wish: &str) -> Result<()> {
-        let change = json!({"metadata": {"annotations": {"limpet.dev/rotate": wish}}});
-        self.namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
+    pub(crate) async fn wish(&self, text: &str) -> Result<()> {
+        wish(&self.namespace, text).await
     }
 
     pub(crate) async fn crowd(&self) -> Result<Crowd> {
@@ -98,6 +97,12 @@ spec:
         let name = "extension_config_discovery.http_filter.limpet.config_reload";
         self.envoy.admin().stat(name).await
     }
+}
+
+/// Asks for another key.
+pub(crate) async fn wish(namespace: &Namespace, wish: &str) -> Result<()> {
+    let change = json!({"metadata": {"annotations": {"limpet.dev/rotate": wish}}});
+    namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
 }
 
 /// A controller that keeps the keyring by itself.

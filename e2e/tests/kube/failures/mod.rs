@@ -4,6 +4,7 @@ mod api_server;
 mod certificates;
 mod envoys;
 mod objects;
+mod own_rights;
 mod policies;
 mod regulars;
 mod replicas;

@@ -63,8 +63,14 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("create", &["events"]),
 ];
 
-/// The role without a verb for these resources.
-async fn without(namespace: &Namespace, rules: &Value, verb: &str, resources: &[&str]) -> Result<()> {
+/// The role, of this kind, without a verb for these resources.
+pub(super) async fn without(
+    namespace: &Namespace,
+    kind: &str,
+    rules: &Value,
+    verb: &str,
+    resources: &[&str],
+) -> Result<()> {
     let mut rest = Vec::new();
     for rule in rules.as_array().context("no rules")? {
         let named = |value: &Value| resources.iter().any(|resource| value == resource);
@@ -83,10 +89,7 @@ async fn without(namespace: &Namespace, rules: &Value, verb: &str, resources: &[
         }
     }
     let change = json!({"rules": rest});
-    namespace
-        .merge("ClusterRole", "limpet-controller", &change)
-        .await
-        .map(drop)
+    namespace.merge(kind, "limpet-controller", &change).await.map(drop)
 }
 
 /// An `XBackend` that a route leads to, for which there is to be a Service.
@@ -119,7 +122,7 @@ async fn every_verb_for_services_is_missed_when_it_is_not_there() -> Result<()> 
     let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
     let service = selector_service(&ObjectName::new(namespace.name(), "web")).name;
     for verb in ["get", "create", "patch", "delete"] {
-        without(&namespace, &rules, verb, &["services"]).await?;
+        without(&namespace, "ClusterRole", &rules, verb, &["services"]).await?;
         controller.launch()?;
         if verb == "delete" {
             // What the others are for is done, and is to be undone.
@@ -156,7 +159,7 @@ spec:
     let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
     for (verb, resources) in NEEDED {
-        without(&namespace, &rules, verb, resources).await?;
+        without(&namespace, "ClusterRole", &rules, verb, resources).await?;
         controller.launch()?;
         let mut missing = Vec::new();
         let told = async || {
