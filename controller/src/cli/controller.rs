@@ -54,7 +54,7 @@ pub(crate) enum ControllerCommand {
     Bootstrap(BootstrapArgs),
 }
 
-/// Prints the configuration that an Envoy of a Gateway is started with (`envoy -c FILE`). It gets everything else from the controller.
+/// Prints or writes the configuration that an Envoy of a Gateway is started with (`envoy -c FILE`). It gets everything else from the controller.
 #[derive(Debug, Args)]
 pub(crate) struct BootstrapArgs {
     /// The Gateway
@@ -81,6 +81,9 @@ pub(crate) struct BootstrapArgs {
     /// The name that the controller's certificate must have [default: the host of --xds]
     #[arg(long, value_name = "NAME", requires = "ca")]
     pub(crate) server_name: Option<String>,
+    /// Write it to envoy.yaml in this folder, which Envoy finds under the same path. Envoy then takes certificates and key anew when they change
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<String>,
 }
 
 fn object_name(text: &str) -> Result<ObjectName, &'static str> {

@@ -10,6 +10,8 @@ use kube::{Api, Client, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::model::{MANAGED_BY, MANAGER};
+
 use super::replicas::{BEAT, Replicas, Standing, View};
 
 /// Changes that come together are told together.
@@ -108,10 +110,7 @@ impl Exchange {
             Err(Error::Api(status)) if status.code == 404 => {
                 let metadata = ObjectMeta {
                     name: Some(self.name.clone()),
-                    labels: Some(BTreeMap::from([(
-                        "app.kubernetes.io/managed-by".to_owned(),
-                        "limpet".to_owned(),
-                    )])),
+                    labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
                     ..ObjectMeta::default()
                 };
                 let lease = Lease { metadata, spec: None };

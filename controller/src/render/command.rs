@@ -51,14 +51,14 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
             .iter()
             .any(|resource| resource.resource_type() == ResourceType::Secret);
         let text = text(&static_file(resources, args.admin_port)?, format)?;
-        write(Path::new(file), &text, secret)?;
+        write_file(Path::new(file), &text, secret)?;
     }
     if let Some(folder) = &args.xds {
         let (gateway, resources) = gateway(&rendered, args.gateway.as_deref())?;
         let folder = std::path::absolute(folder).map_err(|error| Failure(format!("{folder}: {error}")))?;
         for (file, value) in xds_folder(gateway, resources, &folder, args.admin_port)? {
             let secret = file.starts_with("sds");
-            write(&folder.join(file), &text(&value, Output::Text)?, secret)?;
+            write_file(&folder.join(file), &text(&value, Output::Text)?, secret)?;
         }
     }
     output::print(&text(&rendered.report(), format)?)?;
@@ -126,7 +126,7 @@ fn text(value: &Value, format: Output) -> Result<String, Failure> {
 }
 
 /// Whole files, each at once: an Envoy may be watching them. Those with a private key are their owner's alone.
-fn write(file: &Path, text: &str, secret: bool) -> Result<(), Failure> {
+pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Failure> {
     let written = || {
         let folder = file
             .parent()

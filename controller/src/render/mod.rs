@@ -23,7 +23,7 @@ use crate::outputs::{ControlPlane, FilterInputs};
 use crate::sources;
 use crate::xds::{Resource, ResourceType};
 
-pub(crate) use command::run;
+pub(crate) use command::{run, write_file};
 use files::{static_file, xds_folder};
 
 /// What manifests become.

@@ -234,6 +234,7 @@ async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_
             format!("{} --server-name {host}", controller.xds()),
         ),
         ("/etc/limpet-xds", client.display().to_string()),
+        ("--folder /etc/limpet", format!("--folder {}", etc.display())),
         ("/etc/limpet/", format!("{}/", etc.display())),
         ("/usr/share/limpet/limpet.wasm", tools::wasm()?.display().to_string()),
         (

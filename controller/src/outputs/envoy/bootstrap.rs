@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::bootstrap::v3::bootstrap::{DynamicResources, StaticResources};
@@ -11,16 +12,18 @@ use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::cluster::v3::UpstreamConnectionOptions;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
 use envoy_types::pb::envoy::config::core::v3::api_config_source::ApiType;
+use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use envoy_types::pb::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
 use envoy_types::pb::envoy::config::core::v3::{
-    ApiConfigSource, ApiVersion, DataSource, GrpcService, Node, TcpKeepalive, TransportSocket, data_source,
-    transport_socket,
+    ApiConfigSource, ApiVersion, ConfigSource, DataSource, GrpcService, Node, PathConfigSource, TcpKeepalive,
+    TransportSocket, WatchedDirectory, data_source, transport_socket,
 };
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
-    CertificateValidationContext, CommonTlsContext, SubjectAltNameMatcher, TlsCertificate, UpstreamTlsContext,
-    subject_alt_name_matcher::SanType,
+    CertificateValidationContext, CommonTlsContext, SdsSecretConfig, Secret, SubjectAltNameMatcher, TlsCertificate,
+    UpstreamTlsContext, secret, subject_alt_name_matcher::SanType,
 };
+use envoy_types::pb::envoy::service::discovery::v3::DiscoveryResponse;
 use envoy_types::pb::envoy::r#type::matcher::v3::StringMatcher;
 use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use envoy_types::pb::google::protobuf::value::Kind;
@@ -32,6 +35,11 @@ use crate::api::ObjectName;
 
 /// The cluster that the controller is in.
 const CONTROLLER: &str = "limpet.controller";
+
+/// The file by which Envoy discovers its certificate; the secret's name, too.
+const CERTIFICATE: &str = "xds-certificate.yaml";
+/// The same for the authority of the controller's certificate.
+const AUTHORITY: &str = "xds-authority.yaml";
 
 /// Which Envoy, and where it finds the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +58,7 @@ pub struct BootstrapOptions {
     pub admin_port: u16,
 }
 
-/// Files for mutual TLS with the controller, as paths that Envoy's process can read. They are read when Envoy starts.
+/// Files for mutual TLS with the controller, as paths that Envoy's process can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapTls {
     /// The certificates that the controller's has to be signed by (PEM).
@@ -61,6 +69,9 @@ pub struct BootstrapTls {
     pub private_key: String,
     /// The name that the controller's certificate must have; its host's where there is none.
     pub server_name: Option<String>,
+    /// The folder in which Envoy finds the files of [`bootstrap_secrets`]: then it reads certificates and key again when they change. Otherwise it
+    /// does when it starts, and never again.
+    pub folder: Option<String>,
 }
 
 /// The configuration that an Envoy of the Gateway is started with: where it gets everything else from.
@@ -154,20 +165,93 @@ fn controller(options: &BootstrapOptions) -> Cluster {
     }
 }
 
-fn transport_socket(tls: &BootstrapTls, host: &str) -> TransportSocket {
-    let file = |path: &str| {
-        Some(DataSource {
-            specifier: Some(data_source::Specifier::Filename(path.to_owned())),
-            ..DataSource::default()
-        })
+/// The files by which Envoy discovers its certificate and the controller's authority, by their names in [`BootstrapTls::folder`]: Envoy watches only
+/// what it discovered. What changes is to be moved into the folder of the certificate or of the authority, as a kubelet does with a Secret.
+#[must_use]
+pub fn bootstrap_secrets(options: &BootstrapOptions) -> Vec<(&'static str, DiscoveryResponse)> {
+    let Some(tls) = options.tls.as_ref().filter(|tls| tls.folder.is_some()) else {
+        return Vec::new();
     };
+    let certificate = TlsCertificate {
+        watched_directory: Some(folder_of(&tls.certificate_chain)),
+        ..certificate(tls)
+    };
+    let authority = CertificateValidationContext {
+        watched_directory: Some(folder_of(&tls.trusted_ca)),
+        ..validation(tls, &options.controller_host)
+    };
+    let all = [
+        (CERTIFICATE, secret::Type::TlsCertificate(certificate)),
+        (AUTHORITY, secret::Type::ValidationContext(authority)),
+    ];
+    let response = |(file, found): (&'static str, secret::Type)| {
+        let secret = Secret {
+            name: file.to_owned(),
+            r#type: Some(found),
+        };
+        let resources = vec![pack(secret)];
+        (
+            file,
+            DiscoveryResponse {
+                resources,
+                ..DiscoveryResponse::default()
+            },
+        )
+    };
+    all.into_iter().map(response).collect()
+}
+
+fn folder_of(file: &str) -> WatchedDirectory {
+    let folder = Path::new(file).parent().filter(|folder| !folder.as_os_str().is_empty());
+    let path = folder.unwrap_or(Path::new(".")).display().to_string();
+    WatchedDirectory {
+        path,
+        ..WatchedDirectory::default()
+    }
+}
+
+fn discovered(folder: &str, file: &str) -> SdsSecretConfig {
+    SdsSecretConfig {
+        name: file.to_owned(),
+        sds_config: Some(ConfigSource {
+            resource_api_version: ApiVersion::V3.into(),
+            config_source_specifier: Some(ConfigSourceSpecifier::PathConfigSource(PathConfigSource {
+                path: Path::new(folder).join(file).display().to_string(),
+                ..PathConfigSource::default()
+            })),
+            ..ConfigSource::default()
+        }),
+    }
+}
+
+fn file(path: &str) -> DataSource {
+    DataSource {
+        specifier: Some(data_source::Specifier::Filename(path.to_owned())),
+        ..DataSource::default()
+    }
+}
+
+fn certificate(tls: &BootstrapTls) -> TlsCertificate {
+    TlsCertificate {
+        certificate_chain: Some(file(&tls.certificate_chain)),
+        private_key: Some(file(&tls.private_key)),
+        ..TlsCertificate::default()
+    }
+}
+
+/// What the controller's certificate must be for, and whether that is an address.
+fn controller_name<'a>(tls: &'a BootstrapTls, host: &'a str) -> (&'a str, SanType) {
     let name = tls.server_name.as_deref().unwrap_or(host);
-    let san_type = match name.parse::<IpAddr>() {
-        Ok(_) => SanType::IpAddress,
-        Err(_) => SanType::Dns,
-    };
-    let validation = CertificateValidationContext {
-        trusted_ca: file(&tls.trusted_ca),
+    match name.parse::<IpAddr>() {
+        Ok(_) => (name, SanType::IpAddress),
+        Err(_) => (name, SanType::Dns),
+    }
+}
+
+fn validation(tls: &BootstrapTls, host: &str) -> CertificateValidationContext {
+    let (name, san_type) = controller_name(tls, host);
+    CertificateValidationContext {
+        trusted_ca: Some(file(&tls.trusted_ca)),
         match_typed_subject_alt_names: vec![SubjectAltNameMatcher {
             san_type: san_type.into(),
             matcher: Some(StringMatcher {
@@ -177,17 +261,29 @@ fn transport_socket(tls: &BootstrapTls, host: &str) -> TransportSocket {
             ..SubjectAltNameMatcher::default()
         }],
         ..CertificateValidationContext::default()
+    }
+}
+
+fn transport_socket(tls: &BootstrapTls, host: &str) -> TransportSocket {
+    let (name, san_type) = controller_name(tls, host);
+    let common = match &tls.folder {
+        Some(folder) => CommonTlsContext {
+            tls_certificate_sds_secret_configs: vec![discovered(folder, CERTIFICATE)],
+            validation_context_type: Some(ValidationContextType::ValidationContextSdsSecretConfig(discovered(
+                folder, AUTHORITY,
+            ))),
+            ..CommonTlsContext::default()
+        },
+        None => CommonTlsContext {
+            tls_certificates: vec![certificate(tls)],
+            validation_context_type: Some(ValidationContextType::ValidationContext(validation(tls, host))),
+            ..CommonTlsContext::default()
+        },
     };
     let context = UpstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
-            tls_certificates: vec![TlsCertificate {
-                certificate_chain: file(&tls.certificate_chain),
-                private_key: file(&tls.private_key),
-                ..TlsCertificate::default()
-            }],
             alpn_protocols: vec!["h2".to_owned()],
-            validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
-            ..CommonTlsContext::default()
+            ..common
         }),
         sni: if san_type == SanType::Dns {
             name.to_owned()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use limpet::model::Graph;
 use limpet::model::graph::{Action, HeaderChanges, PathChange, PathMatch, Protocol, Redirect, Session, ValueMatch};
-use limpet::outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, static_bootstrap};
+use limpet::outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets, static_bootstrap};
 use limpet::outputs::json;
 use limpet_e2e::{Build, Config, Envoy, tools};
 
@@ -113,8 +113,13 @@ fn envoy_accepts_what_it_is_started_with() -> Result<()> {
         certificate_chain: path("cert.pem"),
         private_key: path("key.pem"),
         server_name: None,
+        folder: None,
     };
-    for tls in [None, Some(tls)] {
+    let watched = BootstrapTls {
+        folder: Some(path("")),
+        ..tls.clone()
+    };
+    for tls in [None, Some(tls), Some(watched)] {
         for host in ["127.0.0.1", "controller.limpet.svc"] {
             let options = BootstrapOptions {
                 gateway: gateway(),
@@ -124,6 +129,9 @@ fn envoy_accepts_what_it_is_started_with() -> Result<()> {
                 tls: tls.clone(),
                 admin_port: 9901,
             };
+            for (file, response) in bootstrap_secrets(&options) {
+                std::fs::write(path(file), json::typed(&response)?.to_string())?;
+            }
             let made = json::typed(&bootstrap(&options))?;
             assert_eq!(
                 made["node"],

@@ -12,6 +12,7 @@ mod restarts;
 mod rights;
 mod wire;
 mod writers;
+mod xds_certificates;
 
 use std::collections::BTreeMap;
 
