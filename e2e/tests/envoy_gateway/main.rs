@@ -2,6 +2,7 @@
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod bad_parts;
+mod controlled;
 mod draining;
 mod files;
 mod keys;

@@ -15,7 +15,7 @@ const OBJECTS: [(&str, &str); 4] = [
 ];
 
 /// Where Envoy's configuration speaks of Limpet.
-fn traces(dump: &str) -> Result<Vec<String>> {
+pub(crate) fn traces(dump: &str) -> Result<Vec<String>> {
     let dump: Value = serde_json::from_str(dump)?;
     let mut found = Vec::new();
     collect(&dump, &mut String::new(), &mut found);

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::site::Site;
 
 /// The Service `canary` with a pod of that name beside `shop`, by these weights.
-async fn split(site: &Site, weights: [u32; 2]) -> Result<()> {
+pub(crate) async fn split(site: &Site, weights: [u32; 2]) -> Result<()> {
     let reference = |name: &str, weight: u32| json!({"name": name, "port": 80, "weight": weight});
     let route = site.namespace.get("HTTPRoute", "shop").await?;
     let mut rule = route["spec"]["rules"][0].clone();
@@ -17,7 +17,7 @@ async fn split(site: &Site, weights: [u32; 2]) -> Result<()> {
     site.namespace.merge("HTTPRoute", "shop", &change).await.map(drop)
 }
 
-async fn canary(site: &Site) -> Result<Pod> {
+pub(crate) async fn canary(site: &Site) -> Result<Pod> {
     site.namespace.service("canary", &[("app", "canary")]).await?;
     site.namespace.pod("canary", &[("app", "canary")]).await
 }

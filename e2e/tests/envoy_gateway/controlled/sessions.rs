@@ -1,0 +1,210 @@
+//! What clients see.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::{Carrier, Crowd, poll};
+use serde_json::json;
+
+use super::Shop;
+use crate::removal::traces;
+
+#[tokio::test]
+async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()> {
+    let mut shop = Shop::open("by-controller").await?;
+    shop.until_programmed("True/Programmed").await?;
+    let mut visitor = shop.site.visitor();
+    let first = visitor.get("/").await?;
+    assert!(first.set_cookie("session").is_some());
+    for _ in 0..10 {
+        let answer = visitor.get("/").await?;
+        assert_eq!(answer.backend(), first.backend());
+        assert!(answer.set_cookie("session").is_none());
+    }
+    let mut forger = shop.site.session_on("a").await?;
+    let token = forger.cookie("session").context("no token")?.to_owned();
+    let (head, tail) = token.split_at(token.len() - 2);
+    forger.keep("session", &format!("{head}{}", if tail == "AA" { "BA" } else { "AA" }));
+    assert!(forger.get("/").await?.set_cookie("session").is_some());
+
+    // Class, Gateway and route are Envoy Gateway's to judge.
+    let limpet = |status: &serde_json::Value| status.to_string().contains("limpet.dev");
+    let route = shop.site.namespace.get("HTTPRoute", "shop").await?;
+    let gateway = shop.site.namespace.get("Gateway", "web").await?;
+    assert!(!limpet(&route["status"]), "{route}");
+    assert!(!limpet(&gateway["status"]), "{gateway}");
+
+    // Nothing is written where nothing changed, and when it comes back.
+    let written = shop.written().await?;
+    assert_eq!(written.len(), 2, "{written:?}");
+    shop.controller.kill();
+    assert_eq!(visitor.get("/").await?.backend(), first.backend());
+    let mut late = shop.site.visitor();
+    assert!(late.get("/").await?.set_cookie("session").is_some());
+    shop.controller.launch()?;
+    shop.controller.until_ready().await?;
+    shop.site
+        .namespace
+        .merge(
+            "v1/Service",
+            "shop",
+            &json!({"metadata": {"labels": {"changed": "yes"}}}),
+        )
+        .await?;
+    let builds = async || {
+        let count: u64 = shop
+            .controller
+            .metric("limpet_build_seconds_count")
+            .await
+            .ok()?
+            .parse()
+            .ok()?;
+        (count >= 2).then_some(())
+    };
+    poll::until("another build", builds).await?;
+    shop.until_programmed("True/Programmed").await?;
+    assert_eq!(shop.written().await?, written);
+    assert!(
+        !shop.controller.log()?.contains("written"),
+        "{}",
+        shop.controller.log()?
+    );
+    assert_eq!(visitor.get("/").await?.backend(), first.backend());
+    assert_eq!(late.get("/").await?.set_cookies().len(), 0);
+    // The role has all that was needed.
+    assert!(
+        !shop.controller.log()?.to_lowercase().contains("forbidden"),
+        "{}",
+        shop.controller.log()?
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_changes_while_clients_come_by() -> Result<()> {
+    let shop = Shop::open("keys-by-controller").await?;
+    let crowd = Crowd::gather(12, &[Carrier::Cookie], &[shop.site.address()]).await?;
+    let objects = async || -> Result<BTreeSet<String>> {
+        let policies = shop
+            .site
+            .namespace
+            .list("EnvoyExtensionPolicy", "app.kubernetes.io/managed-by=limpet")
+            .await?;
+        let text = |policy: &serde_json::Value| {
+            policy["spec"]["dynamicModule"][0]["config"]["wrappedKeys"]["text"].to_string()
+        };
+        Ok(policies.iter().map(text).collect())
+    };
+    let mut last = objects().await?;
+    for _ in 0..4 {
+        shop.controller.keyring().rotate()?;
+        let changed = poll::until("the keyring in the object", async || {
+            let now = objects().await.ok()?;
+            (now != last).then_some(now)
+        })
+        .await?;
+        let text = changed.first().context("no keyring")?.trim_matches('"').to_owned();
+        poll::until("the keyring in Envoy", async || {
+            let dump = shop
+                .envoy
+                .admin()
+                .text("/config_dump?resource=dynamic_listeners")
+                .await
+                .ok()?;
+            dump.contains(&text).then_some(())
+        })
+        .await?;
+        crowd.rounds(4).await?;
+        last = changed;
+    }
+    let journeys = crowd.leave().await;
+    journeys.none_failed()?;
+    for journey in &journeys.0 {
+        ensure!(journey.moves().is_empty(), "a session moved");
+        ensure!(
+            journey.tokens().len() == 2,
+            "a session had {} tokens",
+            journey.tokens().len()
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_stay_on_a_pod_that_drains() -> Result<()> {
+    let shop = Shop::open("drain-by-controller").await?;
+    let patches = shop
+        .site
+        .namespace
+        .list("EnvoyPatchPolicy", "app.kubernetes.io/managed-by=limpet")
+        .await?;
+    let name = patches[0]["metadata"]["name"].as_str().context("no patch")?.to_owned();
+    shop.site
+        .until_policy("EnvoyPatchPolicy", &name, "Programmed", "True/Programmed")
+        .await?;
+    let mut of_a = shop.site.session_on("a").await?;
+    shop.site.pods[0].drain().await?;
+    shop.site
+        .until("no new sessions on a", |answer| answer.backend() == Some("b"))
+        .await?;
+    for _ in 0..20 {
+        assert_eq!(of_a.get("/").await?.backend(), Some("a"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_weight_of_0_is_told() -> Result<()> {
+    let shop = Shop::open("split-by-controller").await?;
+    let site = &shop.site;
+    let _canary = crate::splits::canary(site).await?;
+    let policy = json!({"spec": {"targetRefs": [
+        {"group": "", "kind": "Service", "name": "shop"},
+        {"group": "", "kind": "Service", "name": "canary"},
+    ]}});
+    site.namespace.merge("XBackendTrafficPolicy", "shop", &policy).await?;
+    crate::splits::split(site, [90, 10]).await?;
+    let mut visitor = site.session_on("canary").await?;
+    for _ in 0..20 {
+        assert_eq!(visitor.get("/").await?.backend(), Some("canary"));
+    }
+    shop.until_programmed("True/Programmed").await?;
+    crate::splits::split(site, [100, 0]).await?;
+    let message = shop.until_programmed("True/PartiallyProgrammed").await?;
+    assert!(message.contains("a weight of at least 1 for the Service"), "{message}");
+    assert!(message.contains("spec.rules[0]: backendRefs"), "{message}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_nobody_wants_any_more_goes() -> Result<()> {
+    let shop = Shop::open("gone-by-controller").await?;
+    let namespace = &shop.site.namespace;
+    // Somebody's own, for another route, and one that only looks like ours.
+    let own = "
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: EnvoyExtensionPolicy
+metadata: {name: limpet-own, labels: {app.kubernetes.io/managed-by: limpet}}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: other}]
+  lua: [{type: Inline, inline: 'function envoy_on_request(handle) end'}]
+";
+    namespace.apply(own).await?;
+    namespace.delete("XBackendTrafficPolicy", "shop").await?;
+    let mut left = Vec::new();
+    let gone = poll::until("no trace of sessions in Envoy", async || {
+        let dump = shop.envoy.admin().text("/config_dump?include_eds").await.ok()?;
+        left = traces(&dump).ok()?;
+        left.is_empty().then_some(())
+    })
+    .await;
+    ensure!(gone.is_ok(), "what is left: {left:#?}");
+    let left = shop.written().await?;
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].contains("limpet-own"), "{left:?}");
+    shop.site
+        .until("no more sessions", |answer| {
+            answer.status == 200 && answer.set_cookies().is_empty()
+        })
+        .await
+}
