@@ -4,7 +4,7 @@ use super::reports::{Condition, ParentReport, RouteReport};
 use super::routes::{Parent, RouteState};
 use super::sessions::{RuleSession, sessions};
 use super::unread::no_effect;
-use super::{Graph, Loss, Lost, Objects, Reports, Settings, assemble, gateways, references, routes};
+use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes};
 
 /// What `objects` mean.
 #[must_use]
@@ -52,30 +52,17 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         } else {
             &mut reports.grpc_routes
         };
-        of_kind.insert(route.object.name.clone(), route_report(route, sessions));
+        let report = if settings.judges() {
+            route_report(route, sessions)
+        } else {
+            foreign::route_report(route, sessions)
+        };
+        of_kind.insert(route.object.name.clone(), report);
     }
     if !settings.judges() {
-        reports.lose(&graph, &not_read(&routes));
+        reports.lose(&graph, &foreign::losses(objects, &gateways, &routes));
     }
     (graph, reports)
-}
-
-/// Rules whose matches can not be read: whoever serves them may know what they mean, but not which sessions are theirs.
-fn not_read(routes: &[RouteState<'_>]) -> Vec<Loss> {
-    let rules = routes.iter().flat_map(|route| &route.rules);
-    let refused = rules.flat_map(|rule| rule.refused.iter().map(move |refused| (rule, refused)));
-    let lost = refused
-        .filter(|(_, refused)| refused.drops_rule)
-        .map(|(rule, refused)| Loss {
-            rule: rule.name.clone(),
-            gateway: None,
-            lost: Lost::All,
-            message: format!(
-                "{}: {} (there are no sessions)",
-                refused.problem.field, refused.problem.message
-            ),
-        });
-    lost.collect()
 }
 
 /// What became of a route.

@@ -11,6 +11,7 @@ mod assemble;
 mod build;
 mod certificate;
 pub mod endpoints;
+mod foreign;
 mod gateways;
 pub mod graph;
 mod losses;

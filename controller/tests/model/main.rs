@@ -7,6 +7,7 @@
     reason = "what is not there fails the test"
 )]
 
+mod foreign;
 mod gateways;
 mod hostnames;
 mod malformed;

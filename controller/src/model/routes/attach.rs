@@ -30,7 +30,7 @@ pub(in crate::model) struct Parent {
 }
 
 /// The Gateway that a parent reference names, if it names one.
-pub(super) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
+pub(in crate::model) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
     let is_gateway = parent.group == GATEWAY_GROUP && parent.kind == "Gateway";
     is_gateway.then(|| ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
 }

@@ -84,7 +84,7 @@ fn resolve(
                 message: problem.message,
             });
         }
-        Err(problem) => not_followed.push(format!("{}: {}", problem.field, problem.message)),
+        Err(problem) => not_followed.push(problem.field),
     }
     Ok(backend)
 }

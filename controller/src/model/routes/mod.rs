@@ -21,7 +21,7 @@ use super::reports::ObjectRef;
 use super::sessions::{Problem, RuleFacts};
 use super::{Objects, Settings};
 
-pub(super) use attach::{Attachment, Parent};
+pub(super) use attach::{Attachment, Parent, gateway_name};
 
 /// A route that names a Gateway of ours.
 #[derive(Debug)]
@@ -243,7 +243,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
     let action = filters::action(input, &unread, &destinations, &mut rule);
     rule.action = action.unwrap_or_else(|problem| {
         if !route.is_judged {
-            not_followed.push(format!("{}: {}", problem.field, problem.message));
+            not_followed.push(problem.field);
             return filters::forward_unchanged(destinations);
         }
         // A request must not get past a filter that is missing.
@@ -258,6 +258,8 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         not_followed: known, ..
     } = &mut rule.action
     {
+        not_followed.sort();
+        not_followed.dedup();
         *known = not_followed;
     }
     rule
