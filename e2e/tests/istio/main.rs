@@ -3,4 +3,5 @@
 
 mod by_controller;
 mod by_hand;
+mod golden;
 mod shop;
