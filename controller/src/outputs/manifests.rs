@@ -132,6 +132,15 @@ impl ControlPlane {
         }
     }
 
+    /// The GatewayClasses that it makes itself, with their `controllerName`s: they are in a cluster, but in nobody's files.
+    #[must_use]
+    pub fn own_classes(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Istio(_) => istio::OWN_CLASSES,
+            Self::EnvoyGateway(_) => &[],
+        }
+    }
+
     /// Where the proxies of a Gateway are.
     #[must_use]
     pub fn proxies(&self, gateway: &ObjectName) -> Proxies {

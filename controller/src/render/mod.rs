@@ -8,14 +8,15 @@ mod command;
 mod files;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::api::{DecodeError, ObjectName};
+use crate::api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName};
 use crate::model::reports::ObjectRef;
-use crate::model::{Graph, Reports, Settings, build};
+use crate::model::{Graph, Objects, Reports, Settings, build};
 use crate::outputs::envoy::{EnvoyOptions, load_assignment, resources};
 use crate::outputs::json;
 use crate::outputs::manifests::{Source, controller_label};
@@ -66,7 +67,10 @@ pub fn render(
     inputs: &FilterInputs,
 ) -> Result<Rendered, RenderError> {
     let files = sources::files::read(paths, settings)?;
-    let objects = files.store.objects();
+    let mut objects = files.store.objects();
+    if let Some(plane) = plane {
+        add_classes(Arc::make_mut(&mut objects), plane);
+    }
     let (graph, mut reports) = build(&objects, settings);
     let manifests = plane.map(|plane| {
         plane.manifests(&Source {
@@ -114,6 +118,26 @@ pub fn render(
         graph,
         reports,
     })
+}
+
+/// What the control plane makes itself is in no file.
+fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
+    for (name, controller) in plane.own_classes() {
+        objects
+            .gateway_classes
+            .entry((*name).to_owned())
+            .or_insert_with(|| Object {
+                meta: Meta {
+                    name: (*name).to_owned(),
+                    ..Meta::default()
+                },
+                spec: GatewayClassSpec {
+                    controller_name: (*controller).to_owned(),
+                },
+                unread: Vec::new(),
+                malformed: None,
+            });
+    }
 }
 
 impl Rendered {

@@ -23,6 +23,12 @@ use super::manifests::{Definition, Manifests, Owner, Proxies, Source};
 /// The `controllerName`s of Istio's GatewayClasses.
 pub(super) const GATEWAY_CONTROLLERS: &[&str] = &["istio.io/gateway-controller", "istio.io/unmanaged-gateway"];
 
+/// The classes that istiod makes.
+pub(super) const OWN_CLASSES: &[(&str, &str)] = &[
+    ("istio", "istio.io/gateway-controller"),
+    ("istio-remote", "istio.io/unmanaged-gateway"),
+];
+
 const WASM_PLUGIN: Definition = Definition {
     group: "extensions.istio.io",
     version: "v1alpha1",
