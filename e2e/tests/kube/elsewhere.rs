@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
-use limpet_e2e::{Visitor, poll, tools};
+use limpet_e2e::{Build, Visitor, poll, tools};
 use serde_json::{Value, json};
 
 use crate::site::{POLICY, condition};
@@ -35,6 +35,15 @@ fn bootstrap(namespace: &Namespace, controller: &Controller, pods: &[Pod]) -> Re
     };
     resources["clusters"][0]["load_assignment"]["endpoints"] = endpoints(pods.iter().map(Pod::address).collect());
     resources["clusters"][1]["load_assignment"]["endpoints"] = endpoints(vec![controller.xds()]);
+    if Build::tested()? == Build::Module {
+        let discovery = config
+            .pointer_mut("/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters")
+            .and_then(Value::as_array_mut)
+            .and_then(|filters| filters.iter_mut().find(|filter| !filter["config_discovery"].is_null()));
+        let discovery = discovery.context("no filter by discovery")?;
+        discovery["config_discovery"]["type_urls"][0] =
+            "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter".into();
+    }
     // The filter's file comes from the controller, whose configuration has its place.
     Ok(config.to_string())
 }

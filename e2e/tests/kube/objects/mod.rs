@@ -50,7 +50,11 @@ async fn shop(cluster: &Cluster, prefix: &str) -> Result<Namespace> {
 
 /// A controller for Istio.
 async fn controller(cluster: &Cluster, namespace: &Namespace) -> Result<Controller> {
-    let change = |config: &mut Value| config["propagationTime"] = "200ms".into();
+    let change = |config: &mut Value| {
+        config["propagationTime"] = "200ms".into();
+        // Istio's proxies load no modules. And here is none that would load a file.
+        config["envoy"]["filter"] = json!({"wasm": {"file": "/etc/limpet/limpet.wasm"}});
+    };
     let mut controller = Controller::prepare_for(Output::Istio, cluster.server(), namespace, change).await?;
     controller.launch()?;
     controller.until_ready().await?;
