@@ -10,9 +10,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::api::ObjectName;
+use crate::model::Lost;
 use crate::model::reports::Condition;
 use crate::outputs::ControlPlane;
-use crate::outputs::manifests::{CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Stage, controller_label};
+use crate::outputs::manifests::{
+    CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Objection, Stage, controller_label,
+};
 use crate::sources::kube::Backoff;
 
 use super::difference::{Live, excess, is_as_wanted};
@@ -46,10 +49,61 @@ pub(crate) struct Keeper {
 /// What is wrong, by Gateway.
 type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
 
+/// What a round found.
+#[derive(Debug, Default)]
+struct Found {
+    /// Why something is not there, or can not work.
+    problems: Problems,
+    /// Why the control plane does not take what is there.
+    refusals: Problems,
+    /// What it takes in part.
+    parts: Problems,
+    /// Whether something was written, so that the control plane has yet to say what it thinks of it.
+    wrote: bool,
+}
+
+impl Found {
+    fn object_to(&mut self, manifest: &Manifest, objection: &Objection) {
+        let by_gateway = match objection.lost {
+            Lost::All => &mut self.refusals,
+            Lost::Part => &mut self.parts,
+        };
+        let concerns = |gateway: &&ObjectName| objection.gateway.as_ref().is_none_or(|of| of == *gateway);
+        for gateway in manifest.gateways.iter().filter(concerns) {
+            by_gateway
+                .entry(gateway.clone())
+                .or_default()
+                .insert(objection.message.clone());
+        }
+    }
+
+    /// Whether nothing is to be looked at again soon.
+    fn is_settled(&self) -> bool {
+        self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
+    }
+
+    fn condition(&self, gateway: &ObjectName, name: &str) -> Condition {
+        let told = |problems: &BTreeSet<String>| {
+            let told: Vec<&str> = problems.iter().take(TOLD).map(String::as_str).collect();
+            told.join("; ")
+        };
+        let wrong = self.problems.get(gateway).or_else(|| self.refusals.get(gateway));
+        match (wrong, self.parts.get(gateway)) {
+            (Some(wrong), _) => Condition::fails("Programmed", "Invalid", told(wrong)),
+            (None, Some(parts)) => Condition::holds("Programmed", "PartiallyProgrammed", told(parts)),
+            (None, None) => Condition::holds(
+                "Programmed",
+                "Programmed",
+                format!("The objects for {name} are written; whether proxies have taken them in, {name} does not say"),
+            ),
+        }
+    }
+}
+
 /// How a round ended.
 enum Round {
     /// All is there.
-    Done(Problems),
+    Done(Found),
     /// Something else is wanted meanwhile.
     Outdated,
 }
@@ -110,11 +164,10 @@ impl Keeper {
         };
         match self.round(&wanted).await {
             Ok(Round::Outdated) => Some(Duration::ZERO),
-            Ok(Round::Done(problems)) => {
+            Ok(Round::Done(found)) => {
                 self.backoff.reset();
-                let is_whole = problems.is_empty();
-                self.tell(&wanted, &problems);
-                Some(if is_whole { LOOK } else { LOOK / 5 })
+                self.tell(&wanted, &found);
+                Some(if found.is_settled() { LOOK } else { LOOK / 5 })
             }
             Err(error) => {
                 tracing::warn!(%error, "the objects for {} can not be written", self.plane.name());
@@ -123,33 +176,22 @@ impl Keeper {
         }
     }
 
-    fn tell(&mut self, wanted: &Wanted, problems: &Problems) {
+    fn tell(&mut self, wanted: &Wanted, found: &Found) {
         let name = self.plane.name();
-        let condition = |gateway: &ObjectName| match problems.get(gateway) {
-            Some(problems) => {
-                let told: Vec<&str> = problems.iter().take(TOLD).map(String::as_str).collect();
-                Condition::fails("Programmed", "Invalid", told.join("; "))
-            }
-            None => Condition::holds(
-                "Programmed",
-                "Programmed",
-                format!("The objects for {name} are written; whether proxies have taken them in, {name} does not say"),
-            ),
-        };
         let conditions = wanted
             .gateways
             .iter()
-            .map(|gateway| (gateway.clone(), condition(gateway)));
+            .map(|gateway| (gateway.clone(), found.condition(gateway, name)));
         let conditions: BTreeMap<_, _> = conditions.collect();
         let is_new = self.told.borrow().generation != wanted.generation;
         // What is not written is on no proxy, so nothing settles.
-        if is_new && problems.is_empty() {
+        if is_new && found.problems.is_empty() {
             self.settles = Some(Instant::now() + self.propagation);
         }
         self.told.send_if_modified(|written| {
             let before = written.clone();
             written.conditions = conditions;
-            if is_new && problems.is_empty() {
+            if is_new && found.problems.is_empty() {
                 written.generation = wanted.generation;
                 written.settled = false;
             }
@@ -159,7 +201,7 @@ impl Keeper {
 
     /// Brings everything to where it is to be.
     async fn round(&mut self, wanted: &Wanted) -> Result<Round, Error> {
-        let mut problems = Problems::new();
+        let mut found = Found::default();
         let (live, not_served) = self.live().await?;
         let manifests = &wanted.manifests.objects;
         for stage in [Stage::Filter, Stage::Routes] {
@@ -180,15 +222,26 @@ impl Keeper {
                     self.keep(manifest, &live).await?
                 };
                 match outcome {
-                    Outcome::Unchanged => {}
+                    Outcome::Unchanged => {
+                        let object = live.get(&(manifest.definition, manifest.name.clone()));
+                        let object = object.and_then(|object| serde_json::to_value(object).ok());
+                        for objection in object.iter().flat_map(|object| self.plane.objections(object)) {
+                            found.object_to(manifest, &objection);
+                        }
+                    }
                     Outcome::Written => wrote = true,
                     Outcome::Refused(problem) => {
                         for gateway in &manifest.gateways {
-                            problems.entry(gateway.clone()).or_default().insert(problem.clone());
+                            found
+                                .problems
+                                .entry(gateway.clone())
+                                .or_default()
+                                .insert(problem.clone());
                         }
                     }
                 }
             }
+            found.wrote |= wrote;
             let later = manifests
                 .iter()
                 .any(|manifest| manifest.stage > stage && !is_there(manifest, &self.object(manifest), &live));
@@ -209,14 +262,14 @@ impl Keeper {
             match proxies::missing(&self.client, &self.plane.proxies(gateway), &wanted.variables).await {
                 Ok(missing) => {
                     if let Some(missing) = missing {
-                        problems.entry(gateway.clone()).or_default().insert(missing);
+                        found.problems.entry(gateway.clone()).or_default().insert(missing);
                     }
                 }
                 // Only a look: without the right to it, nothing else suffers.
                 Err(error) => tracing::warn!(%gateway, %error, "the environment of the proxies can not be looked at"),
             }
         }
-        Ok(Round::Done(problems))
+        Ok(Round::Done(found))
     }
 
     /// Whether something else is wanted before so long.

@@ -6,7 +6,7 @@ use limpet_core::config::schema::PolicyConfig;
 use serde_json::{Value, json};
 
 use crate::api::ObjectName;
-use crate::model::{Graph, Loss, Objects};
+use crate::model::{Graph, Loss, Lost, Objects};
 
 use super::FilterInputs;
 use super::envoy::EnvoyOptions;
@@ -66,6 +66,17 @@ pub struct Manifest {
     pub owner: Option<Owner>,
     /// Its content.
     pub spec: Value,
+}
+
+/// What a control plane has against an object that it was given, by the object's status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Objection {
+    /// The Gateway where that is so; everywhere, where there is none.
+    pub gateway: Option<ObjectName>,
+    /// What that means for sessions.
+    pub lost: Lost,
+    /// Which object, and the control plane's words.
+    pub message: String,
 }
 
 /// A proxy that is told to use what it does not have yet serves without sessions, or not at all. So those of a stage are written, and reach the proxies,
@@ -147,6 +158,16 @@ impl ControlPlane {
         match self {
             Self::Istio(_) => istio::proxies(gateway),
             Self::EnvoyGateway(options) => envoy_gateway::proxies(gateway, options),
+        }
+    }
+
+    /// What the control plane has against an object of ours, as it is in the cluster.
+    #[must_use]
+    pub fn objections(&self, object: &Value) -> Vec<Objection> {
+        match self {
+            // Its objects have no status that says so.
+            Self::Istio(_) => Vec::new(),
+            Self::EnvoyGateway(_) => envoy_gateway::objections(object),
         }
     }
 

@@ -82,7 +82,7 @@ impl EnvoyGateway {
                 "proxyTopologyInjector": {"disabled": true},
                 "leaderElection": {"disable": true},
             }},
-            "extensionApis": {"enableEnvoyPatchPolicy": true},
+            "extensionApis": {"enableEnvoyPatchPolicy": true, "enableLua": true},
         });
         root.write("/envoy-gateway.yaml", config.to_string())?;
         let mut command = root.command(program);

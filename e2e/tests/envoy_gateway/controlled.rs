@@ -1,5 +1,6 @@
 //! Objects that `limpet controller --output envoy-gateway` writes.
 
+mod failures;
 mod sessions;
 
 use anyhow::Result;

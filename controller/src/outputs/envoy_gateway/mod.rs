@@ -5,13 +5,16 @@
 //!
 //! - `rules`: what Envoy Gateway can do for each rule, and what it can not.
 //! - `policies`, `draining`: the two kinds of objects.
+//! - `objections`: what Envoy Gateway says against them.
 
 mod draining;
+mod objections;
 mod policies;
 mod rules;
 #[cfg(test)]
 mod tests;
 
+pub(super) use objections::objections;
 use serde::{Deserialize, Serialize};
 
 use crate::api::ObjectName;
