@@ -118,6 +118,11 @@ impl<'a> Rule<'a> {
             }
             Session::Rule(used) => used,
         };
+        if forwards.iter().any(|(_, other)| other.session != forward.session) {
+            let message = "the annotation session.limpet.dev/path: expected root, since Istio calls the routes of all matches of a rule the same (all \
+                           cookies of the rule have the path of its first match)";
+            losses.push((Lost::Part, message.to_owned()));
+        }
         let found = names.find(rule, &self.name);
         for (hostname, others) in &found.confused {
             let lost = if found.which.is_empty() { Lost::All } else { Lost::Part };
