@@ -22,7 +22,7 @@ how() {
 command -v go >/dev/null || die "Go is not installed; it tells which release the binary is, and fetches its definitions"
 version=$(go version -m "$ENVOY_GATEWAY" | awk -v module="$module" '$1 == "mod" && $2 == module { print $3 }')
 
-kept=$("$root/e2e/tools/control-plane-crds.sh" envoy-gateway "$version") || how "$ENVOY_GATEWAY is Envoy Gateway '$version', whose definitions are not known"
+kept=$("$root/e2e/tools/crds.sh" envoy-gateway "$version") || how "$ENVOY_GATEWAY is Envoy Gateway '$version', whose definitions are not known"
 ENVOY_GATEWAY=$(realpath "$ENVOY_GATEWAY")
 export ENVOY_GATEWAY ENVOY_GATEWAY_CRDS=$kept
 exec "$@"

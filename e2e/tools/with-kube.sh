@@ -5,10 +5,10 @@ tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 KUBE_BIN=$("$tools/kube.sh")
 for release in v1.2.1 v1.6.1 v1.7.0; do
-  GATEWAY_API_CRDS=$(dirname "$("$tools/gateway-api-crds.sh" "$release")")
+  GATEWAY_API_CRDS=$(dirname "$("$tools/crds.sh" gateway-api "$release")")
 done
 # Those of a genuine one that is tested with, where there is one.
-ISTIO_CRDS=${ISTIO_CRDS:-$("$tools/control-plane-crds.sh" istio)/customresourcedefinitions.gen.yaml}
-ENVOY_GATEWAY_CRDS=${ENVOY_GATEWAY_CRDS:-$("$tools/control-plane-crds.sh" envoy-gateway)}
+ISTIO_CRDS=${ISTIO_CRDS:-$("$tools/crds.sh" istio)/customresourcedefinitions.gen.yaml}
+ENVOY_GATEWAY_CRDS=${ENVOY_GATEWAY_CRDS:-$("$tools/crds.sh" envoy-gateway)}
 export KUBE_BIN GATEWAY_API_CRDS ISTIO_CRDS ENVOY_GATEWAY_CRDS
 exec "$@"

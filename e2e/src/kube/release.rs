@@ -38,7 +38,7 @@ impl Release {
     pub fn definitions(self) -> Result<Vec<PathBuf>> {
         let directory = tools::gateway_api_crds()?.join(self.tag()).join("experimental");
         let entries = std::fs::read_dir(&directory)
-            .with_context(|| format!("{}: e2e/tools/gateway-api-crds.sh brings it", directory.display()))?;
+            .with_context(|| format!("{}: e2e/tools/crds.sh brings it", directory.display()))?;
         let mut files = Vec::new();
         for entry in entries {
             let file = entry?.path();

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# crds.sh gateway-api|istio|envoy-gateway [VERSION]: prints the directory with the custom resource definitions of that release (everything else goes
+# to stderr). They are in a Go module of the project, which comes from the Go module proxy, or from GitHub where that is what GOPROXY says, and is
+# what the digest below says. Kept in .tools of this checkout.
+set -euo pipefail
+usage="usage: crds.sh gateway-api|istio|envoy-gateway [VERSION]"
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+die() { echo "crds: $*" >&2; exit 1; }
+
+# The module, its newest release that is pinned here, and where the definitions are in it. Those of the Gateway API are in standard/ and
+# experimental/, a file for each kind.
+case ${1:?$usage} in
+  gateway-api) module=sigs.k8s.io/gateway-api newest=v1.7.0 size="2 to 5 MB" files=(config/crd/standard config/crd/experimental) ;;
+  istio) module=istio.io/api newest=v1.31.1 size="3 MB" files=(kubernetes/customresourcedefinitions.gen.yaml) ;;
+  envoy-gateway)
+    crds=charts/gateway-helm/charts/crds/crds
+    module=github.com/envoyproxy/gateway newest=v1.9.1 size="10 MB" files=("$crds/gatewayapi-crds.yaml" "$crds/generated/*.yaml") ;;
+  *) die "$usage" ;;
+esac
+version=${2:-$newest}
+kept=$root/.tools/$1/$version
+
+# As go.sum has it.
+case $module@$version in
+  sigs.k8s.io/gateway-api@v1.2.1) digest=h1:fZZ/+RyRb+Y5tGkwxFKuYuSRQHu9dZtbjenblleOLHM= ;;
+  sigs.k8s.io/gateway-api@v1.6.1) digest=h1:mock6phZbI6rvZerwrVNk7hVNymQgHo+6sJ81Ia7ftY= ;;
+  sigs.k8s.io/gateway-api@v1.7.0) digest=h1:duVnm7nO6oXfMMUWfcDoBph47CYR/ME3NGxccOVglaY= ;;
+  istio.io/api@v1.31.1) digest=h1:5Yb5ihcz4YQsCkciusK7DnFpBMwRB6EFWeUKH1Atuyk= ;;
+  github.com/envoyproxy/gateway@v1.9.1) digest=h1:vAVp6/AlBXJ1aOhp1mxL7fNEzVEfjADUguUhm2wzxQY= ;;
+  *) die "no digest is pinned for $module@$version" ;;
+esac
+
+mkdir -p "$root/.tools/$1"
+exec 9>"$root/.tools/$1/lock"
+flock 9
+if [[ ! -d $kept ]]; then
+  command -v go >/dev/null || die "Go is not installed; it fetches the module $module"
+  echo "crds: getting the definitions of $1 $version (a download of $size, some seconds)" >&2
+  # Outside of any module, so that no go.mod has a say. Go then tells where the file is and fails all the same, if the module is made for a
+  # newer Go, which is not needed to unpack it.
+  found=$(cd / && GOTOOLCHAIN=local GOFLAGS=-mod=mod go mod download -json "$module@$version") || true
+  field() { sed -n "s/^\t\"$1\": \"\(.*\)\",*$/\1/p" <<<"$found"; }
+  [[ -f $(field Zip) ]] || die "Go could not fetch $module@$version: $found"
+  [[ $(field Sum) == "$digest" ]] || die "$module@$version has the digest $(field Sum), not the pinned $digest: nothing kept"
+  tmp=$kept.tmp
+  rm -rf "$tmp"
+  mkdir -p "$tmp/definitions"
+  python3 -m zipfile -e "$(field Zip)" "$tmp/module"
+  (
+    cd "$tmp/module/$module@$version"
+    # Unquoted: patterns, of names without spaces.
+    # shellcheck disable=SC2068
+    mv ${files[@]} "$tmp/definitions/"
+  )
+  mv "$tmp/definitions" "$kept"
+  rm -rf "$tmp"
+fi
+echo "$kept"
