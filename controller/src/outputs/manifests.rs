@@ -125,7 +125,7 @@ impl ControlPlane {
         }
     }
 
-    /// The kinds that are written.
+    /// The kinds that are written: within a stage in this order.
     #[must_use]
     pub fn definitions(&self) -> &'static [&'static Definition] {
         match self {
@@ -178,7 +178,15 @@ impl ControlPlane {
             Self::Istio(options) => istio::manifests(source, options),
             Self::EnvoyGateway(options) => envoy_gateway::manifests(source, options),
         };
-        manifests.objects.sort_by(|one, other| one.key().cmp(&other.key()));
+        let place = |manifest: &Manifest| {
+            self.definitions()
+                .iter()
+                .position(|known| *known == manifest.definition)
+        };
+        let key = |manifest: &Manifest| (manifest.stage, place(manifest));
+        manifests
+            .objects
+            .sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)));
         manifests.losses.sort();
         manifests.losses.dedup();
         manifests
@@ -197,10 +205,6 @@ pub struct Proxies {
 }
 
 impl Manifest {
-    fn key(&self) -> (Stage, &'static Definition, &ObjectName) {
-        (self.stage, self.definition, &self.name)
-    }
-
     /// The object, as it is written: by the controller that `label` names.
     #[must_use]
     pub fn object(&self, label: &str) -> Value {

@@ -345,3 +345,15 @@ async fn a_proxy_without_the_key_encryption_key_is_told_of() -> Result<()> {
     kept.programmed(|told| told.starts_with("False/") && told.contains("LIMPET_KEK_1") && told.contains("web-istio-2"))
         .await
 }
+
+#[tokio::test]
+async fn a_proxy_without_the_key_serves_without_sessions() -> Result<()> {
+    let mut kept = Kept::without_sessions("kept-refused").await?;
+    kept.shop.restart_envoy_without_key().await?;
+    kept.shop.namespace.apply(STICKY).await?;
+    kept.shop.until_refused().await?;
+    kept.shop.restart_envoy().await?;
+    kept.until_sessions().await?;
+    let (mut visitor, pod) = kept.shop.session().await?;
+    kept.shop.holds(&mut visitor, &pod).await
+}

@@ -19,7 +19,7 @@ pub(crate) const COOKIE: &str = "session";
 /// The services that the site has, and the label of their pods.
 const SERVICES: [&str; 2] = ["shop", "shop-canary"];
 /// The objects that begin sessions, where nothing is split.
-pub(crate) const OBJECTS: [&str; 3] = ["wasm-plugin.yaml", "chain.yaml", "route.yaml"];
+pub(crate) const OBJECTS: [&str; 3] = ["chain.yaml", "wasm-plugin.yaml", "route.yaml"];
 
 /// A gateway without sessions, with a stock Envoy; two pods of the service `shop`, and two of `shop-canary`, which no route leads to yet.
 pub(crate) struct Shop {
@@ -72,6 +72,40 @@ impl Shop {
         self.envoy.until_ready().await
     }
 
+    /// As [`Shop::restart_envoy`], without the key-encryption key.
+    pub(crate) async fn restart_envoy_without_key(&mut self) -> Result<()> {
+        self.envoy = self.gateway.envoy(&[]).await?;
+        self.envoy.until_ready().await
+    }
+
+    /// Waits until Envoy has refused a configuration of the filter. All requests before and after that are answered by pods, without a session.
+    pub(crate) async fn until_refused(&self) -> Result<()> {
+        let mut failure = None;
+        let refused = async || {
+            let mut visitor = self.visitor();
+            match self.visit(&mut visitor).await {
+                Err(error) => failure = Some(error),
+                Ok(_) if !visitor.cookie_names().is_empty() => failure = Some(anyhow::anyhow!("a session")),
+                Ok(_) => {}
+            }
+            let stats = self
+                .envoy
+                .admin()
+                .stats("extension_config_discovery.*config_fail")
+                .await
+                .ok()?;
+            (failure.is_some() || stats.values().sum::<u64>() > 0).then_some(())
+        };
+        poll::until("Envoy to refuse the filter", refused).await?;
+        failure.map_or(Ok(()), Err)?;
+        for _ in 0..20 {
+            let mut visitor = self.visitor();
+            self.visit(&mut visitor).await?;
+            ensure!(visitor.cookie_names().is_empty(), "a session");
+        }
+        Ok(())
+    }
+
     /// The same with sessions, by these objects.
     pub(crate) async fn with_sessions(prefix: &str, objects: &[&str]) -> Result<Self> {
         let shop = Self::open(prefix).await?;
@@ -120,6 +154,7 @@ impl Shop {
         }
         text = text
             .replace("namespace: shop", &format!("namespace: {name}"))
+            .replace("/shop.limpet~", &format!("/{name}.limpet~"))
             .replace(".shop.svc.", &format!(".{name}.svc."))
             .replace("targetPort: 8080", &format!("targetPort: {POD_PORT}"));
         if file == "wasm-plugin.yaml" {

@@ -84,14 +84,20 @@ pub(in crate::outputs) fn behind_wasm() -> [HttpFilter; 2] {
 
 /// The filter of ours. Until its configuration is there, requests pass, without sessions.
 fn discovered(type_url: String) -> HttpFilter {
+    discovered_as(NAME, vec![type_url])
+}
+
+/// The same under another name, with other types that may come.
+pub(in crate::outputs) fn discovered_as(name: &str, mut type_urls: Vec<String>) -> HttpFilter {
+    type_urls.push(HeaderMutation::type_url());
     let discovery = ExtensionConfigSource {
         config_source: Some(ads()),
         default_config: Some(pass_through()),
-        type_urls: vec![type_url, HeaderMutation::type_url()],
+        type_urls,
         ..ExtensionConfigSource::default()
     };
     HttpFilter {
-        name: NAME.to_owned(),
+        name: name.to_owned(),
         config_type: Some(ConfigType::ConfigDiscovery(discovery)),
         ..HttpFilter::default()
     }

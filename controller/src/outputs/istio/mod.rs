@@ -42,7 +42,7 @@ const ENVOY_FILTER: Definition = Definition {
     plural: "envoyfilters",
 };
 
-/// The kinds that are written.
+/// The kinds that are written. The filter comes last: what stands around it lets requests pass as long as the filter can not be had.
 pub(super) const DEFINITIONS: &[&Definition] = &[&ENVOY_FILTER, &WASM_PLUGIN];
 
 /// What is configured of it.

@@ -56,9 +56,14 @@ pub(super) fn manifest(
     Some(Manifest {
         stage: Stage::Filter,
         definition: &WASM_PLUGIN,
-        name: object_name(gateway, format!("limpet-{}", gateway.name)),
+        name: name(gateway),
         gateways: BTreeSet::from([gateway.clone()]),
         owner: owned_by_gateway(source, gateway),
         spec,
     })
+}
+
+/// What it is called.
+pub(super) fn name(gateway: &ObjectName) -> ObjectName {
+    object_name(gateway, format!("limpet-{}", gateway.name))
 }
