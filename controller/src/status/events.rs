@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -9,6 +10,7 @@ use kube::{Api, Client, Error};
 
 use crate::api::ObjectName;
 use crate::model::reports::Condition;
+use crate::sources::kube::Backoff;
 
 use super::shape::{Digest, Wanted, shortened};
 
@@ -83,7 +85,40 @@ pub(crate) struct Teller {
     client: Client,
     controller: String,
     instance: String,
-    told: BTreeMap<Regarding, BTreeSet<Problem>>,
+    told: BTreeMap<Regarding, BTreeMap<Problem, Told>>,
+    backoff: Backoff,
+    /// When what failed is to be tried again.
+    again: Option<Instant>,
+}
+
+/// What became of a problem's event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It is there, or would be refused again.
+    Settled,
+    /// It is to be tried again.
+    Failed,
+}
+
+/// What the failure of an event means for the others.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    /// It is this one that is refused, and would be refused again.
+    Refused,
+    /// None can be written in its namespace: a right is missing, or it is on its way out.
+    Namespace,
+    /// None can be written.
+    Server,
+}
+
+impl Failure {
+    fn of(error: &Error) -> Self {
+        match error {
+            Error::Api(status) if matches!(status.code, 400 | 413 | 422) => Self::Refused,
+            Error::Api(status) if matches!(status.code, 403 | 404) => Self::Namespace,
+            _ => Self::Server,
+        }
+    }
 }
 
 impl Teller {
@@ -93,25 +128,62 @@ impl Teller {
             controller,
             instance,
             told: BTreeMap::new(),
+            backoff: Backoff::of_the_api(),
+            again: None,
         }
     }
 
-    /// These are all problems that there are.
-    pub(super) async fn tell(&mut self, problems: BTreeMap<Regarding, BTreeSet<Problem>>) {
-        for (regarding, problems) in &problems {
-            let told = self.told.get(regarding);
+    /// These are all problems that there are. What can not be told is tried again when this is called after the time that it gives, if any: one event
+    /// for each namespace, and one at all while the API server does not answer, until it works again.
+    pub(super) async fn tell(&mut self, problems: BTreeMap<Regarding, BTreeSet<Problem>>) -> Option<Duration> {
+        let is_due = self.again.is_none_or(|again| again <= Instant::now());
+        let mut before = std::mem::take(&mut self.told);
+        let mut closed = BTreeSet::new();
+        let (mut is_away, mut has_failed) = (!is_due, false);
+        for (regarding, problems) in problems {
+            let mut before = before.remove(&regarding).unwrap_or_default();
+            let mut told = BTreeMap::new();
             for problem in problems {
-                if told.is_some_and(|told| told.contains(problem)) {
-                    continue;
+                let known = before.remove(&problem);
+                if known.is_none() {
+                    let Problem { reason, note } = &problem;
+                    tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, "{note}");
                 }
-                let Problem { reason, note } = problem;
-                tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, "{note}");
-                if let Err(error) = self.create(regarding, problem).await {
-                    tracing::warn!(kind = regarding.kind, object = %regarding.name, %error, "an event can not be written");
-                }
+                let outcome = if known == Some(Told::Settled) {
+                    Told::Settled
+                } else if is_away || closed.contains(&regarding.name.namespace) {
+                    Told::Failed
+                } else {
+                    match self.create(&regarding, &problem).await {
+                        Ok(()) => Told::Settled,
+                        Err(error) => {
+                            tracing::warn!(kind = regarding.kind, object = %regarding.name, %error, "an event can not be written");
+                            match Failure::of(&error) {
+                                Failure::Refused => Told::Settled,
+                                Failure::Namespace => {
+                                    closed.insert(regarding.name.namespace.clone());
+                                    Told::Failed
+                                }
+                                Failure::Server => {
+                                    is_away = true;
+                                    Told::Failed
+                                }
+                            }
+                        }
+                    }
+                };
+                has_failed |= outcome == Told::Failed;
+                told.insert(problem, outcome);
             }
+            self.told.insert(regarding, told);
         }
-        self.told = problems;
+        if !has_failed {
+            self.backoff.reset();
+            self.again = None;
+        } else if is_due {
+            self.again = Some(Instant::now() + self.backoff.next());
+        }
+        self.again.map(|again| again.saturating_duration_since(Instant::now()))
     }
 
     async fn create(&self, regarding: &Regarding, problem: &Problem) -> Result<(), Error> {

@@ -131,12 +131,15 @@ impl Keeper {
         let jobs = self.jobs(&observation);
         let more = jobs.len() >= ROUND;
         let failed = self.write(jobs).await;
-        self.teller.tell(self.problems(&observation, &reported.objects)).await;
+        let tell = self.teller.tell(self.problems(&observation, &reported.objects)).await;
         if failed {
             return Some(self.backoff.next());
         }
         self.backoff.reset();
-        if more { Some(Duration::ZERO) } else { look }
+        if more {
+            return Some(Duration::ZERO);
+        }
+        look.into_iter().chain(tell).min()
     }
 
     /// Brings what is wanted up to date.
@@ -290,7 +293,8 @@ impl Keeper {
     }
 }
 
-async fn after(time: Option<Duration>) {
+/// After so long, or never.
+pub(super) async fn after(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,

@@ -10,6 +10,7 @@ use crate::api::ObjectName;
 use crate::trouble::{Trouble, Troubles};
 
 use super::events::{Problem, Regarding, Teller};
+use super::keeper::after;
 
 /// Troubles that come together are told together.
 const GATHER: Duration = Duration::from_millis(100);
@@ -37,11 +38,13 @@ impl KeptTeller {
     /// Goes on until it is dropped, or nobody tells it anything any more.
     pub(crate) async fn run(mut self) {
         loop {
+            let mut again = None;
             if *self.leads.borrow_and_update() {
                 let problems = self.problems();
-                self.teller.tell(problems).await;
+                again = self.teller.tell(problems).await;
             }
             let changed = tokio::select! {
+                () = after(again) => Ok(()),
                 changed = self.troubles.changed() => changed,
                 changed = self.leads.changed() => changed,
             };

@@ -8,6 +8,7 @@ use limpet_e2e::poll;
 use serde_json::{Value, json};
 
 use super::objects;
+use crate::kept::until_event;
 use crate::site::site;
 
 /// Verbs of the role, and what they are needed for.
@@ -159,6 +160,7 @@ spec:
     let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
     for (verb, resources) in NEEDED {
+        controller.kill();
         without(&namespace, "ClusterRole", &rules, verb, resources).await?;
         controller.launch()?;
         let mut missing = Vec::new();
@@ -189,13 +191,18 @@ spec:
         } else {
             assert_eq!(ready.status, 200, "{words}");
         }
-        controller.kill();
     }
 
-    // With all of them nothing is missed.
+    // The Event that could not be written last is written now, and was logged once.
     namespace
         .merge("ClusterRole", "limpet-controller", &json!({"rules": rules}))
         .await?;
+    let note = until_event(&namespace, "GRPCRoute", "grpc", "BackendNotFound", "gone").await?;
+    let log = controller.log()?;
+    assert_eq!(log.matches(&note).count(), 1, "{note}\n{log}");
+
+    // With all of them nothing is missed.
+    controller.kill();
     controller.launch()?;
     controller.until_ready().await?;
     let accepted = |object: &Value| object["status"]["parents"][0]["conditions"][0]["type"] == "Accepted";
