@@ -10,6 +10,7 @@
 //! - `moment`, `output`: times for people, and the two forms of output.
 //! - `xds`: the server that Envoys take their configuration from.
 //! - `keyring`, `fences`: what the cluster keeps for the filter's configuration. `carried`: whether Envoys have it.
+//! - `replicas`: what replicas tell each other of their Envoys.
 //! - `apply`: objects of our own in a cluster, for another control plane.
 //! - `sources`, `status`, `run`: what needs a cluster. `limpet controller` begins in `run`.
 
@@ -38,6 +39,8 @@ mod output;
 pub mod outputs;
 #[cfg(feature = "controller")]
 pub mod render;
+#[cfg(feature = "controller")]
+mod replicas;
 #[cfg(feature = "controller")]
 mod run;
 #[cfg(feature = "controller")]

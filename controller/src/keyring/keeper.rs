@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 use kube::api::PostParams;
 use kube::runtime::watcher::watch_object;
-use kube::{Api, Client, Error};
+use kube::{Api, Error};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
 use limpet_core::time::Timestamp;
@@ -19,13 +19,12 @@ use crate::carried::{Carried, Delivery};
 use crate::keys::{generate, rotation};
 use crate::moment;
 use crate::outputs::FilterKeys;
+use crate::replicas::{Replicas, Standing, behind, digest};
 use crate::sources::kube::{Backoff, is_forbidden};
 use crate::trouble::{Reason, Trouble, Troubles, refusal};
 
 use super::config::KeyringConfig;
 use super::content::Wiped;
-use super::exchange::{Exchange, Place};
-use super::replicas::{self, Standing, View};
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
 
@@ -71,9 +70,7 @@ pub(crate) struct Keeper {
     delivery: Delivery,
     leads: watch::Receiver<bool>,
     /// What other replicas are told of this one's Envoys, and what they tell of theirs.
-    standing: watch::Sender<Standing>,
-    others: watch::Receiver<Option<View>>,
-    exchange: Option<Exchange>,
+    replicas: Replicas,
     /// What the rotation waits for, as it was said last.
     waits: String,
     /// The text that is published, and since when.
@@ -85,12 +82,12 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(
-        client: &Client,
-        place: &Place,
+        secrets: Api<SecretObject>,
         config: &KeyringConfig,
         carried: watch::Receiver<Option<Carried>>,
         delivery: Delivery,
         leads: watch::Receiver<bool>,
+        replicas: Replicas,
         troubles: Troubles,
     ) -> (Self, watch::Receiver<Keys>) {
         let state = State::new(config.clone());
@@ -99,10 +96,9 @@ impl Keeper {
             ..Keys::default()
         };
         let (told, keys) = watch::channel(first);
-        let (standing, own) = watch::channel(unpublished());
-        let (exchange, others) = Exchange::new(client, place, config.phase_time.get(), own, leads.clone());
+        replicas.say_keyring(unpublished());
         let keeper = Self {
-            secrets: Api::namespaced(client.clone(), &place.namespace),
+            secrets,
             config: config.clone(),
             state,
             told,
@@ -111,9 +107,7 @@ impl Keeper {
             carried,
             delivery,
             leads,
-            standing,
-            others,
-            exchange: Some(exchange),
+            replicas,
             waits: String::new(),
             published: None,
             wrote: None,
@@ -126,9 +120,6 @@ impl Keeper {
     pub(crate) async fn run(mut self) {
         let (sender, mut seen) = mpsc::channel(4);
         let mut watches = JoinSet::new();
-        if let Some(exchange) = self.exchange.take() {
-            watches.spawn(exchange.run());
-        }
         for which in [Which::Keyring, Which::KeyEncryptionKey] {
             watches.spawn(follow(
                 self.secrets.clone(),
@@ -154,7 +145,7 @@ impl Keeper {
                 }
                 changed = self.leads.changed() => if changed.is_err() { return },
                 changed = self.carried.changed() => if changed.is_err() { return },
-                changed = self.others.changed() => if changed.is_err() { return },
+                () = self.replicas.changed() => {}
                 // What proxies have matters to a rotation alone.
                 () = self.delivery.changed(), if rotates => {}
                 () = after(wait) => {}
@@ -257,27 +248,23 @@ impl Keeper {
             (Some(_), Some(_)) if rest.is_some_and(|rest| !rest.is_zero()) => {
                 Standing::WaitsFor("it has published the keyring for less than phaseTime".to_owned())
             }
-            (Some(_), Some(text)) => Standing::Keyring(replicas::digest(text)),
+            (Some(_), Some(text)) => Standing::Keyring(digest(text)),
             _ => unpublished(),
         };
-        self.standing.send_if_modified(|known| {
-            let changed = *known != standing;
-            *known = standing;
-            changed
-        });
+        self.replicas.say_keyring(standing);
         rest.filter(|rest| !rest.is_zero())
     }
 
     /// Envoys that are connected to other replicas count as those that are connected here.
     fn wait_for_others(&mut self, served: Option<&mut Served>) {
-        let others = self.others.borrow_and_update();
+        let others = self.replicas.others();
         let text = self.published.as_ref().map(|(text, _)| text);
         let (Some(served), Some(text)) = (served, text) else {
             return;
         };
         let waits = match others.as_ref() {
             None => "it is not known how far other replicas are".to_owned(),
-            Some(view) => replicas::behind(view, &replicas::digest(text))
+            Some(view) => behind(view, &digest(text))
                 .map(|(replica, reason)| format!("replica {replica}: {reason}"))
                 .unwrap_or_default(),
         };

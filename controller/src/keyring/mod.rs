@@ -3,8 +3,7 @@
 //! - `content`: what the Secrets hold. Pure.
 //! - `schedule`: when the next phase of a rotation begins. Pure.
 //! - `state`: what is known of both Secrets, what is served of it, and what the leader is to write. Pure.
-//! - `replicas`: what replicas tell each other of their Envoys. Pure.
-//! - `keeper`: the task that reads, writes and tells; `exchange`: the one that asks the other replicas.
+//! - `keeper`: the task that reads, writes and tells.
 //! - `file`: a keyring file in the place of all that.
 //!
 //! Everything that a rotation needs to go on is in the Secret, and every phase is one write of it by its `resourceVersion`. So whoever leads next
@@ -12,15 +11,12 @@
 
 mod config;
 mod content;
-mod exchange;
 pub(crate) mod file;
 mod keeper;
-mod replicas;
 mod schedule;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use config::KeyringConfig;
-pub(crate) use exchange::Place;
 pub(crate) use keeper::{Figures, Keeper, Keys};

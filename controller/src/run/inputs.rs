@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube::Client;
+use kube::{Api, Client};
 use limpet_core::time::GatewayDuration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,6 +13,7 @@ use crate::carried::{Carried, Delivery};
 use crate::fences::{self, List};
 use crate::keyring::{self, Keys};
 use crate::outputs::{FilterInputs, FilterKeys};
+use crate::replicas::{Exchange, Place, Replicas};
 use crate::status::{KeptTeller, Teller};
 use crate::trouble::{Trouble, Troubles};
 
@@ -25,6 +26,8 @@ pub(crate) struct Filter {
     pub(crate) keys: watch::Receiver<Keys>,
     pub(crate) inputs: watch::Receiver<Known>,
     pub(crate) guard: Guard,
+    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    pub(crate) replicas: Replicas,
     /// What is done as long as it is there.
     pub(crate) tasks: JoinSet<()>,
 }
@@ -46,6 +49,12 @@ pub(crate) fn start(
     let mut tasks = JoinSet::new();
     let troubles = Troubles::new();
     let namespace = config.leader_election.namespace(client);
+    let place = Place {
+        namespace: namespace.to_owned(),
+        lease: format!("{}-replicas", config.leader_election.name),
+        replica,
+    };
+    let (exchange, replicas) = Exchange::new(client, &place, config.keyring.phase_time.get(), leads.clone());
     let keys = if let Some(file) = &config.keyring.file {
         let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
         let read = keyring::file::read(file, key, env);
@@ -54,23 +63,22 @@ pub(crate) fn start(
         tasks.spawn(keyring::file::follow(file.clone(), key.clone(), env.clone(), sender));
         keys
     } else {
-        let place = keyring::Place {
-            namespace: namespace.to_owned(),
-            lease: format!("{}-replicas", config.leader_election.name),
-            replica,
-        };
         let (keeper, keys) = keyring::Keeper::new(
-            client,
-            &place,
+            Api::namespaced(client.clone(), namespace),
             &config.keyring,
             carried,
             delivery.clone(),
             leads.clone(),
+            replicas.clone(),
             troubles.clone(),
         );
         tasks.spawn(keeper.run());
         keys
     };
+    // Who serves no Envoy and keeps no keyring has nothing to say.
+    if matches!(delivery, Delivery::Xds(_)) || config.keyring.file.is_none() {
+        tasks.spawn(exchange.run());
+    }
     let (wanting, wanted) = watch::channel(None);
     let (keeper, fences) = fences::Keeper::new(
         client,
@@ -97,6 +105,7 @@ pub(crate) fn start(
         keys,
         inputs,
         guard: Guard::new(fences, wanting, delivery.clone()),
+        replicas,
         tasks,
     })
 }

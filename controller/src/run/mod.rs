@@ -114,6 +114,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         reported: reports,
         observation: observed,
         delivery,
+        replicas: filter.replicas.clone(),
         leads,
     };
     let services = services::Keeper::new(

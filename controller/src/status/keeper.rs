@@ -10,12 +10,13 @@ use tokio::sync::watch;
 use crate::api::ObjectName;
 use crate::carried::Delivery;
 use crate::model::{Objects, Reports};
+use crate::replicas::{Replicas, View};
 use crate::run::Metrics;
 use crate::sources::kube::{Backoff, Kind, Observed};
 
 use super::desired::{Desired, Facts, desired};
 use super::events::{Problem, Regarding, Teller, problems};
-use super::programmed::{Programmed, Seen};
+use super::programmed::{Programmed, seen};
 use super::shape::{Digest, Wanted};
 use super::writer::{self, Job, Outcome};
 
@@ -50,6 +51,8 @@ pub(crate) struct Inputs {
     pub(crate) reported: watch::Receiver<Option<Reported>>,
     pub(crate) observation: watch::Receiver<Observation>,
     pub(crate) delivery: Delivery,
+    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    pub(crate) replicas: Replicas,
     pub(crate) leads: watch::Receiver<bool>,
 }
 
@@ -60,6 +63,8 @@ pub(crate) struct Keeper {
     metrics: Metrics,
     facts: Facts,
     programmed: Programmed,
+    /// What other replicas said last. While they can not say anything, it counts on.
+    others: Arc<View>,
     desired: Desired,
     /// The reports that `desired` is made of.
     of: Option<Arc<Reports>>,
@@ -90,6 +95,7 @@ impl Keeper {
                 programmed: BTreeMap::new(),
             },
             programmed: Programmed::default(),
+            others: Arc::default(),
             desired: Desired::new(),
             of: None,
             written: BTreeMap::new(),
@@ -106,6 +112,7 @@ impl Keeper {
                 changed = self.inputs.observation.changed() => changed.is_ok(),
                 changed = self.inputs.leads.changed() => changed.is_ok(),
                 () = self.inputs.delivery.changed() => true,
+                () = self.inputs.replicas.changed() => true,
                 () = after(again) => true,
             };
             if !changed {
@@ -146,10 +153,14 @@ impl Keeper {
     fn look(&mut self, reported: &Reported) -> Option<Duration> {
         let (programmed, again) = match &self.inputs.delivery {
             Delivery::Xds(status) => {
-                let seen = reported.reports.gateways.keys();
-                let seen = seen.map(|gateway| (gateway.clone(), Seen::of(gateway, status)));
-                let again = self.programmed.take(seen.collect(), Instant::now());
-                (self.programmed.conditions(), again)
+                let gateways = reported.reports.gateways.keys();
+                let seen = gateways.map(|gateway| (gateway.clone(), seen(gateway, status)));
+                if let Some(others) = self.inputs.replicas.others() {
+                    self.others = others;
+                }
+                let again = self.programmed.take(seen.collect(), &self.others, Instant::now());
+                self.inputs.replicas.say_envoys(self.programmed.told());
+                (self.programmed.conditions(&self.others), again)
             }
             Delivery::Objects { written, .. } => (written.borrow().conditions.clone(), None),
         };

@@ -1,13 +1,15 @@
 //! Several replicas, each with Envoys of its own.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::kube::{Cluster, Controller, Release};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_e2e::{Carrier, Crowd, poll};
+use serde_json::json;
 
 use super::wire::Wire;
+use super::{message, objects, until_programmed};
 use crate::keyring::{Shop, key_encryption_key, replica};
 
 const PHASE_TIME: &str = "300ms";
@@ -19,9 +21,13 @@ async fn until_connected(controller: &Controller, shop: &Shop) -> Result<()> {
     poll::until("one Envoy to be connected", connected).await
 }
 
+async fn leads(controller: &Controller) -> Result<String> {
+    controller.metric("limpet_leader").await
+}
+
 /// What replicas tell each other, text by text.
-async fn reports(shop: &Shop) -> Result<Vec<String>> {
-    let lease = shop.namespace.get(LEASE, "limpet-controller-replicas").await?;
+async fn reports(namespace: &Namespace) -> Result<Vec<String>> {
+    let lease = namespace.get(LEASE, "limpet-controller-replicas").await?;
     let annotations = lease["metadata"]["annotations"].as_object().cloned();
     let texts = annotations.context("no annotations")?;
     Ok(texts
@@ -36,7 +42,6 @@ async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
     let shop = Shop::open("replicas", PHASE_TIME).await?;
     let (leader, namespace) = (&shop.controller, &shop.namespace);
     let follower = replica(cluster, namespace, PHASE_TIME).await?;
-    let leads = async |controller: &Controller| controller.metric("limpet_leader").await;
     assert_eq!((&*leads(leader).await?, &*leads(&follower).await?), ("1", "0"));
     let way = SocketAddr::new(namespace.next_address()?, 18000);
     let wire = Wire::lay(way, follower.xds()).await?;
@@ -67,7 +72,7 @@ async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
         assert_eq!(shop.keys().await?, introduced);
     }
     let waits = |text: &String| text.contains("not all its Envoys have acknowledged the keyring");
-    assert_eq!(reports(&shop).await?.iter().filter(|text| waits(text)).count(), 1);
+    assert_eq!(reports(namespace).await?.iter().filter(|text| waits(text)).count(), 1);
 
     wire.hold(false);
     shop.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
@@ -81,4 +86,46 @@ async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
     }
     until_connected(leader, &shop).await?;
     until_connected(&follower, &shop).await
+}
+
+#[tokio::test]
+async fn the_envoys_of_every_replica_count_for_programmed_as_long_as_it_is_there() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("followers").await?;
+    let _pods = objects(&namespace).await?;
+    let leader = replica(cluster, &namespace, PHASE_TIME).await?;
+    let mut follower = replica(cluster, &namespace, PHASE_TIME).await?;
+    assert_eq!((&*leads(&leader).await?, &*leads(&follower).await?), ("1", "0"));
+    let key = key_encryption_key(&namespace).await?;
+    let mut envoy = follower.envoy_with("web", "one", &[("LIMPET_KEK_1", &key)]).await?;
+    envoy.until_ready().await?;
+    until_programmed(&namespace, "web", "True/Programmed").await?;
+
+    // Somebody else's port.
+    let taken = TcpListener::bind(follower.address(8081))?;
+    let listeners = |port: u16| {
+        json!({"spec": {"listeners": [
+            {"name": "http", "port": 8080, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "Same"}}},
+            {"name": "more", "port": port, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "Same"}}},
+        ]}})
+    };
+    namespace.merge("Gateway", "web", &listeners(8081)).await?;
+    let gateway = until_programmed(&namespace, "web", "False/Invalid").await?;
+    let words = message(&gateway["status"]["conditions"], "Programmed");
+    assert!(words.starts_with("Envoy one refused Listener"), "{words}");
+    assert!(words.contains("cannot bind") && words.contains(":8081"), "{words}");
+    drop(taken);
+    namespace.merge("Gateway", "web", &listeners(8082)).await?;
+    until_programmed(&namespace, "web", "True/Programmed").await?;
+
+    // What a replica said counts until it is gone for sure, for its Envoys may come back elsewhere.
+    follower.kill();
+    let one = async || (reports(&namespace).await.ok()?.len() == 1).then_some(());
+    poll::until("the follower to be forgotten", one).await?;
+    let gateway = until_programmed(&namespace, "web", "False/Pending").await?;
+    assert_eq!(
+        message(&gateway["status"]["conditions"], "Programmed"),
+        "No Envoy of this Gateway is connected"
+    );
+    Ok(())
 }

@@ -1,6 +1,5 @@
-//! Tells the other replicas how far this one's Envoys are, and this one how far theirs are.
-
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -12,7 +11,8 @@ use tokio::sync::watch;
 
 use crate::model::{MANAGED_BY, MANAGER};
 
-use super::replicas::{BEAT, Replicas, Standing, View};
+use super::presence::{BEAT, Presence};
+use super::report::{Envoys, Own, Standing, View};
 
 /// Changes that come together are told together.
 const GATHER: Duration = Duration::from_millis(200);
@@ -30,46 +30,87 @@ pub(crate) struct Place {
     pub(crate) replica: String,
 }
 
+/// What this replica says, and what it hears. Clones are handles of the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Replicas {
+    own: watch::Sender<Own>,
+    /// `None`: what the others say is not known.
+    others: watch::Receiver<Option<Arc<View>>>,
+}
+
+impl Replicas {
+    /// Whether this replica's Envoys have the keyring. To be called first before the exchange runs, or others take it that nobody has to wait.
+    pub(crate) fn say_keyring(&self, standing: Standing) {
+        let standing = Some(standing);
+        self.own.send_if_modified(|own| {
+            let changed = own.keyring != standing;
+            own.keyring = standing;
+            changed
+        });
+    }
+
+    /// How far the Envoys of each Gateway are that has any.
+    pub(crate) fn say_envoys(&self, envoys: BTreeMap<String, Envoys>) {
+        self.own.send_if_modified(|own| {
+            let changed = own.envoys != envoys;
+            own.envoys = envoys;
+            changed
+        });
+    }
+
+    /// What the others said when it was asked last; `None`: that is not known.
+    pub(crate) fn others(&mut self) -> Option<Arc<View>> {
+        self.others.borrow_and_update().clone()
+    }
+
+    /// Waits until the others say something else; for ever where nobody asks them.
+    pub(crate) async fn changed(&mut self) {
+        if self.others.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// Keeps this replica's report in the Lease that all of them share.
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     leases: Api<Lease>,
     name: String,
-    replicas: Replicas,
-    own: watch::Receiver<Standing>,
+    presence: Presence,
+    own: watch::Receiver<Own>,
     leads: watch::Receiver<bool>,
-    /// `None`: how far the others are is not known.
-    told: watch::Sender<Option<View>>,
+    told: watch::Sender<Option<Arc<View>>>,
     /// What failed last, so that it is said once.
     failed: Option<String>,
 }
 
 impl Exchange {
-    pub(super) fn new(
+    /// Who holds `leads` tidies up. A replica that is silent is waited for by the keyring for `phase_time`.
+    pub(crate) fn new(
         client: &Client,
         place: &Place,
         phase_time: Duration,
-        own: watch::Receiver<Standing>,
         leads: watch::Receiver<bool>,
-    ) -> (Self, watch::Receiver<Option<View>>) {
+    ) -> (Self, Replicas) {
+        let (saying, own) = watch::channel(Own::default());
         let (told, others) = watch::channel(None);
         let exchange = Self {
             leases: Api::namespaced(client.clone(), &place.namespace),
             name: place.lease.clone(),
-            replicas: Replicas::new(&place.replica, phase_time),
+            presence: Presence::new(&place.replica, phase_time),
             own,
             leads,
             told,
             failed: None,
         };
-        (exchange, others)
+        (exchange, Replicas { own: saying, others })
     }
 
     /// Goes on until it is dropped, or nobody has anything to tell any more.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
-            let standing = self.own.borrow_and_update().clone();
-            let view = match tokio::time::timeout(CALL, self.beat(standing)).await {
-                Ok(Ok(view)) => Ok(view),
+            let own = self.own.borrow_and_update().clone();
+            let view = match tokio::time::timeout(CALL, self.beat(&own)).await {
+                Ok(Ok(view)) => Ok(Arc::new(view)),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(_) => Err("no answer".to_owned()),
             };
@@ -79,7 +120,7 @@ impl Exchange {
                 tracing::warn!(
                     lease = self.name,
                     %error,
-                    "replicas can not tell each other what their Envoys have; rotations of the key wait"
+                    "replicas can not tell each other what their Envoys have; rotations of the key wait, and what was said last of Gateways' Envoys counts"
                 );
             }
             self.failed = view.as_ref().err().cloned();
@@ -101,9 +142,9 @@ impl Exchange {
         }
     }
 
-    async fn beat(&mut self, standing: Standing) -> Result<View, Error> {
+    async fn beat(&mut self, own: &Own) -> Result<View, Error> {
         let leads = *self.leads.borrow();
-        let annotations = self.replicas.annotations(standing, leads);
+        let annotations = self.presence.annotations(own, leads);
         // Of a Lease that others change, too, this changes only what is in it; so nobody ever comes too late.
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         let lease = match self.leases.patch(&self.name, &PatchParams::default(), &patch).await {
@@ -124,6 +165,6 @@ impl Exchange {
             answer => answer?,
         };
         let annotations = lease.metadata.annotations.unwrap_or_default();
-        Ok(self.replicas.see(&annotations, Instant::now()))
+        Ok(self.presence.see(&annotations, Instant::now()))
     }
 }
