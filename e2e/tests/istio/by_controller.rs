@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use limpet_e2e::kube::{Controller, Istiod, Output};
-use limpet_e2e::poll;
+use limpet_e2e::{Request, Visitor, poll};
 use serde_json::{Value, json};
 
 use crate::shop::{COOKIE, Shop, key_of, names};
@@ -297,7 +297,7 @@ async fn rules_of_one_name_are_told_apart_or_told_of() -> Result<()> {
     let kept = Kept::open("namesakes").await?;
     let shop = &kept.shop;
     let canary = |path: &'static str, host: &'static str| {
-        let request = limpet_e2e::Request::get(shop.gateway.address(), path).header("host", host);
+        let request = Request::get(shop.gateway.address(), path).header("host", host);
         async move {
             let answer = request.send().await?;
             let backend = answer.backend().unwrap_or_default().to_owned();
@@ -356,4 +356,46 @@ async fn a_proxy_without_the_key_serves_without_sessions() -> Result<()> {
     kept.until_sessions().await?;
     let (mut visitor, pod) = kept.shop.session().await?;
     kept.shop.holds(&mut visitor, &pod).await
+}
+
+#[tokio::test]
+async fn a_route_of_two_gateways_has_the_same_sessions_on_both() -> Result<()> {
+    let kept = Kept::open("two").await?;
+    let shop = &kept.shop;
+    let second = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: second}
+spec:
+  gatewayClassName: istio
+  listeners: [{name: http, protocol: HTTP, port: 80}]
+";
+    shop.namespace.apply(second).await?;
+    let gateway = Istiod::shared().await?.gateway(&shop.namespace, "second", 80).await?;
+    let key = &shop.key_encryption_key;
+    let mut envoy = gateway.envoy(&[(&key.variable, &key.key)]).await?;
+    envoy.until_ready().await?;
+    let parents = json!({"spec": {"parentRefs": [{"name": "web"}, {"name": "second"}]}});
+    shop.namespace.merge("HTTPRoute", "shop", &parents).await?;
+
+    let visit = async |visitor: &Visitor| {
+        let request = Request::get(gateway.address(), "/").header("host", "shop.example.com");
+        visitor.bring(request).send().await
+    };
+    let begins = async || visit(&shop.visitor()).await.ok()?.set_cookie(COOKIE).map(drop);
+    poll::until("sessions on the second", begins).await?;
+    let (visitor, pod) = shop.session().await?;
+    for _ in 0..10 {
+        let answer = visit(&visitor).await?;
+        assert_eq!(answer.backend(), Some(&*pod));
+        ensure!(answer.set_cookie(COOKIE).is_none(), "another token");
+    }
+    assert_eq!(kept.ours(PLUGIN).await?.len(), 2);
+
+    // What goes with one Gateway leaves the other alone.
+    let parents = json!({"spec": {"parentRefs": [{"name": "web"}]}});
+    shop.namespace.merge("HTTPRoute", "shop", &parents).await?;
+    let one = async || (kept.ours(PLUGIN).await.ok()?.len() == 1).then_some(());
+    poll::until("the second's objects to go", one).await?;
+    shop.until_sessions().await
 }
