@@ -193,11 +193,21 @@ spec:
         }
     }
 
-    // The Event that could not be written last is written now, and was logged once.
+    // An Event that can not be written now is written when it can be, and its problem is logged once.
+    let missed = || {
+        controller
+            .log()
+            .map(|log| log.matches("an event can not be written").count())
+    };
+    let before = missed()?;
+    let late = grpc.replace("name: grpc", "name: late").replace("gone", "away");
+    namespace.apply(&late).await?;
+    let tried = async || (controller.log().ok()?.contains("away") && missed().ok()? > before).then_some(());
+    poll::until("its Event to be missed", tried).await?;
     namespace
         .merge("ClusterRole", "limpet-controller", &json!({"rules": rules}))
         .await?;
-    let note = until_event(&namespace, "GRPCRoute", "grpc", "BackendNotFound", "gone").await?;
+    let note = until_event(&namespace, "GRPCRoute", "late", "BackendNotFound", "away").await?;
     let log = controller.log()?;
     assert_eq!(log.matches(&note).count(), 1, "{note}\n{log}");
 
