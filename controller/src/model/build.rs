@@ -61,6 +61,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
     }
     if !settings.judges() {
         reports.lose(&graph, &foreign::losses(objects, &gateways, &routes));
+        foreign::report_unknown_classes(objects, settings, &mut reports);
     }
     (graph, reports)
 }

@@ -1,14 +1,14 @@
 //! What is said of routes that another control plane serves: of their sessions alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::{ObjectName, ParentRef};
+use crate::api::{GatewaySpec, Object, ObjectName, ParentRef};
 
 use super::gateways::GatewayState;
 use super::reports::{Condition, ParentReport, RouteReport};
 use super::routes::{RouteState, gateway_name};
-use super::sessions::RuleSession;
-use super::{Loss, Lost, Objects};
+use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor};
+use super::{Gateways, Loss, Lost, Objects, Reports, Settings};
 
 /// What became of the sessions that a route asks for. Whether it is served is not ours to say.
 pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
@@ -74,6 +74,93 @@ pub(super) fn losses(
         }
     }
     losses
+}
+
+/// Tells policies of Gateways whose class is not there. Nobody else does, and a Gateway of another's class is that one's to report on.
+pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, reports: &mut Reports) {
+    let nowhere = unknown_classes(objects);
+    if nowhere.is_empty() {
+        return;
+    }
+    let Gateways::Of(controllers) = &settings.gateways else {
+        return;
+    };
+    let controllers: Vec<&str> = controllers.iter().map(String::as_str).collect();
+    for (name, policy) in &objects.session_policies {
+        let Some(report) = reports.session_policies.get_mut(name) else {
+            continue;
+        };
+        let targets = policy.spec.target_refs.iter();
+        let targets = targets.filter(|target| (target.group.as_str(), target.kind.as_str()) == ("", "Service"));
+        let targets: BTreeSet<ObjectName> = targets
+            .map(|target| ObjectName::new(&name.name.namespace, &target.name))
+            .collect();
+        let of_targets = nowhere.iter().filter(|(_, services)| !services.is_disjoint(&targets));
+        for (gateway, _) in of_targets.take(MAX_ANCESTORS.saturating_sub(report.ancestors.len())) {
+            let class = objects
+                .gateways
+                .get(*gateway)
+                .map(|gateway| gateway.spec.gateway_class_name.as_str());
+            let message = format!(
+                "Gateway {gateway} spec.gatewayClassName: expected a GatewayClass of {}, found {}, which is not there",
+                controllers.join(" or "),
+                class.unwrap_or_default()
+            );
+            let condition = Condition::fails("Accepted", "TargetNotFound", message);
+            report.ancestors.push(ancestor(gateway, vec![condition]));
+        }
+    }
+}
+
+/// The Gateways whose class is not there, and the Services that routes of theirs lead to.
+fn unknown_classes(objects: &Objects) -> BTreeMap<&ObjectName, BTreeSet<ObjectName>> {
+    let is_unknown =
+        |gateway: &Object<GatewaySpec>| !objects.gateway_classes.contains_key(&gateway.spec.gateway_class_name);
+    let mut unknown: BTreeMap<&ObjectName, BTreeSet<ObjectName>> = objects
+        .gateways
+        .iter()
+        .filter(|(_, gateway)| is_unknown(gateway))
+        .map(|(name, _)| (name, BTreeSet::new()))
+        .collect();
+    if unknown.is_empty() {
+        return unknown;
+    }
+    let http = objects.http_routes.values().map(|route| {
+        let backends = route
+            .spec
+            .rules
+            .iter()
+            .flat_map(|rule| &rule.backend_refs)
+            .collect::<Vec<_>>();
+        (&route.meta, &route.spec.parent_refs, backends)
+    });
+    let grpc = objects.grpc_routes.values().map(|route| {
+        let backends = route
+            .spec
+            .rules
+            .iter()
+            .flat_map(|rule| &rule.backend_refs)
+            .collect::<Vec<_>>();
+        (&route.meta, &route.spec.parent_refs, backends)
+    });
+    for (meta, parents, backends) in http.chain(grpc) {
+        for gateway in parents
+            .iter()
+            .filter_map(|parent| gateway_name(&meta.namespace, parent))
+        {
+            let Some(services) = unknown.get_mut(&gateway) else {
+                continue;
+            };
+            let named = backends
+                .iter()
+                .filter(|backend| backend.group.is_empty() && backend.kind == "Service");
+            services.extend(named.map(|backend| {
+                let namespace = backend.namespace.as_deref().unwrap_or(&meta.namespace);
+                ObjectName::new(namespace, &backend.name)
+            }));
+        }
+    }
+    unknown
 }
 
 /// The route's parents of classes that are not read, if the Gateway is there.

@@ -197,3 +197,20 @@ fn what_an_output_can_not_give_is_said_where_it_was_asked_for() {
     assert_eq!(of_policy, Some((true, before)));
     assert!(of_route.is_some_and(|message| message.contains("spec.rules[2]: lost c")));
 }
+
+#[test]
+fn a_gateway_whose_class_is_not_there_is_named() {
+    let route = route("{backendRefs: [{name: v1, port: 80}]}");
+    let (graph, reports) = built(&format!("{}{route}", gateway("web", "missing")));
+    assert!(graph.gateways.is_empty());
+    let ancestors = &policy(&reports).ancestors;
+    assert_eq!(ancestors.len(), 1);
+    let accepted = find(&ancestors[0].conditions, "Accepted").expect("a condition");
+    assert_eq!((accepted.is_true(), accepted.reason), (false, "TargetNotFound"));
+    for part in ["shop/web", "missing", "example.com/theirs"] {
+        assert!(accepted.message.contains(part), "{accepted:?}");
+    }
+    // A class that is there is somebody's.
+    let (_, reports) = built(&format!("{}{route}", gateway("web", "limpet")));
+    assert!(policy(&reports).ancestors.is_empty());
+}

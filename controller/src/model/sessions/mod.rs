@@ -35,6 +35,8 @@ use super::reports::{ObjectRef, PolicyReport};
 use super::{Objects, SessionPolicyName, Settings};
 
 pub(crate) use defaults::check as check_defaults;
+pub(super) use policy_status::MAX_ANCESTORS;
+pub(super) use status::ancestor;
 
 use backends::Backends;
 use names::Policies;

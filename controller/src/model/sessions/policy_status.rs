@@ -14,7 +14,7 @@ use super::rules::{Outcome, Rule, services};
 use super::status::{Remarks, ancestor, invalid, report};
 
 /// GEP-713's bound of a policy's ancestors.
-const MAX_ANCESTORS: usize = 16;
+pub(in crate::model) const MAX_ANCESTORS: usize = 16;
 
 /// What there is to report of each policy.
 pub(super) struct Statuses<'a> {

@@ -20,7 +20,7 @@ use super::Problem;
 const MAX_LISTED: usize = 4;
 
 /// The Gateway as an ancestor.
-pub(super) fn ancestor(gateway: &ObjectName, conditions: Vec<Condition>) -> AncestorReport {
+pub(in crate::model) fn ancestor(gateway: &ObjectName, conditions: Vec<Condition>) -> AncestorReport {
     AncestorReport {
         ancestor_ref: ParentRef {
             group: GATEWAY_GROUP.to_owned(),
