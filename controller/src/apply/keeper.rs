@@ -52,9 +52,9 @@ type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
 /// What a round found.
 #[derive(Debug, Default)]
 struct Found {
-    /// Why something is not there, or can not work.
+    /// Why something is not there.
     problems: Problems,
-    /// Why the control plane does not take what is there.
+    /// Why what is there does not work: the control plane does not take it, or proxies lack something.
     refusals: Problems,
     /// What it takes in part.
     parts: Problems,
@@ -261,8 +261,9 @@ impl Keeper {
             }
             match proxies::missing(&self.client, &self.plane.proxies(gateway), &wanted.variables).await {
                 Ok(missing) => {
+                    // All is written, so nothing has to wait for it: no rotation of keys, and no other Gateway.
                     if let Some(missing) = missing {
-                        found.problems.entry(gateway.clone()).or_default().insert(missing);
+                        found.refusals.entry(gateway.clone()).or_default().insert(missing);
                     }
                 }
                 // Only a look: without the right to it, nothing else suffers.
