@@ -6,6 +6,7 @@ use limpet_e2e::{poll, tools};
 use serde_json::{Value, json};
 
 use super::{cluster, controller, ours, shop, until_programmed};
+use crate::site::condition;
 
 #[tokio::test]
 async fn an_object_of_somebody_elses_is_left_alone_and_said() -> Result<()> {
@@ -96,17 +97,26 @@ async fn gateways_of_classes_that_are_nobodys_here_get_nothing() -> Result<()> {
     let namespace = shop(cluster, "unknown").await?;
     let controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
-    namespace
-        .merge(
-            "Gateway",
-            "web",
-            &json!({"spec": {"gatewayClassName": "somebody-elses"}}),
-        )
-        .await?;
+    let missing = format!("{}-others", namespace.name());
+    let other = json!({"spec": {"gatewayClassName": missing}});
+    namespace.merge("Gateway", "web", &other).await?;
     poll::until("no object of ours", async || {
         ours(&namespace).await.ok()?.is_empty().then_some(())
     })
     .await?;
+    // Nobody else tells of a class that is not there.
+    let unknown = |policy: &Value| {
+        let entry = &policy["status"]["ancestors"][0];
+        condition(&entry["conditions"], "Accepted") == "False/TargetNotFound"
+    };
+    namespace.until("its class", "BackendLBPolicy", "web", unknown).await?;
+    let class = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GatewayClass",
+        "metadata": {"name": missing},
+        "spec": {"controllerName": "example.com/somebody-else"},
+    });
+    namespace.apply_object(&class).await?;
     let no_entry = |policy: &Value| policy["status"]["ancestors"].as_array().is_none_or(Vec::is_empty);
     namespace
         .until("no entry of ours", "BackendLBPolicy", "web", no_entry)
