@@ -60,6 +60,8 @@ check: ## Format, clippy with warnings denied, licences, and advisories where th
 	cargo fmt --all --check
 	cargo fmt --manifest-path filter/fuzz/Cargo.toml --check
 	cargo clippy --locked $(host_crates) --all-targets --all-features -- -D warnings
+	@# The tools alone, as the demo has them.
+	cargo clippy --locked -p limpet --no-default-features -- -D warnings
 	e2e/tools/wasm-target.sh cargo clippy --locked -p limpet-proxy-wasm -p limpet-bench-noop --target wasm32-wasip1 -- -D warnings
 	e2e/tools/deny.sh
 

@@ -50,6 +50,7 @@ mod sources;
 #[cfg(feature = "controller")]
 mod status;
 mod token;
+#[cfg(feature = "controller")]
 mod trouble;
 #[cfg(feature = "controller")]
 pub mod xds;
