@@ -125,39 +125,15 @@ fn unknown_classes(objects: &Objects) -> BTreeMap<&ObjectName, BTreeSet<ObjectNa
     if unknown.is_empty() {
         return unknown;
     }
-    let http = objects.http_routes.values().map(|route| {
-        let backends = route
-            .spec
-            .rules
+    for route in objects.routes() {
+        let gateways = route
+            .parents
             .iter()
-            .flat_map(|rule| &rule.backend_refs)
-            .collect::<Vec<_>>();
-        (&route.meta, &route.spec.parent_refs, backends)
-    });
-    let grpc = objects.grpc_routes.values().map(|route| {
-        let backends = route
-            .spec
-            .rules
-            .iter()
-            .flat_map(|rule| &rule.backend_refs)
-            .collect::<Vec<_>>();
-        (&route.meta, &route.spec.parent_refs, backends)
-    });
-    for (meta, parents, backends) in http.chain(grpc) {
-        for gateway in parents
-            .iter()
-            .filter_map(|parent| gateway_name(&meta.namespace, parent))
-        {
-            let Some(services) = unknown.get_mut(&gateway) else {
-                continue;
-            };
-            let named = backends
-                .iter()
-                .filter(|backend| backend.group.is_empty() && backend.kind == "Service");
-            services.extend(named.map(|backend| {
-                let namespace = backend.namespace.as_deref().unwrap_or(&meta.namespace);
-                ObjectName::new(namespace, &backend.name)
-            }));
+            .filter_map(|parent| gateway_name(&route.meta.namespace, parent));
+        for gateway in gateways {
+            if let Some(services) = unknown.get_mut(&gateway) {
+                services.extend(route.services());
+            }
         }
     }
     unknown
@@ -169,17 +145,7 @@ fn elsewhere(
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
     route: &RouteState<'_>,
 ) -> Vec<String> {
-    let parents: &[ParentRef] = match route.object.kind {
-        "HTTPRoute" => objects
-            .http_routes
-            .get(&route.object.name)
-            .map(|route| &*route.spec.parent_refs),
-        _ => objects
-            .grpc_routes
-            .get(&route.object.name)
-            .map(|route| &*route.spec.parent_refs),
-    }
-    .unwrap_or_default();
+    let parents = objects.route(&route.object).map_or(&[][..], |route| route.parents);
     let place = |(index, parent): (usize, &ParentRef)| {
         let name = gateway_name(&route.meta.namespace, parent)?;
         let gateway = objects.gateways.get(&name).filter(|_| !gateways.contains_key(&name))?;

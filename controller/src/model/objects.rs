@@ -4,8 +4,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::api::{
-    DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec,
-    ServiceSpec, SessionPolicySpec, XBackendSpec,
+    BackendRef, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Meta, Object, ObjectName,
+    ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
 
 use super::certificate::Certificate;
@@ -81,6 +81,59 @@ impl Objects {
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+/// What a route of either kind names, as it says it.
+#[derive(Debug)]
+pub(super) struct RouteReferences<'a> {
+    pub(super) meta: &'a Meta,
+    pub(super) parents: &'a [ParentRef],
+    pub(super) backends: Vec<&'a BackendRef>,
+}
+
+impl<'a> RouteReferences<'a> {
+    fn of_http(route: &'a Object<HttpRouteSpec>) -> Self {
+        Self {
+            meta: &route.meta,
+            parents: &route.spec.parent_refs,
+            backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
+        }
+    }
+
+    fn of_grpc(route: &'a Object<GrpcRouteSpec>) -> Self {
+        Self {
+            meta: &route.meta,
+            parents: &route.spec.parent_refs,
+            backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
+        }
+    }
+
+    /// The Services among its backends, whether they are there or not.
+    pub(super) fn services(&self) -> impl Iterator<Item = ObjectName> {
+        let services = self.backends.iter();
+        let services = services.filter(|backend| backend.group.is_empty() && backend.kind == "Service");
+        services.map(|backend| {
+            let namespace = backend.namespace.as_deref().unwrap_or(&self.meta.namespace);
+            ObjectName::new(namespace, &backend.name)
+        })
+    }
+}
+
+impl Objects {
+    /// What all routes name.
+    pub(super) fn routes(&self) -> impl Iterator<Item = RouteReferences<'_>> {
+        let http = self.http_routes.values().map(RouteReferences::of_http);
+        http.chain(self.grpc_routes.values().map(RouteReferences::of_grpc))
+    }
+
+    /// What this route names.
+    pub(super) fn route(&self, route: &ObjectRef) -> Option<RouteReferences<'_>> {
+        match route.kind {
+            "HTTPRoute" => self.http_routes.get(&route.name).map(RouteReferences::of_http),
+            "GRPCRoute" => self.grpc_routes.get(&route.name).map(RouteReferences::of_grpc),
+            _ => None,
+        }
     }
 }
 

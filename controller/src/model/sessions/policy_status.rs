@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::api::{BackendRef, ObjectName};
+use crate::api::ObjectName;
 use crate::model::Objects;
+use crate::model::objects::RouteReferences;
 use crate::model::reports::{Condition, PolicyReport};
 use crate::model::unread::no_effect;
 
@@ -314,25 +315,7 @@ fn gateways_of_missing_targets<'a>(
 
 /// The Services that a route names and that are not there.
 fn missing_services(objects: &Objects, route: &crate::model::reports::ObjectRef) -> HashSet<ObjectName> {
-    let references: Vec<&BackendRef> = match route.kind {
-        "HTTPRoute" => {
-            let route = objects.http_routes.get(&route.name);
-            let rules = route.into_iter().flat_map(|route| &route.spec.rules);
-            rules.flat_map(|rule| &rule.backend_refs).collect()
-        }
-        "GRPCRoute" => {
-            let route = objects.grpc_routes.get(&route.name);
-            let rules = route.into_iter().flat_map(|route| &route.spec.rules);
-            rules.flat_map(|rule| &rule.backend_refs).collect()
-        }
-        _ => Vec::new(),
-    };
-    let services = references
-        .into_iter()
-        .filter(|backend| backend.group.is_empty() && backend.kind == "Service");
-    let names = services.map(|backend| {
-        let namespace = backend.namespace.as_deref().unwrap_or(&route.name.namespace);
-        ObjectName::new(namespace, &backend.name)
-    });
-    names.filter(|name| !objects.services.contains_key(name)).collect()
+    let services = objects.route(route);
+    let services = services.iter().flat_map(RouteReferences::services);
+    services.filter(|name| !objects.services.contains_key(name)).collect()
 }
