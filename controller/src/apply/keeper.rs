@@ -242,10 +242,12 @@ impl Keeper {
                 }
             }
             found.wrote |= wrote;
-            let later = manifests
-                .iter()
-                .any(|manifest| manifest.stage > stage && !is_there(manifest, &self.object(manifest), &live));
-            if wrote && later && self.outdated_within(self.propagation).await {
+            let later = || {
+                manifests
+                    .iter()
+                    .any(|manifest| manifest.stage > stage && !is_there(manifest, &self.object(manifest), &live))
+            };
+            if wrote && later() && self.outdated_within(self.propagation).await {
                 return Ok(Round::Outdated);
             }
         }
