@@ -1,66 +1,56 @@
-//! The `limpet` command: checks configurations, inspects and issues tokens, makes and changes keys.
+//! The `limpet` command: it checks configurations, inspects and issues tokens, makes and rotates keys, and runs the controller.
 //!
 //! It adds nothing to what a session is: every check and every verdict is the filter's own, from `limpet_core`.
 //!
-//! - `check`: a configuration of the filter, or one of Envoy with the filter inside, and the chain around it.
-//! - `token`: what a token says, and tokens for tests.
-//! - `keys`: new keys, keyring files and their rotation, wrapped keyrings, and files of keys.
-//! - `find`: the filter in a configuration of Envoy. `embedded`: in objects of other control planes.
-//! - `document`, `node`: files of YAML or JSON, and values in them together with their paths.
-//! - `moment`, `output`: times for people, and the two forms of output.
-//! - `xds`: the server that Envoys take their configuration from.
-//! - `keyring`, `fences`: what the cluster keeps for the filter's configuration. `carried`: whether Envoys have it.
-//! - `replicas`: what replicas tell each other of their Envoys.
-//! - `apply`: objects of our own in a cluster, for another control plane.
-//! - `sources`, `status`, `run`: what needs a cluster. `limpet controller` begins in `run`.
+//! From the top down, and no import runs upwards:
+//!
+//! - `cluster`: `limpet controller` and `limpet render`. The only part that knows Kubernetes, and the only one that a build without the feature
+//!   `controller` lacks.
+//! - `tools`: `limpet check`, `limpet token`, `limpet keys`.
+//! - `envoy_config`: configuration files, and the filter in them.
+//! - `cli`, `output`, `time_format`: the command line, the two forms of output, and times for people.
 
-#[cfg(feature = "controller")]
-pub mod api;
-#[cfg(feature = "controller")]
-mod apply;
-#[cfg(feature = "controller")]
-mod carried;
-mod check;
 mod cli;
-mod document;
-mod embedded;
-#[cfg(feature = "controller")]
-mod fences;
-mod find;
-#[cfg(feature = "controller")]
-mod keyring;
-mod keys;
-#[cfg(feature = "controller")]
-pub mod model;
-mod moment;
-mod node;
+#[cfg_attr(not(feature = "controller"), path = "tools_only.rs")]
+pub mod cluster;
+mod envoy_config;
 mod output;
-#[cfg(feature = "controller")]
-pub mod outputs;
-#[cfg(feature = "controller")]
-pub mod render;
-#[cfg(feature = "controller")]
-mod replicas;
-#[cfg(feature = "controller")]
-mod run;
-#[cfg(feature = "controller")]
-mod services;
-#[cfg(feature = "controller")]
-mod sources;
-#[cfg(feature = "controller")]
-mod status;
-mod token;
-#[cfg(feature = "controller")]
-mod trouble;
-#[cfg(feature = "controller")]
-pub mod xds;
+mod time_format;
+mod tools;
 
 use std::fmt;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{Parser, Subcommand};
 
-use cli::{Cli, Command, KeysCommand, TokenCommand};
+use cli::{CheckArgs, EXIT_CODES, KeysCommand, TokenCommand};
+use cluster::ClusterCommand;
+use output::Output;
+use tools::{check, keys, token};
+
+/// Signed sessions for Envoy: check configurations, look into tokens, make and change keys.
+#[derive(Debug, Parser)]
+#[command(name = "limpet", version, after_help = EXIT_CODES, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// The form of the output
+    #[arg(long, value_enum, global = true, default_value = "text", value_name = "FORM")]
+    format: Output,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(CheckArgs),
+    #[command(flatten)]
+    Cluster(ClusterCommand),
+    /// Looks into tokens, and makes some for tests
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Makes keys, changes them in three phases, and wraps them for configurations
+    #[command(subcommand)]
+    Keys(KeysCommand),
+}
 
 /// Why a command could not do its work: exit code 2.
 #[derive(Debug)]
@@ -85,10 +75,7 @@ pub fn run() -> ExitCode {
     let Cli { command, format } = Cli::parse();
     let verdict = match command {
         Command::Check(args) => check::run(&args, format),
-        #[cfg(feature = "controller")]
-        Command::Controller(args) => run::run(&args, format),
-        #[cfg(feature = "controller")]
-        Command::Render(args) => render::run(&args, format),
+        Command::Cluster(command) => command.run(format),
         Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, format),
         Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, format),
         Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, format),
@@ -103,5 +90,15 @@ pub fn run() -> ExitCode {
             output::complain(&format!("error: {failure}\n"));
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
     }
 }

@@ -12,16 +12,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limpet::model::{Gateways, Settings};
-use limpet::outputs::envoy::EnvoyOptions;
-use limpet::outputs::envoy_gateway::EnvoyGatewayOptions;
-use limpet::outputs::istio::IstioOptions;
-use limpet::outputs::{ControlPlane, FilterInputs, FilterKeys};
-use limpet::render::{Rendered, render};
+use limpet::cluster::render::{Rendered, render};
 use limpet_core::config::{
     self,
     schema::{KeyConfig, KeyStateConfig},
 };
+use limpet_model::{Gateways, Settings};
+use limpet_outputs::envoy::EnvoyOptions;
+use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
+use limpet_outputs::istio::IstioOptions;
+use limpet_outputs::{ControlPlane, FilterInputs, FilterKeys};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use limpet::xds::ResourceType;
+use limpet_resources::ResourceType;
 
 use crate::client::{Client, Received};
 use crate::objects::cluster_name;

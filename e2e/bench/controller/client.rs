@@ -14,7 +14,7 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_filter;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
-use limpet::xds::ResourceType;
+use limpet_resources::ResourceType;
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hyper::Method;
-use limpet::xds::ResourceType;
+use limpet_resources::ResourceType;
 use limpet_e2e::kube::{self, ApiServer, Cluster, Controller, Release};
 use limpet_e2e::tools;
 use serde_json::{Value, json};

@@ -48,7 +48,7 @@ fn run(part: &str, rules: usize) -> Result<()> {
     let site = Site {
         rules,
         name: "bench".to_owned(),
-        controller_name: limpet::model::CONTROLLER_NAME.to_owned(),
+        controller_name: limpet_model::CONTROLLER_NAME.to_owned(),
     };
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match part {

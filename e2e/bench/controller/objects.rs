@@ -7,9 +7,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context, Result, bail};
-use limpet::api::{self, ObjectName};
-use limpet::model::endpoints::{Endpoint, EndpointSlice, EndpointState, SliceEndpoint, endpoints};
-use limpet::model::{Objects, SessionPolicyKind, SessionPolicyName};
+use limpet_api::{self, ObjectName};
+use limpet_model::endpoints::{Endpoint, EndpointSlice, EndpointState, SliceEndpoint, endpoints};
+use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 use serde_json::{Value, json};
 
 const RULES_OF_A_ROUTE: usize = 10;

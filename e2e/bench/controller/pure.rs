@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use limpet::api::ObjectName;
-use limpet::model::endpoints::endpoints;
-use limpet::model::{self, Objects, Settings};
-use limpet::outputs::envoy::{self, EnvoyOptions};
-use limpet::outputs::{FilterInputs, FilterKeys};
-use limpet::xds::{Resource, ResourceType, Resources, Version};
+use limpet_api::ObjectName;
+use limpet_model::endpoints::endpoints;
+use limpet_model::{self, Objects, Settings};
+use limpet_outputs::envoy::{self, EnvoyOptions};
+use limpet_outputs::{FilterInputs, FilterKeys};
+use limpet_resources::{Resource, ResourceType, Resources, Version};
 
 use crate::objects::{self, Site};
 use crate::report::{kilobytes, milliseconds, peak_memory, row};

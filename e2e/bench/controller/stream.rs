@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use limpet::model::graph::ClusterName;
-use limpet::outputs::envoy;
-use limpet::xds::{Options, ResourceType, Security, Server, Snapshots};
+use limpet_model::graph::ClusterName;
+use limpet_outputs::envoy;
+use limpet_resources::{ResourceType};
+use limpet_xds::{Options, Security, Server, Snapshots};
 
 use crate::changes;
 use crate::client::Client;

@@ -25,6 +25,7 @@ mod cache_control;
 pub mod carrier;
 pub mod config;
 mod counters;
+pub mod envoy;
 mod filter;
 pub mod keyring;
 pub mod outcome;

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
-use limpet::model::Graph;
-use limpet::outputs::envoy::{BootstrapOptions, bootstrap};
-use limpet::outputs::json;
-use limpet::xds::{Options, Security, Server, Snapshots};
+use limpet_model::Graph;
+use limpet_outputs::envoy::{BootstrapOptions, bootstrap};
+use limpet_outputs::json;
+use limpet_xds::{Options, Security, Server, Snapshots};
 use limpet_e2e::{Backend, Config, Envoy, Request, poll};
 
 use super::all;

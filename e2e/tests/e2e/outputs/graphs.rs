@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use limpet::api::ObjectName;
-use limpet::model::Graph;
-use limpet::model::graph::{
+use limpet_api::ObjectName;
+use limpet_model::Graph;
+use limpet_model::graph::{
     Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
     Protocol, Rewrite, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };

@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
-use limpet::model::Graph;
-use limpet::model::endpoints::{Endpoint, EndpointState};
-use limpet::model::graph::ClusterName;
-use limpet::outputs::envoy::{
+use limpet_model::Graph;
+use limpet_model::endpoints::{Endpoint, EndpointState};
+use limpet_model::graph::ClusterName;
+use limpet_outputs::envoy::{
     EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter, load_assignment, resources, static_bootstrap,
 };
-use limpet::outputs::json;
-use limpet::outputs::{FilterInputs, FilterKeys};
-use limpet::xds::Resource;
+use limpet_outputs::json;
+use limpet_outputs::{FilterInputs, FilterKeys};
+use limpet_resources::Resource;
 use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
 use limpet_e2e::{Backend, Build, Config, Envoy, Request, tools};
 

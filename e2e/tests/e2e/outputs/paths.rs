@@ -1,7 +1,7 @@
 //! Matches, redirects and rewrites.
 
 use anyhow::{Context, Result};
-use limpet::model::graph::{
+use limpet_model::graph::{
     Action, HeaderChanges, Hostname, PathChange, PathMatch, Redirect, Rewrite, Route, ValueMatch, VirtualHost,
 };
 use limpet_e2e::Answer;

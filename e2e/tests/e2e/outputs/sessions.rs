@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use limpet::model::graph::{Action, Session};
+use limpet_model::graph::{Action, Session};
 use limpet_e2e::{Answer, Request};
 
 use super::Shop;

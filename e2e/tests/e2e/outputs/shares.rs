@@ -1,7 +1,7 @@
 //! Weights, and references that lead nowhere.
 
 use anyhow::{Result, ensure};
-use limpet::model::graph::Action;
+use limpet_model::graph::Action;
 
 use super::Shop;
 use super::graphs::{forward, graph, nowhere, route, to, with_session};

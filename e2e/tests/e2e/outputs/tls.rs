@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use limpet::api::ObjectName;
-use limpet::model::Certificate;
-use limpet::model::graph::Listener;
+use limpet_api::ObjectName;
+use limpet_model::Certificate;
+use limpet_model::graph::Listener;
 use limpet_e2e::{Connection, Tls};
 use zeroize::Zeroizing;
 

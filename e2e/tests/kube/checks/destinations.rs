@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use limpet::api::ObjectName;
-use limpet::model::selector_service;
+use limpet_api::ObjectName;
+use limpet_model::selector_service;
 use limpet_e2e::Answer;
 use limpet_e2e::kube::{POD_PORT, Release};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! A verb less than `controller/deploy/rbac.yaml` grants is missed, and said.
 
 use anyhow::{Context, Result};
-use limpet::api::ObjectName;
-use limpet::model::selector_service;
+use limpet_api::ObjectName;
+use limpet_model::selector_service;
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_e2e::poll;
 use serde_json::{Value, json};

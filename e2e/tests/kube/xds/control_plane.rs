@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use limpet::xds::{Options, Resources, Security, Server, Snapshots};
+use limpet_resources::{Resources};
+use limpet_xds::{Options, Security, Server, Snapshots};
 use limpet_e2e::kube::Proxy;
 use limpet_e2e::poll;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use limpet::xds::Resources;
+use limpet_resources::Resources;
 use limpet_e2e::kube::Proxy;
 use limpet_e2e::{Answer, Backend, Connection, Request, Tls, poll};
 

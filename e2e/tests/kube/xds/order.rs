@@ -31,8 +31,8 @@ async fn clusters_are_there_before_their_routes_and_as_long() -> Result<()> {
             let mut last = "a".to_owned();
             for round in 0..10 {
                 let (name, backend) = (format!("cluster-{round}"), &site.backends[round % 3]);
-                resources.remove(limpet::xds::ResourceType::Cluster, &last);
-                resources.remove(limpet::xds::ResourceType::ClusterLoadAssignment, &last);
+                resources.remove(limpet_resources::ResourceType::Cluster, &last);
+                resources.remove(limpet_resources::ResourceType::ClusterLoadAssignment, &last);
                 resources.insert(resources::cluster(&name, CONNECT_TIMEOUT));
                 resources.insert(resources::endpoints(&name, &[backend.address()]));
                 resources.insert(resources::routes("routes", &name, true));

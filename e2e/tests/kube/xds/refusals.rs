@@ -1,6 +1,6 @@
 //! What Envoy refuses: its words are heard, the last good configuration serves on, and the rest arrives.
 
-use limpet::xds::ResourceType;
+use limpet_resources::ResourceType;
 
 use super::*;
 

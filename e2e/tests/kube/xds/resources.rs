@@ -32,7 +32,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, Secret, TlsCertificate, secret,
 };
 use envoy_types::pb::google::protobuf::{Any, BoolValue, Duration};
-use limpet::xds::{Resource, ResourceType};
+use limpet_resources::{Resource, ResourceType};
 use prost::{Message, Name};
 
 use crate::certificates::Certificate;

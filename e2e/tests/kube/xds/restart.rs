@@ -1,7 +1,7 @@
 //! A server that is restarted: Envoy serves on, and gets nothing that it has.
 
 use super::*;
-use limpet::xds::Security;
+use limpet_xds::Security;
 
 #[tokio::test]
 async fn a_restarted_server_sends_nothing_that_envoy_has() -> Result<()> {

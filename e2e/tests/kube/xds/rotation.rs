@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use limpet::xds::{Security, TlsFiles};
+use limpet_xds::{Security, TlsFiles};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,0 +1,187 @@
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::decode::{Spec, text};
+
+/// `GatewayClass`, gateway.networking.k8s.io/v1.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayClassSpec {
+    /// Who takes care of its Gateways.
+    pub controller_name: String,
+}
+
+impl Spec for GatewayClassSpec {
+    fn readable(spec: &Value) -> Self {
+        Self {
+            controller_name: text(spec, "controllerName"),
+        }
+    }
+}
+
+/// `Gateway`, gateway.networking.k8s.io/v1.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewaySpec {
+    /// Its class.
+    pub gateway_class_name: String,
+    /// What it listens on.
+    #[serde(default)]
+    pub listeners: Vec<Listener>,
+}
+
+impl Spec for GatewaySpec {
+    fn readable(spec: &Value) -> Self {
+        Self {
+            gateway_class_name: text(spec, "gatewayClassName"),
+            listeners: Vec::new(),
+        }
+    }
+}
+
+/// One listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listener {
+    /// Its name, once in each Gateway.
+    pub name: String,
+    /// The hosts that it serves: a name, `*.` and a suffix, or all.
+    #[serde(default)]
+    pub hostname: Option<String>,
+    /// Its port.
+    pub port: u16,
+    /// `HTTP`, `HTTPS`, and others that are refused.
+    pub protocol: String,
+    /// How TLS ends here.
+    #[serde(default)]
+    pub tls: Option<ListenerTls>,
+    /// Which routes may attach.
+    #[serde(default)]
+    pub allowed_routes: AllowedRoutes,
+}
+
+/// TLS of a listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerTls {
+    /// `Terminate` (also when left out) or `Passthrough`.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// Where the certificates are.
+    #[serde(default)]
+    pub certificate_refs: Vec<SecretRef>,
+}
+
+/// The name of an object that is a Secret if nothing else is said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// Its API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// Its kind.
+    #[serde(default = "secret")]
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its namespace; the referrer's where there is none.
+    #[serde(default)]
+    pub namespace: Option<String>,
+}
+
+fn secret() -> String {
+    "Secret".to_owned()
+}
+
+/// Which routes may attach to a listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedRoutes {
+    /// From where.
+    #[serde(default)]
+    pub namespaces: RouteNamespaces,
+    /// Of which kinds; those that fit the protocol where the list is empty.
+    #[serde(default)]
+    pub kinds: Vec<KindRef>,
+}
+
+/// From where routes may attach.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteNamespaces {
+    /// `Same` (also when left out), `All` or `Selector`; `None` from 1.3 on.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// With `Selector`: the namespaces' labels.
+    #[serde(default)]
+    pub selector: Option<LabelSelector>,
+}
+
+/// A kind of route.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KindRef {
+    /// Its API group.
+    #[serde(default = "gateway_group")]
+    pub group: String,
+    /// Its name.
+    pub kind: String,
+}
+
+pub(crate) fn gateway_group() -> String {
+    crate::GATEWAY_GROUP.to_owned()
+}
+
+/// Kubernetes' label selector.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelSelector {
+    /// Labels that must be there.
+    #[serde(default)]
+    pub match_labels: BTreeMap<String, String>,
+    /// Further requirements.
+    #[serde(default)]
+    pub match_expressions: Vec<Requirement>,
+}
+
+/// One requirement of a label selector.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Requirement {
+    /// The label's name.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    pub operator: String,
+    /// For `In` and `NotIn`.
+    #[serde(default)]
+    pub values: Vec<String>,
+}
+
+impl LabelSelector {
+    /// Whether it selects an object with these labels. An operator that is not known selects nothing.
+    #[must_use]
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let has = |(key, value): (&String, &String)| labels.get(key) == Some(value);
+        self.match_labels.iter().all(has)
+            && self
+                .match_expressions
+                .iter()
+                .all(|requirement| requirement.holds(labels))
+    }
+}
+
+impl Requirement {
+    fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        let listed = value.is_some_and(|value| self.values.contains(value));
+        match self.operator.as_str() {
+            "In" => listed,
+            "NotIn" => !listed,
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        }
+    }
+}

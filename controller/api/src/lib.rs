@@ -1,0 +1,34 @@
+//! The objects of Kubernetes that are read, as far as they are read.
+//!
+//! One type for each kind takes the shapes that all its releases have; which one an object has, its fields tell. What an object has and its type does
+//! not is listed in [`Object::unread`], so that it can be reported instead of being ignored in silence.
+
+mod backend;
+mod decode;
+mod gateway;
+mod grpc_route;
+mod http_route;
+mod meta;
+mod reference_grant;
+mod route;
+mod service;
+mod session;
+
+pub use backend::{BackendPort, BackendTls, EndpointSelector, XBackendSpec};
+pub use decode::{DecodeError, Spec, object, readable};
+pub use gateway::{
+    AllowedRoutes, GatewayClassSpec, GatewaySpec, KindRef, LabelSelector, Listener, ListenerTls, Requirement,
+    RouteNamespaces, SecretRef,
+};
+pub use grpc_route::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule};
+pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Timeouts};
+pub use meta::{Meta, Object, ObjectName};
+pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrantSpec};
+pub use route::{BackendRef, Filter, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, Redirect, Rewrite};
+pub use service::{ServicePort, ServiceSpec};
+pub use session::{CookieSettings, HeaderSettings, PolicyTarget, SessionPersistence, SessionPolicySpec};
+
+/// The API group of the Gateway API.
+pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
+/// The API group of the Gateway API's experiments.
+pub const GATEWAY_X_GROUP: &str = "gateway.networking.x-k8s.io";

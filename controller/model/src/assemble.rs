@@ -1,0 +1,204 @@
+//! From routes and their sessions to virtual hosts.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use limpet_api::ObjectName;
+
+use super::Objects;
+use super::gateways::{GatewayState, ListenerState};
+use super::graph::{
+    Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session, VirtualHost,
+};
+use super::routes::{Attachment, RouteState, Rule, RuleAction};
+use super::sessions::{RuleBackend, RuleSession, Sessions};
+
+/// Where a route stands among those of one virtual host (Gateway API, `HTTPRouteRule.matches`), regular expressions between exact paths and prefixes.
+type Precedence<'a> = (
+    (u8, Reverse<usize>),
+    Reverse<(bool, usize, usize)>,
+    (&'a str, &'a str, &'a str),
+    (&'a str, usize, usize),
+);
+
+type Found<'a> = BTreeMap<Hostname, Vec<(Precedence<'a>, Route)>>;
+
+/// The graph. `sessions` has those of the rules of `routes`, in their order.
+pub(super) fn assemble(
+    objects: &Objects,
+    gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
+    routes: &[RouteState<'_>],
+    sessions: &[Vec<RuleSession>],
+    all: &Sessions,
+) -> Graph {
+    let mut graph = Graph::default();
+    let mut found: BTreeMap<(&ObjectName, usize), Found<'_>> = BTreeMap::new();
+    for (route, sessions) in routes.iter().zip(sessions) {
+        let served: Vec<&Attachment> = route
+            .attachments
+            .iter()
+            .filter(|attachment| serves(gateways, attachment))
+            .collect();
+        if served.is_empty() {
+            continue;
+        }
+        for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
+            add_clusters(&mut graph, rule, all);
+            if let Some(asked_by) = &session.asked_by {
+                let origin = RuleOrigin {
+                    route: route.object.clone(),
+                    index,
+                    name: rule.own_name.map(str::to_owned),
+                    gateways: served.iter().map(|attachment| attachment.gateway.clone()).collect(),
+                    asked_by: asked_by.clone(),
+                };
+                graph.rules.entry(rule.name.clone()).or_insert(origin);
+            }
+            for (place, matches) in rule.matches.iter().enumerate() {
+                let made = make(rule, matches, session.of_path(&matches.path));
+                for attachment in &served {
+                    let hosts = found.entry((&attachment.gateway, attachment.listener)).or_default();
+                    for hostname in &attachment.hostnames {
+                        let entry = (precedence(route, index, place, matches), made.clone());
+                        hosts.entry(hostname.clone()).or_default().push(entry);
+                    }
+                }
+            }
+        }
+    }
+    for (name, state) in gateways {
+        if state.serves() {
+            let gateway = gateway(name, state, &mut found);
+            add_certificates(&mut graph, objects, &gateway);
+            graph.gateways.insert((*name).clone(), gateway);
+        }
+    }
+    graph.policies.clone_from(&all.policies);
+    graph
+}
+
+fn serves(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>, attachment: &Attachment) -> bool {
+    gateways.get(&attachment.gateway).is_some_and(|gateway| {
+        gateway.serves()
+            && gateway
+                .listeners
+                .get(attachment.listener)
+                .is_some_and(ListenerState::serves)
+    })
+}
+
+fn add_clusters(graph: &mut Graph, rule: &Rule<'_>, all: &Sessions) {
+    for backend in &rule.backends {
+        let cluster = graph
+            .clusters
+            .entry(backend.cluster.clone())
+            .or_insert_with(|| backend.spec.clone());
+        if let RuleBackend::XBackend(name) = &backend.object {
+            cluster.session = all.destinations.get(name).cloned();
+        }
+    }
+}
+
+fn add_certificates(graph: &mut Graph, objects: &Objects, gateway: &Gateway) {
+    for name in gateway
+        .ports
+        .values()
+        .flatten()
+        .filter_map(|listener| listener.certificates.as_ref())
+        .flatten()
+    {
+        if let Some(Ok(certificate)) = objects.certificates.get(name) {
+            graph.certificates.insert(name.clone(), certificate.clone());
+        }
+    }
+}
+
+fn make(rule: &Rule<'_>, matches: &Match, session: &Session) -> Route {
+    let action = match &rule.action {
+        RuleAction::Redirect(redirect) => Action::Redirect(redirect.clone()),
+        RuleAction::Respond { status, reason } => Action::Respond {
+            status: *status,
+            reason: reason.clone(),
+        },
+        RuleAction::Forward {
+            destinations,
+            rewrite,
+            request_timeout,
+            backend_timeout,
+            not_followed,
+        } => Action::Forward(Forward {
+            destinations: destinations.clone(),
+            session: session.clone(),
+            rewrite: rewrite.clone(),
+            request_timeout: *request_timeout,
+            backend_timeout: *backend_timeout,
+            not_followed: not_followed.clone(),
+        }),
+    };
+    Route {
+        rule: rule.name.clone(),
+        matches: matches.clone(),
+        action,
+        request_headers: rule.request_headers.clone(),
+        response_headers: rule.response_headers.clone(),
+    }
+}
+
+fn precedence<'a>(route: &'a RouteState<'_>, rule: usize, place: usize, matches: &Match) -> Precedence<'a> {
+    let path = match &matches.path {
+        PathMatch::Exact(path) => (0, Reverse(path.len())),
+        PathMatch::Regex(path) => (1, Reverse(path.len())),
+        PathMatch::Prefix(path) => (2, Reverse(path.len())),
+    };
+    let rest = (matches.method.is_some(), matches.headers.len(), matches.query.len());
+    (
+        path,
+        Reverse(rest),
+        route.meta.precedence(),
+        (route.object.kind, rule, place),
+    )
+}
+
+fn gateway<'a>(
+    name: &'a ObjectName,
+    state: &GatewayState<'_>,
+    found: &mut BTreeMap<(&'a ObjectName, usize), Found<'_>>,
+) -> Gateway {
+    let mut gateway = Gateway::default();
+    let serving = || {
+        state
+            .listeners
+            .iter()
+            .enumerate()
+            .filter(|(_, listener)| listener.serves())
+    };
+    for (index, listener) in serving() {
+        let mut hosts = found.remove(&(name, index)).unwrap_or_default();
+        // A host that another listener of the port has for itself is that one's alone.
+        let others =
+            || serving().filter(|(other, state)| *other != index && state.listener.port == listener.listener.port);
+        hosts.retain(|hostname, _| {
+            !others().any(|(_, other)| other.hostname.contains(hostname) && listener.hostname.contains(&other.hostname))
+        });
+        // And what it has no route for is not found, instead of being taken by a listener that is less specific.
+        hosts.entry(listener.hostname.clone()).or_default();
+        let virtual_hosts = hosts.into_iter().map(|(hostname, mut routes)| {
+            routes.sort_by_key(|(precedence, _)| *precedence);
+            VirtualHost {
+                hostname,
+                routes: routes.into_iter().map(|(_, route)| route).collect(),
+            }
+        });
+        let made = Listener {
+            name: listener.listener.name.clone(),
+            hostname: listener.hostname.clone(),
+            certificates: listener.certificates.clone(),
+            virtual_hosts: virtual_hosts.collect(),
+        };
+        gateway.ports.entry(listener.listener.port).or_default().push(made);
+    }
+    for listeners in gateway.ports.values_mut() {
+        listeners.sort_by(|one, two| one.hostname.cmp(&two.hostname));
+    }
+    gateway
+}

@@ -1,0 +1,158 @@
+//! What is said of routes that another control plane serves: of their sessions alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_api::{GatewaySpec, Object, ObjectName, ParentRef};
+
+use super::gateways::GatewayState;
+use super::reports::{Condition, ParentReport, RouteReport};
+use super::routes::{RouteState, gateway_name};
+use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor};
+use super::{Gateways, Loss, Lost, Objects, Reports, Settings};
+
+/// What became of the sessions that a route asks for. Whether it is served is not ours to say.
+pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
+    let notes: Vec<&str> = sessions
+        .iter()
+        .flat_map(|session| &session.notes)
+        .map(String::as_str)
+        .collect();
+    let message = ["Its sessions are taken in"]
+        .into_iter()
+        .chain(notes)
+        .collect::<Vec<_>>();
+    let problems = sessions.iter().flat_map(|session| &session.problems);
+    let problems: Vec<String> = problems
+        .map(|problem| format!("{}: {} (there are no sessions)", problem.field, problem.message))
+        .collect();
+    let mut conditions = vec![Condition::holds("Accepted", "Accepted", message.join("; "))];
+    if !problems.is_empty() {
+        conditions.push(Condition::holds(
+            "PartiallyInvalid",
+            "UnsupportedValue",
+            problems.join("; "),
+        ));
+    }
+    let parents = route.parents.iter().filter(|parent| parent.accepted.is_true());
+    let parents = parents.map(|parent| ParentReport {
+        parent_ref: parent.reference.clone(),
+        conditions: conditions.clone(),
+    });
+    RouteReport {
+        observed_generation: route.meta.generation,
+        parents: parents.collect(),
+    }
+}
+
+/// What rules do not get: those whose matches can not be read, and those that are attached to Gateways of others as well.
+pub(super) fn losses(
+    objects: &Objects,
+    gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
+    routes: &[RouteState<'_>],
+) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    for route in routes {
+        let elsewhere = elsewhere(objects, gateways, route);
+        for rule in &route.rules {
+            let refused = rule.refused.iter().filter(|refused| refused.drops_rule);
+            // Whoever serves it may know what it means, but which sessions are its own is not known here.
+            losses.extend(refused.map(|refused| Loss {
+                rule: rule.name.clone(),
+                gateway: None,
+                lost: Lost::All,
+                message: format!(
+                    "{}: {} (there are no sessions)",
+                    refused.problem.field, refused.problem.message
+                ),
+            }));
+            losses.extend(elsewhere.iter().map(|message| Loss {
+                rule: rule.name.clone(),
+                gateway: None,
+                lost: Lost::Part,
+                message: message.clone(),
+            }));
+        }
+    }
+    losses
+}
+
+/// Tells policies of Gateways whose class is not there. Nobody else does, and a Gateway of another's class is that one's to report on.
+pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, reports: &mut Reports) {
+    let nowhere = unknown_classes(objects);
+    if nowhere.is_empty() {
+        return;
+    }
+    let Gateways::Of(controllers) = &settings.gateways else {
+        return;
+    };
+    let controllers: Vec<&str> = controllers.iter().map(String::as_str).collect();
+    for (name, policy) in &objects.session_policies {
+        let Some(report) = reports.session_policies.get_mut(name) else {
+            continue;
+        };
+        let targets = policy.spec.target_refs.iter();
+        let targets = targets.filter(|target| (target.group.as_str(), target.kind.as_str()) == ("", "Service"));
+        let targets: BTreeSet<ObjectName> = targets
+            .map(|target| ObjectName::new(&name.name.namespace, &target.name))
+            .collect();
+        let of_targets = nowhere.iter().filter(|(_, services)| !services.is_disjoint(&targets));
+        for (gateway, _) in of_targets.take(MAX_ANCESTORS.saturating_sub(report.ancestors.len())) {
+            let class = objects
+                .gateways
+                .get(*gateway)
+                .map(|gateway| gateway.spec.gateway_class_name.as_str());
+            let message = format!(
+                "Gateway {gateway} spec.gatewayClassName: expected a GatewayClass of {}, found {}, which is not there",
+                controllers.join(" or "),
+                class.unwrap_or_default()
+            );
+            let condition = Condition::fails("Accepted", "TargetNotFound", message);
+            report.ancestors.push(ancestor(gateway, vec![condition]));
+        }
+    }
+}
+
+/// The Gateways whose class is not there, and the Services that routes of theirs lead to.
+fn unknown_classes(objects: &Objects) -> BTreeMap<&ObjectName, BTreeSet<ObjectName>> {
+    let is_unknown =
+        |gateway: &Object<GatewaySpec>| !objects.gateway_classes.contains_key(&gateway.spec.gateway_class_name);
+    let mut unknown: BTreeMap<&ObjectName, BTreeSet<ObjectName>> = objects
+        .gateways
+        .iter()
+        .filter(|(_, gateway)| is_unknown(gateway))
+        .map(|(name, _)| (name, BTreeSet::new()))
+        .collect();
+    if unknown.is_empty() {
+        return unknown;
+    }
+    for route in objects.routes() {
+        let gateways = route
+            .parents
+            .iter()
+            .filter_map(|parent| gateway_name(&route.meta.namespace, parent));
+        for gateway in gateways {
+            if let Some(services) = unknown.get_mut(&gateway) {
+                services.extend(route.services());
+            }
+        }
+    }
+    unknown
+}
+
+/// The route's parents of classes that are not read, if the Gateway is there.
+fn elsewhere(
+    objects: &Objects,
+    gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
+    route: &RouteState<'_>,
+) -> Vec<String> {
+    let parents = objects.route(&route.object).map_or(&[][..], |route| route.parents);
+    let place = |(index, parent): (usize, &ParentRef)| {
+        let name = gateway_name(&route.meta.namespace, parent)?;
+        let gateway = objects.gateways.get(&name).filter(|_| !gateways.contains_key(&name))?;
+        let class = &gateway.spec.gateway_class_name;
+        Some(format!(
+            "spec.parentRefs[{index}]: expected Gateways of one control plane, found {name} of class {class}, which has no sessions from here"
+        ))
+    };
+    parents.iter().enumerate().filter_map(place).collect()
+}

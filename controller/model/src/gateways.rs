@@ -1,0 +1,392 @@
+//! `GatewayClass` and `Gateway`: which listeners serve, and what is wrong with the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_api::{GatewaySpec, KindRef, Listener, Object, ObjectName};
+
+use super::graph::Hostname;
+use super::references::{References, Referrer};
+use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
+use super::unread::{Unread, no_effect};
+use limpet_api::{GATEWAY_GROUP};
+use super::{Objects, Settings};
+
+/// A Gateway of ours.
+#[derive(Debug)]
+pub(super) struct GatewayState<'a> {
+    pub(super) object: &'a Object<GatewaySpec>,
+    pub(super) listeners: Vec<ListenerState<'a>>,
+    /// What is wrong with all of it.
+    refused: Option<Condition>,
+    /// Fields that nothing reads and nobody misses.
+    ignored: Vec<String>,
+}
+
+/// A listener of a Gateway of ours.
+#[derive(Debug)]
+pub(super) struct ListenerState<'a> {
+    pub(super) listener: &'a Listener,
+    pub(super) hostname: Hostname,
+    /// The kinds of routes that may attach, without their group.
+    pub(super) kinds: Vec<&'static str>,
+    /// The Secrets of its certificates where it ends TLS.
+    pub(super) certificates: Option<Vec<ObjectName>>,
+    pub(super) accepted: Condition,
+    pub(super) resolved: Condition,
+    pub(super) conflicted: Option<Condition>,
+    /// The routes that attach.
+    pub(super) attached: i32,
+}
+
+impl ListenerState<'_> {
+    /// Whether it serves.
+    pub(super) fn serves(&self) -> bool {
+        self.accepted.is_true() && self.resolved.is_true() && self.conflicted.is_none()
+    }
+}
+
+/// Our classes' reports, and the names of those that are accepted.
+pub(super) fn classes<'a>(
+    objects: &'a Objects,
+    settings: &Settings,
+) -> (BTreeMap<String, ClassReport>, BTreeSet<&'a str>) {
+    let mut reports = BTreeMap::new();
+    let mut accepted = BTreeSet::new();
+    for (name, class) in &objects.gateway_classes {
+        if !settings.reads(&class.spec.controller_name) {
+            continue;
+        }
+        if !settings.judges() {
+            accepted.insert(name.as_str());
+            continue;
+        }
+        let unread = Unread::new(&class.unread);
+        let condition = if let Some(field) = unread.below("spec.parametersRef").first() {
+            let message = format!("{field}: expected none, since there are no parameters");
+            Condition::fails("Accepted", "InvalidParameters", message)
+        } else {
+            accepted.insert(name.as_str());
+            Condition::holds("Accepted", "Accepted", "Its Gateways are served")
+        };
+        let report = ClassReport {
+            observed_generation: class.meta.generation,
+            conditions: vec![condition],
+        };
+        reports.insert(name.clone(), report);
+    }
+    (reports, accepted)
+}
+
+/// The Gateways of the accepted classes.
+pub(super) fn gateways<'a>(
+    objects: &'a Objects,
+    classes: &BTreeSet<&str>,
+    references: &References<'_>,
+    settings: &Settings,
+) -> BTreeMap<&'a ObjectName, GatewayState<'a>> {
+    let ours = objects
+        .gateways
+        .iter()
+        .filter(|(_, gateway)| classes.contains(gateway.spec.gateway_class_name.as_str()));
+    let read = |object| {
+        if settings.judges() {
+            gateway(object, objects, references)
+        } else {
+            somebody_elses(object)
+        }
+    };
+    ours.map(|(name, object)| (name, read(object))).collect()
+}
+
+/// A Gateway that another control plane serves: what that refuses, it refuses itself.
+fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
+    fn read(listener: &Listener) -> ListenerState<'_> {
+        ListenerState {
+            listener,
+            hostname: Hostname::parse(listener.hostname.as_deref()),
+            kinds: kinds(listener).0,
+            certificates: None,
+            accepted: if speaks_http(listener) {
+                Condition::holds("Accepted", "Accepted", "It may have sessions")
+            } else {
+                Condition::fails("Accepted", "UnsupportedProtocol", "It has no sessions")
+            },
+            resolved: Condition::holds("ResolvedRefs", "ResolvedRefs", ""),
+            conflicted: None,
+            attached: 0,
+        }
+    }
+    GatewayState {
+        object,
+        listeners: object.spec.listeners.iter().map(read).collect(),
+        refused: None,
+        ignored: Vec::new(),
+    }
+}
+
+fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &References<'_>) -> GatewayState<'a> {
+    let unread = Unread::new(&object.unread);
+    // Who asks for clients' certificates must not get a listener that does without.
+    let tls = unread.below("spec.tls").first().map(|field| {
+        let message = format!("{field}: expected no TLS settings of the whole Gateway, which are not supported");
+        Condition::fails("Accepted", "Invalid", message)
+    });
+    let malformed = object.malformed.as_ref();
+    let malformed = malformed.map(|error| Condition::fails("Accepted", "Invalid", error.to_string()));
+    let refused = malformed.or(tls);
+    let mut listeners: Vec<ListenerState<'a>> = object
+        .spec
+        .listeners
+        .iter()
+        .enumerate()
+        .map(|(index, listener)| read_listener(object, index, listener, &unread, objects, references))
+        .collect();
+    find_conflicts(&mut listeners);
+    let ignored = object
+        .unread
+        .iter()
+        .filter(|field| !field.starts_with("spec.tls") && !field.contains(".tls."))
+        .cloned()
+        .collect();
+    GatewayState {
+        object,
+        listeners,
+        refused,
+        ignored,
+    }
+}
+
+fn read_listener<'a>(
+    gateway: &'a Object<GatewaySpec>,
+    index: usize,
+    listener: &'a Listener,
+    unread: &Unread<'_>,
+    objects: &Objects,
+    references: &References<'_>,
+) -> ListenerState<'a> {
+    let field = format!("spec.listeners[{index}]");
+    let mut resolved = Condition::holds("ResolvedRefs", "ResolvedRefs", "All references lead somewhere");
+    let mut accepted = Condition::holds("Accepted", "Accepted", "It is valid");
+    let mut certificates = None;
+    match listener.protocol.as_str() {
+        "HTTP" => {}
+        "HTTPS" => match tls(gateway, &field, listener, unread, objects, references) {
+            Ok(names) => certificates = Some(names),
+            Err(condition) if condition.kind == "Accepted" => accepted = condition,
+            Err(condition) => resolved = condition,
+        },
+        other => {
+            let message = format!("{field}.protocol: expected HTTP or HTTPS, found {other}");
+            accepted = Condition::fails("Accepted", "UnsupportedProtocol", message);
+        }
+    }
+    let (kinds, refused) = kinds(listener);
+    if let Some(kind) = refused
+        && resolved.is_true()
+    {
+        let message = format!(
+            "{field}.allowedRoutes.kinds: expected HTTPRoute or GRPCRoute, found {}",
+            kind.kind
+        );
+        resolved = Condition::fails("ResolvedRefs", "InvalidRouteKinds", message);
+    }
+    ListenerState {
+        listener,
+        hostname: Hostname::parse(listener.hostname.as_deref()),
+        kinds,
+        certificates,
+        accepted,
+        resolved,
+        conflicted: None,
+        attached: 0,
+    }
+}
+
+/// The Secrets of a listener's certificates.
+fn tls(
+    gateway: &Object<GatewaySpec>,
+    field: &str,
+    listener: &Listener,
+    unread: &Unread<'_>,
+    objects: &Objects,
+    references: &References<'_>,
+) -> Result<Vec<ObjectName>, Condition> {
+    let refuse = |field: &str, message: &str| Condition::fails("Accepted", "Invalid", format!("{field}: {message}"));
+    if let Some(unread) = unread.below(&format!("{field}.tls")).first() {
+        return Err(refuse(unread, "expected it to be left out, since it is not supported"));
+    }
+    let Some(tls) = &listener.tls else {
+        return Err(refuse(
+            &format!("{field}.tls"),
+            "expected certificates for a listener of HTTPS",
+        ));
+    };
+    if let Some(mode) = tls.mode.as_deref().filter(|mode| *mode != "Terminate") {
+        return Err(refuse(
+            &format!("{field}.tls.mode"),
+            &format!("expected Terminate, found {mode}"),
+        ));
+    }
+    if tls.certificate_refs.is_empty() {
+        return Err(refuse(
+            &format!("{field}.tls.certificateRefs"),
+            "expected at least one certificate",
+        ));
+    }
+    let mut names = Vec::new();
+    for (index, reference) in tls.certificate_refs.iter().enumerate() {
+        let field = format!("{field}.tls.certificateRefs[{index}]");
+        let fail = |reason, message: String| Condition::fails("ResolvedRefs", reason, format!("{field}: {message}"));
+        if (reference.group.as_str(), reference.kind.as_str()) != ("", "Secret") {
+            return Err(fail(
+                "InvalidCertificateRef",
+                format!("expected a Secret, found {}", reference.kind),
+            ));
+        }
+        let namespace = reference.namespace.as_deref().unwrap_or(&gateway.meta.namespace);
+        let name = ObjectName::new(namespace, &reference.name);
+        let referrer = Referrer {
+            group: GATEWAY_GROUP,
+            kind: "Gateway",
+            namespace: &gateway.meta.namespace,
+        };
+        if !references.permitted(referrer, "", "Secret", &name) {
+            return Err(fail(
+                "RefNotPermitted",
+                format!("expected a ReferenceGrant in {namespace} for Secret {name}"),
+            ));
+        }
+        match objects.certificates.get(&name) {
+            None => {
+                return Err(fail(
+                    "InvalidCertificateRef",
+                    format!("expected Secret {name}, which is not there"),
+                ));
+            }
+            Some(Err(error)) => return Err(fail("InvalidCertificateRef", format!("Secret {name}: {error}"))),
+            Some(Ok(_)) => names.push(name),
+        }
+    }
+    Ok(names)
+}
+
+fn speaks_http(listener: &Listener) -> bool {
+    matches!(listener.protocol.as_str(), "HTTP" | "HTTPS")
+}
+
+/// The kinds of routes that may attach, and the first that is asked for and unknown.
+fn kinds(listener: &Listener) -> (Vec<&'static str>, Option<&KindRef>) {
+    if !speaks_http(listener) {
+        return (Vec::new(), None);
+    }
+    if listener.allowed_routes.kinds.is_empty() {
+        return (ROUTE_KINDS.to_vec(), None);
+    }
+    let known = |kind: &KindRef| {
+        let group = kind.group == GATEWAY_GROUP;
+        ROUTE_KINDS.iter().copied().find(|known| group && *known == kind.kind)
+    };
+    let kinds = &listener.allowed_routes.kinds;
+    let mut all: Vec<&'static str> = kinds.iter().filter_map(known).collect();
+    all.sort_unstable();
+    all.dedup();
+    (all, kinds.iter().find(|kind| known(kind).is_none()))
+}
+
+const ROUTE_KINDS: [&str; 2] = ["GRPCRoute", "HTTPRoute"];
+
+/// Listeners that are not distinct serve nobody: neither of them has the better claim.
+fn find_conflicts(listeners: &mut [ListenerState<'_>]) {
+    let facts: Vec<(u16, String, Hostname)> = listeners
+        .iter()
+        .map(|state| {
+            (
+                state.listener.port,
+                state.listener.protocol.clone(),
+                state.hostname.clone(),
+            )
+        })
+        .collect();
+    for (index, state) in listeners.iter_mut().enumerate() {
+        let Some((port, protocol, hostname)) = facts.get(index) else {
+            continue;
+        };
+        let others = || {
+            facts
+                .iter()
+                .enumerate()
+                .filter(|(other, fact)| *other != index && fact.0 == *port)
+        };
+        if let Some((other, fact)) = others().find(|(_, fact)| fact.1 != *protocol) {
+            let message = format!(
+                "spec.listeners[{index}].protocol: expected one protocol on port {port}, found {} in spec.listeners[{other}]",
+                fact.1
+            );
+            state.conflicted = Some(Condition::holds("Conflicted", "ProtocolConflict", message));
+        } else if let Some((other, _)) = others().find(|(_, fact)| fact.2 == *hostname) {
+            let message = format!(
+                "spec.listeners[{index}].hostname: expected it once on port {port}, found it in spec.listeners[{other}]"
+            );
+            state.conflicted = Some(Condition::holds("Conflicted", "HostnameConflict", message));
+        }
+    }
+}
+
+impl GatewayState<'_> {
+    /// Whether it serves at all.
+    pub(super) fn serves(&self) -> bool {
+        self.refused.is_none()
+    }
+
+    /// What became of it.
+    pub(super) fn report(&self) -> GatewayReport {
+        let bad: Vec<&str> = self
+            .listeners
+            .iter()
+            .filter(|state| !state.serves())
+            .map(|state| state.listener.name.as_str())
+            .collect();
+        let accepted = match &self.refused {
+            Some(condition) => condition.clone(),
+            None if bad.is_empty() => Condition::holds("Accepted", "Accepted", no_effect("It is valid", &self.ignored)),
+            None => {
+                let message = no_effect(
+                    &format!("Listeners that do not serve: {}", bad.join(", ")),
+                    &self.ignored,
+                );
+                let some = bad.len() < self.listeners.len();
+                let condition = if some { Condition::holds } else { Condition::fails };
+                condition("Accepted", "ListenersNotValid", message)
+            }
+        };
+        GatewayReport {
+            observed_generation: self.object.meta.generation,
+            conditions: vec![accepted],
+            listeners: self.listeners.iter().map(listener_report).collect(),
+        }
+    }
+}
+
+fn listener_report(state: &ListenerState<'_>) -> ListenerReport {
+    let distinct = || {
+        Condition::fails(
+            "Conflicted",
+            "NoConflicts",
+            "No other listener has its port and hostname",
+        )
+    };
+    let kind = |kind: &&str| KindRef {
+        group: GATEWAY_GROUP.to_owned(),
+        kind: (*kind).to_owned(),
+    };
+    ListenerReport {
+        name: state.listener.name.clone(),
+        supported_kinds: state.kinds.iter().map(kind).collect(),
+        attached_routes: state.attached,
+        conditions: vec![
+            state.accepted.clone(),
+            state.conflicted.clone().unwrap_or_else(distinct),
+            state.resolved.clone(),
+        ],
+    }
+}

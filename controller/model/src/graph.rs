@@ -1,0 +1,468 @@
+//! What is to be served, in nobody's dialect: outputs translate it, and look at no object any more. All of it is sorted, so equal objects make equal
+//! graphs, whatever order they came in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use limpet_core::config::schema::PolicyConfig;
+use limpet_core::time::GatewayDuration;
+use serde::Serialize;
+
+use limpet_api::ObjectName;
+
+use super::certificate::Certificate;
+use super::objects::SessionPolicyName;
+use super::reports::ObjectRef;
+
+/// Everything that the Gateways of our class serve.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Graph {
+    /// By name.
+    pub gateways: BTreeMap<ObjectName, Gateway>,
+    /// The clusters that routes lead to.
+    pub clusters: BTreeMap<ClusterName, Cluster>,
+    /// The session policies, by a name that tells what is in them, so that equal policies are one.
+    pub policies: BTreeMap<String, PolicyConfig>,
+    /// Where the rules come from that have sessions.
+    #[serde(skip)]
+    pub rules: BTreeMap<RuleName, RuleOrigin>,
+    /// The certificates of listeners, by their Secrets.
+    #[serde(serialize_with = "names")]
+    pub certificates: BTreeMap<ObjectName, Certificate>,
+}
+
+/// Secrets are named alone.
+fn names<S: serde::Serializer>(
+    certificates: &BTreeMap<ObjectName, Certificate>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(certificates.keys())
+}
+
+/// A Gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gateway {
+    /// The ports that it listens on. No two listeners of one port have one hostname, and all of a port speak one protocol.
+    pub ports: BTreeMap<u16, Vec<Listener>>,
+}
+
+/// A listener that serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listener {
+    /// Its name in the Gateway.
+    pub name: String,
+    /// The hosts that come here and to no other listener of the port.
+    pub hostname: Hostname,
+    /// The Secrets of its certificates where it ends TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<Vec<ObjectName>>,
+    /// By hostname, the more specific ones first. A request of the listener that no virtual host takes is not found.
+    pub virtual_hosts: Vec<VirtualHost>,
+}
+
+/// The hosts that something is for. More specific ones come first in its order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Hostname {
+    /// This one.
+    Exact(String),
+    /// All that end in this, which begins with a dot.
+    Suffix(String),
+    /// All.
+    Any,
+}
+
+impl Hostname {
+    /// Reads `shop.example.com`, `*.example.com`; `None` and the empty text are all.
+    #[must_use]
+    pub fn parse(text: Option<&str>) -> Self {
+        match text {
+            None | Some("" | "*") => Self::Any,
+            Some(text) => match text.strip_prefix('*') {
+                Some(suffix) => Self::Suffix(suffix.to_ascii_lowercase()),
+                None => Self::Exact(text.to_ascii_lowercase()),
+            },
+        }
+    }
+
+    /// The hosts that belong to both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Any, both) | (both, Self::Any) => Some(both.clone()),
+            (Self::Exact(host), Self::Exact(other)) => (host == other).then(|| self.clone()),
+            (Self::Exact(host), Self::Suffix(suffix)) | (Self::Suffix(suffix), Self::Exact(host)) => {
+                (host.ends_with(suffix.as_str()) && host.len() > suffix.len()).then(|| Self::Exact(host.clone()))
+            }
+            (Self::Suffix(one), Self::Suffix(two)) => {
+                let (long, short) = if one.len() >= two.len() { (one, two) } else { (two, one) };
+                long.ends_with(short.as_str()).then(|| Self::Suffix(long.clone()))
+            }
+        }
+    }
+
+    /// Whether every host of `other` is one of these.
+    #[must_use]
+    pub fn contains(&self, other: &Self) -> bool {
+        self.intersection(other).as_ref() == Some(other)
+    }
+
+    /// By length, longer ones first: what a router does that prefers the most specific.
+    fn rank(&self) -> (u8, std::cmp::Reverse<usize>, &str) {
+        match self {
+            Self::Exact(host) => (0, std::cmp::Reverse(host.len()), host),
+            Self::Suffix(suffix) => (1, std::cmp::Reverse(suffix.len()), suffix),
+            Self::Any => (2, std::cmp::Reverse(0), ""),
+        }
+    }
+}
+
+impl Serialize for Hostname {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl PartialOrd for Hostname {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Hostname {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl fmt::Display for Hostname {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => f.write_str(host),
+            Self::Suffix(suffix) => write!(f, "*{suffix}"),
+            Self::Any => f.write_str("*"),
+        }
+    }
+}
+
+/// The routes of some hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VirtualHost {
+    /// Which hosts.
+    pub hostname: Hostname,
+    /// Its routes; the first that matches counts. They are in the order that the Gateway API asks for.
+    pub routes: Vec<Route>,
+}
+
+/// One match of one rule, and what happens to its requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Route {
+    /// Whose rule it is: `<kind>/<namespace>/<route>/<rule name or hash>`. The routes of one rule have one name.
+    pub rule: RuleName,
+    /// What has to match.
+    pub matches: Match,
+    /// What happens.
+    pub action: Action,
+    /// Changes of the request's headers.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
+    pub request_headers: HeaderChanges,
+    /// Changes of the response's headers.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
+    pub response_headers: HeaderChanges,
+}
+
+/// A rule's name: that of its sessions' scope as well.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct RuleName(pub String);
+
+impl fmt::Display for RuleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a rule with sessions comes from: what somebody says of it, he says of these objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleOrigin {
+    /// The route.
+    pub route: ObjectRef,
+    /// The rule's place in it.
+    pub index: usize,
+    /// The rule's own name there.
+    pub name: Option<String>,
+    /// The Gateways that serve it.
+    pub gateways: BTreeSet<ObjectName>,
+    /// Who asks for its sessions.
+    pub asked_by: AskedBy,
+}
+
+/// Who asks for a rule's sessions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AskedBy {
+    /// The rule itself.
+    Rule,
+    /// A session policy.
+    Policy(SessionPolicyName),
+    /// Its XBackends, each for its own.
+    Backends(Vec<ObjectName>),
+}
+
+/// What has to match; all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Match {
+    /// The path.
+    pub path: PathMatch,
+    /// The method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Headers, by names in lower case, each once.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, ValueMatch>,
+    /// Query parameters, each once.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub query: BTreeMap<String, ValueMatch>,
+    /// Whether it must be a gRPC request.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub grpc: bool,
+}
+
+/// What the path has to be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PathMatch {
+    /// This path.
+    Exact(String),
+    /// This path, or one below it. It has no `/` at its end, so that the root is empty.
+    Prefix(String),
+    /// All of the path matches this expression (RE2).
+    Regex(String),
+}
+
+impl Default for PathMatch {
+    fn default() -> Self {
+        Self::Prefix(String::new())
+    }
+}
+
+/// What a value has to be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ValueMatch {
+    /// This.
+    Exact(String),
+    /// All of it matches this expression (RE2).
+    Regex(String),
+}
+
+/// Changes of headers, by names in lower case: `set`, then `add`, then `remove`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeaderChanges {
+    /// Replaced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<(String, String)>,
+    /// Appended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<(String, String)>,
+    /// Taken out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+}
+
+impl HeaderChanges {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// It goes to one of the destinations.
+    Forward(Forward),
+    /// It is answered with a redirect.
+    Redirect(Redirect),
+    /// It is answered with this status, because of what the message says.
+    Respond {
+        /// The status.
+        status: u16,
+        /// Why, for people who read the output.
+        reason: String,
+    },
+}
+
+/// Requests that go to a backend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forward {
+    /// At least one, each with a weight above zero, or with sessions that go on.
+    pub destinations: Vec<Destination>,
+    /// The sessions.
+    pub session: Session,
+    /// Host and path on the way to the backend.
+    #[serde(skip_serializing_if = "Rewrite::is_empty")]
+    pub rewrite: Rewrite,
+    /// How long the whole request may last; zero is no limit. Nothing said: no limit.
+    #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
+    pub request_timeout: Option<Duration>,
+    /// How long one try may last; zero is no limit.
+    #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
+    pub backend_timeout: Option<Duration>,
+    /// Fields of the rule that nothing here tells of, though the control plane that serves it may follow them: who makes a route like this one by what is
+    /// here makes another one. None, where routes are ours to judge.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_followed: Vec<String>,
+}
+
+/// As the Gateway API writes it.
+#[allow(clippy::ref_option, reason = "serde hands over the field by reference")]
+fn duration<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(GatewayDuration::from).serialize(serializer)
+}
+
+/// Whose the sessions of a route are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Session {
+    /// It has none.
+    None,
+    /// The rule's: a session stays on its destination, whatever the weights are.
+    Rule(SessionUse),
+    /// Each destination's own ([`Cluster::session`]): the split chooses first.
+    Destinations,
+}
+
+/// A policy, and the scope that it is used in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionUse {
+    /// A name from [`Graph::policies`].
+    pub policy: String,
+    /// The scope of the tokens: `<kind>/<namespace>/<name>…`.
+    pub scope: String,
+}
+
+/// One of the backends of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Destination {
+    /// Its share; 0 is legal, and its sessions go on.
+    pub weight: u32,
+    /// What it is.
+    pub target: Target,
+    /// Changes of the requests' headers, for this destination alone.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
+    pub request_headers: HeaderChanges,
+    /// Changes of the responses' headers, for this destination alone.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
+    pub response_headers: HeaderChanges,
+}
+
+/// What a destination is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Target {
+    /// A cluster.
+    Cluster(ClusterName),
+    /// A reference that leads nowhere: its share of the requests is answered with status 500.
+    Invalid {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A redirect. What is not said is as it is in the request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redirect {
+    /// The scheme.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    /// The host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// The path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathChange>,
+    /// The port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// Host and path on the way to the backend.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rewrite {
+    /// The Host header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// The path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathChange>,
+}
+
+impl Rewrite {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hostname.is_none() && self.path.is_none()
+    }
+}
+
+/// A change of the path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PathChange {
+    /// All of it.
+    Full(String),
+    /// The prefix that the match has.
+    Prefix(String),
+}
+
+/// A cluster's name in Envoy. Tokens name clusters by a hash of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ClusterName(pub String);
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A backend's endpoints, and how they are spoken to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// The Service that the endpoints are of.
+    pub service: ObjectName,
+    /// The number of the Service's port.
+    pub port: u16,
+    /// The name of the Service's port, by which EndpointSlices have it; empty where it has none.
+    pub port_name: String,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Sessions of the backend's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionUse>,
+}
+
+/// What is spoken to a backend, in plain text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 without an upgrade.
+    H2c,
+}

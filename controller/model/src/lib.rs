@@ -1,0 +1,45 @@
+//! What the objects mean: [`build`] turns them into a [`Graph`] and [`Reports`].
+//!
+//! All of it is pure: no kube, no clock, no environment; objects in, a graph and the conditions of every object out. An invalid reference stays in the
+//! graph as what it is (a destination that answers 500, with its weight), and in a report with its field's path, so that one bad object never affects
+//! another's traffic.
+//!
+//! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices touches one Envoy resource
+//! ([`endpoints`]).
+
+mod assemble;
+mod build;
+mod certificate;
+pub mod endpoints;
+mod foreign;
+mod gateways;
+pub mod graph;
+mod losses;
+mod objects;
+mod references;
+pub mod reports;
+mod routes;
+mod sessions;
+mod settings;
+/// Hashes for names.
+pub mod short_hash;
+mod unread;
+
+pub use build::build;
+pub use certificate::Certificate;
+pub use graph::Graph;
+pub use losses::{Loss, Lost};
+pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
+pub use references::selector_service;
+pub use references::{References, Referrer, is_ours};
+pub use reports::Reports;
+pub use sessions::check_defaults;
+pub use settings::{CookiePath, Gateways, SessionDefaults, Settings};
+pub use short_hash::short_hash;
+
+/// The `controllerName` of our GatewayClasses, and the name under which status is written.
+pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
+/// The label of every object that is written, with [`MANAGER`]. Others are somebody else's, whatever they are called.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Who manages them.
+pub const MANAGER: &str = "limpet";

@@ -1,0 +1,142 @@
+//! What an output can not give, told where the one who asked for it looks.
+
+use std::collections::BTreeMap;
+
+use limpet_api::{ObjectName, ParentRef};
+
+use super::graph::{AskedBy, Graph, RuleName};
+use super::reports::{Condition, Reports};
+
+/// Something that a rule asks for and does not get.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Loss {
+    /// The rule.
+    pub rule: RuleName,
+    /// The Gateway where that is so; everywhere, where there is none.
+    pub gateway: Option<ObjectName>,
+    /// How much of it.
+    pub lost: Lost,
+    /// What, and why.
+    pub message: String,
+}
+
+/// How much is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lost {
+    /// The rule has no sessions at all.
+    All,
+    /// Its sessions lack something.
+    Part,
+}
+
+impl Reports {
+    /// Tells of losses: in `Programmed` of the policy or the XBackends that ask for the sessions, and where the rule asks itself, with its route.
+    pub fn lose(&mut self, graph: &Graph, losses: &[Loss]) {
+        let mut by_rule: BTreeMap<&RuleName, Vec<&Loss>> = BTreeMap::new();
+        for loss in losses {
+            by_rule.entry(&loss.rule).or_default().push(loss);
+        }
+        let mut of_policies: BTreeMap<(&AskedBy, &ObjectName), Told> = BTreeMap::new();
+        for (rule, origin) in &graph.rules {
+            for gateway in &origin.gateways {
+                let told = of_policies.entry((&origin.asked_by, gateway)).or_default();
+                let here = |loss: &&&Loss| loss.gateway.as_ref().is_none_or(|of| of == gateway);
+                let losses: Vec<&&Loss> = by_rule.get(rule).into_iter().flatten().filter(here).collect();
+                told.rules += 1;
+                told.lost += usize::from(losses.iter().any(|loss| loss.lost == Lost::All));
+                let place = format!("{} spec.rules[{}]", origin.route, origin.index);
+                let message = |loss: &&&Loss| format!("{place}: {}", loss.message);
+                told.messages.extend(losses.iter().map(message));
+                if origin.asked_by == AskedBy::Rule && !losses.is_empty() {
+                    self.lose_inline(
+                        &origin.route,
+                        gateway,
+                        &losses.iter().map(message).collect::<Vec<_>>().join("; "),
+                    );
+                }
+            }
+        }
+        for ((asked_by, gateway), told) in of_policies {
+            if told.messages.is_empty() {
+                continue;
+            }
+            let reports = match asked_by {
+                AskedBy::Rule => Vec::new(),
+                AskedBy::Policy(policy) => self.session_policies.get_mut(policy).into_iter().collect(),
+                AskedBy::Backends(backends) => self
+                    .backends
+                    .iter_mut()
+                    .filter(|(name, _)| backends.contains(name))
+                    .map(|(_, report)| report)
+                    .collect(),
+            };
+            for report in reports {
+                let ancestors = report.ancestors.iter_mut();
+                for ancestor in ancestors.filter(|ancestor| is_gateway(&ancestor.ancestor_ref, gateway)) {
+                    told.add_to(&mut ancestor.conditions);
+                }
+            }
+        }
+    }
+
+    fn lose_inline(&mut self, route: &super::reports::ObjectRef, gateway: &ObjectName, message: &str) {
+        let reports = if route.kind == "HTTPRoute" {
+            &mut self.http_routes
+        } else {
+            &mut self.grpc_routes
+        };
+        let parents = reports
+            .get_mut(&route.name)
+            .into_iter()
+            .flat_map(|report| &mut report.parents);
+        for parent in parents.filter(|parent| {
+            let namespace = parent.parent_ref.namespace.as_deref().unwrap_or(&route.name.namespace);
+            namespace == gateway.namespace && parent.parent_ref.name == gateway.name
+        }) {
+            let partly = parent
+                .conditions
+                .iter_mut()
+                .find(|condition| condition.kind == "PartiallyInvalid");
+            match partly {
+                Some(partly) if partly.message.contains(message) => {}
+                Some(partly) => partly.message = format!("{}; {message}", partly.message),
+                None => {
+                    let partly = Condition::holds("PartiallyInvalid", "UnsupportedValue", message);
+                    parent.conditions.push(partly);
+                }
+            }
+        }
+    }
+}
+
+fn is_gateway(reference: &ParentRef, gateway: &ObjectName) -> bool {
+    reference.kind == "Gateway"
+        && reference.namespace.as_deref() == Some(&gateway.namespace)
+        && reference.name == gateway.name
+}
+
+/// What is told of one policy and one Gateway.
+#[derive(Debug, Default)]
+struct Told {
+    rules: usize,
+    lost: usize,
+    messages: Vec<String>,
+}
+
+impl Told {
+    fn add_to(&self, conditions: &mut Vec<Condition>) {
+        let message = self.messages.join("; ");
+        let known = conditions.iter().position(|condition| condition.kind == "Programmed");
+        let known = known.map(|index| conditions.remove(index));
+        conditions.push(match known {
+            // It has no rules at all: that says more.
+            Some(known) if !known.is_true() => known,
+            _ if self.lost == self.rules => Condition::fails("Programmed", "Invalid", message),
+            Some(known) => Condition {
+                message: format!("{}; {message}", known.message),
+                ..known
+            },
+            None => Condition::holds("Programmed", "PartiallyProgrammed", message),
+        });
+    }
+}

@@ -1,0 +1,189 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use limpet_api::{
+    BackendRef, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Meta, Object, ObjectName,
+    ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
+};
+
+use super::certificate::Certificate;
+use super::reports::ObjectRef;
+
+/// Everything that a graph is built from. Where it comes from, an API server or files, makes no difference.
+#[derive(Debug, Clone, Default)]
+pub struct Objects {
+    /// By name.
+    pub gateway_classes: BTreeMap<String, Object<GatewayClassSpec>>,
+    /// `Gateway`.
+    pub gateways: BTreeMap<ObjectName, Object<GatewaySpec>>,
+    /// `HTTPRoute`.
+    pub http_routes: BTreeMap<ObjectName, Object<HttpRouteSpec>>,
+    /// `GRPCRoute`.
+    pub grpc_routes: BTreeMap<ObjectName, Object<GrpcRouteSpec>>,
+    /// `ReferenceGrant`.
+    pub reference_grants: BTreeMap<ObjectName, Object<ReferenceGrantSpec>>,
+    /// `Service`.
+    pub services: BTreeMap<ObjectName, Object<ServiceSpec>>,
+    /// Session policies of both kinds.
+    pub session_policies: BTreeMap<SessionPolicyName, Object<SessionPolicySpec>>,
+    /// `XBackend`.
+    pub backends: BTreeMap<ObjectName, Object<XBackendSpec>>,
+    /// The Secrets that listeners name, as far as they are certificates. Those that are not, or are broken, say why.
+    pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
+    /// Namespaces with their labels.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Objects {
+    /// Those that could not be read, with the field's path and what was expected there.
+    #[must_use]
+    pub fn malformed(&self) -> BTreeMap<ObjectRef, &DecodeError> {
+        fn of<'a, N, S: 'a>(
+            kind: impl Fn(&N) -> &'static str,
+            name: impl Fn(&N) -> ObjectName,
+            objects: impl IntoIterator<Item = (&'a N, &'a Object<S>)>,
+        ) -> Vec<(ObjectRef, &'a DecodeError)>
+        where
+            N: 'a,
+        {
+            let malformed = objects.into_iter().filter_map(|(key, object)| {
+                let object_ref = || ObjectRef {
+                    kind: kind(key),
+                    name: name(key),
+                };
+                object.malformed.as_ref().map(|error| (object_ref(), error))
+            });
+            malformed.collect()
+        }
+        let same = ObjectName::clone;
+        let classes = of(
+            |_| "GatewayClass",
+            |name| ObjectName::new("", name),
+            &self.gateway_classes,
+        );
+        let policies = of(
+            |policy: &SessionPolicyName| policy.kind.name(),
+            |policy| policy.name.clone(),
+            &self.session_policies,
+        );
+        [
+            classes,
+            of(|_| "Gateway", same, &self.gateways),
+            of(|_| "HTTPRoute", same, &self.http_routes),
+            of(|_| "GRPCRoute", same, &self.grpc_routes),
+            of(|_| "ReferenceGrant", same, &self.reference_grants),
+            of(|_| "Service", same, &self.services),
+            policies,
+            of(|_| "XBackend", same, &self.backends),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// What a route of either kind names, as it says it.
+#[derive(Debug)]
+pub(super) struct RouteReferences<'a> {
+    pub(super) meta: &'a Meta,
+    pub(super) parents: &'a [ParentRef],
+    pub(super) backends: Vec<&'a BackendRef>,
+}
+
+impl<'a> RouteReferences<'a> {
+    fn of_http(route: &'a Object<HttpRouteSpec>) -> Self {
+        Self {
+            meta: &route.meta,
+            parents: &route.spec.parent_refs,
+            backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
+        }
+    }
+
+    fn of_grpc(route: &'a Object<GrpcRouteSpec>) -> Self {
+        Self {
+            meta: &route.meta,
+            parents: &route.spec.parent_refs,
+            backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
+        }
+    }
+
+    /// The Services among its backends, whether they are there or not.
+    pub(super) fn services(&self) -> impl Iterator<Item = ObjectName> {
+        let services = self.backends.iter();
+        let services = services.filter(|backend| backend.group.is_empty() && backend.kind == "Service");
+        services.map(|backend| {
+            let namespace = backend.namespace.as_deref().unwrap_or(&self.meta.namespace);
+            ObjectName::new(namespace, &backend.name)
+        })
+    }
+}
+
+impl Objects {
+    /// What all routes name.
+    pub(super) fn routes(&self) -> impl Iterator<Item = RouteReferences<'_>> {
+        let http = self.http_routes.values().map(RouteReferences::of_http);
+        http.chain(self.grpc_routes.values().map(RouteReferences::of_grpc))
+    }
+
+    /// What this route names.
+    pub(super) fn route(&self, route: &ObjectRef) -> Option<RouteReferences<'_>> {
+        match route.kind {
+            "HTTPRoute" => self.http_routes.get(&route.name).map(RouteReferences::of_http),
+            "GRPCRoute" => self.grpc_routes.get(&route.name).map(RouteReferences::of_grpc),
+            _ => None,
+        }
+    }
+}
+
+/// A session policy's kind and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionPolicyName {
+    /// Its kind.
+    pub kind: SessionPolicyKind,
+    /// Its namespace and name.
+    pub name: ObjectName,
+}
+
+/// The kinds of session policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SessionPolicyKind {
+    /// gateway.networking.k8s.io/v1alpha2, releases 1.1.0 to 1.2.1.
+    BackendLbPolicy,
+    /// gateway.networking.x-k8s.io/v1alpha1, releases 1.3.0 on.
+    XBackendTrafficPolicy,
+}
+
+impl SessionPolicyKind {
+    /// Its name in the API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BackendLbPolicy => "BackendLBPolicy",
+            Self::XBackendTrafficPolicy => "XBackendTrafficPolicy",
+        }
+    }
+
+    /// Its API group.
+    #[must_use]
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::BackendLbPolicy => limpet_api::GATEWAY_GROUP,
+            Self::XBackendTrafficPolicy => limpet_api::GATEWAY_X_GROUP,
+        }
+    }
+}
+
+/// As its text, so that it can be a map's key.
+impl Serialize for SessionPolicyName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for SessionPolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.name(), self.name)
+    }
+}

@@ -1,0 +1,262 @@
+//! References from one object to another: whether they are permitted, and what they lead to.
+
+use std::collections::BTreeMap;
+
+use limpet_api::{BackendRef, GrantFrom, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
+
+use super::graph::{Cluster, ClusterName, Protocol};
+use super::sessions::RuleBackend;
+use super::short_hash::short_hash;
+use limpet_api::{GATEWAY_X_GROUP};
+use super::{MANAGED_BY, MANAGER, Objects};
+
+/// Who refers.
+#[derive(Debug, Clone, Copy)]
+pub struct Referrer<'a> {
+    /// The API group of the referring object.
+    pub group: &'a str,
+    /// The kind of the referring object.
+    pub kind: &'a str,
+    /// The namespace of the referring object.
+    pub namespace: &'a str,
+}
+
+/// What a backend reference leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Backend {
+    pub(super) cluster: ClusterName,
+    pub(super) spec: Cluster,
+    /// The object that it is.
+    pub(super) object: RuleBackend,
+}
+
+/// Why a reference leads nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unresolved {
+    /// One of the reasons of `ResolvedRefs`.
+    pub(super) reason: &'static str,
+    /// The field below the reference, like `.port`; empty for the reference itself.
+    pub(super) field: &'static str,
+    /// What was expected.
+    pub(super) message: String,
+    /// An XBackend that is there and can not be led to, whatever refers to it; and why.
+    pub(super) refused: Option<Box<(ObjectName, String)>>,
+}
+
+/// All objects, and the grants among them.
+#[derive(Debug)]
+pub struct References<'a> {
+    objects: &'a Objects,
+    /// By the namespace that they are in.
+    grants: BTreeMap<&'a str, Vec<&'a ReferenceGrantSpec>>,
+}
+
+impl<'a> References<'a> {
+    /// All references among these objects.
+    #[must_use]
+    pub fn new(objects: &'a Objects) -> Self {
+        let mut grants: BTreeMap<&str, Vec<&ReferenceGrantSpec>> = BTreeMap::new();
+        for (name, grant) in &objects.reference_grants {
+            grants.entry(&name.namespace).or_default().push(&grant.spec);
+        }
+        Self { objects, grants }
+    }
+
+    /// Whether `from` may refer to an object: one of its own namespace, or with a ReferenceGrant in the object's.
+    #[must_use]
+    pub fn permitted(&self, from: Referrer<'_>, group: &str, kind: &str, to: &ObjectName) -> bool {
+        if from.namespace == to.namespace {
+            return true;
+        }
+        let is_from = |grant: &GrantFrom| {
+            grant.group == from.group && grant.kind == from.kind && grant.namespace == from.namespace
+        };
+        self.grants
+            .get(to.namespace.as_str())
+            .into_iter()
+            .flatten()
+            .any(|grant| {
+                let to = grant.to.iter().any(|grant| {
+                    grant.group == group
+                        && grant.kind == kind
+                        && grant.name.as_ref().is_none_or(|name| *name == to.name)
+                });
+                to && grant.from.iter().any(is_from)
+            })
+    }
+
+    /// What a route's backend reference leads to. A route of gRPC speaks HTTP/2 to backends that say nothing.
+    pub(super) fn backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Result<Backend, Unresolved> {
+        let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
+        let name = ObjectName::new(namespace, &reference.name);
+        match (reference.group.as_str(), reference.kind.as_str()) {
+            ("", "Service") => self.service(from, reference, name),
+            (GATEWAY_X_GROUP, "XBackend") => self.x_backend(from, reference, name),
+            (group, kind) => {
+                let message = format!("expected a Service or an XBackend, found {kind} of group {group:?}");
+                Err(unresolved("InvalidKind", ".kind", message))
+            }
+        }
+    }
+
+    fn service(&self, from: Referrer<'_>, reference: &BackendRef, name: ObjectName) -> Result<Backend, Unresolved> {
+        if !self.permitted(from, "", "Service", &name) {
+            let message = format!("expected a ReferenceGrant in {} for Service {name}", name.namespace);
+            return Err(unresolved("RefNotPermitted", "", message));
+        }
+        let Some(service) = self.objects.services.get(&name) else {
+            return Err(unresolved(
+                "BackendNotFound",
+                ".name",
+                format!("expected Service {name}, which is not there"),
+            ));
+        };
+        if let Some(error) = &service.malformed {
+            let message = format!("expected Service {name}, which can not be read: {error}");
+            return Err(unresolved("BackendNotFound", ".name", message));
+        }
+        if service.spec.kind.as_deref() == Some("ExternalName") {
+            let message = format!("expected a Service with endpoints, found {name} of type ExternalName");
+            return Err(unresolved("BackendNotFound", ".name", message));
+        }
+        let Some(number) = reference.port else {
+            return Err(unresolved(
+                "BackendNotFound",
+                ".port",
+                format!("expected a port of Service {name}"),
+            ));
+        };
+        let is_it =
+            |port: &&limpet_api::ServicePort| port.port == number && port.protocol.as_deref().unwrap_or("TCP") == "TCP";
+        let Some(port) = service.spec.ports.iter().find(is_it) else {
+            let message = format!("expected a TCP port of Service {name}, which has no {number}");
+            return Err(unresolved("BackendNotFound", ".port", message));
+        };
+        let protocol = match (port.app_protocol.as_deref(), from.kind) {
+            (None | Some("http" | "kubernetes.io/ws"), "GRPCRoute") | (Some("kubernetes.io/h2c" | "grpc"), _) => {
+                Protocol::H2c
+            }
+            (None | Some("http" | "kubernetes.io/ws"), _) => Protocol::Http1,
+            (Some(other), _) => {
+                let message = format!(
+                    "expected port {number} of Service {name} to have the appProtocol http, kubernetes.io/h2c or kubernetes.io/ws, found {other}"
+                );
+                return Err(unresolved("UnsupportedProtocol", ".port", message));
+            }
+        };
+        let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
+        Ok(Backend {
+            cluster: ClusterName(format!("service/{}/{}/{number}{suffix}", name.namespace, name.name)),
+            spec: Cluster {
+                service: name.clone(),
+                port: number,
+                port_name: port.name.clone(),
+                protocol,
+                session: None,
+            },
+            object: RuleBackend::Service(name),
+        })
+    }
+
+    fn x_backend(&self, from: Referrer<'_>, reference: &BackendRef, name: ObjectName) -> Result<Backend, Unresolved> {
+        if name.namespace != from.namespace {
+            let message = format!("expected an XBackend of the route's namespace, found {name}");
+            return Err(unresolved("RefNotPermitted", ".namespace", message));
+        }
+        if reference.port.is_some() {
+            let message = "expected no port, since an XBackend has its own".to_owned();
+            return Err(unresolved("InvalidKind", ".port", message));
+        }
+        let Some(backend) = self.objects.backends.get(&name) else {
+            return Err(unresolved(
+                "BackendNotFound",
+                ".name",
+                format!("expected XBackend {name}, which is not there"),
+            ));
+        };
+        let refused = |reason, message: String| Unresolved {
+            refused: Some(Box::new((name.clone(), message.clone()))),
+            ..unresolved(reason, ".name", format!("XBackend {name}: {message}"))
+        };
+        if let Some(error) = &backend.malformed {
+            return Err(refused("BackendNotFound", error.to_string()));
+        }
+        let unsupported = |message: String| refused("UnsupportedProtocol", message);
+        if backend.spec.kind != "EndpointSelector" {
+            return Err(unsupported(format!(
+                "spec.type: expected EndpointSelector, found {}",
+                backend.spec.kind
+            )));
+        }
+        let tls = backend.spec.tls.as_ref().and_then(|tls| tls.mode.as_deref());
+        if let Some(mode) = tls.filter(|mode| *mode != "None") {
+            return Err(unsupported(format!("spec.tls.mode: expected None, found {mode}")));
+        }
+        let Some(port) = &backend.spec.port else {
+            return Err(unsupported("spec.port: expected a port".to_owned()));
+        };
+        let protocol = match (backend.spec.protocol.as_deref(), from.kind) {
+            (Some("HTTP2" | "H2C" | "GRPC"), _) | (None | Some("HTTP"), "GRPCRoute") => Protocol::H2c,
+            (None | Some("HTTP" | "HTTP11" | "MCP"), _) => Protocol::Http1,
+            (Some(other), _) => {
+                return Err(unsupported(format!(
+                    "spec.protocol: expected HTTP, HTTP11, HTTP2, H2C, GRPC or MCP, found {other}"
+                )));
+            }
+        };
+        let made = selector_service(&name);
+        if self
+            .objects
+            .services
+            .get(&made)
+            .is_some_and(|service| !is_ours(service))
+        {
+            // Its endpoints would be those of whatever that Service selects.
+            let message =
+                format!("expected no Service {made} but the one that is made for its pods, found somebody else's");
+            return Err(refused("BackendNotFound", message));
+        }
+        let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
+        Ok(Backend {
+            cluster: ClusterName(format!("xbackend/{}/{}{suffix}", name.namespace, name.name)),
+            spec: Cluster {
+                service: made,
+                port: port.number,
+                port_name: String::new(),
+                protocol,
+                session: None,
+            },
+            object: RuleBackend::XBackend(name),
+        })
+    }
+}
+
+fn unresolved(reason: &'static str, field: &'static str, message: String) -> Unresolved {
+    Unresolved {
+        reason,
+        field,
+        message,
+        refused: None,
+    }
+}
+
+/// Whether a Service is one that is made here.
+pub fn is_ours(service: &Object<ServiceSpec>) -> bool {
+    service.meta.labels.get(MANAGED_BY).is_some_and(|by| by == MANAGER)
+}
+
+/// The Service that is made for an XBackend, so that the cluster keeps EndpointSlices of its pods. A Service's name has at most 63 characters.
+#[must_use]
+pub fn selector_service(backend: &ObjectName) -> ObjectName {
+    let hash = short_hash(backend.name.as_bytes());
+    let head: String = backend
+        .name
+        .chars()
+        .map(|c| if c == '.' { '-' } else { c })
+        .take(40)
+        .collect();
+    ObjectName::new(
+        &backend.namespace,
+        &format!("xbackend-{}-{hash}", head.trim_end_matches('-')),
+    )
+}

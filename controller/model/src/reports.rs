@@ -1,0 +1,175 @@
+//! What became of each object: its conditions, by GEP-713 for policies and by the Gateway API for everything else. Times, generations of other
+//! writers and what Envoys have acknowledged are not known here; whoever writes a status adds them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use limpet_api::{KindRef, ObjectName, ParentRef};
+
+use super::objects::SessionPolicyName;
+
+/// An object, for reports, logs and events.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its namespace and name.
+    pub name: ObjectName,
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+/// Of every object that is ours to report on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reports {
+    /// GatewayClasses with our controller's name.
+    pub gateway_classes: BTreeMap<String, ClassReport>,
+    /// Gateways of these classes.
+    pub gateways: BTreeMap<ObjectName, GatewayReport>,
+    /// HTTPRoutes that attach to such Gateways.
+    pub http_routes: BTreeMap<ObjectName, RouteReport>,
+    /// GRPCRoutes that attach to such Gateways.
+    pub grpc_routes: BTreeMap<ObjectName, RouteReport>,
+    /// Session policies.
+    pub session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
+    /// XBackends.
+    pub backends: BTreeMap<ObjectName, PolicyReport>,
+}
+
+/// A condition of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Condition {
+    /// `Accepted`, `ResolvedRefs`, …
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// Why, in one of the specification's words.
+    pub reason: &'static str,
+    /// Why, for people: the field's path and what was expected.
+    pub message: String,
+}
+
+/// Whether a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum ConditionStatus {
+    /// It does.
+    True,
+    /// It does not.
+    False,
+    /// That is not known.
+    Unknown,
+}
+
+impl Condition {
+    /// Whether its status is `True`.
+    #[must_use]
+    pub fn is_true(&self) -> bool {
+        self.status == ConditionStatus::True
+    }
+
+    /// A condition that holds.
+    #[must_use]
+    pub fn holds(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            status: ConditionStatus::True,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// A condition that does not hold.
+    #[must_use]
+    pub fn fails(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            status: ConditionStatus::False,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// Of a GatewayClass.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClassReport {
+    /// The generation that was read.
+    pub observed_generation: i64,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}
+
+/// Of a Gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayReport {
+    /// The generation that was read.
+    pub observed_generation: i64,
+    /// Its conditions, without `Programmed`.
+    pub conditions: Vec<Condition>,
+    /// Of its listeners, in their order.
+    pub listeners: Vec<ListenerReport>,
+}
+
+/// Of a listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerReport {
+    /// Its name.
+    pub name: String,
+    /// The kinds of routes that may attach.
+    pub supported_kinds: Vec<KindRef>,
+    /// How many do.
+    pub attached_routes: i32,
+    /// Its conditions, without `Programmed`.
+    pub conditions: Vec<Condition>,
+}
+
+/// Of a route.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteReport {
+    /// The generation that was read.
+    pub observed_generation: i64,
+    /// For each Gateway of ours that it names.
+    pub parents: Vec<ParentReport>,
+}
+
+/// Of a route, for one of its parents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParentReport {
+    /// The parent, as the route names it.
+    pub parent_ref: ParentRef,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}
+
+/// Of a policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyReport {
+    /// The generation that was read.
+    pub observed_generation: i64,
+    /// For each ancestor, at most 16 (GEP-713): the Gateways whose traffic it shapes.
+    pub ancestors: Vec<AncestorReport>,
+}
+
+/// Of a policy, for one of its ancestors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AncestorReport {
+    /// The ancestor.
+    pub ancestor_ref: ParentRef,
+    /// Its conditions, without what Envoys have acknowledged.
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,178 @@
+//! Which listeners a route attaches to (Gateway API, `ParentReference` and `AllowedRoutes`).
+
+use std::collections::BTreeMap;
+
+use limpet_api::{ObjectName, ParentRef};
+use crate::build::UNSUPPORTED_VALUE;
+use crate::gateways::{GatewayState, ListenerState};
+use crate::graph::Hostname;
+use crate::reports::Condition;
+use limpet_api::{GATEWAY_GROUP};
+use crate::{Objects};
+
+use super::RouteInput;
+
+/// A listener that a route attaches to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate) struct Attachment {
+    pub(in crate) gateway: ObjectName,
+    /// The listener's place in the Gateway.
+    pub(in crate) listener: usize,
+    /// The hosts that both are for.
+    pub(in crate) hostnames: Vec<Hostname>,
+}
+
+/// A parent of ours, as the route names it.
+#[derive(Debug)]
+pub(in crate) struct Parent {
+    pub(in crate) reference: ParentRef,
+    /// `Accepted`, as far as attaching goes.
+    pub(in crate) accepted: Condition,
+}
+
+/// The Gateway that a parent reference names, if it names one.
+pub(in crate) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
+    let is_gateway = parent.group == GATEWAY_GROUP && parent.kind == "Gateway";
+    is_gateway.then(|| ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
+}
+
+pub(super) fn attach(
+    route: &RouteInput<'_>,
+    hostnames: &[Hostname],
+    objects: &Objects,
+    gateways: &mut BTreeMap<&ObjectName, GatewayState<'_>>,
+) -> (Vec<Attachment>, Vec<Parent>) {
+    let mut attachments: Vec<Attachment> = Vec::new();
+    let mut parents = Vec::new();
+    for reference in route.parents {
+        let Some(name) = gateway_name(&route.meta.namespace, reference) else {
+            continue;
+        };
+        let Some(gateway) = gateways.get_mut(&name) else {
+            continue;
+        };
+        if let Some(error) = route.malformed {
+            // Of the reasons that there are, it is the one for a value that is not as the API has it.
+            let accepted = Condition::fails("Accepted", UNSUPPORTED_VALUE, error.to_string());
+            parents.push(Parent {
+                reference: reference.clone(),
+                accepted,
+            });
+            continue;
+        }
+        let mut obstacle = Obstacle::NoListener;
+        let (serves, mut is_served) = (gateway.serves(), false);
+        for (index, state) in gateway.listeners.iter_mut().enumerate() {
+            match meet(route, reference, hostnames, &name, state, objects) {
+                Err(found) => obstacle = obstacle.max(found),
+                Ok(hostnames) => {
+                    obstacle = Obstacle::None;
+                    is_served |= serves && state.serves();
+                    // Two references may lead to one listener; that makes one attachment.
+                    if !attachments
+                        .iter()
+                        .any(|known| known.gateway == name && known.listener == index)
+                    {
+                        state.attached += 1;
+                        attachments.push(Attachment {
+                            gateway: name.clone(),
+                            listener: index,
+                            hostnames,
+                        });
+                    }
+                }
+            }
+        }
+        parents.push(Parent {
+            reference: reference.clone(),
+            accepted: obstacle.condition(&name, is_served),
+        });
+    }
+    (attachments, parents)
+}
+
+/// What keeps a route from a parent; the later ones say more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Obstacle {
+    NoListener,
+    NotAllowed,
+    NoHostname,
+    None,
+}
+
+impl Obstacle {
+    fn condition(self, gateway: &ObjectName, is_served: bool) -> Condition {
+        let fails = |reason, message: String| Condition::fails("Accepted", reason, message);
+        match self {
+            Self::NoListener => fails(
+                "NoMatchingParent",
+                format!("spec.parentRefs: expected a listener of Gateway {gateway} of this sectionName and port"),
+            ),
+            Self::NotAllowed => fails(
+                "NotAllowedByListeners",
+                format!(
+                    "spec.parentRefs: expected a listener of Gateway {gateway} whose allowedRoutes take this route"
+                ),
+            ),
+            Self::NoHostname => fails(
+                "NoMatchingListenerHostname",
+                format!("spec.hostnames: expected one that a listener of Gateway {gateway} serves"),
+            ),
+            Self::None if is_served => Condition::holds("Accepted", "Accepted", "It is served"),
+            Self::None => Condition::holds(
+                "Accepted",
+                "Accepted",
+                format!("It is attached, but the listeners of Gateway {gateway} that take it do not serve"),
+            ),
+        }
+    }
+}
+
+/// The hosts that route and listener have in common.
+fn meet(
+    route: &RouteInput<'_>,
+    reference: &ParentRef,
+    hostnames: &[Hostname],
+    gateway: &ObjectName,
+    state: &ListenerState<'_>,
+    objects: &Objects,
+) -> Result<Vec<Hostname>, Obstacle> {
+    let named = reference
+        .section_name
+        .as_ref()
+        .is_none_or(|name| *name == state.listener.name);
+    if !named || reference.port.is_some_and(|port| port != state.listener.port) {
+        return Err(Obstacle::NoListener);
+    }
+    let namespaces = &state.listener.allowed_routes.namespaces;
+    let namespace = match namespaces.from.as_deref() {
+        None | Some("Same") => route.meta.namespace == gateway.namespace,
+        Some("All") => true,
+        Some("Selector") => {
+            let labels = objects.namespaces.get(&route.meta.namespace);
+            namespaces
+                .selector
+                .as_ref()
+                .is_some_and(|selector| labels.is_some_and(|labels| selector.matches(labels)))
+        }
+        Some(_) => false,
+    };
+    if !namespace || !state.kinds.contains(&route.kind) {
+        return Err(Obstacle::NotAllowed);
+    }
+    let mut common: Vec<Hostname> = if hostnames.is_empty() {
+        vec![state.hostname.clone()]
+    } else {
+        hostnames
+            .iter()
+            .filter_map(|hostname| state.hostname.intersection(hostname))
+            .collect()
+    };
+    common.sort();
+    common.dedup();
+    if common.is_empty() {
+        Err(Obstacle::NoHostname)
+    } else {
+        Ok(common)
+    }
+}

@@ -1,0 +1,107 @@
+//! Where a rule's requests go.
+
+use limpet_api::BackendRef;
+use limpet_api::GATEWAY_GROUP;
+use crate::build::UNSUPPORTED_VALUE;
+use crate::graph::{Destination, HeaderChanges, Target};
+use crate::references::{Backend, References, Referrer};
+
+use super::{BadReference, RouteInput, Rule, RuleInput, filters};
+
+/// The destinations of a rule, also those that lead nowhere.
+pub(super) fn destinations(
+    route: &RouteInput<'_>,
+    input: &RuleInput<'_>,
+    references: &References<'_>,
+    rule: &mut Rule<'_>,
+    not_followed: &mut Vec<String>,
+) -> Vec<Destination> {
+    let mut destinations: Vec<Destination> = Vec::new();
+    for (index, reference) in input.backends.iter().enumerate() {
+        let field = format!("{}.backendRefs[{index}]", input.field);
+        let mut destination = Destination {
+            weight: reference.weight.unwrap_or(1),
+            target: Target::Invalid { reason: String::new() },
+            request_headers: HeaderChanges::default(),
+            response_headers: HeaderChanges::default(),
+        };
+        let resolved = resolve(
+            route,
+            &field,
+            reference,
+            references,
+            rule,
+            &mut destination,
+            not_followed,
+        )
+        .and_then(|backend| distinct(&field, &rule.backends, backend));
+        destination.target = match resolved {
+            Ok(backend) => {
+                let name = backend.cluster.clone();
+                rule.backends.push(backend);
+                Target::Cluster(name)
+            }
+            Err(bad) => {
+                let reason = format!("{}: {}", bad.field, bad.message);
+                rule.unresolved.push(bad);
+                Target::Invalid { reason }
+            }
+        };
+        destinations.push(destination);
+    }
+    destinations
+}
+
+fn resolve(
+    route: &RouteInput<'_>,
+    field: &str,
+    reference: &BackendRef,
+    references: &References<'_>,
+    rule: &mut Rule<'_>,
+    destination: &mut Destination,
+    not_followed: &mut Vec<String>,
+) -> Result<Backend, BadReference> {
+    let referrer = Referrer {
+        group: GATEWAY_GROUP,
+        kind: route.kind,
+        namespace: &route.meta.namespace,
+    };
+    let backend = references.backend(referrer, reference).map_err(|unresolved| {
+        rule.refused_backends.extend(unresolved.refused.map(|refused| *refused));
+        BadReference {
+            reason: unresolved.reason,
+            field: format!("{field}{}", unresolved.field),
+            message: unresolved.message,
+        }
+    })?;
+    let unread = super::super::unread::Unread::new(route.unread);
+    match filters::of_backend(field, &unread, &reference.filters) {
+        Ok(changes) => (destination.request_headers, destination.response_headers) = changes,
+        Err(problem) if route.is_judged => {
+            return Err(BadReference {
+                reason: UNSUPPORTED_VALUE,
+                field: problem.field,
+                message: problem.message,
+            });
+        }
+        Err(problem) => not_followed.push(problem.field),
+    }
+    Ok(backend)
+}
+
+/// Tokens name clusters by a hash of four bytes: two of one rule must not have the same.
+fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend, BadReference> {
+    let hash = |backend: &Backend| limpet_core::token::Destination::of_cluster(backend.cluster.0.as_bytes());
+    let twin = |other: &&Backend| other.cluster != backend.cluster && hash(other) == hash(&backend);
+    match known.iter().find(twin) {
+        None => Ok(backend),
+        Some(twin) => Err(BadReference {
+            reason: UNSUPPORTED_VALUE,
+            field: field.to_owned(),
+            message: format!(
+                "expected a backend whose short hash differs from that of {}, which tokens of this rule would take it for",
+                twin.cluster
+            ),
+        }),
+    }
+}

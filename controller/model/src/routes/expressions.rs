@@ -1,0 +1,197 @@
+//! Regular expressions. Envoy's are RE2's; one that it can not read makes it refuse a whole table of routes, so they are held to what both RE2 and this
+//! crate's parser read.
+
+use regex_syntax::ast::parse::ParserBuilder;
+use regex_syntax::ast::{
+    self, Ast, ClassSetItem, ClassUnicodeKind, Flag, FlagsItemKind, HexLiteralKind, LiteralKind, RepetitionKind,
+    RepetitionRange, Visitor,
+};
+
+use crate::sessions::Problem;
+
+/// How often RE2 repeats something at most.
+const MOST_REPETITIONS: u64 = 1000;
+/// How deep they may be nested, for the parsers' sake.
+const DEPTH: u32 = 100;
+
+/// A regular expression that Envoy will take.
+pub(super) fn regex(field: &str, text: &str) -> Result<String, Problem> {
+    check(text).map(|()| text.to_owned()).map_err(|message| Problem {
+        field: field.to_owned(),
+        message: format!("expected a regular expression of RE2: {message}"),
+    })
+}
+
+fn check(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let parsed = ParserBuilder::new().nest_limit(DEPTH).build().parse(text);
+    let ast = parsed.map_err(|error| error.kind().to_string())?;
+    ast::visit(&ast, Re2::default())?;
+    // What the parser alone does not see, such as the names of Unicode's classes.
+    regex::Regex::new(text).map(drop).map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
+        other => other.to_string().lines().last().unwrap_or_default().to_owned(),
+    })
+}
+
+/// Finds what RE2 lacks.
+#[derive(Default)]
+struct Re2 {
+    /// How often what is looked at is repeated, by each repetition around it.
+    repeated: Vec<u64>,
+}
+
+impl Visitor for Re2 {
+    type Output = ();
+    type Err = String;
+
+    fn finish(self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), String> {
+        match ast {
+            Ast::Flags(flags) => flags.flags.items.iter().try_for_each(flag),
+            Ast::Group(group) => match &group.kind {
+                ast::GroupKind::NonCapturing(flags) => flags.items.iter().try_for_each(flag),
+                _ => Ok(()),
+            },
+            Ast::Repetition(repetition) => self.repetition(repetition),
+            Ast::Literal(found) => literal(found),
+            Ast::ClassUnicode(class) => unicode(&class.kind),
+            _ => Ok(()),
+        }
+    }
+
+    fn visit_post(&mut self, ast: &Ast) -> Result<(), String> {
+        if let Ast::Repetition(_) = ast {
+            self.repeated.pop();
+        }
+        Ok(())
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
+        match item {
+            ClassSetItem::Literal(found) => literal(found),
+            ClassSetItem::Range(range) => literal(&range.start).and_then(|()| literal(&range.end)),
+            ClassSetItem::Unicode(class) => unicode(&class.kind),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Re2 {
+    fn repetition(&mut self, repetition: &ast::Repetition) -> Result<(), String> {
+        if let Ast::Repetition(_) = *repetition.ast {
+            return Err("nothing is repeated twice in a row, as in a**".to_owned());
+        }
+        let most = match repetition.op.kind {
+            RepetitionKind::Range(
+                RepetitionRange::Exactly(most) | RepetitionRange::AtLeast(most) | RepetitionRange::Bounded(_, most),
+            ) => most.max(1),
+            _ => 1,
+        };
+        self.repeated.push(most.into());
+        let times = self
+            .repeated
+            .iter()
+            .fold(1, |times: u64, most| times.saturating_mul(*most));
+        if times > MOST_REPETITIONS {
+            return Err(format!("at most {MOST_REPETITIONS} repetitions, found {times}"));
+        }
+        Ok(())
+    }
+}
+
+fn flag(item: &ast::FlagsItem) -> Result<(), String> {
+    match item.kind {
+        FlagsItemKind::Flag(Flag::Unicode | Flag::IgnoreWhitespace | Flag::CRLF) => {
+            Err("it has the flags i, m, s and U alone".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Envoy's RE2 reads bytes, so no number is above 255.
+fn literal(literal: &ast::Literal) -> Result<(), String> {
+    match literal.kind {
+        LiteralKind::HexFixed(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong)
+        | LiteralKind::HexBrace(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong) => {
+            Err(r"it has no \u and \U".to_owned())
+        }
+        LiteralKind::HexBrace(HexLiteralKind::X) if u32::from(literal.c) > 0xff => {
+            Err(r"the largest number is \x{FF}".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unicode(kind: &ClassUnicodeKind) -> Result<(), String> {
+    match kind {
+        ClassUnicodeKind::NamedValue { .. } => Err("it has no properties of Unicode with values".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Envoy takes, and what it refuses, were tried with `envoy --mode validate`.
+    #[test]
+    fn what_envoy_takes_is_taken() {
+        let taken = [
+            "/shop/.*",
+            "[0-9]+",
+            "a|b|",
+            "(?i)shop",
+            "(?P<name>a)",
+            "(?<name>a)",
+            "(?:a)",
+            r"\d{3}-\w+\b",
+            "[[:alpha:]]+",
+            r"\p{Greek}+",
+            r"\x{FF}",
+            "a{1000}",
+            "(a{10}){100}",
+            "(a*)*",
+            "^/x$",
+            r"\A/x\z",
+            "[^/]+",
+            "a??",
+            r"[\d\-x]",
+            r"\%a",
+            "[a&&b]",
+            "[a[bc]]",
+        ];
+        for text in taken {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_envoy_refuses_is_refused() {
+        let refused = [
+            "",
+            "((",
+            "[",
+            "a**",
+            "a{1001}",
+            "(a{100}){100}",
+            "(?x)a",
+            "(?R)a",
+            "(?u)a",
+            r"\u0041",
+            r"\x{263A}",
+            r"\p{scx=Greek}",
+            r"\p{Nothing}",
+            "(?=a)",
+            r"(a)\1",
+        ];
+        for text in refused {
+            assert!(check(text).is_err(), "{text}");
+        }
+    }
+}

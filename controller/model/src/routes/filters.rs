@@ -1,0 +1,267 @@
+//! Filters of rules and backends.
+
+use limpet_api::{Filter, HeaderModifier, PathModifier, Redirect as RequestRedirect};
+use crate::graph::{Destination, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
+use crate::sessions::Problem;
+use crate::unread::Unread;
+
+use super::{Rule, RuleAction, RuleInput, not_supported};
+
+/// What a rule does with its requests. Changes of headers go into `rule`.
+pub(super) fn action(
+    input: &RuleInput<'_>,
+    unread: &Unread<'_>,
+    destinations: &[Destination],
+    rule: &mut Rule<'_>,
+) -> Result<RuleAction, Problem> {
+    let mut found = None;
+    let mut rewrite = None;
+    if let Some(field) = unread.below(&format!("{}.filters", input.field)).first() {
+        return Err(not_supported(field));
+    }
+    for (index, filter) in input.filters.iter().enumerate() {
+        let field = format!("{}.filters[{index}]", input.field);
+        match filter.kind.as_str() {
+            "RequestHeaderModifier" | "ResponseHeaderModifier" => {
+                modify(&field, filter, &mut rule.request_headers, &mut rule.response_headers)?;
+            }
+            "RequestRedirect" => {
+                let wanted = present(&field, "requestRedirect", filter.request_redirect.as_ref())?;
+                once(&field, found.is_none())?;
+                found = Some(redirect(&format!("{field}.requestRedirect"), wanted, &rule.matches)?);
+            }
+            "URLRewrite" => {
+                let wanted = present(&field, "urlRewrite", filter.url_rewrite.as_ref())?;
+                once(&field, rewrite.is_none())?;
+                rewrite = Some(Rewrite {
+                    hostname: printable(&format!("{field}.urlRewrite.hostname"), wanted.hostname.as_ref())?,
+                    path: path_change(&format!("{field}.urlRewrite"), wanted.path.as_ref(), &rule.matches)?,
+                });
+            }
+            other => {
+                return Err(problem(
+                    &format!("{field}.type"),
+                    &format!(
+                        "expected RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect or URLRewrite, found {other}"
+                    ),
+                ));
+            }
+        }
+    }
+    match (found, rewrite) {
+        (Some(_), Some(_)) => Err(problem(
+            &format!("{}.filters", input.field),
+            "expected a RequestRedirect or a URLRewrite, found both",
+        )),
+        (Some(redirect), None) => Ok(RuleAction::Redirect(redirect)),
+        (None, rewrite) => forward(input, destinations, rewrite.unwrap_or_default()),
+    }
+}
+
+/// The destinations, and nothing else.
+pub(super) fn forward_unchanged(destinations: Vec<Destination>) -> RuleAction {
+    RuleAction::Forward {
+        destinations,
+        rewrite: Rewrite::default(),
+        request_timeout: None,
+        backend_timeout: None,
+        not_followed: Vec::new(),
+    }
+}
+
+fn forward(input: &RuleInput<'_>, destinations: &[Destination], rewrite: Rewrite) -> Result<RuleAction, Problem> {
+    let leads_somewhere = |destination: &Destination| matches!(destination.target, Target::Cluster(_));
+    if !destinations.iter().any(leads_somewhere) {
+        return Ok(RuleAction::Respond {
+            status: 500,
+            reason: format!("{}.backendRefs: no backend that is there", input.field),
+        });
+    }
+    // Envoy adds them in 32 bits, and refuses a whole table of routes where they do not fit.
+    let sum: u64 = destinations
+        .iter()
+        .map(|destination| u64::from(destination.weight))
+        .sum();
+    if sum > u64::from(u32::MAX) {
+        let message = format!("expected weights whose sum is at most {}, found {sum}", u32::MAX);
+        return Err(problem(&format!("{}.backendRefs", input.field), &message));
+    }
+    let (request_timeout, backend_timeout) = input.timeouts.clone()?;
+    Ok(RuleAction::Forward {
+        destinations: destinations.to_vec(),
+        rewrite,
+        request_timeout,
+        backend_timeout,
+        not_followed: Vec::new(),
+    })
+}
+
+/// The changes of headers that belong to one backend.
+pub(super) fn of_backend(
+    field: &str,
+    unread: &Unread<'_>,
+    filters: &[Filter],
+) -> Result<(HeaderChanges, HeaderChanges), Problem> {
+    let (mut request, mut response) = (HeaderChanges::default(), HeaderChanges::default());
+    if let Some(field) = unread.below(&format!("{field}.filters")).first() {
+        return Err(not_supported(field));
+    }
+    for (index, filter) in filters.iter().enumerate() {
+        let field = format!("{field}.filters[{index}]");
+        match filter.kind.as_str() {
+            "RequestHeaderModifier" | "ResponseHeaderModifier" => modify(&field, filter, &mut request, &mut response)?,
+            other => {
+                return Err(problem(
+                    &format!("{field}.type"),
+                    &format!("expected RequestHeaderModifier or ResponseHeaderModifier, found {other}"),
+                ));
+            }
+        }
+    }
+    Ok((request, response))
+}
+
+fn modify(
+    field: &str,
+    filter: &Filter,
+    request: &mut HeaderChanges,
+    response: &mut HeaderChanges,
+) -> Result<(), Problem> {
+    let (changes, name, modifier) = if filter.kind == "RequestHeaderModifier" {
+        (request, "requestHeaderModifier", &filter.request_header_modifier)
+    } else {
+        (response, "responseHeaderModifier", &filter.response_header_modifier)
+    };
+    let modifier = present(field, name, modifier.as_ref())?;
+    once(field, changes.is_empty())?;
+    *changes = header_changes(&format!("{field}.{name}"), modifier)?;
+    Ok(())
+}
+
+/// The first of several entries of one name counts (Gateway API, `HTTPHeaderFilter`).
+fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChanges, Problem> {
+    let fields = |part: &str, headers: &[limpet_api::Header]| {
+        let mut fields: Vec<(String, String)> = Vec::with_capacity(headers.len());
+        for (index, header) in headers.iter().enumerate() {
+            let field = format!("{field}.{part}[{index}]");
+            let name = header_name(&format!("{field}.name"), &header.name)?;
+            if header.value.chars().any(|c| c.is_control() && c != '\t') {
+                return Err(problem(&format!("{field}.value"), "expected no control characters"));
+            }
+            if !fields.iter().any(|(known, _)| *known == name) {
+                fields.push((name, header.value.clone()));
+            }
+        }
+        Ok(fields)
+    };
+    let removed = |(index, name): (usize, &String)| header_name(&format!("{field}.remove[{index}]"), name);
+    Ok(HeaderChanges {
+        set: fields("set", &modifier.set)?,
+        add: fields("add", &modifier.add)?,
+        remove: modifier
+            .remove
+            .iter()
+            .enumerate()
+            .map(removed)
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+/// A header that may be changed, in lower case. Envoy refuses a whole table of routes for one that may not.
+fn header_name(field: &str, name: &str) -> Result<String, Problem> {
+    let name = token(field, name)?;
+    if name == "host" {
+        return Err(problem(
+            field,
+            "expected another header than Host, which urlRewrite.hostname changes",
+        ));
+    }
+    Ok(name)
+}
+
+/// A header's name, in lower case (RFC 9110, section 5.1).
+pub(super) fn token(field: &str, name: &str) -> Result<String, Problem> {
+    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(problem(field, &format!("expected a header's name, found {name:?}")));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+/// Where a redirect leads. A schema sees to most of this; without one, Envoy would refuse a whole table of routes, or lead elsewhere.
+fn redirect(field: &str, wanted: &RequestRedirect, matches: &[Match]) -> Result<Redirect, Problem> {
+    let status = wanted.status_code.unwrap_or(302);
+    if ![301, 302, 303, 307, 308].contains(&status) {
+        let message = format!("expected 301, 302, 303, 307 or 308, found {status}");
+        return Err(problem(&format!("{field}.statusCode"), &message));
+    }
+    if let Some(scheme) = wanted
+        .scheme
+        .as_deref()
+        .filter(|scheme| !["http", "https"].contains(scheme))
+    {
+        let message = format!("expected http or https, found {scheme:?}");
+        return Err(problem(&format!("{field}.scheme"), &message));
+    }
+    if wanted.port == Some(0) {
+        return Err(problem(&format!("{field}.port"), "expected 1 to 65535, found 0"));
+    }
+    Ok(Redirect {
+        scheme: wanted.scheme.clone(),
+        hostname: printable(&format!("{field}.hostname"), wanted.hostname.as_ref())?,
+        path: path_change(field, wanted.path.as_ref(), matches)?,
+        port: wanted.port,
+        status,
+    })
+}
+
+fn printable(field: &str, text: Option<&String>) -> Result<Option<String>, Problem> {
+    if text.is_some_and(|text| text.chars().any(char::is_control)) {
+        return Err(problem(field, "expected no control characters"));
+    }
+    Ok(text.cloned())
+}
+
+fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> Result<Option<PathChange>, Problem> {
+    let Some(path) = path else { return Ok(None) };
+    for (name, text) in [
+        ("replaceFullPath", &path.replace_full_path),
+        ("replacePrefixMatch", &path.replace_prefix_match),
+    ] {
+        printable(&format!("{field}.path.{name}"), text.as_ref())?;
+    }
+    match (path.kind.as_str(), &path.replace_full_path, &path.replace_prefix_match) {
+        ("ReplaceFullPath", Some(full), None) => Ok(Some(PathChange::Full(full.clone()))),
+        ("ReplacePrefixMatch", None, Some(prefix)) => {
+            if matches.iter().all(|found| matches!(found.path, PathMatch::Prefix(_))) {
+                Ok(Some(PathChange::Prefix(prefix.clone())))
+            } else {
+                let message = "expected every match of the rule to be a PathPrefix, since its prefix is replaced";
+                Err(problem(&format!("{field}.path.type"), message))
+            }
+        }
+        _ => Err(problem(
+            &format!("{field}.path"),
+            "expected type ReplaceFullPath with replaceFullPath, or ReplacePrefixMatch with replacePrefixMatch",
+        )),
+    }
+}
+
+fn present<'a, T>(field: &str, name: &str, value: Option<&'a T>) -> Result<&'a T, Problem> {
+    value.ok_or_else(|| problem(&format!("{field}.{name}"), "expected it, since type says so"))
+}
+
+fn once(field: &str, first: bool) -> Result<(), Problem> {
+    if first {
+        Ok(())
+    } else {
+        Err(problem(field, "expected one filter of each type"))
+    }
+}
+
+fn problem(field: &str, message: &str) -> Problem {
+    Problem {
+        field: field.to_owned(),
+        message: message.to_owned(),
+    }
+}

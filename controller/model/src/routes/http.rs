@@ -1,0 +1,113 @@
+//! What an HTTPRoute says.
+
+use std::time::Duration;
+
+use limpet_core::time::GatewayDuration;
+
+use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Object, PathMatch as PathMatchSpec};
+use crate::graph::{Match, PathMatch};
+use crate::sessions::Problem;
+
+use super::{RouteInput, RuleInput, expressions, matches};
+
+pub(super) fn input(route: &Object<HttpRouteSpec>, is_judged: bool) -> RouteInput<'_> {
+    RouteInput {
+        kind: "HTTPRoute",
+        meta: &route.meta,
+        malformed: route.malformed.as_ref(),
+        unread: &route.unread,
+        parents: &route.spec.parent_refs,
+        hostnames: &route.spec.hostnames,
+        rules: route
+            .spec
+            .rules
+            .iter()
+            .enumerate()
+            .map(|(index, rule)| rule_input(index, rule))
+            .collect(),
+        is_judged,
+    }
+}
+
+fn rule_input(index: usize, rule: &HttpRule) -> RuleInput<'_> {
+    let field = format!("spec.rules[{index}]");
+    RuleInput {
+        name: rule.name.as_deref(),
+        matches: read_matches(&field, &rule.matches),
+        filters: &rule.filters,
+        backends: &rule.backend_refs,
+        timeouts: timeouts(&field, rule),
+        inline: rule.session_persistence.as_ref(),
+        field,
+    }
+}
+
+fn read_matches(field: &str, all: &[HttpMatch]) -> Result<Vec<Match>, Problem> {
+    if all.is_empty() {
+        return Ok(vec![Match::default()]);
+    }
+    let read = |(index, found): (usize, &HttpMatch)| {
+        let field = format!("{field}.matches[{index}]");
+        Ok(Match {
+            path: path(&format!("{field}.path"), found.path.as_ref())?,
+            method: found.method.clone(),
+            headers: matches::named(&format!("{field}.headers"), &found.headers, true)?,
+            query: matches::named(&format!("{field}.queryParams"), &found.query_params, false)?,
+            grpc: false,
+        })
+    };
+    all.iter().enumerate().map(read).collect()
+}
+
+fn path(field: &str, path: Option<&PathMatchSpec>) -> Result<PathMatch, Problem> {
+    let Some(path) = path else {
+        return Ok(PathMatch::default());
+    };
+    let value = path.value.as_deref().unwrap_or("/");
+    let problem = |field: String, message: String| Problem { field, message };
+    match path.kind.as_deref() {
+        Some("RegularExpression") => return expressions::regex(&format!("{field}.value"), value).map(PathMatch::Regex),
+        _ if !value.starts_with('/') => {
+            return Err(problem(
+                format!("{field}.value"),
+                format!("expected a path that begins with /, found {value:?}"),
+            ));
+        }
+        // Paths have none of these, and Envoy refuses a whole table of routes for such a prefix.
+        _ if value.chars().any(|c| c.is_control() || c == '?' || c == '#') => {
+            return Err(problem(
+                format!("{field}.value"),
+                format!("expected a path without query and fragment, found {value:?}"),
+            ));
+        }
+        _ => {}
+    }
+    match path.kind.as_deref() {
+        // `/shop` and `/shop/` are one prefix (Gateway API, `HTTPPathMatch`).
+        None | Some("PathPrefix") => Ok(PathMatch::Prefix(value.trim_end_matches('/').to_owned())),
+        Some("Exact") => Ok(PathMatch::Exact(value.to_owned())),
+        Some(other) => {
+            let message = format!("expected PathPrefix, Exact or RegularExpression, found {other}");
+            Err(problem(format!("{field}.type"), message))
+        }
+    }
+}
+
+fn timeouts(field: &str, rule: &HttpRule) -> Result<(Option<Duration>, Option<Duration>), Problem> {
+    let Some(timeouts) = &rule.timeouts else {
+        return Ok((None, None));
+    };
+    let read = |name: &str, text: Option<&str>| {
+        let parse = |text: &str| match text.parse::<GatewayDuration>() {
+            Ok(duration) => Ok(duration.get()),
+            Err(error) => Err(Problem {
+                field: format!("{field}.timeouts.{name}"),
+                message: error.to_string(),
+            }),
+        };
+        text.map(parse).transpose()
+    };
+    let request = read("request", timeouts.request.as_deref())?;
+    let backend = read("backendRequest", timeouts.backend_request.as_deref())?;
+    Ok((request, backend))
+}

@@ -1,0 +1,47 @@
+//! Matches that HTTP and gRPC routes have in common.
+
+use std::collections::BTreeMap;
+
+use limpet_api::NamedMatch;
+use crate::graph::ValueMatch;
+use crate::sessions::Problem;
+
+use super::expressions::regex;
+use super::filters::token;
+
+/// How long a query parameter's name may be in Envoy's `QueryParameterMatcher`.
+const MAX_PARAMETER: usize = 1024;
+
+/// Headers or query parameters. The first of several entries of one name counts (Gateway API, `HTTPRouteMatch`).
+pub(super) fn named(
+    field: &str,
+    matches: &[NamedMatch],
+    is_header: bool,
+) -> Result<BTreeMap<String, ValueMatch>, Problem> {
+    let mut named = BTreeMap::new();
+    for (index, found) in matches.iter().enumerate() {
+        let at = format!("{field}[{index}].name");
+        let name = if is_header {
+            token(&at, &found.name)?
+        } else if (1..=MAX_PARAMETER).contains(&found.name.len()) {
+            found.name.clone()
+        } else {
+            return Err(Problem {
+                field: at,
+                message: format!("expected 1 to {MAX_PARAMETER} bytes, found {}", found.name.len()),
+            });
+        };
+        let value = match found.kind.as_deref() {
+            None | Some("Exact") => ValueMatch::Exact(found.value.clone()),
+            Some("RegularExpression") => ValueMatch::Regex(regex(&format!("{field}[{index}].value"), &found.value)?),
+            Some(other) => {
+                return Err(Problem {
+                    field: format!("{field}[{index}].type"),
+                    message: format!("expected Exact or RegularExpression, found {other}"),
+                });
+            }
+        };
+        named.entry(name).or_insert(value);
+    }
+    Ok(named)
+}

@@ -1,0 +1,62 @@
+//! The name of a rule, which is the scope of its sessions. It must stay when rules are inserted or change places, so it is not the rule's place.
+
+use limpet_api::Meta;
+use crate::graph::{Match, PathMatch, RuleName, ValueMatch};
+use crate::short_hash::short_hash;
+
+/// `<kind>/<namespace>/<route>/<name>`; a rule without a name has a hash of its matches in its place, whatever order they are in.
+pub(super) fn rule_name(kind: &str, meta: &Meta, name: Option<&str>, matches: &[Match]) -> RuleName {
+    let rule = name.map_or_else(|| hash(matches), str::to_owned);
+    RuleName(format!(
+        "{}/{}/{}/{rule}",
+        kind.to_ascii_lowercase(),
+        meta.namespace,
+        meta.name
+    ))
+}
+
+/// Eight hexadecimal digits.
+fn hash(matches: &[Match]) -> String {
+    let mut sorted: Vec<&Match> = matches.iter().collect();
+    sorted.sort();
+    let mut text = Canonical::default();
+    for found in sorted {
+        text.write_match(found);
+    }
+    short_hash(&text.0)
+}
+
+/// Matches as bytes, in a form of this module's own: that of `Debug` may change with a compiler. Every text has its length in front.
+#[derive(Default)]
+struct Canonical(Vec<u8>);
+
+impl Canonical {
+    fn write_match(&mut self, found: &Match) {
+        let (tag, path) = match &found.path {
+            PathMatch::Exact(path) => (0, path),
+            PathMatch::Prefix(path) => (1, path),
+            PathMatch::Regex(path) => (2, path),
+        };
+        self.0.push(tag);
+        self.text(path);
+        self.text(found.method.as_deref().unwrap_or_default());
+        for named in [&found.headers, &found.query] {
+            self.0.extend_from_slice(&(named.len() as u64).to_be_bytes());
+            for (name, value) in named {
+                self.text(name);
+                let (tag, value) = match value {
+                    ValueMatch::Exact(value) => (0, value),
+                    ValueMatch::Regex(value) => (2, value),
+                };
+                self.0.push(tag);
+                self.text(value);
+            }
+        }
+        self.0.push(u8::from(found.grpc));
+    }
+
+    fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(&(text.len() as u64).to_be_bytes());
+        self.0.extend_from_slice(text.as_bytes());
+    }
+}

@@ -1,0 +1,123 @@
+//! `XBackend`s, whose sessions are their own: the split chooses first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_api::ObjectName;
+use crate::{Objects, Settings};
+
+use super::annotations;
+use super::fault::Fault;
+use super::persistence::{self, Dialect};
+use super::policy::{Draft, Parts};
+use super::{Problem, RuleBackend, RuleFacts};
+
+/// The `XBackend`s that rules lead to.
+#[derive(Debug, Default)]
+pub(super) struct Backends(pub(super) BTreeMap<ObjectName, Result<Option<Draft>, Vec<Problem>>>);
+
+impl Backends {
+    pub(super) fn read(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Self {
+        let names: BTreeSet<&ObjectName> = rules.iter().flat_map(x_backends).collect();
+        let read = |name: &ObjectName| (name.clone(), content(name, objects, settings));
+        Self(names.into_iter().map(read).collect())
+    }
+
+    /// Whether the backend asks for sessions, rightly or wrongly: a mistake in it does not make its rule's sessions the rule's.
+    fn asks(&self, name: &ObjectName) -> bool {
+        !matches!(self.0.get(name), None | Some(Ok(None)))
+    }
+
+    /// Whether the rule leads to a backend that asks for sessions.
+    pub(super) fn any_asks(&self, rule: &RuleFacts<'_>) -> bool {
+        x_backends(rule).any(|name| self.asks(name))
+    }
+
+    pub(super) fn draft(&self, name: &ObjectName) -> Option<&Draft> {
+        self.0.get(name)?.as_ref().ok()?.as_ref()
+    }
+
+    /// The backends with sessions that the rule leads to.
+    pub(super) fn with_sessions<'r>(&self, rule: &'r RuleFacts<'_>) -> BTreeSet<&'r ObjectName> {
+        x_backends(rule).filter(|name| self.draft(name).is_some()).collect()
+    }
+
+    /// Two backends of the rule whose sessions have one name, so that a client could not have both.
+    pub(super) fn with_one_name<'r>(&self, rule: &'r RuleFacts<'_>) -> Option<(&'r ObjectName, &'r ObjectName)> {
+        let mut known: BTreeMap<String, &ObjectName> = BTreeMap::new();
+        for name in self.with_sessions(rule) {
+            let Some(key) = self.draft(name).and_then(key) else {
+                continue;
+            };
+            if let Some(other) = known.insert(key, name) {
+                return Some((other, name));
+            }
+        }
+        None
+    }
+}
+
+/// The scope of a backend's sessions.
+pub(super) fn scope(name: &ObjectName) -> String {
+    format!("xbackend/{}/{}", name.namespace, name.name)
+}
+
+pub(super) fn x_backends<'r>(rule: &'r RuleFacts<'_>) -> impl Iterator<Item = &'r ObjectName> {
+    rule.backends.iter().filter_map(|backend| match backend {
+        RuleBackend::XBackend(name) => Some(name),
+        RuleBackend::Service(_) => None,
+    })
+}
+
+/// What tells the sessions of two backends apart for a client: an explicit name, a header's in any case.
+fn key(draft: &Draft) -> Option<String> {
+    if draft.is_unnamed {
+        return None;
+    }
+    let cookie = draft.config.cookie.as_ref();
+    let header = draft.config.header.as_ref();
+    let cookie = cookie.map(|cookie| format!("cookie {}", cookie.name));
+    cookie.or_else(|| header.map(|header| format!("header {}", header.name.to_ascii_lowercase())))
+}
+
+fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<Option<Draft>, Vec<Problem>> {
+    let Some(object) = objects.backends.get(name) else {
+        return Ok(None);
+    };
+    let below = |faults: Vec<Fault>| faults.into_iter().map(|fault| fault.below("spec")).collect::<Vec<_>>();
+    let overrides = annotations::read(&object.meta.annotations);
+    let Some(wanted) = &object.spec.session_persistence else {
+        return overrides.map(|_| None).map_err(below);
+    };
+    let mut problems = Vec::new();
+    if object.spec.kind != "EndpointSelector" {
+        let message = format!(
+            "expected none with type {}: only an EndpointSelector has sessions",
+            object.spec.kind
+        );
+        problems.extend(below(vec![Fault::persistence("", message)]));
+    }
+    let draft = match (persistence::read(wanted, Dialect::Union), overrides) {
+        (Ok(wanted), Ok(overrides)) => Parts {
+            wanted: &wanted,
+            overrides: &overrides,
+            defaults: &settings.session_defaults,
+            // "SHOULD be forwarded to the backend".
+            forward: true,
+            path: None,
+        }
+        .draft(),
+        (wanted, overrides) => Err([wanted.err(), overrides.err()]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect()),
+    };
+    match draft {
+        Ok(draft) if problems.is_empty() => Ok(Some(draft)),
+        Ok(_) => Err(problems),
+        Err(faults) => {
+            problems.extend(below(faults));
+            Err(problems)
+        }
+    }
+}

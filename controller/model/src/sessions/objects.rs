@@ -1,0 +1,212 @@
+//! Session policies as objects: what they ask for, and which Services they target.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use limpet_api::{Object, ObjectName, SessionPolicySpec};
+use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
+
+use super::annotations::{self, Overrides};
+use super::persistence::{self, Dialect, Wanted};
+use super::policy::{Draft, Parts};
+use super::{Problem, RuleBackend};
+
+/// GEP-713's bound of a policy's targets, which the CRDs have, too.
+const MAX_TARGETS: usize = 16;
+
+/// A session policy.
+#[derive(Debug)]
+pub(super) struct PolicyObject<'a> {
+    pub(super) name: &'a SessionPolicyName,
+    pub(super) object: &'a Object<SessionPolicySpec>,
+    /// The sessions that it asks for; `None` where it asks for none.
+    pub(super) content: Result<Option<Content>, Vec<Problem>>,
+    /// The targets that may be backends, each with its place in `targetRefs`.
+    pub(super) targets: Vec<(usize, RuleBackend)>,
+}
+
+/// The sessions that a policy asks for.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) wanted: Wanted,
+    pub(super) overrides: Overrides,
+    /// By its own annotations alone.
+    pub(super) draft: Draft,
+}
+
+/// All session policies, the ones first that win.
+#[derive(Debug)]
+pub(super) struct PolicyObjects<'a> {
+    pub(super) all: Vec<PolicyObject<'a>>,
+    /// Those that target a backend, in the same order.
+    by_target: HashMap<RuleBackend, Vec<usize>>,
+}
+
+impl fmt::Display for PolicyObject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name.kind.name(), self.name.name)
+    }
+}
+
+impl PolicyObject<'_> {
+    /// The sessions that it asks for, if it is right.
+    pub(super) fn content(&self) -> Option<&Content> {
+        self.content.as_ref().ok()?.as_ref()
+    }
+}
+
+impl<'a> PolicyObjects<'a> {
+    pub(super) fn read(objects: &'a Objects, settings: &Settings) -> Self {
+        let mut all: Vec<PolicyObject<'a>> = objects
+            .session_policies
+            .iter()
+            .map(|(name, object)| PolicyObject {
+                name,
+                object,
+                content: content(name, object, settings),
+                targets: targets(name, object),
+            })
+            .collect();
+        // GEP-713: the oldest, then by namespace and name. Across kinds one more is needed.
+        all.sort_by(|one, other| {
+            let rank = |policy: &PolicyObject<'a>| (policy.object.meta.precedence(), policy.name.kind);
+            rank(one).cmp(&rank(other))
+        });
+        let mut by_target: HashMap<RuleBackend, Vec<usize>> = HashMap::new();
+        for (index, policy) in all.iter().enumerate() {
+            for (_, target) in &policy.targets {
+                let policies = by_target.entry(target.clone()).or_default();
+                if policies.last() != Some(&index) {
+                    policies.push(index);
+                }
+            }
+        }
+        Self { all, by_target }
+    }
+
+    /// The policies that target the backend, right or wrong.
+    pub(super) fn targeting(&self, backend: &RuleBackend) -> &[usize] {
+        self.by_target.get(backend).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The policy that counts of those that target the backend: the oldest of those that are right.
+    pub(super) fn owner(&self, backend: &RuleBackend) -> Option<usize> {
+        let mut policies = self.targeting(backend).iter().copied();
+        policies.find(|index| self.content(*index).is_some())
+    }
+
+    pub(super) fn content(&self, index: usize) -> Option<&Content> {
+        self.all.get(index)?.content()
+    }
+}
+
+fn targets(name: &SessionPolicyName, object: &Object<SessionPolicySpec>) -> Vec<(usize, RuleBackend)> {
+    let backend = |(index, target): (usize, &limpet_api::PolicyTarget)| {
+        let name = ObjectName::new(&name.name.namespace, &target.name);
+        match (target.group.as_str(), target.kind.as_str()) {
+            ("", "Service") => Some((index, RuleBackend::Service(name))),
+            // Wrong, but a backend that rules lead to, whose Gateways are told.
+            (limpet_api::GATEWAY_X_GROUP, "XBackend") => Some((index, RuleBackend::XBackend(name))),
+            _ => None,
+        }
+    };
+    object.spec.target_refs.iter().enumerate().filter_map(backend).collect()
+}
+
+fn content(
+    name: &SessionPolicyName,
+    object: &Object<SessionPolicySpec>,
+    settings: &Settings,
+) -> Result<Option<Content>, Vec<Problem>> {
+    if let Some(error) = &object.malformed {
+        return Err(vec![error.clone().into()]);
+    }
+    let mut problems = target_problems(&object.spec);
+    let overrides = annotations::read(&object.meta.annotations);
+    let dialect = match name.kind {
+        SessionPolicyKind::BackendLbPolicy => Dialect::Named,
+        SessionPolicyKind::XBackendTrafficPolicy => Dialect::Either,
+    };
+    let wanted = object.spec.session_persistence.as_ref();
+    let wanted = wanted.map(|wanted| persistence::read(wanted, dialect)).transpose();
+    if wanted == Ok(None) && !object.unread.is_empty() {
+        problems.push(Problem {
+            field: "spec.sessionPersistence".to_owned(),
+            message: format!(
+                "expected sessions, which are all that is supported of a policy; {} can not be followed",
+                object.unread.join(", ")
+            ),
+        });
+    }
+    let content = match (wanted, overrides) {
+        (Ok(None), Ok(_)) => Ok(None),
+        (Ok(Some(wanted)), Ok(overrides)) => Parts {
+            wanted: &wanted,
+            overrides: &overrides,
+            defaults: &settings.session_defaults,
+            forward: settings.session_defaults.forward,
+            path: None,
+        }
+        .draft()
+        .map(|draft| {
+            Some(Content {
+                wanted,
+                overrides,
+                draft,
+            })
+        }),
+        (wanted, overrides) => Err([wanted.err(), overrides.err()]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect()),
+    };
+    match content {
+        Ok(content) if problems.is_empty() => Ok(content),
+        Ok(_) => Err(problems),
+        Err(faults) => {
+            problems.extend(faults.into_iter().map(|fault| fault.below("spec")));
+            Err(problems)
+        }
+    }
+}
+
+fn target_problems(spec: &SessionPolicySpec) -> Vec<Problem> {
+    let count = spec.target_refs.len();
+    if !(1..=MAX_TARGETS).contains(&count) {
+        return vec![Problem {
+            field: "spec.targetRefs".to_owned(),
+            message: format!("expected 1 to {MAX_TARGETS} targets, found {count}"),
+        }];
+    }
+    let mut known = BTreeSet::new();
+    let mut problems = Vec::new();
+    for (index, target) in spec.target_refs.iter().enumerate() {
+        let field = format!("spec.targetRefs[{index}]");
+        let mut problem = |name: &str, message: String| {
+            problems.push(Problem {
+                field: format!("{field}{name}"),
+                message,
+            });
+        };
+        if !known.insert(target) {
+            problem("", "expected each target once".to_owned());
+        }
+        match (target.group.as_str(), target.kind.as_str()) {
+            ("", "Service") => {}
+            ("", kind) => problem(".kind", format!("expected Service, found {kind:?}")),
+            (limpet_api::GATEWAY_X_GROUP, "XBackend") => problem(
+                ".kind",
+                "expected Service: an XBackend has sessionPersistence of its own".to_owned(),
+            ),
+            (group, _) => problem(
+                ".group",
+                format!("expected \"\", the group of Service, found {group:?}"),
+            ),
+        }
+        if target.name.is_empty() {
+            problem(".name", "expected a name".to_owned());
+        }
+    }
+    problems
+}

@@ -1,0 +1,226 @@
+//! From what an object says, its annotations and the defaults to a policy of the filter, which the filter's own check has accepted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::SessionDefaults;
+use crate::short_hash::short_hash;
+use limpet_core::Filter;
+use limpet_core::config::schema::{
+    CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig, SdsKeysConfig,
+};
+
+use super::annotations::Overrides;
+use super::fault::{Fault, Place};
+use super::persistence::{Carrier, Shape, Wanted};
+
+/// The name of sessions that have none.
+const GENERATED_NAME: &str = "limpet";
+
+/// A policy, but for what depends on the rules that it governs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Draft {
+    pub(super) config: PolicyConfig,
+    /// Whether the name is to be made for each scope.
+    pub(super) is_unnamed: bool,
+}
+
+/// What a policy is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) wanted: &'a Wanted,
+    pub(super) overrides: &'a Overrides,
+    pub(super) defaults: &'a SessionDefaults,
+    /// Whether the backend sees the cookie or header, where no annotation says it.
+    pub(super) forward: bool,
+    /// The cookie's path where the object has no field for it.
+    pub(super) path: Option<&'a str>,
+}
+
+impl Parts<'_> {
+    /// The policy.
+    ///
+    /// # Errors
+    /// What can not be followed.
+    pub(super) fn draft(&self) -> Result<Draft, Vec<Fault>> {
+        let Parts {
+            wanted,
+            overrides,
+            defaults,
+            ..
+        } = *self;
+        let mode = overrides.mode.unwrap_or(defaults.mode);
+        if wanted.name().is_none() && mode != CookieModeConfig::Insert {
+            let message = "expected the name of the application's cookie or header, because the mode is not insert";
+            return Err(vec![Fault::persistence(wanted.name_field(), message)]);
+        }
+        let name = wanted.name().unwrap_or(GENERATED_NAME);
+        let (cookie, header) = match &wanted.carrier {
+            Carrier::Cookie { path, lifetime, .. } => {
+                let mut cookie = self.cookie(name, mode);
+                if let Some(path) = path.as_deref().or(self.path) {
+                    path.clone_into(&mut cookie.path);
+                }
+                cookie.lifetime_type = *lifetime;
+                (Some(cookie), None)
+            }
+            Carrier::Header { .. } => (None, Some(self.header(name, mode)?)),
+        };
+        let mut config = PolicyConfig {
+            cookie,
+            header,
+            strict: overrides.strict.unwrap_or(defaults.strict),
+            strict_status: 503,
+            absolute_timeout: wanted.absolute_timeout,
+            idle_timeout: wanted.idle_timeout,
+            token: overrides.token.unwrap_or(defaults.token),
+            cache_control: overrides.cache_control.unwrap_or(defaults.cache_control),
+        };
+        if let Some(status) = overrides.strict_status.or(defaults.strict_status) {
+            config.strict_status = status;
+        }
+        self.check(&config)?;
+        Ok(Draft {
+            config,
+            is_unnamed: wanted.name().is_none(),
+        })
+    }
+
+    fn cookie(&self, name: &str, mode: CookieModeConfig) -> CookieConfig {
+        let Parts {
+            overrides, defaults, ..
+        } = self;
+        let mut cookie = CookieConfig::named(name);
+        cookie.mode = mode;
+        if mode == CookieModeConfig::Insert {
+            cookie.domain.clone_from(&defaults.domain);
+            cookie.secure = defaults.secure;
+            cookie.http_only = !defaults.script_access;
+            cookie.same_site = defaults.same_site;
+            cookie.partitioned = defaults.partitioned;
+            cookie.forward = self.forward;
+        }
+        // The application's cookie has its own attributes: defaults are not meant for it, and annotations are refused by the filter's check.
+        if let Some(domain) = &overrides.domain {
+            cookie.domain = Some(domain.clone());
+        }
+        cookie.secure = overrides.secure.unwrap_or(cookie.secure);
+        cookie.http_only = overrides.script_access.map_or(cookie.http_only, |access| !access);
+        cookie.same_site = overrides.same_site.unwrap_or(cookie.same_site);
+        cookie.partitioned = overrides.partitioned.unwrap_or(cookie.partitioned);
+        cookie.forward = overrides.forward.unwrap_or(cookie.forward);
+        cookie
+    }
+
+    fn header(&self, name: &str, mode: CookieModeConfig) -> Result<HeaderConfig, Vec<Fault>> {
+        let faults: Vec<Fault> = self
+            .overrides
+            .of_cookies()
+            .into_iter()
+            .map(|name| Fault::annotation(name, "expected none with type Header"))
+            .collect();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let mode = match mode {
+            CookieModeConfig::Insert => HeaderModeConfig::Insert,
+            CookieModeConfig::Prefix => HeaderModeConfig::Prefix,
+            CookieModeConfig::Rewrite => {
+                let message = "expected insert or prefix, because the type is Header";
+                return Err(vec![Fault::annotation("mode", message)]);
+            }
+        };
+        let forward = self.forward && mode == HeaderModeConfig::Insert;
+        Ok(HeaderConfig {
+            name: name.to_owned(),
+            mode,
+            forward: self.overrides.forward.unwrap_or(forward),
+        })
+    }
+
+    /// The filter's own check, so that no policy is ever emitted that it refuses: it refuses configurations whole.
+    fn check(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
+        const NAME: &str = "policy";
+        let a_while = Duration::from_secs(60).into();
+        let config = FilterConfig {
+            keys: None,
+            wrapped_keys: None,
+            sds_keys: Some(SdsKeysConfig {
+                name: "keyring".to_owned(),
+                sds_config: None,
+            }),
+            policies: BTreeMap::from([(NAME.to_owned(), policy.clone())]),
+            routes: Vec::new(),
+            default: None,
+            access_log: false,
+            max_idle: a_while,
+            clock_skew: a_while,
+            fences: Vec::new(),
+        };
+        let Err(error) = Filter::without_keys(&config) else {
+            return Ok(());
+        };
+        let fault = |problem: limpet_core::config::Problem| {
+            let field = problem.field.strip_prefix("policies.policy.").unwrap_or_default();
+            Fault {
+                place: self.place(field),
+                message: problem.message,
+            }
+        };
+        Err(error.problems.into_iter().map(fault).collect())
+    }
+
+    /// The field of the object that a field of the filter's policy comes from.
+    fn place(&self, field: &str) -> Place {
+        let shape = self.wanted.shape;
+        let persistence = Place::Persistence;
+        let annotation = |name: &str| Place::Annotation(name.to_owned());
+        match field {
+            "absoluteTimeout" => persistence("absoluteTimeout"),
+            "idleTimeout" => persistence("idleTimeout"),
+            "strictStatus" => annotation("strict-status"),
+            "cookie.name" | "header.name" => persistence(self.wanted.name_field()),
+            "cookie.path" if shape == Shape::Union => persistence("cookie.path"),
+            "cookie.path" if self.path.is_some() => Place::Matches,
+            "cookie.lifetimeType" if shape == Shape::Union => persistence("cookie.lifetimeType"),
+            "cookie.lifetimeType" => persistence("cookieConfig.lifetimeType"),
+            "cookie.domain" => annotation("domain"),
+            "cookie.secure" => annotation("secure"),
+            "cookie.httpOnly" => annotation("script-access"),
+            "cookie.sameSite" => annotation("same-site"),
+            "cookie.partitioned" => annotation("partitioned"),
+            "cookie.forward" | "header.forward" => annotation("forward"),
+            _ => persistence(""),
+        }
+    }
+}
+
+impl Draft {
+    /// The policy for sessions of `scope`. `per_scope`: whether the cookie's name is to differ from those of other scopes.
+    pub(super) fn of_scope(&self, scope: &str, per_scope: bool) -> PolicyConfig {
+        let mut config = self.config.clone();
+        if let Some(cookie) = &mut config.cookie
+            && cookie.mode == CookieModeConfig::Insert
+        {
+            cookie.per_scope = per_scope || self.is_unnamed;
+        }
+        if let Some(header) = &mut config.header
+            && self.is_unnamed
+        {
+            header.name = generated_header(scope);
+        }
+        config
+    }
+
+    /// The cookie of the filter's own, where that is what it is and its name is given.
+    pub(super) fn named_cookie(&self) -> Option<&CookieConfig> {
+        let cookie = self.config.cookie.as_ref().filter(|_| !self.is_unnamed);
+        cookie.filter(|cookie| cookie.mode == CookieModeConfig::Insert)
+    }
+}
+
+/// A name for a session's header that has none: another for each scope, as GEP-1619 asks for, since the filter adds nothing to a header's name as it
+/// does to a cookie's. The names that begin with `x-limpet-` are the filter's own.
+fn generated_header(scope: &str) -> String {
+    format!("limpet-session-{}", short_hash(scope.as_bytes()))
+}

@@ -1,0 +1,418 @@
+//! What annotations and defaults make of a session.
+
+use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{CookiePath, SessionDefaults};
+
+fn named(name: &str) -> Value {
+    json!({"sessionName": name})
+}
+
+/// The value at this place of what is written for the first rule.
+fn at(sessions: &Sessions, pointer: &str) -> Value {
+    sessions.written(0).pointer(pointer).cloned().unwrap_or_default()
+}
+
+/// A world in which the annotation is one of the policy, or one of the route, whose rule has its own persistence or not.
+fn worlds(persistence: &Value, name: &str, value: &str) -> [World; 3] {
+    let policy = policy("BackendLBPolicy", "p", &["a"], persistence);
+    let mut of_policy = world(SERVICE_AND_ROUTE);
+    of_policy.add(annotated(policy.clone(), name, value));
+    let mut over_policy = world(SERVICE_AND_ROUTE);
+    over_policy.add(policy);
+    over_policy.add(annotated(route("web", &json!([rule(&["a"])])), name, value));
+    let mut of_rule = world(SERVICE_AND_ROUTE);
+    of_rule.add(annotated(
+        route("web", &json!([inline(&["a"], persistence)])),
+        name,
+        value,
+    ));
+    [of_policy, over_policy, of_rule]
+}
+
+#[test]
+fn every_annotation_does_what_it_says() {
+    for (name, value, pointer, expected) in [
+        ("strict", "true", "/strict", json!(true)),
+        ("strict-status", "410", "/strictStatus", json!(410)),
+        ("same-site", "Lax", "/cookie/sameSite", json!("Lax")),
+        ("secure", "never", "/cookie/secure", json!("never")),
+        ("domain", "example.com", "/cookie/domain", json!("example.com")),
+        ("script-access", "true", "/cookie/httpOnly", json!(false)),
+        ("token", "signed", "/token", json!("signed")),
+        ("mode", "prefix", "/cookie/mode", json!("prefix")),
+        ("mode", "rewrite", "/cookie/mode", json!("rewrite")),
+        ("forward", "true", "/cookie/forward", json!(true)),
+        ("cache-control", "keep", "/cacheControl", json!("keep")),
+    ] {
+        for world in worlds(&named("s"), name, value) {
+            assert_eq!(at(&world.sessions(), pointer), expected, "{name}: {value}");
+        }
+    }
+    // Some need another.
+    for (name, value, pointer, expected) in [
+        ("same-site", "None", "/cookie/sameSite", json!("None")),
+        ("partitioned", "true", "/cookie/partitioned", json!(true)),
+    ] {
+        for mut world in worlds(&named("s"), name, value) {
+            world.settings.session_defaults.secure = SecureConfig::Always;
+            assert_eq!(at(&world.sessions(), pointer), expected, "{name}: {value}");
+        }
+    }
+}
+
+#[test]
+fn defaults_are_for_what_nobody_says() {
+    let defaults = SessionDefaults {
+        strict: true,
+        strict_status: Some(410),
+        same_site: SameSiteConfig::None,
+        secure: SecureConfig::Always,
+        domain: Some("example.com".to_owned()),
+        script_access: true,
+        partitioned: true,
+        path: CookiePath::Root,
+        token: TokenConfig::Signed,
+        mode: CookieModeConfig::Insert,
+        forward: true,
+        cache_control: CacheControlConfig::Keep,
+    };
+    let mut world = with_policy(&named("s"));
+    world.settings.session_defaults = defaults.clone();
+    let cookie = json!({
+        "name": "s", "mode": "insert", "path": "/", "domain": "example.com", "secure": "always", "httpOnly": false, "sameSite": "None",
+        "partitioned": true, "lifetimeType": "Session", "forward": true,
+    });
+    let all = json!({"cookie": cookie, "strict": true, "strictStatus": 410, "token": "signed", "cacheControl": "keep"});
+    assert_eq!(world.sessions().written(0), all);
+
+    let mut world = with_policy(&json!({"sessionName": "x-s", "type": "Header"}));
+    world.settings.session_defaults = defaults.clone();
+    let header = json!({"name": "x-s", "mode": "insert", "forward": true});
+    let all = json!({"header": header, "strict": true, "strictStatus": 410, "token": "signed", "cacheControl": "keep"});
+    assert_eq!(world.sessions().written(0), all);
+
+    // A cookie's attributes are not meant for the application's own.
+    for mode in [CookieModeConfig::Prefix, CookieModeConfig::Rewrite] {
+        let mut world = with_policy(&named("s"));
+        world.settings.session_defaults = SessionDefaults {
+            mode,
+            ..defaults.clone()
+        };
+        let sessions = world.sessions();
+        assert_eq!(sessions.status("p"), [ACCEPTED]);
+        assert_eq!(at(&sessions, "/cookie/sameSite"), json!("Strict"));
+        assert_eq!(at(&sessions, "/cookie/forward"), Value::Null);
+    }
+}
+
+#[test]
+fn a_routes_annotations_count_over_its_policies_field_by_field() {
+    let mut world = world(SERVICE_AND_ROUTE);
+    let policy = policy("BackendLBPolicy", "p", &["a"], &named("s"));
+    world.add(annotated(annotated(policy, "strict", "true"), "same-site", "Lax"));
+    world.add(annotated(route("web", &json!([rule(&["a"])])), "strict", "false"));
+    world.add(route("other", &json!([rule(&["a"])])));
+    let sessions = world.sessions();
+    let strict = |rule: usize| {
+        (
+            sessions.policy(rule).strict,
+            sessions.policy(rule).cookie.as_ref().unwrap().same_site,
+        )
+    };
+    assert_eq!(sessions.rules.len(), 2);
+    assert_eq!(strict(0), (true, SameSiteConfig::Lax), "route other");
+    assert_eq!(strict(1), (false, SameSiteConfig::Lax), "route web");
+    assert_eq!(sessions.status("p"), [ACCEPTED]);
+}
+
+#[test]
+fn a_bad_annotation_is_named_and_nothing_is_guessed() {
+    let unknown = "expected no annotation of this name, but one of cache-control, domain, forward, mode, partitioned, path, same-site, script-access, secure, strict, strict-status, token";
+    let secure = "expected always, because browsers drop a cookie with sameSite None that is not Secure";
+    for (persistence, name, value, field, message) in [
+        (
+            named("s"),
+            "strict",
+            "yes",
+            "strict",
+            "expected true or false, found \"yes\"".to_owned(),
+        ),
+        (
+            named("s"),
+            "samesite",
+            "Lax",
+            "samesite",
+            format!("{unknown}, found \"Lax\""),
+        ),
+        (
+            named("s"),
+            "domain",
+            ".example.com",
+            "domain",
+            "expected a domain name like example.com, without a leading dot".to_owned(),
+        ),
+        (named("s"), "same-site", "None", "secure", secure.to_owned()),
+    ] {
+        let [of_policy, over_policy, of_rule] = worlds(&persistence, name, value).map(|world| world.sessions());
+        let text = format!("metadata.annotations[session.limpet.dev/{field}]: {message}");
+        assert_eq!(of_policy.status("p"), [format!("Accepted=False/Invalid: {text}")]);
+        assert_eq!(of_rule.problems(0), std::slice::from_ref(&text));
+        if field == name {
+            assert_eq!(over_policy.problems(0), [text]);
+        } else {
+            // What the route says nothing of is told with the policy.
+            assert_eq!(
+                over_policy.problems(0),
+                [format!("metadata.annotations: with BackendLBPolicy shop/p: {text}")]
+            );
+        }
+        assert_eq!(
+            over_policy.status("p"),
+            [
+                ACCEPTED,
+                "Programmed=False/Overridden: the route's annotations can not be followed, so there are no sessions, on: HTTPRoute shop/web spec.rules[0]"
+            ]
+        );
+        for sessions in [of_policy, over_policy, of_rule] {
+            assert_eq!(sessions.rules[0].session, Session::None);
+        }
+    }
+}
+
+#[test]
+fn a_routes_bad_annotation_is_told_once_and_ends_all_of_its_sessions() {
+    let mut world = with_policy(&named("s"));
+    let rules = json!([
+        rule(&["b"]),
+        rule(&["a"]),
+        inline(&["a"], &named("t")),
+        inline(&["a"], &json!({"type": "Query"}))
+    ]);
+    world.add(annotated(route("web", &rules), "strict", "yes"));
+    world.add(route("other", &json!([rule(&["a"])])));
+    let sessions = world.sessions();
+    assert!(matches!(sessions.rules[0].session, Session::Rule(_)), "route other");
+    let text = "metadata.annotations[session.limpet.dev/strict]: expected true or false, found \"yes\"";
+    assert_eq!(sessions.problems(1), [text]);
+    assert!(sessions.problems(2).is_empty() && sessions.problems(3).is_empty());
+    assert_eq!(
+        sessions.problems(4),
+        ["spec.rules[3].sessionPersistence.type: expected Cookie or Header, found \"Query\""]
+    );
+    assert!(sessions.rules[1..].iter().all(|rule| rule.session == Session::None));
+}
+
+/// Nobody could keep count of the last use.
+#[test]
+fn idle_timeout_is_not_for_the_applications_cookie_or_header() {
+    let message = "expected none in this mode: a token is renewed only when the application sets its cookie or header again, so nobody would know when the session was last used; absoluteTimeout bounds it";
+    let cookie = json!({"sessionName": "s", "idleTimeout": "1h"});
+    let header = json!({"sessionName": "s", "idleTimeout": "1h", "type": "Header"});
+    for (persistence, mode) in [(&cookie, "prefix"), (&cookie, "rewrite"), (&header, "prefix")] {
+        let [of_policy, over_policy, of_rule] = worlds(persistence, "mode", mode).map(|world| world.sessions());
+        let field = "sessionPersistence.idleTimeout";
+        assert_eq!(
+            of_policy.status("p"),
+            [format!("Accepted=False/Invalid: spec.{field}: {message}")]
+        );
+        assert_eq!(
+            over_policy.problems(0),
+            [format!(
+                "metadata.annotations: with BackendLBPolicy shop/p: spec.{field}: {message}"
+            )]
+        );
+        assert_eq!(of_rule.problems(0), [format!("spec.rules[0].{field}: {message}")]);
+    }
+}
+
+#[test]
+fn the_applications_cookie_has_a_name_and_its_own_attributes() {
+    let [of_policy, ..] = worlds(&json!({}), "mode", "prefix").map(|world| world.sessions());
+    assert_eq!(
+        of_policy.status("p"),
+        [
+            "Accepted=False/Invalid: spec.sessionPersistence.sessionName: expected the name of the application's cookie or header, because the mode is not insert"
+        ]
+    );
+    let message =
+        "expected none in this mode: the cookie is the application's, which sets its attributes and gets it back";
+    let prefixed = |name: &str, value: &str| {
+        let mut world = world(SERVICE_AND_ROUTE);
+        let policy = annotated(policy("BackendLBPolicy", "p", &["a"], &named("s")), "mode", "prefix");
+        world.add(annotated(policy, name, value));
+        world.sessions().status("p")
+    };
+    for (name, value) in [
+        ("same-site", "Lax"),
+        ("domain", "example.com"),
+        ("secure", "always"),
+        ("forward", "true"),
+    ] {
+        assert_eq!(
+            prefixed(name, value),
+            [format!(
+                "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/{name}]: {message}"
+            )]
+        );
+    }
+    assert_eq!(prefixed("same-site", "Strict"), [ACCEPTED], "as it is by default");
+    let permanent = json!({"sessionName": "s", "absoluteTimeout": "1h", "cookieConfig": {"lifetimeType": "Permanent"}});
+    let [of_policy, ..] = worlds(&permanent, "mode", "prefix").map(|world| world.sessions());
+    assert_eq!(
+        of_policy.status("p"),
+        [format!(
+            "Accepted=False/Invalid: spec.sessionPersistence.cookieConfig.lifetimeType: {message}"
+        )]
+    );
+    // Two rules of one policy share it: no suffix can be had.
+    let mut world = world(SERVICE_AND_ROUTE);
+    world.add(annotated(
+        policy("BackendLBPolicy", "p", &["a"], &named("s")),
+        "mode",
+        "prefix",
+    ));
+    world.add(route("web", &json!([rule(&["a"]), rule(&["a"])])));
+    assert_eq!(at(&world.sessions(), "/cookie/perScope"), Value::Null);
+}
+
+#[test]
+fn what_is_for_cookies_is_refused_for_a_header() {
+    let header = json!({"sessionName": "x-s", "type": "Header"});
+    for (name, value) in [
+        ("same-site", "Lax"),
+        ("secure", "always"),
+        ("domain", "example.com"),
+        ("script-access", "true"),
+        ("partitioned", "false"),
+        ("path", "route"),
+    ] {
+        let text = format!("metadata.annotations[session.limpet.dev/{name}]: expected none with type Header");
+        let [of_policy, over_policy, of_rule] = worlds(&header, name, value).map(|world| world.sessions());
+        assert_eq!(of_policy.status("p"), [format!("Accepted=False/Invalid: {text}")]);
+        assert_eq!(over_policy.problems(0), std::slice::from_ref(&text));
+        assert_eq!(of_rule.problems(0), [text]);
+    }
+    let [of_policy, ..] = worlds(&header, "mode", "rewrite").map(|world| world.sessions());
+    assert_eq!(
+        of_policy.status("p"),
+        [
+            "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/mode]: expected insert or prefix, because the type is Header"
+        ]
+    );
+    // But a route's annotation may be for another of its rules.
+    let mut world = world(SERVICE_AND_ROUTE);
+    world.add(annotated(
+        route("web", &json!([inline(&["a"], &header), inline(&["b"], &named("s"))])),
+        "same-site",
+        "Lax",
+    ));
+    let sessions = world.sessions();
+    assert!(sessions.policy(0).header.is_some());
+    assert_eq!(
+        sessions.policy(1).cookie.as_ref().unwrap().same_site,
+        SameSiteConfig::Lax
+    );
+}
+
+/// RFC 6265bis, section 4.1.3.
+#[test]
+fn names_with_a_prefix_keep_its_rules() {
+    let message = "expected always, because the name begins with __Host-";
+    let world = with_policy(&named("__Host-s"));
+    assert_eq!(
+        world.sessions().status("p"),
+        [format!(
+            "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/secure]: {message}"
+        )]
+    );
+    let [of_policy, ..] = worlds(&named("__Host-s"), "secure", "always").map(|world| world.sessions());
+    assert_eq!(of_policy.status("p"), [ACCEPTED]);
+}
+
+/// Check 8.
+#[test]
+fn the_older_rule_takes_the_path_from_the_rules_matches() {
+    let matched = |paths: &[&str], persistence: &Value| {
+        let mut rule = inline(&["a"], persistence);
+        rule["matches"] = paths.iter().map(|path| json!({"path": {"value": path}})).collect();
+        route("web", &json!([rule]))
+    };
+    let path_of =
+        |session: &Session, sessions: &Sessions| sessions.policy_of(session).cookie.as_ref().unwrap().path.clone();
+    for (annotation, default, paths, all, each) in [
+        (None, CookiePath::Root, vec!["/a"], "/", vec![]),
+        (None, CookiePath::Route, vec!["/a"], "/a", vec![]),
+        (Some("route"), CookiePath::Root, vec!["/a"], "/a", vec![]),
+        (Some("root"), CookiePath::Route, vec!["/a"], "/", vec![]),
+        (Some("route"), CookiePath::Root, vec![], "/", vec![]),
+        (Some("route"), CookiePath::Root, vec!["/"], "/", vec![]),
+        (
+            Some("route"),
+            CookiePath::Root,
+            vec!["/a/b", "/a/c"],
+            "/a",
+            vec!["/a/b", "/a/c"],
+        ),
+    ] {
+        let mut world = super::world(SERVICE_AND_ROUTE);
+        world.settings.session_defaults.path = default;
+        let mut route = matched(&paths, &named("s"));
+        if let Some(value) = annotation {
+            route = annotated(route, "path", value);
+        }
+        world.add(route);
+        let sessions = world.sessions();
+        let rule = &sessions.rules[0];
+        assert_eq!(path_of(&rule.session, &sessions), all, "{paths:?}");
+        assert_eq!(rule.by_path.len(), each.len());
+        for path in each {
+            assert_eq!(
+                path_of(rule.of_path(&PathMatch::Prefix(path.to_owned())), &sessions),
+                path
+            );
+        }
+        assert_eq!(
+            path_of(rule.of_path(&PathMatch::Prefix("/elsewhere".to_owned())), &sessions),
+            all
+        );
+    }
+    // Cookies of single paths count, too, where names are shared.
+    let mut world = super::world(SERVICE_AND_ROUTE);
+    world.settings.session_defaults.path = CookiePath::Route;
+    let [one, other] =
+        [&["/a", "/b"][..], &["/a"]].map(|paths| matched(paths, &named("s"))["spec"]["rules"][0].clone());
+    world.add(route("web", &json!([one, other])));
+    let sessions = world.sessions();
+    assert!((0..2).all(|rule| sessions.policy(rule).cookie.as_ref().unwrap().per_scope));
+    // The newer shape has a field for it.
+    let mut world = super::world(SERVICE_AND_ROUTE);
+    world.settings.session_defaults.path = CookiePath::Route;
+    world.add(matched(&["/a"], &json!({"cookie": {}})));
+    let sessions = world.sessions();
+    assert_eq!(path_of(&sessions.rules[0].session, &sessions), "/");
+    world.add(annotated(matched(&["/a"], &json!({"cookie": {}})), "path", "route"));
+    assert_eq!(
+        world.sessions().problems(0),
+        ["metadata.annotations[session.limpet.dev/path]: expected root, or none: sessionPersistence.cookie has a path"]
+    );
+    // A policy's is unset by that rule, which is the whole site for the filter, too.
+    let mut world = with_policy(&named("s"));
+    world.settings.session_defaults.path = CookiePath::Route;
+    let mut rule = rule(&["a"]);
+    rule["matches"] = json!([{"path": {"value": "/a"}}]);
+    world.add(super::route("web", &json!([rule])));
+    let sessions = world.sessions();
+    assert_eq!(path_of(&sessions.rules[0].session, &sessions), "/");
+    // What can be no cookie's path is the route's.
+    let mut world = super::world(SERVICE_AND_ROUTE);
+    world.add(annotated(matched(&["/a;b"], &named("s")), "path", "route"));
+    assert_eq!(
+        world.sessions().problems(0),
+        [
+            "spec.rules[0].matches: expected a path: it begins with /, has at most 1024 characters, and none of space, comma, semicolon or beyond ASCII"
+        ]
+    );
+}

@@ -1,0 +1,349 @@
+//! Manifests in, sessions and conditions out. The manifests are the shape that a cluster has; what other processors find out about rules is done here
+//! as far as sessions need it.
+
+mod annotations;
+mod collisions;
+mod destinations;
+mod dialects;
+mod precedence;
+mod properties;
+mod reports;
+mod scale;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_core::config::schema::PolicyConfig;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{RuleBackend, RuleFacts, RuleSession, Sessions, sessions};
+use limpet_api::{self, BackendRef, HttpMatch, Object, ObjectName, ParentRef, SessionPersistence};
+use crate::graph::{Hostname, PathMatch, RuleName, Session};
+use crate::reports::{AncestorReport, Condition, ConditionStatus, ObjectRef, PolicyReport};
+use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
+
+/// Objects, and what they are built with.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) objects: Objects,
+    pub(super) settings: Settings,
+}
+
+/// Reads manifests.
+pub(super) fn world(manifests: &str) -> World {
+    let mut world = World::default();
+    for manifest in manifests
+        .split("\n---\n")
+        .filter(|manifest| !manifest.trim().is_empty())
+    {
+        let value: Value = serde_saphyr::from_str(manifest).unwrap_or_else(|error| panic!("{error}: {manifest}"));
+        world.add(value);
+    }
+    world
+}
+
+fn decode<S: DeserializeOwned + Default>(value: &Value) -> Object<S> {
+    api::object(value).unwrap()
+}
+
+impl World {
+    pub(super) fn add(&mut self, mut value: Value) {
+        let meta = value["metadata"].as_object_mut().unwrap();
+        meta.entry("namespace").or_insert(json!("shop"));
+        let name = ObjectName::new(meta["namespace"].as_str().unwrap(), meta["name"].as_str().unwrap());
+        let objects = &mut self.objects;
+        let kind = value["kind"].as_str().unwrap().to_owned();
+        match kind.as_str() {
+            "HTTPRoute" => drop(objects.http_routes.insert(name, decode(&value))),
+            "GRPCRoute" => drop(objects.grpc_routes.insert(name, decode(&value))),
+            "Service" => drop(objects.services.insert(name, decode(&value))),
+            "Gateway" => drop(objects.gateways.insert(name, decode(&value))),
+            "XBackend" => drop(objects.backends.insert(name, decode(&value))),
+            kind => drop(objects.session_policies.insert(policy_name(kind, name), decode(&value))),
+        }
+    }
+
+    /// The rules, in the order of their routes.
+    pub(super) fn rules(&self) -> Vec<RuleFacts<'_>> {
+        let http = self.objects.http_routes.iter().flat_map(|(name, route)| {
+            route.spec.rules.iter().enumerate().map(move |(index, rule)| {
+                let paths = rule.matches.iter().map(path).collect();
+                let refs = &rule.backend_refs;
+                let parents = (&route.spec.parent_refs[..], &route.spec.hostnames[..]);
+                self.facts(
+                    "HTTPRoute",
+                    name,
+                    route,
+                    index,
+                    rule.session_persistence.as_ref(),
+                    refs,
+                    parents,
+                    paths,
+                )
+            })
+        });
+        let grpc = self.objects.grpc_routes.iter().flat_map(|(name, route)| {
+            route.spec.rules.iter().enumerate().map(move |(index, rule)| {
+                let refs = &rule.backend_refs;
+                let parents = (&route.spec.parent_refs[..], &route.spec.hostnames[..]);
+                let inline = rule.session_persistence.as_ref();
+                self.facts("GRPCRoute", name, route, index, inline, refs, parents, Vec::new())
+            })
+        });
+        http.chain(grpc).collect()
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "two kinds of routes, one shape")]
+    fn facts<'a, S>(
+        &self,
+        kind: &'static str,
+        name: &ObjectName,
+        route: &'a Object<S>,
+        index: usize,
+        inline: Option<&'a SessionPersistence>,
+        refs: &[BackendRef],
+        (parents, hostnames): (&[ParentRef], &[String]),
+        paths: Vec<PathMatch>,
+    ) -> RuleFacts<'a> {
+        let backend = |backend: &BackendRef| {
+            let namespace = backend.namespace.as_deref().unwrap_or(&name.namespace);
+            let name = ObjectName::new(namespace, &backend.name);
+            if backend.kind == "XBackend" {
+                self.objects
+                    .backends
+                    .contains_key(&name)
+                    .then_some(RuleBackend::XBackend(name))
+            } else {
+                self.objects
+                    .services
+                    .contains_key(&name)
+                    .then_some(RuleBackend::Service(name))
+            }
+        };
+        RuleFacts {
+            route: ObjectRef {
+                kind,
+                name: name.clone(),
+            },
+            meta: &route.meta,
+            field: format!("spec.rules[{index}]"),
+            name: RuleName(format!(
+                "{}/{}/{}/{index}",
+                kind.to_lowercase(),
+                name.namespace,
+                name.name
+            )),
+            inline,
+            backends: refs.iter().filter_map(backend).collect(),
+            refused_backends: BTreeMap::new(),
+            paths,
+            gateways: parents
+                .iter()
+                .map(|parent| ObjectName::new(parent.namespace.as_deref().unwrap_or(&name.namespace), &parent.name))
+                .collect(),
+            hosts: if hostnames.is_empty() {
+                BTreeSet::from([Hostname::Any])
+            } else {
+                hostnames.iter().map(|host| Hostname::parse(Some(host))).collect()
+            },
+        }
+    }
+
+    pub(super) fn sessions(&self) -> Sessions {
+        let rules = self.rules();
+        let sessions = sessions(&self.objects, &self.settings, &rules);
+        assert_eq!(sessions.rules.len(), rules.len());
+        check_references(&sessions);
+        sessions
+    }
+}
+
+fn path(matched: &HttpMatch) -> PathMatch {
+    let value = |path: &limpet_api::PathMatch| path.value.clone().unwrap_or_default();
+    match &matched.path {
+        None => PathMatch::default(),
+        Some(path) => match path.kind.as_deref() {
+            Some("Exact") => PathMatch::Exact(value(path)),
+            Some("RegularExpression") => PathMatch::Regex(value(path)),
+            _ => PathMatch::Prefix(value(path).trim_end_matches('/').to_owned()),
+        },
+    }
+}
+
+/// Every policy that is named is there, every one that is there is named, and the filter takes all of them.
+fn check_references(sessions: &Sessions) {
+    let mut used = BTreeSet::new();
+    for rule in &sessions.rules {
+        let all = std::iter::once(&rule.session).chain(rule.by_path.values());
+        for session in all {
+            if let Session::Rule(session) = session {
+                used.insert(&session.policy);
+            }
+        }
+        assert!(rule.problems.is_empty() || rule.session == Session::None, "{rule:?}");
+    }
+    used.extend(sessions.destinations.values().map(|session| &session.policy));
+    assert_eq!(used, sessions.policies.keys().collect::<BTreeSet<_>>());
+    let config = json!({"sdsKeys": {"name": "keyring"}, "policies": sessions.policies});
+    let config = limpet_core::config::parse(config.to_string().as_bytes()).unwrap();
+    limpet_core::Filter::without_keys(&config).unwrap();
+}
+
+pub(super) fn policy_name(kind: &str, name: ObjectName) -> SessionPolicyName {
+    let kind = match kind {
+        "BackendLBPolicy" => SessionPolicyKind::BackendLbPolicy,
+        "XBackendTrafficPolicy" => SessionPolicyKind::XBackendTrafficPolicy,
+        other => panic!("no kind of these tests: {other}"),
+    };
+    SessionPolicyName { kind, name }
+}
+
+impl Sessions {
+    /// The policy of a rule's sessions.
+    pub(super) fn policy(&self, rule: usize) -> &PolicyConfig {
+        self.policy_of(&self.rules[rule].session)
+    }
+
+    pub(super) fn policy_of(&self, session: &Session) -> &PolicyConfig {
+        match session {
+            Session::Rule(session) => &self.policies[&session.policy],
+            other => panic!("no session of a rule: {other:?}"),
+        }
+    }
+
+    /// The policy of a rule's sessions, as it is written.
+    pub(super) fn written(&self, rule: usize) -> Value {
+        serde_json::to_value(self.policy(rule)).unwrap()
+    }
+
+    /// What is wrong with a rule, as `field: message`.
+    pub(super) fn problems(&self, rule: usize) -> Vec<String> {
+        problems(&self.rules[rule])
+    }
+
+    /// What is reported of `BackendLBPolicy shop/<name>`.
+    pub(super) fn report(&self, name: &str) -> &PolicyReport {
+        self.report_of("BackendLBPolicy", name)
+    }
+
+    pub(super) fn report_of(&self, kind: &str, name: &str) -> &PolicyReport {
+        &self.session_policies[&policy_name(kind, ObjectName::new("shop", name))]
+    }
+
+    /// The conditions of `BackendLBPolicy shop/<name>` at its only ancestor.
+    pub(super) fn status(&self, name: &str) -> Vec<String> {
+        only_ancestor(self.report(name))
+    }
+}
+
+pub(super) fn problems(rule: &RuleSession) -> Vec<String> {
+    let problems = rule.problems.iter();
+    problems
+        .map(|problem| format!("{}: {}", problem.field, problem.message))
+        .collect()
+}
+
+/// The conditions of an object's only ancestor, as `Accepted=True/Accepted: message`.
+pub(super) fn only_ancestor(report: &PolicyReport) -> Vec<String> {
+    assert_eq!(report.ancestors.len(), 1, "{report:?}");
+    conditions(&report.ancestors[0])
+}
+
+pub(super) fn conditions(ancestor: &AncestorReport) -> Vec<String> {
+    let text = |condition: &Condition| {
+        let status = match condition.status {
+            ConditionStatus::True => "True",
+            ConditionStatus::False => "False",
+            ConditionStatus::Unknown => "Unknown",
+        };
+        format!(
+            "{}={status}/{}: {}",
+            condition.kind, condition.reason, condition.message
+        )
+    };
+    ancestor.conditions.iter().map(text).collect()
+}
+
+/// By its Gateway's name.
+pub(super) fn by_gateway(report: &PolicyReport) -> BTreeMap<&str, Vec<String>> {
+    let ancestors = report.ancestors.iter();
+    ancestors
+        .map(|ancestor| (ancestor.ancestor_ref.name.as_str(), conditions(ancestor)))
+        .collect()
+}
+
+/// The policy is accepted, and there is nothing more to say.
+pub(super) const ACCEPTED: &str = "Accepted=True/Accepted: The policy is accepted";
+
+/// Services `a`, `b` and `c`, and a route whose one rule leads to `a`.
+pub(super) const SERVICE_AND_ROUTE: &str = "
+kind: Service
+metadata: {name: a}
+---
+kind: Service
+metadata: {name: b}
+---
+kind: Service
+metadata: {name: c}
+---
+kind: HTTPRoute
+metadata: {name: web, creationTimestamp: '2026-01-01T00:00:00Z'}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - backendRefs: [{name: a, port: 80}]
+---
+";
+
+/// The world of [`SERVICE_AND_ROUTE`], and a `BackendLBPolicy` called `p` on `a` with this `sessionPersistence`.
+pub(super) fn with_policy(persistence: &Value) -> World {
+    let mut world = world(SERVICE_AND_ROUTE);
+    world.add(policy("BackendLBPolicy", "p", &["a"], persistence));
+    world
+}
+
+pub(super) fn policy(kind: &str, name: &str, services: &[&str], persistence: &Value) -> Value {
+    let targets: Vec<Value> = services
+        .iter()
+        .map(|name| json!({"group": "", "kind": "Service", "name": name}))
+        .collect();
+    json!({
+        "kind": kind,
+        "metadata": {"name": name, "generation": 7, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"targetRefs": targets, "sessionPersistence": persistence},
+    })
+}
+
+/// The same, made at another time.
+pub(super) fn made(mut object: Value, day: u32) -> Value {
+    object["metadata"]["creationTimestamp"] = json!(format!("2026-02-{day:02}T00:00:00Z"));
+    object
+}
+
+/// The same with an annotation `session.limpet.dev/<name>`.
+pub(super) fn annotated(mut object: Value, name: &str, value: &str) -> Value {
+    object["metadata"]["annotations"][format!("session.limpet.dev/{name}")] = json!(value);
+    object
+}
+
+/// A route called `name` with these rules.
+pub(super) fn route(name: &str, rules: &Value) -> Value {
+    json!({
+        "kind": "HTTPRoute",
+        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"parentRefs": [{"name": "gw"}], "rules": rules},
+    })
+}
+
+/// A rule that leads to these Services.
+pub(super) fn rule(services: &[&str]) -> Value {
+    let refs: Vec<Value> = services.iter().map(|name| json!({"name": name, "port": 80})).collect();
+    json!({"backendRefs": refs})
+}
+
+/// The same with `sessionPersistence` of its own.
+pub(super) fn inline(services: &[&str], persistence: &Value) -> Value {
+    let mut rule = rule(services);
+    rule["sessionPersistence"] = persistence.clone();
+    rule
+}

@@ -1,0 +1,335 @@
+use limpet_api::ObjectName;
+use limpet_model::reports::{ConditionStatus, GatewayReport};
+use limpet_model::{Graph, Reports};
+
+use super::{built, expect, of_type};
+
+/// What a Gateway `shop/web` with these listeners means, with Secrets `shop/good`, `shop/broken` and `certs/good`.
+fn with_listeners(listeners: &str) -> (Graph, Reports) {
+    built(&format!(
+        "
+kind: Secret
+metadata: {{namespace: shop, name: good}}
+---
+kind: Secret
+metadata: {{namespace: certs, name: good}}
+---
+kind: Secret
+metadata: {{namespace: shop, name: broken, annotations: {{broken: 'tls.key: expected a private key in PEM'}}}}
+---
+kind: Gateway
+metadata: {{namespace: shop, name: web, generation: 3}}
+spec:
+  gatewayClassName: limpet
+  listeners:
+{listeners}"
+    ))
+}
+
+fn report(reports: &Reports) -> &GatewayReport {
+    &reports.gateways[&ObjectName::new("shop", "web")]
+}
+
+/// The ports that serve.
+fn ports(graph: &Graph) -> Vec<u16> {
+    graph.gateways[&ObjectName::new("shop", "web")]
+        .ports
+        .keys()
+        .copied()
+        .collect()
+}
+
+#[test]
+fn classes_of_others_and_their_gateways_are_left_alone() {
+    let (graph, reports) = built(
+        "
+kind: GatewayClass
+metadata: {name: other}
+spec: {controllerName: example.com/other}
+---
+kind: Gateway
+metadata: {namespace: shop, name: theirs}
+spec: {gatewayClassName: other, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+kind: Gateway
+metadata: {namespace: shop, name: nobodys}
+spec: {gatewayClassName: missing, listeners: [{name: http, port: 80, protocol: HTTP}]}",
+    );
+    assert_eq!(reports.gateway_classes.keys().collect::<Vec<_>>(), ["limpet"]);
+    assert!(reports.gateways.is_empty() && graph.gateways.is_empty(), "{reports:?}");
+}
+
+#[test]
+fn a_class_with_parameters_is_refused_with_its_gateways() {
+    let (graph, reports) = built(
+        "
+kind: GatewayClass
+metadata: {name: special, generation: 2}
+spec: {controllerName: limpet.dev/controller, parametersRef: {group: '', kind: ConfigMap, name: x}}
+---
+kind: Gateway
+metadata: {namespace: shop, name: web}
+spec: {gatewayClassName: special, listeners: [{name: http, port: 80, protocol: HTTP}]}",
+    );
+    let class = &reports.gateway_classes["special"];
+    assert_eq!(class.observed_generation, 2);
+    expect(
+        &class.conditions[0],
+        ConditionStatus::False,
+        "InvalidParameters",
+        &["spec.parametersRef"],
+    );
+    assert!(graph.gateways.is_empty());
+}
+
+#[test]
+fn http_and_https_serve() {
+    let (graph, reports) = with_listeners(
+        "
+  - {name: http, port: 80, protocol: HTTP}
+  - {name: https, port: 443, protocol: HTTPS, hostname: shop.example.com, tls: {certificateRefs: [{name: good}]}}",
+    );
+    assert_eq!(ports(&graph), [80, 443]);
+    let report = report(&reports);
+    assert_eq!(report.observed_generation, 3);
+    expect(
+        of_type(&report.conditions, "Accepted"),
+        ConditionStatus::True,
+        "Accepted",
+        &[],
+    );
+    for listener in &report.listeners {
+        expect(
+            of_type(&listener.conditions, "Accepted"),
+            ConditionStatus::True,
+            "Accepted",
+            &[],
+        );
+        expect(
+            of_type(&listener.conditions, "ResolvedRefs"),
+            ConditionStatus::True,
+            "ResolvedRefs",
+            &[],
+        );
+        expect(
+            of_type(&listener.conditions, "Conflicted"),
+            ConditionStatus::False,
+            "NoConflicts",
+            &[],
+        );
+        let kinds: Vec<&str> = listener.supported_kinds.iter().map(|kind| kind.kind.as_str()).collect();
+        assert_eq!(kinds, ["GRPCRoute", "HTTPRoute"]);
+    }
+    assert_eq!(
+        graph.certificates.keys().map(ToString::to_string).collect::<Vec<_>>(),
+        ["shop/good"]
+    );
+}
+
+#[test]
+fn a_bad_listener_does_not_keep_others_from_serving() {
+    let cases = [
+        (
+            "{name: bad, port: 9000, protocol: TCP}",
+            "Accepted",
+            "UnsupportedProtocol",
+            "spec.listeners[1].protocol",
+        ),
+        (
+            "{name: bad, port: 443, protocol: HTTPS}",
+            "Accepted",
+            "Invalid",
+            "spec.listeners[1].tls",
+        ),
+        (
+            "{name: bad, port: 443, protocol: HTTPS, tls: {mode: Passthrough}}",
+            "Accepted",
+            "Invalid",
+            "spec.listeners[1].tls.mode",
+        ),
+        (
+            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good}], frontendValidation: {caCertificateRefs: []}}}",
+            "Accepted",
+            "Invalid",
+            "spec.listeners[1].tls.frontendValidation",
+        ),
+        (
+            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: missing}]}}",
+            "ResolvedRefs",
+            "InvalidCertificateRef",
+            "spec.listeners[1].tls.certificateRefs[0]",
+        ),
+        (
+            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: broken}]}}",
+            "ResolvedRefs",
+            "InvalidCertificateRef",
+            "tls.key: expected a private key in PEM",
+        ),
+        (
+            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good, kind: ConfigMap}]}}",
+            "ResolvedRefs",
+            "InvalidCertificateRef",
+            "expected a Secret, found ConfigMap",
+        ),
+        (
+            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good, namespace: certs}]}}",
+            "ResolvedRefs",
+            "RefNotPermitted",
+            "expected a ReferenceGrant in certs",
+        ),
+        (
+            "{name: bad, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: TCPRoute}, {kind: HTTPRoute}]}}",
+            "ResolvedRefs",
+            "InvalidRouteKinds",
+            "found TCPRoute",
+        ),
+    ];
+    for (listener, kind, reason, word) in cases {
+        let (graph, reports) = with_listeners(&format!("  - {{name: http, port: 80, protocol: HTTP}}\n  - {listener}"));
+        assert_eq!(ports(&graph), [80], "{listener}");
+        let report = report(&reports);
+        expect(
+            of_type(&report.listeners[1].conditions, kind),
+            ConditionStatus::False,
+            reason,
+            &[word],
+        );
+        expect(
+            of_type(&report.conditions, "Accepted"),
+            ConditionStatus::True,
+            "ListenersNotValid",
+            &["bad"],
+        );
+    }
+}
+
+#[test]
+fn routes_of_a_listener_that_does_not_serve_are_told() {
+    let (_, reports) = built(
+        "
+kind: Gateway
+metadata: {namespace: shop, name: web}
+spec:
+  gatewayClassName: limpet
+  listeners:
+  - {name: http, port: 80, protocol: HTTP}
+  - {name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: missing}]}}
+  - {name: tcp, port: 9000, protocol: TCP}
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: shop}
+spec: {parentRefs: [{name: web, sectionName: https}, {name: web, sectionName: tcp}, {name: web}]}",
+    );
+    let parents = &reports.http_routes[&ObjectName::new("shop", "shop")].parents;
+    let accepted = |parent: usize| of_type(&parents[parent].conditions, "Accepted");
+    expect(
+        accepted(0),
+        ConditionStatus::True,
+        "Accepted",
+        &["shop/web", "do not serve"],
+    );
+    expect(accepted(1), ConditionStatus::False, "NotAllowedByListeners", &[]);
+    expect(accepted(2), ConditionStatus::True, "Accepted", &["It is served"]);
+    let listeners = &report(&reports).listeners;
+    let attached: Vec<i32> = listeners.iter().map(|listener| listener.attached_routes).collect();
+    assert_eq!(attached, [1, 1, 0]);
+    assert!(listeners[2].supported_kinds.is_empty(), "no route fits TCP");
+}
+
+#[test]
+fn without_a_valid_listener_a_gateway_is_not_accepted() {
+    let (_, reports) = with_listeners("  - {name: tcp, port: 9000, protocol: TCP}");
+    expect(
+        of_type(&report(&reports).conditions, "Accepted"),
+        ConditionStatus::False,
+        "ListenersNotValid",
+        &["tcp"],
+    );
+}
+
+#[test]
+fn a_grant_lets_a_certificate_be_used_from_another_namespace() {
+    let grant = |from: &str, to: &str| {
+        let (graph, _) = with_listeners(&format!(
+            "
+  - {{name: https, port: 443, protocol: HTTPS, tls: {{certificateRefs: [{{name: good, namespace: certs}}]}}}}
+---
+kind: ReferenceGrant
+metadata: {{namespace: certs, name: grant}}
+spec:
+  from: [{{group: gateway.networking.k8s.io, kind: Gateway, namespace: {from}}}]
+  to: [{{group: '', kind: Secret{to}}}]"
+        ));
+        ports(&graph) == [443]
+    };
+    assert!(grant("shop", "") && grant("shop", ", name: good"));
+    assert!(!grant("other", "") && !grant("shop", ", name: other"));
+}
+
+#[test]
+fn listeners_that_are_not_distinct_do_not_serve() {
+    let (graph, reports) = with_listeners(
+        "
+  - {name: a, port: 80, protocol: HTTP, hostname: shop.example.com}
+  - {name: b, port: 80, protocol: HTTP, hostname: shop.example.com}
+  - {name: c, port: 80, protocol: HTTP, hostname: '*.example.com'}
+  - {name: d, port: 81, protocol: HTTP}
+  - {name: e, port: 81, protocol: HTTPS, hostname: x.example.com, tls: {certificateRefs: [{name: good}]}}",
+    );
+    assert_eq!(ports(&graph), [80]);
+    let reasons: Vec<&str> = report(&reports)
+        .listeners
+        .iter()
+        .map(|listener| of_type(&listener.conditions, "Conflicted").reason)
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            "HostnameConflict",
+            "HostnameConflict",
+            "NoConflicts",
+            "ProtocolConflict",
+            "ProtocolConflict"
+        ]
+    );
+}
+
+#[test]
+fn tls_settings_of_the_whole_gateway_are_never_ignored() {
+    let (graph, reports) = built(
+        "
+kind: Gateway
+metadata: {namespace: shop, name: web}
+spec:
+  gatewayClassName: limpet
+  tls: {frontend: {default: {validation: {caCertificateRefs: []}}}}
+  listeners: [{name: http, port: 80, protocol: HTTP}]",
+    );
+    assert!(graph.gateways.is_empty(), "{graph:?}");
+    expect(
+        of_type(&report(&reports).conditions, "Accepted"),
+        ConditionStatus::False,
+        "Invalid",
+        &["spec.tls"],
+    );
+}
+
+#[test]
+fn fields_without_effect_are_named() {
+    let (graph, reports) = built(
+        "
+kind: Gateway
+metadata: {namespace: shop, name: web}
+spec:
+  gatewayClassName: limpet
+  infrastructure: {labels: {a: b}}
+  listeners: [{name: http, port: 80, protocol: HTTP}]",
+    );
+    assert_eq!(ports(&graph), [80]);
+    expect(
+        of_type(&report(&reports).conditions, "Accepted"),
+        ConditionStatus::True,
+        "Accepted",
+        &["without effect: spec.infrastructure"],
+    );
+}

@@ -1,0 +1,118 @@
+//! What objects mean, as far as no session is concerned: `build` on manifests.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "what is not there fails the test"
+)]
+
+mod foreign;
+mod gateways;
+mod hostnames;
+mod malformed;
+mod objects;
+mod precedence;
+mod references;
+mod rules;
+
+use limpet_api::ObjectName;
+use limpet_model::graph::{Action, Forward, Gateway, Graph, Route, VirtualHost};
+use limpet_model::reports::{Condition, ConditionStatus};
+use limpet_model::{Reports, Settings, build};
+
+const CLASS: &str = "
+kind: GatewayClass
+metadata: {name: limpet}
+spec: {controllerName: limpet.dev/controller}
+---
+";
+
+/// What these manifests mean, with a GatewayClass `limpet` beside them.
+fn built(manifests: &str) -> (Graph, Reports) {
+    build(&objects::read(&format!("{CLASS}{manifests}")), &Settings::default())
+}
+
+/// A Gateway `shop/web` with one listener for all hosts, and Services `shop/v1`, `shop/v2`.
+const SHOP: &str = "
+kind: Gateway
+metadata: {namespace: shop, name: web}
+spec:
+  gatewayClassName: limpet
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+---
+kind: Service
+metadata: {namespace: shop, name: v1}
+spec: {ports: [{name: web, port: 80}]}
+---
+kind: Service
+metadata: {namespace: shop, name: v2}
+spec: {ports: [{name: web, port: 80}]}
+---
+";
+
+/// What one HTTPRoute `shop/shop` with these rules means.
+fn with_rules(rules: &str) -> (Graph, Reports) {
+    built(&format!(
+        "{SHOP}
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules:
+{rules}"
+    ))
+}
+
+fn web(graph: &Graph) -> &Gateway {
+    &graph.gateways[&ObjectName::new("shop", "web")]
+}
+
+/// The virtual hosts of the Gateway's only listener.
+fn hosts(graph: &Graph) -> &[VirtualHost] {
+    let mut listeners = web(graph).ports.values().flatten();
+    let listener = listeners.next().expect("a listener");
+    assert!(listeners.next().is_none(), "one listener");
+    &listener.virtual_hosts
+}
+
+/// The routes of the only virtual host.
+fn routes(graph: &Graph) -> &[Route] {
+    let [host] = hosts(graph) else {
+        panic!("expected one virtual host, found {:?}", hosts(graph))
+    };
+    &host.routes
+}
+
+fn forward(route: &Route) -> &Forward {
+    let Action::Forward(forward) = &route.action else {
+        panic!("expected it to be forwarded: {:?}", route.action)
+    };
+    forward
+}
+
+/// The condition of this type of the route `shop/shop`, at its first parent.
+fn condition<'a>(reports: &'a Reports, kind: &str) -> &'a Condition {
+    let report = &reports.http_routes[&ObjectName::new("shop", "shop")];
+    of_type(&report.parents[0].conditions, kind)
+}
+
+fn of_type<'a>(conditions: &'a [Condition], kind: &str) -> &'a Condition {
+    conditions
+        .iter()
+        .find(|condition| condition.kind == kind)
+        .unwrap_or_else(|| panic!("no {kind} in {conditions:?}"))
+}
+
+/// Status and reason of a condition, and words that its message must have.
+#[track_caller]
+fn expect(condition: &Condition, status: ConditionStatus, reason: &str, words: &[&str]) {
+    assert_eq!((condition.status, condition.reason), (status, reason), "{condition:?}");
+    for word in words {
+        assert!(
+            condition.message.contains(word),
+            "expected {word:?} in {:?}",
+            condition.message
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Objects from manifests.
+
+use limpet_api;
+use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
+use serde_json::Value;
+
+/// Reads documents of YAML. An object that can not be read is an error in the test.
+pub(crate) fn read(manifests: &str) -> Objects {
+    let objects = read_any(manifests);
+    let malformed = objects.malformed();
+    assert!(malformed.is_empty(), "{malformed:?}");
+    objects
+}
+
+/// The same with objects that can not be read.
+pub(crate) fn read_any(manifests: &str) -> Objects {
+    let mut objects = Objects::default();
+    for text in manifests.split("\n---\n").filter(|text| !text.trim().is_empty()) {
+        let value: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        add(&mut objects, &value);
+    }
+    objects
+}
+
+fn add(objects: &mut Objects, value: &Value) {
+    let meta = |namespace: &str, name: &str| api::ObjectName::new(namespace, name);
+    macro_rules! insert {
+        ($into:ident) => {{
+            let read = api::readable(value);
+            objects.$into.insert(read.meta.object_name(), read);
+        }};
+    }
+    match value["kind"].as_str().expect("a kind") {
+        "GatewayClass" => {
+            let read: api::Object<api::GatewayClassSpec> = api::readable(value);
+            objects.gateway_classes.insert(read.meta.name.clone(), read);
+        }
+        "Gateway" => insert!(gateways),
+        "HTTPRoute" => insert!(http_routes),
+        "GRPCRoute" => insert!(grpc_routes),
+        "ReferenceGrant" => insert!(reference_grants),
+        "Service" => insert!(services),
+        "XBackend" => insert!(backends),
+        "BackendLBPolicy" => {
+            let read: api::Object<api::SessionPolicySpec> = api::readable(value);
+            let name = SessionPolicyName {
+                kind: SessionPolicyKind::BackendLbPolicy,
+                name: read.meta.object_name(),
+            };
+            objects.session_policies.insert(name, read);
+        }
+        "Namespace" => {
+            let labels = serde_json::from_value(value["metadata"]["labels"].clone()).unwrap_or_default();
+            objects
+                .namespaces
+                .insert(value["metadata"]["name"].as_str().expect("a name").to_owned(), labels);
+        }
+        // A Secret stands for a certificate, or for none with its annotation `broken`.
+        "Secret" => {
+            let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
+            let certificate = match value["metadata"]["annotations"]["broken"].as_str() {
+                Some(error) => Err(error.to_owned()),
+                None => Ok(limpet_model::Certificate {
+                    chain: std::sync::Arc::from(&b"chain"[..]),
+                    key: std::sync::Arc::new(zeroize::Zeroizing::new(b"key".to_vec())),
+                }),
+            };
+            objects
+                .certificates
+                .insert(meta(text("namespace"), text("name")), certificate);
+        }
+        other => panic!("no objects of kind {other} are read"),
+    }
+}

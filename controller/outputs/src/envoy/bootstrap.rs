@@ -1,0 +1,299 @@
+//! What an Envoy is started with.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::bootstrap::v3::bootstrap::{DynamicResources, StaticResources};
+use envoy_types::pb::envoy::config::bootstrap::v3::runtime_layer::LayerSpecifier;
+use envoy_types::pb::envoy::config::bootstrap::v3::{Admin, Bootstrap, LayeredRuntime, RuntimeLayer};
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::cluster::v3::UpstreamConnectionOptions;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use envoy_types::pb::envoy::config::core::v3::api_config_source::ApiType;
+use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use envoy_types::pb::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
+use envoy_types::pb::envoy::config::core::v3::{
+    ApiConfigSource, ApiVersion, ConfigSource, DataSource, GrpcService, Node, PathConfigSource, TcpKeepalive,
+    TransportSocket, WatchedDirectory, data_source, transport_socket,
+};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
+    CertificateValidationContext, CommonTlsContext, SdsSecretConfig, Secret, SubjectAltNameMatcher, TlsCertificate,
+    UpstreamTlsContext, secret, subject_alt_name_matcher::SanType,
+};
+use envoy_types::pb::envoy::service::discovery::v3::DiscoveryResponse;
+use envoy_types::pb::envoy::r#type::matcher::v3::StringMatcher;
+use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, Value};
+
+use super::clusters::{http2, one_endpoint};
+use super::pack::{ads, duration, number, pack, socket};
+use limpet_api::ObjectName;
+
+/// The cluster that the controller is in.
+const CONTROLLER: &str = "limpet.controller";
+
+/// The file by which Envoy discovers its certificate; the secret's name, too.
+const CERTIFICATE: &str = "xds-certificate.yaml";
+/// The same for the authority of the controller's certificate.
+const AUTHORITY: &str = "xds-authority.yaml";
+
+/// Which Envoy, and where it finds the controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootstrapOptions {
+    /// The Gateway that it serves: `node.cluster`, by which the controller knows what it is to have.
+    pub gateway: ObjectName,
+    /// Its name among the Envoys of the Gateway: `node.id`. Without one it has to be given by Envoy's `--service-node`.
+    pub node_id: Option<String>,
+    /// The controller's host name or address.
+    pub controller_host: String,
+    /// The port of its xDS server.
+    pub controller_port: u16,
+    /// With what the two know each other; plain text where there is nothing.
+    pub tls: Option<BootstrapTls>,
+    /// The port of the admin interface, on 127.0.0.1.
+    pub admin_port: u16,
+}
+
+/// Files for mutual TLS with the controller, as paths that Envoy's process can read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootstrapTls {
+    /// The certificates that the controller's has to be signed by (PEM).
+    pub trusted_ca: String,
+    /// Envoy's own certificate (PEM).
+    pub certificate_chain: String,
+    /// Its private key (PEM).
+    pub private_key: String,
+    /// The name that the controller's certificate must have; its host's where there is none.
+    pub server_name: Option<String>,
+    /// The folder in which Envoy finds the files of [`bootstrap_secrets`]: then it reads certificates and key again when they change. Otherwise it
+    /// does when it starts, and never again.
+    pub folder: Option<String>,
+}
+
+/// The configuration that an Envoy of the Gateway is started with: where it gets everything else from.
+#[must_use]
+pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
+    Bootstrap {
+        node: Some(Node {
+            id: options.node_id.clone().unwrap_or_default(),
+            cluster: options.gateway.to_string(),
+            ..Node::default()
+        }),
+        admin: Some(admin(options.admin_port)),
+        layered_runtime: Some(runtime()),
+        dynamic_resources: Some(DynamicResources {
+            ads_config: Some(ApiConfigSource {
+                api_type: ApiType::DeltaGrpc.into(),
+                transport_api_version: ApiVersion::V3.into(),
+                set_node_on_first_message_only: true,
+                grpc_services: vec![GrpcService {
+                    target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
+                        cluster_name: CONTROLLER.to_owned(),
+                        ..EnvoyGrpc::default()
+                    })),
+                    ..GrpcService::default()
+                }],
+                ..ApiConfigSource::default()
+            }),
+            lds_config: Some(ads()),
+            cds_config: Some(ads()),
+            ..DynamicResources::default()
+        }),
+        static_resources: Some(StaticResources {
+            clusters: vec![controller(options)],
+            ..StaticResources::default()
+        }),
+        ..Bootstrap::default()
+    }
+}
+
+/// On loopback: it can do everything with Envoy, and asks for no password.
+pub(super) fn admin(port: u16) -> Admin {
+    Admin {
+        address: Some(socket(&Ipv4Addr::LOCALHOST.to_string(), port)),
+        ..Admin::default()
+    }
+}
+
+/// What Envoy has no fields for.
+pub(super) fn runtime() -> LayeredRuntime {
+    let fields = [
+        // Otherwise it refuses all routes of a listener for one expression that is larger than 100 instructions.
+        (
+            "re2.max_program_size.error_level",
+            Kind::NumberValue(f64::from(u32::MAX)),
+        ),
+        ("re2.max_program_size.warn_level", Kind::NumberValue(1000.0)),
+    ];
+    let fields = fields.map(|(name, kind)| (name.to_owned(), Value { kind: Some(kind) }));
+    LayeredRuntime {
+        layers: vec![RuntimeLayer {
+            name: "limpet".to_owned(),
+            layer_specifier: Some(LayerSpecifier::StaticLayer(Struct {
+                fields: HashMap::from(fields),
+            })),
+        }],
+    }
+}
+
+fn controller(options: &BootstrapOptions) -> Cluster {
+    let (kind, load_assignment) = one_endpoint(CONTROLLER, &options.controller_host, options.controller_port);
+    Cluster {
+        name: CONTROLLER.to_owned(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::into(kind))),
+        connect_timeout: duration(Duration::from_secs(5)),
+        typed_extension_protocol_options: http2(),
+        // A controller that is gone without a word is noticed, and another one taken.
+        upstream_connection_options: Some(UpstreamConnectionOptions {
+            tcp_keepalive: Some(TcpKeepalive {
+                keepalive_probes: number(3),
+                keepalive_time: number(10),
+                keepalive_interval: number(5),
+            }),
+            ..UpstreamConnectionOptions::default()
+        }),
+        load_assignment: Some(load_assignment),
+        transport_socket: options
+            .tls
+            .as_ref()
+            .map(|tls| transport_socket(tls, &options.controller_host)),
+        ..Cluster::default()
+    }
+}
+
+/// The files by which Envoy discovers its certificate and the controller's authority, by their names in [`BootstrapTls::folder`]: Envoy watches only
+/// what it discovered. What changes is to be moved into the folder of the certificate or of the authority, as a kubelet does with a Secret.
+#[must_use]
+pub fn bootstrap_secrets(options: &BootstrapOptions) -> Vec<(&'static str, DiscoveryResponse)> {
+    let Some(tls) = options.tls.as_ref().filter(|tls| tls.folder.is_some()) else {
+        return Vec::new();
+    };
+    let certificate = TlsCertificate {
+        watched_directory: Some(folder_of(&tls.certificate_chain)),
+        ..certificate(tls)
+    };
+    let authority = CertificateValidationContext {
+        watched_directory: Some(folder_of(&tls.trusted_ca)),
+        ..validation(tls, &options.controller_host)
+    };
+    let all = [
+        (CERTIFICATE, secret::Type::TlsCertificate(certificate)),
+        (AUTHORITY, secret::Type::ValidationContext(authority)),
+    ];
+    let response = |(file, found): (&'static str, secret::Type)| {
+        let secret = Secret {
+            name: file.to_owned(),
+            r#type: Some(found),
+        };
+        let resources = vec![pack(secret)];
+        (
+            file,
+            DiscoveryResponse {
+                resources,
+                ..DiscoveryResponse::default()
+            },
+        )
+    };
+    all.into_iter().map(response).collect()
+}
+
+fn folder_of(file: &str) -> WatchedDirectory {
+    let folder = Path::new(file).parent().filter(|folder| !folder.as_os_str().is_empty());
+    let path = folder.unwrap_or(Path::new(".")).display().to_string();
+    WatchedDirectory {
+        path,
+        ..WatchedDirectory::default()
+    }
+}
+
+fn discovered(folder: &str, file: &str) -> SdsSecretConfig {
+    SdsSecretConfig {
+        name: file.to_owned(),
+        sds_config: Some(ConfigSource {
+            resource_api_version: ApiVersion::V3.into(),
+            config_source_specifier: Some(ConfigSourceSpecifier::PathConfigSource(PathConfigSource {
+                path: Path::new(folder).join(file).display().to_string(),
+                ..PathConfigSource::default()
+            })),
+            ..ConfigSource::default()
+        }),
+    }
+}
+
+fn file(path: &str) -> DataSource {
+    DataSource {
+        specifier: Some(data_source::Specifier::Filename(path.to_owned())),
+        ..DataSource::default()
+    }
+}
+
+fn certificate(tls: &BootstrapTls) -> TlsCertificate {
+    TlsCertificate {
+        certificate_chain: Some(file(&tls.certificate_chain)),
+        private_key: Some(file(&tls.private_key)),
+        ..TlsCertificate::default()
+    }
+}
+
+/// What the controller's certificate must be for, and whether that is an address.
+fn controller_name<'a>(tls: &'a BootstrapTls, host: &'a str) -> (&'a str, SanType) {
+    let name = tls.server_name.as_deref().unwrap_or(host);
+    match name.parse::<IpAddr>() {
+        Ok(_) => (name, SanType::IpAddress),
+        Err(_) => (name, SanType::Dns),
+    }
+}
+
+fn validation(tls: &BootstrapTls, host: &str) -> CertificateValidationContext {
+    let (name, san_type) = controller_name(tls, host);
+    CertificateValidationContext {
+        trusted_ca: Some(file(&tls.trusted_ca)),
+        match_typed_subject_alt_names: vec![SubjectAltNameMatcher {
+            san_type: san_type.into(),
+            matcher: Some(StringMatcher {
+                match_pattern: Some(MatchPattern::Exact(name.to_owned())),
+                ..StringMatcher::default()
+            }),
+            ..SubjectAltNameMatcher::default()
+        }],
+        ..CertificateValidationContext::default()
+    }
+}
+
+fn transport_socket(tls: &BootstrapTls, host: &str) -> TransportSocket {
+    let (name, san_type) = controller_name(tls, host);
+    let common = match &tls.folder {
+        Some(folder) => CommonTlsContext {
+            tls_certificate_sds_secret_configs: vec![discovered(folder, CERTIFICATE)],
+            validation_context_type: Some(ValidationContextType::ValidationContextSdsSecretConfig(discovered(
+                folder, AUTHORITY,
+            ))),
+            ..CommonTlsContext::default()
+        },
+        None => CommonTlsContext {
+            tls_certificates: vec![certificate(tls)],
+            validation_context_type: Some(ValidationContextType::ValidationContext(validation(tls, host))),
+            ..CommonTlsContext::default()
+        },
+    };
+    let context = UpstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            alpn_protocols: vec!["h2".to_owned()],
+            ..common
+        }),
+        sni: if san_type == SanType::Dns {
+            name.to_owned()
+        } else {
+            String::new()
+        },
+        ..UpstreamTlsContext::default()
+    };
+    TransportSocket {
+        name: "envoy.transport_sockets.tls".to_owned(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(pack(context))),
+    }
+}

@@ -1,0 +1,212 @@
+//! The filters of a listener, and what each route needs of them. `docs/configuration.md` ("The chain") says what each part is for.
+
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Change;
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::Action;
+use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
+use envoy_types::pb::envoy::config::core::v3::{
+    ExtensionConfigSource, HeaderValue, HeaderValueOption, TypedExtensionConfig,
+};
+use envoy_types::pb::envoy::config::route::v3::FilterConfig;
+use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
+use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{HeaderMutation, Mutations};
+use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
+use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::stateful_session_per_route::Override;
+use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::{
+    StatefulSession, StatefulSessionPerRoute,
+};
+use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType;
+use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as Early;
+use envoy_types::pb::envoy::extensions::http::stateful_session::header::v3::HeaderBasedSessionState;
+use envoy_types::pb::google::protobuf::Any;
+use prost::Name as _;
+
+use super::filter::pass_through;
+use super::options::FilterBuild;
+use super::pack::{ads, pack};
+use limpet_core::envoy::{
+    DESTINATION_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, HOST_HEADER, STRICT_HOST_HEADER,
+};
+use limpet_core::envoy::FILTER_NAME;
+
+/// Steers sessions of policies that are not strict.
+const SOFT: &str = "limpet.stateful_session";
+/// Steers those of strict ones.
+const STRICT: &str = "limpet.stateful_session_strict";
+
+/// The headers that clients and backends are not to see, nor to send.
+pub(in crate) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
+    match build {
+        FilterBuild::Wasm(_) => &INTERNAL_HEADERS,
+        // It steers by itself. Only routes are told where a session is led.
+        FilterBuild::Module(_) => &[DESTINATION_HEADER],
+    }
+}
+
+/// Takes clients' copies of the internal headers away, before the first route match.
+pub(in crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
+    TypedExtensionConfig {
+        name: "envoy.http.early_header_mutation.header_mutation".to_owned(),
+        typed_config: Some(pack(Early {
+            mutations: internal_headers(build).iter().map(|name| remove(name)).collect(),
+        })),
+    }
+}
+
+/// All HTTP filters, in their order.
+pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
+    let router = filter("envoy.filters.http.router", pack(Router::default()));
+    match build {
+        FilterBuild::Wasm(_) => {
+            let [soft, strict] = behind_wasm();
+            vec![before_wasm(), discovered(Wasm::type_url()), soft, strict, router]
+        }
+        FilterBuild::Module(_) => vec![discovered(DynamicModuleFilter::type_url()), router],
+    }
+}
+
+/// What stands in front of the wasm filter.
+pub(in crate) fn before_wasm() -> HttpFilter {
+    filter("limpet.internal_headers", internal_headers_filter())
+}
+
+/// What stands behind it. Routes ask for the one that they need: one entry each, since the entries of a map are encoded in any order.
+pub(in crate) fn behind_wasm() -> [HttpFilter; 2] {
+    [false, true].map(|strict| {
+        let (name, config) = steering(strict);
+        HttpFilter {
+            disabled: true,
+            ..filter(name, pack(config))
+        }
+    })
+}
+
+/// The filter of ours. Until its configuration is there, requests pass, without sessions.
+fn discovered(type_url: String) -> HttpFilter {
+    discovered_as(FILTER_NAME, vec![type_url])
+}
+
+/// The same under another name, with other types that may come.
+pub(in crate) fn discovered_as(name: &str, mut type_urls: Vec<String>) -> HttpFilter {
+    type_urls.push(HeaderMutation::type_url());
+    let discovery = ExtensionConfigSource {
+        config_source: Some(ads()),
+        default_config: Some(pass_through()),
+        type_urls,
+        ..ExtensionConfigSource::default()
+    };
+    HttpFilter {
+        name: name.to_owned(),
+        config_type: Some(ConfigType::ConfigDiscovery(discovery)),
+        ..HttpFilter::default()
+    }
+}
+
+fn internal_headers_filter() -> Any {
+    let session = HeaderValueOption {
+        header: Some(HeaderValue {
+            key: SESSION_HEADER.to_owned(),
+            value: ROUTE_SESSION_FORMAT.to_owned(),
+            ..HeaderValue::default()
+        }),
+        append_action: HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
+        ..HeaderValueOption::default()
+    };
+    pack(HeaderMutation {
+        mutations: Some(Mutations {
+            request_mutations: vec![
+                remove(SESSION_HEADER),
+                Change {
+                    action: Some(Action::Append(session)),
+                },
+            ],
+            response_mutations: vec![remove(HOST_HEADER), remove(STRICT_HOST_HEADER)],
+            ..Mutations::default()
+        }),
+        ..HeaderMutation::default()
+    })
+}
+
+/// One of Envoy's own filters that do the steering: its name, and its configuration.
+fn steering(strict: bool) -> (&'static str, StatefulSession) {
+    let (name, header) = if strict {
+        (STRICT, STRICT_HOST_HEADER)
+    } else {
+        (SOFT, HOST_HEADER)
+    };
+    let state = TypedExtensionConfig {
+        name: "envoy.http.stateful_session.header".to_owned(),
+        typed_config: Some(pack(HeaderBasedSessionState {
+            name: header.to_owned(),
+        })),
+    };
+    let config = StatefulSession {
+        session_state: Some(state),
+        strict,
+        ..StatefulSession::default()
+    };
+    (name, config)
+}
+
+fn filter(name: &str, config: Any) -> HttpFilter {
+    HttpFilter {
+        name: name.to_owned(),
+        config_type: Some(ConfigType::TypedConfig(config)),
+        ..HttpFilter::default()
+    }
+}
+
+fn remove(name: &str) -> Change {
+    Change {
+        action: Some(Action::Remove(name.to_owned())),
+    }
+}
+
+/// What a route needs of the filters that steer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate) enum Steering {
+    /// Requests are steered here.
+    Active {
+        /// By a strict policy.
+        strict: bool,
+    },
+    /// They are steered where they are led from here, and not here.
+    Idle {
+        /// By a strict policy.
+        strict: bool,
+    },
+}
+
+impl Steering {
+    /// The filter, and its configuration of the route.
+    pub(super) fn per_route(self) -> (String, Any) {
+        let (strict, config) = match self {
+            Self::Active { strict } => (strict, Any::default()),
+            Self::Idle { strict } => {
+                let idle = StatefulSessionPerRoute {
+                    r#override: Some(Override::Disabled(true)),
+                };
+                (strict, pack(idle))
+            }
+        };
+        let within = FilterConfig {
+            config: Some(config),
+            ..FilterConfig::default()
+        };
+        (if strict { STRICT } else { SOFT }.to_owned(), pack(within))
+    }
+    /// The same for those who take no configuration that is empty: an active filter is told once more what it is.
+    pub(in crate) fn per_route_in_full(self) -> (String, Any) {
+        match self {
+            Self::Idle { .. } => self.per_route(),
+            Self::Active { strict } => {
+                let (name, config) = steering(strict);
+                let within = StatefulSessionPerRoute {
+                    r#override: Some(Override::StatefulSession(config)),
+                };
+                (name.to_owned(), pack(within))
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Clusters and their endpoints.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster as EnvoyCluster;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::{
+    ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig, LbPolicy,
+};
+use envoy_types::pb::envoy::config::core::v3::{HealthStatus, HealthStatusSet, Http2ProtocolOptions};
+use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use envoy_types::pb::envoy::config::endpoint::v3::{
+    ClusterLoadAssignment, Endpoint as EnvoyEndpoint, LbEndpoint, LocalityLbEndpoints,
+};
+use envoy_types::pb::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
+use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_options::explicit_http_config::ProtocolConfig;
+use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_options::{
+    ExplicitHttpConfig, UpstreamProtocolOptions,
+};
+use envoy_types::pb::google::protobuf::Any;
+
+use super::pack::{ads, duration, pack, session, socket};
+use limpet_model::endpoints::{Endpoint, EndpointState};
+use limpet_model::graph::{Cluster, ClusterName, Protocol};
+
+/// A backend that does not answer for so long is not there; another one is tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a session may go on. DRAINING is not among Envoy's own choice: without this, draining would move sessions.
+const SESSIONS_STAY: [HealthStatus; 4] = [
+    HealthStatus::Unknown,
+    HealthStatus::Healthy,
+    HealthStatus::Degraded,
+    HealthStatus::Draining,
+];
+
+pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
+    EnvoyCluster {
+        name: name.0.clone(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into())),
+        eds_cluster_config: Some(EdsClusterConfig {
+            eds_config: Some(ads()),
+            ..EdsClusterConfig::default()
+        }),
+        connect_timeout: duration(CONNECT_TIMEOUT),
+        lb_policy: LbPolicy::LeastRequest.into(),
+        common_lb_config: Some(CommonLbConfig {
+            override_host_status: Some(HealthStatusSet {
+                statuses: SESSIONS_STAY.map(i32::from).to_vec(),
+            }),
+            ..CommonLbConfig::default()
+        }),
+        typed_extension_protocol_options: match cluster.protocol {
+            // Envoy's own choice.
+            Protocol::Http1 => HashMap::new(),
+            Protocol::H2c => http2(),
+        },
+        metadata: cluster
+            .session
+            .as_ref()
+            .map(|used| session(&format!("{}/{}", used.policy, used.scope))),
+        ..EnvoyCluster::default()
+    }
+}
+
+pub(super) fn http2() -> HashMap<String, Any> {
+    let options = HttpProtocolOptions {
+        upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig {
+            protocol_config: Some(ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default())),
+        })),
+        ..HttpProtocolOptions::default()
+    };
+    let name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+    HashMap::from([(name.to_owned(), pack(options))])
+}
+
+/// A server that is not of the graph, by its name or address.
+pub(super) fn one_endpoint(cluster: &str, host: &str, port: u16) -> (DiscoveryType, ClusterLoadAssignment) {
+    let by_name = host.parse::<IpAddr>().is_err();
+    let endpoint = EnvoyEndpoint {
+        address: Some(socket(host, port)),
+        ..EnvoyEndpoint::default()
+    };
+    let load_assignment = ClusterLoadAssignment {
+        cluster_name: cluster.to_owned(),
+        endpoints: vec![LocalityLbEndpoints {
+            lb_endpoints: vec![LbEndpoint {
+                host_identifier: Some(HostIdentifier::Endpoint(endpoint)),
+                ..LbEndpoint::default()
+            }],
+            ..LocalityLbEndpoints::default()
+        }],
+        ..ClusterLoadAssignment::default()
+    };
+    let kind = if by_name {
+        DiscoveryType::StrictDns
+    } else {
+        DiscoveryType::Static
+    };
+    (kind, load_assignment)
+}
+
+pub(super) fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> ClusterLoadAssignment {
+    let mut sorted: Vec<&Endpoint> = endpoints.iter().collect();
+    sorted.sort();
+    let lb_endpoints = sorted.into_iter().map(lb_endpoint).collect();
+    ClusterLoadAssignment {
+        cluster_name: cluster.0.clone(),
+        // One group, empty or not: an assignment without any takes another path through Envoy.
+        endpoints: vec![LocalityLbEndpoints {
+            lb_endpoints,
+            ..LocalityLbEndpoints::default()
+        }],
+        ..ClusterLoadAssignment::default()
+    }
+}
+
+fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {
+    let status = match endpoint.state {
+        EndpointState::Ready => HealthStatus::Healthy,
+        EndpointState::Draining => HealthStatus::Draining,
+    };
+    LbEndpoint {
+        health_status: status.into(),
+        host_identifier: Some(HostIdentifier::Endpoint(EnvoyEndpoint {
+            address: Some(socket(&endpoint.address.ip().to_string(), endpoint.address.port())),
+            ..EnvoyEndpoint::default()
+        })),
+        ..LbEndpoint::default()
+    }
+}

@@ -1,0 +1,106 @@
+//! The filter, as Envoy has it.
+
+use envoy_types::pb::envoy::config::core::v3::{
+    AsyncDataSource, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig, async_data_source, data_source,
+    http_uri,
+};
+use envoy_types::pb::envoy::extensions::dynamic_modules::v3::DynamicModuleConfig;
+use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
+use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{HeaderMutation, Mutations};
+use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
+use envoy_types::pb::envoy::extensions::wasm::v3::{EnvironmentVariables, PluginConfig, VmConfig, plugin_config};
+use envoy_types::pb::google::protobuf::{Any, StringValue};
+use limpet_core::config::schema::FilterConfig;
+
+use super::code::CODE_CLUSTER;
+use super::options::{EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter};
+use super::pack::{duration, pack};
+use limpet_core::envoy::FILTER_NAME;
+use crate::filter::variables;
+
+/// The filter with this configuration, as ECDS has it. One that has no policies is left out: requests pass.
+#[must_use]
+pub fn extension_config(config: &FilterConfig, options: &EnvoyOptions) -> TypedExtensionConfig {
+    let filter = if config.policies.is_empty() && config.routes.is_empty() {
+        pass_through()
+    } else {
+        filter(config, options)
+    };
+    TypedExtensionConfig {
+        name: FILTER_NAME.to_owned(),
+        typed_config: Some(filter),
+    }
+}
+
+/// Lets all requests pass as they are.
+pub(super) fn pass_through() -> Any {
+    pack(HeaderMutation {
+        mutations: Some(Mutations::default()),
+        ..HeaderMutation::default()
+    })
+}
+
+fn filter(config: &FilterConfig, options: &EnvoyOptions) -> Any {
+    // All of its maps have texts as keys, so it can be written.
+    let text = serde_json::to_string(config).unwrap_or_default();
+    let configuration = Some(pack(StringValue { value: text }));
+    match &options.filter {
+        FilterBuild::Wasm(code) => pack(Wasm {
+            config: Some(PluginConfig {
+                name: FILTER_NAME.to_owned(),
+                configuration,
+                vm: Some(plugin_config::Vm::VmConfig(VmConfig {
+                    runtime: "envoy.wasm.runtime.v8".to_owned(),
+                    code: Some(wasm_code(code)),
+                    environment_variables: Some(EnvironmentVariables {
+                        host_env_keys: variables(config),
+                        ..EnvironmentVariables::default()
+                    }),
+                    ..VmConfig::default()
+                })),
+                ..PluginConfig::default()
+            }),
+        }),
+        FilterBuild::Module(module) => pack(DynamicModuleFilter {
+            dynamic_module_config: Some(match module {
+                ModuleFilter::Name(name) => DynamicModuleConfig {
+                    name: name.clone(),
+                    ..DynamicModuleConfig::default()
+                },
+                ModuleFilter::File(file) => DynamicModuleConfig {
+                    module: Some(local(file)),
+                    ..DynamicModuleConfig::default()
+                },
+            }),
+            filter_name: FILTER_NAME.to_owned(),
+            filter_config: configuration,
+            ..DynamicModuleFilter::default()
+        }),
+    }
+}
+
+fn wasm_code(code: &WasmFilter) -> AsyncDataSource {
+    match code {
+        WasmFilter::File(file) => local(file),
+        WasmFilter::Remote(remote) => AsyncDataSource {
+            specifier: Some(async_data_source::Specifier::Remote(RemoteDataSource {
+                http_uri: Some(HttpUri {
+                    uri: remote.url.clone(),
+                    timeout: duration(std::time::Duration::from_secs(30)),
+                    http_upstream_type: Some(http_uri::HttpUpstreamType::Cluster(CODE_CLUSTER.to_owned())),
+                }),
+                sha256: remote.sha256.clone(),
+                ..RemoteDataSource::default()
+            })),
+        },
+    }
+}
+
+fn local(file: &str) -> AsyncDataSource {
+    AsyncDataSource {
+        specifier: Some(async_data_source::Specifier::Local(DataSource {
+            specifier: Some(data_source::Specifier::Filename(file.to_owned())),
+            ..DataSource::default()
+        })),
+    }
+}

@@ -1,0 +1,198 @@
+//! Listeners: one for each port of a Gateway.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::accesslog::v3::{AccessLog, access_log};
+use envoy_types::pb::envoy::config::core::v3::{
+    Address, DataSource, Http2ProtocolOptions, SubstitutionFormatString, TransportSocket, address, data_source,
+    substitution_format_string, transport_socket,
+};
+use envoy_types::pb::envoy::config::listener::v3::{
+    Filter, FilterChain, FilterChainMatch, Listener as EnvoyListener, ListenerFilter, filter, listener_filter,
+};
+use envoy_types::pb::envoy::extensions::access_loggers::stream::v3::{StdoutAccessLog, stdout_access_log};
+use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
+    CodecType, InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier, ServerHeaderTransformation,
+    UpgradeConfig,
+};
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{HttpConnectionManager, Rds};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
+    CommonTlsContext, DownstreamTlsContext, SdsSecretConfig,
+};
+use limpet_core::outcome::FILTER_STATE;
+
+use super::chain::{early_mutation, http_filters};
+use super::options::{EnvoyOptions, FilterBuild};
+use super::pack::{ads, duration, number, pack, socket, yes};
+use limpet_api::ObjectName;
+use limpet_model::graph::{Hostname, Listener};
+
+/// A listener of Envoy, and the route configurations that it has.
+pub(super) fn listener(port: u16, listeners: &[Listener], options: &EnvoyOptions) -> Option<EnvoyListener> {
+    let (plain, tls): (Vec<&Listener>, Vec<&Listener>) =
+        listeners.iter().partition(|listener| listener.certificates.is_none());
+    let filter_chains: Vec<FilterChain> = if plain.is_empty() {
+        let tls = tls.into_iter().filter(|listener| has_certificates(listener));
+        tls.map(|listener| tls_chain(port, listener, options)).collect()
+    } else {
+        vec![FilterChain {
+            filters: vec![manager(&plain_name(port), options)],
+            ..FilterChain::default()
+        }]
+    };
+    let ends_tls = filter_chains.iter().any(|chain| chain.transport_socket.is_some());
+    (!filter_chains.is_empty()).then(|| EnvoyListener {
+        name: if ends_tls {
+            tls_port_name(port)
+        } else {
+            plain_name(port)
+        },
+        address: Some(bind(options, port)),
+        // Server Name Indication.
+        listener_filters: ends_tls.then(tls_inspector).into_iter().collect(),
+        filter_chains,
+        // Envoy's advice for edges: a client that does not read holds no more than that.
+        per_connection_buffer_limit_bytes: number(32 * 1024),
+        ..EnvoyListener::default()
+    })
+}
+
+/// The listener and the route configuration of a port without TLS.
+pub(super) fn plain_name(port: u16) -> String {
+    format!("http-{port}")
+}
+
+fn tls_port_name(port: u16) -> String {
+    format!("https-{port}")
+}
+
+/// The route configuration of a listener that ends TLS.
+pub(super) fn tls_name(port: u16, listener: &Listener) -> String {
+    format!("{}/{}", tls_port_name(port), listener.name)
+}
+
+fn has_certificates(listener: &Listener) -> bool {
+    listener.certificates.as_ref().is_some_and(|names| !names.is_empty())
+}
+
+fn bind(options: &EnvoyOptions, port: u16) -> Address {
+    let mut bind = socket(&options.listen_address.to_string(), port);
+    if let Some(address::Address::SocketAddress(socket)) = &mut bind.address {
+        // One socket for both.
+        socket.ipv4_compat = options.listen_address.is_ipv6() && options.listen_address.is_unspecified();
+    }
+    bind
+}
+
+fn tls_chain(port: u16, listener: &Listener, options: &EnvoyOptions) -> FilterChain {
+    let server_names = match &listener.hostname {
+        Hostname::Any => Vec::new(),
+        hostname => vec![hostname.to_string()],
+    };
+    let secret = |name: &ObjectName| SdsSecretConfig {
+        name: name.to_string(),
+        sds_config: Some(ads()),
+    };
+    let context = DownstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
+            tls_certificate_sds_secret_configs: listener.certificates.iter().flatten().map(secret).collect(),
+            ..CommonTlsContext::default()
+        }),
+        ..DownstreamTlsContext::default()
+    };
+    FilterChain {
+        name: listener.name.clone(),
+        filter_chain_match: Some(FilterChainMatch {
+            server_names,
+            ..FilterChainMatch::default()
+        }),
+        filters: vec![manager(&tls_name(port, listener), options)],
+        transport_socket: Some(TransportSocket {
+            name: "envoy.transport_sockets.tls".to_owned(),
+            config_type: Some(transport_socket::ConfigType::TypedConfig(pack(context))),
+        }),
+        ..FilterChain::default()
+    }
+}
+
+fn tls_inspector() -> ListenerFilter {
+    ListenerFilter {
+        name: "envoy.filters.listener.tls_inspector".to_owned(),
+        config_type: Some(listener_filter::ConfigType::TypedConfig(pack(TlsInspector::default()))),
+        ..ListenerFilter::default()
+    }
+}
+
+/// The HTTP connection manager, whose routes are those of this name.
+fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
+    let manager = HttpConnectionManager {
+        stat_prefix: routes.to_owned(),
+        // HTTP/1.1, HTTP/2 by ALPN, and HTTP/2 without an upgrade.
+        codec_type: CodecType::Auto.into(),
+        route_specifier: Some(RouteSpecifier::Rds(Rds {
+            config_source: Some(ads()),
+            route_config_name: routes.to_owned(),
+        })),
+        early_header_mutation_extensions: vec![early_mutation(&options.filter)],
+        http_filters: http_filters(&options.filter),
+        upgrade_configs: vec![UpgradeConfig {
+            upgrade_type: "websocket".to_owned(),
+            ..UpgradeConfig::default()
+        }],
+        // The client is who is connected. It has no say in Envoy's own headers, wherever it is: no address is trusted.
+        use_remote_address: yes(),
+        internal_address_config: Some(InternalAddressConfig::default()),
+        // Routes are matched by what the backend will take the path for.
+        normalize_path: yes(),
+        merge_slashes: true,
+        path_with_escaped_slashes_action: PathWithEscapedSlashesAction::UnescapeAndRedirect.into(),
+        // What the backend says of itself, or nothing.
+        server_header_transformation: ServerHeaderTransformation::PassThrough.into(),
+        // Envoy's advice for edges.
+        http2_protocol_options: Some(Http2ProtocolOptions {
+            max_concurrent_streams: number(100),
+            initial_stream_window_size: number(64 * 1024),
+            initial_connection_window_size: number(1024 * 1024),
+            ..Http2ProtocolOptions::default()
+        }),
+        request_headers_timeout: duration(Duration::from_secs(10)),
+        access_log: options
+            .access_log
+            .then(|| access_log(&options.filter))
+            .into_iter()
+            .collect(),
+        ..HttpConnectionManager::default()
+    };
+    Filter {
+        name: "envoy.filters.network.http_connection_manager".to_owned(),
+        config_type: Some(filter::ConfigType::TypedConfig(pack(manager))),
+    }
+}
+
+fn access_log(build: &FilterBuild) -> AccessLog {
+    let state = match build {
+        // Filter state that a wasm filter sets has a prefix.
+        FilterBuild::Wasm(_) => format!("wasm.{FILTER_STATE}"),
+        FilterBuild::Module(_) => FILTER_STATE.to_owned(),
+    };
+    let line = format!(
+        "%START_TIME% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% %REQ(:METHOD)% %REQ(:AUTHORITY)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL% \
+         %RESPONSE_CODE% %RESPONSE_FLAGS% %DURATION% route=%ROUTE_NAME% cluster=%UPSTREAM_CLUSTER% session=%FILTER_STATE({state}:PLAIN)%\n"
+    );
+    let format = SubstitutionFormatString {
+        format: Some(substitution_format_string::Format::TextFormatSource(DataSource {
+            specifier: Some(data_source::Specifier::InlineString(line)),
+            ..DataSource::default()
+        })),
+        ..SubstitutionFormatString::default()
+    };
+    AccessLog {
+        name: "envoy.access_loggers.stdout".to_owned(),
+        config_type: Some(access_log::ConfigType::TypedConfig(pack(StdoutAccessLog {
+            access_log_format: Some(stdout_access_log::AccessLogFormat::LogFormat(format)),
+        }))),
+        ..AccessLog::default()
+    }
+}

@@ -1,0 +1,133 @@
+//! A graph as resources of Envoy.
+//!
+//! What they are like, `envoy-configs/` shows by hand, and `docs/configuration.md` says why. Equal graphs give equal bytes: everything is sorted, and
+//! no map in a message has more than one entry, since `prost` encodes those in any order.
+//!
+//! - `options`: what is configured, and what comes from elsewhere.
+//! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters and endpoints. `filter`: the
+//!   filter and its configuration. `code`: the server that the wasm filter comes from.
+//! - `elsewhere`: the filter for Envoys whose routes belong to somebody else.
+//! - `bootstrap`: what an Envoy is started with. `standalone`: all of it in one file.
+
+mod bootstrap;
+pub(super) mod chain;
+mod clusters;
+mod code;
+mod elsewhere;
+mod filter;
+mod listeners;
+mod options;
+pub(super) mod pack;
+pub(super) mod routes;
+mod standalone;
+
+use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret};
+use prost::Message;
+
+pub use bootstrap::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets};
+pub use elsewhere::RoutesElsewhere;
+pub use filter::extension_config;
+pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
+pub use standalone::static_bootstrap;
+
+use limpet_api::ObjectName;
+use limpet_model::endpoints::Endpoint;
+use limpet_model::graph::ClusterName;
+use limpet_model::{Certificate, Graph};
+use crate::filter::{FilterInputs, filter_config};
+use crate::used::Used;
+use limpet_resources::{Resource, ResourceType};
+use routes::Routes;
+
+/// All that the Envoys of one Gateway are to have, but for endpoints ([`load_assignment`]): by type and name.
+#[must_use]
+pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Vec<Resource> {
+    let used = Used::by(graph, gateway);
+    let mut all = Vec::new();
+    let mut filter = filter_config(used.policies(graph), options.access_log, inputs);
+    if let Some(elsewhere) = options
+        .routes_elsewhere
+        .iter()
+        .find(|elsewhere| elsewhere.is_of(gateway))
+    {
+        filter.routes = elsewhere.table(graph, gateway);
+        let filter = extension_config(&filter, options);
+        return vec![resource(ResourceType::ExtensionConfig, &filter.name, &filter)];
+    }
+    for name in &used.clusters {
+        if let Some(cluster) = graph.clusters.get(*name) {
+            all.push(resource(
+                ResourceType::Cluster,
+                &name.0,
+                &clusters::cluster(name, cluster),
+            ));
+        }
+    }
+    if let Some(cluster) = code::cluster(&options.filter) {
+        all.push(resource(ResourceType::Cluster, &cluster.name, &cluster));
+    }
+    let filter = extension_config(&filter, options);
+    all.push(resource(ResourceType::ExtensionConfig, &filter.name, &filter));
+    for name in &used.certificates {
+        if let Some(certificate) = graph.certificates.get(*name) {
+            all.push(certificate_resource(name, certificate));
+        }
+    }
+    let routes = Routes {
+        graph,
+        build: &options.filter,
+    };
+    let ports = graph
+        .gateways
+        .get(gateway)
+        .into_iter()
+        .flat_map(|gateway| &gateway.ports);
+    for (port, listeners) in ports.clone() {
+        if let Some(listener) = listeners::listener(*port, listeners, options) {
+            all.push(resource(ResourceType::Listener, &listener.name, &listener));
+        }
+    }
+    for (port, listeners) in ports {
+        for configuration in routes.of_port(*port, listeners) {
+            all.push(resource(
+                ResourceType::RouteConfiguration,
+                &configuration.name,
+                &configuration,
+            ));
+        }
+    }
+    all.sort_by(|one, other| (one.resource_type(), one.name()).cmp(&(other.resource_type(), other.name())));
+    all
+}
+
+/// The endpoints of a cluster.
+#[must_use]
+pub fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> Resource {
+    let assignment = clusters::load_assignment(cluster, endpoints);
+    resource(ResourceType::ClusterLoadAssignment, &cluster.0, &assignment)
+}
+
+fn certificate_resource(name: &ObjectName, certificate: &Certificate) -> Resource {
+    let bytes = |bytes: &[u8]| DataSource {
+        specifier: Some(data_source::Specifier::InlineBytes(bytes.to_vec())),
+        ..DataSource::default()
+    };
+    let name = name.to_string();
+    let secret = Secret {
+        name: name.clone(),
+        r#type: Some(secret::Type::TlsCertificate(TlsCertificate {
+            certificate_chain: Some(bytes(&certificate.chain)),
+            private_key: Some(bytes(&certificate.key)),
+            ..TlsCertificate::default()
+        })),
+    };
+    resource(ResourceType::Secret, &name, &secret)
+}
+
+fn resource(resource_type: ResourceType, name: &str, message: &impl Message) -> Resource {
+    Resource::new(resource_type, name, message.encode_to_vec())
+}
+
+#[cfg(test)]
+mod tests;

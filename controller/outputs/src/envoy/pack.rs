@@ -1,0 +1,74 @@
+//! Pieces that many messages are made of.
+#![allow(clippy::unnecessary_wraps, reason = "the fields that these are for are optional")]
+
+use std::collections::HashMap;
+
+use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use envoy_types::pb::envoy::config::core::v3::socket_address::PortSpecifier;
+use envoy_types::pb::envoy::config::core::v3::{
+    Address, AggregatedConfigSource, ApiVersion, ConfigSource, Metadata, SocketAddress, address,
+};
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{BoolValue, Duration, Struct, UInt32Value, Value};
+
+pub(in crate) use envoy_types::util::pack_any as pack;
+
+use limpet_core::envoy::FILTER_NAME;
+
+/// From the stream that everything comes by.
+pub(super) fn ads() -> ConfigSource {
+    ConfigSource {
+        resource_api_version: ApiVersion::V3.into(),
+        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        ..ConfigSource::default()
+    }
+}
+
+/// Metadata that the filter reads, of a route or a cluster.
+pub(in crate) fn session(session: &str) -> Metadata {
+    metadata(FILTER_NAME, "session", session)
+}
+
+/// One string. More than one entry would be encoded in any order.
+pub(super) fn metadata(filter: &str, key: &str, value: &str) -> Metadata {
+    let value = Value {
+        kind: Some(Kind::StringValue(value.to_owned())),
+    };
+    let fields = Struct {
+        fields: HashMap::from([(key.to_owned(), value)]),
+    };
+    Metadata {
+        filter_metadata: HashMap::from([(filter.to_owned(), fields)]),
+        ..Metadata::default()
+    }
+}
+
+pub(super) fn socket(address: &str, port: u16) -> Address {
+    let socket = SocketAddress {
+        address: address.to_owned(),
+        port_specifier: Some(PortSpecifier::PortValue(port.into())),
+        ..SocketAddress::default()
+    };
+    Address {
+        address: Some(address::Address::SocketAddress(socket)),
+    }
+}
+
+pub(super) fn yes() -> Option<BoolValue> {
+    Some(BoolValue { value: true })
+}
+
+pub(super) fn no() -> Option<BoolValue> {
+    Some(BoolValue { value: false })
+}
+
+pub(super) fn number(value: u32) -> Option<UInt32Value> {
+    Some(UInt32Value { value })
+}
+
+pub(super) fn duration(duration: std::time::Duration) -> Option<Duration> {
+    Some(Duration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or_default(),
+    })
+}

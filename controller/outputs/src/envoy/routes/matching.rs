@@ -1,0 +1,75 @@
+//! What requests have to have.
+
+use envoy_types::pb::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
+use envoy_types::pb::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
+use envoy_types::pb::envoy::config::route::v3::route_match::{GrpcRouteMatchOptions, PathSpecifier};
+use envoy_types::pb::envoy::config::route::v3::{HeaderMatcher, QueryParameterMatcher, RouteMatch};
+use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
+use envoy_types::pb::envoy::r#type::matcher::v3::{RegexMatcher, StringMatcher};
+
+use limpet_core::envoy::{DESTINATION_HEADER, SESSION_HEADER};
+use limpet_model::graph::{Match, PathMatch, ValueMatch};
+
+pub(super) fn route_match(wanted: &Match) -> RouteMatch {
+    let method = wanted.method.as_ref().map(|method| header(":method", exact(method)));
+    let headers = wanted.headers.iter().map(|(name, value)| header(name, text(value)));
+    let query = wanted.query.iter().map(|(name, value)| QueryParameterMatcher {
+        name: name.clone(),
+        query_parameter_match_specifier: Some(QueryParameterMatchSpecifier::StringMatch(text(value))),
+    });
+    RouteMatch {
+        path_specifier: Some(match &wanted.path {
+            PathMatch::Exact(path) => PathSpecifier::Path(path.clone()),
+            PathMatch::Prefix(path) if path.is_empty() => PathSpecifier::Prefix("/".to_owned()),
+            PathMatch::Prefix(path) => PathSpecifier::PathSeparatedPrefix(path.clone()),
+            PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern)),
+        }),
+        headers: method.into_iter().chain(headers).collect(),
+        query_parameters: query.collect(),
+        grpc: wanted.grpc.then(GrpcRouteMatchOptions::default),
+        ..RouteMatch::default()
+    }
+}
+
+/// The header by which a session is led to the cluster with this short hash.
+pub(super) fn led_to(hash: &str) -> HeaderMatcher {
+    header(DESTINATION_HEADER, exact(hash))
+}
+
+/// The header that tells the route's session, once there was one.
+pub(super) fn of_session(session: &str) -> HeaderMatcher {
+    header(SESSION_HEADER, exact(session))
+}
+
+/// Envoy's regular expressions match all of what they are matched with.
+pub(super) fn regex(pattern: &str) -> RegexMatcher {
+    RegexMatcher {
+        regex: pattern.to_owned(),
+        ..RegexMatcher::default()
+    }
+}
+
+fn header(name: &str, value: StringMatcher) -> HeaderMatcher {
+    HeaderMatcher {
+        name: name.to_owned(),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(value)),
+        ..HeaderMatcher::default()
+    }
+}
+
+fn text(value: &ValueMatch) -> StringMatcher {
+    match value {
+        ValueMatch::Exact(value) => exact(value),
+        ValueMatch::Regex(pattern) => StringMatcher {
+            match_pattern: Some(MatchPattern::SafeRegex(regex(pattern))),
+            ..StringMatcher::default()
+        },
+    }
+}
+
+fn exact(value: &str) -> StringMatcher {
+    StringMatcher {
+        match_pattern: Some(MatchPattern::Exact(value.to_owned())),
+        ..StringMatcher::default()
+    }
+}

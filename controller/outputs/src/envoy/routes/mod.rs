@@ -1,0 +1,328 @@
+//! Route configurations: virtual hosts and routes.
+
+mod headers;
+mod matching;
+mod path;
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
+use envoy_types::pb::envoy::config::route::v3::route_action::{
+    ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier,
+};
+use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
+use envoy_types::pb::envoy::config::route::v3::{
+    DirectResponseAction, RetryPolicy, Route as EnvoyRoute, RouteAction, RouteConfiguration,
+    VirtualHost as EnvoyVirtualHost, WeightedCluster, retry_policy,
+};
+use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
+use limpet_core::token::Destination as ShortHash;
+
+use self::headers::Changes;
+use super::chain::{Steering, internal_headers};
+use super::listeners::{plain_name, tls_name};
+use super::options::FilterBuild;
+use super::pack::{self, duration, metadata, no, number, session};
+use limpet_core::envoy::UNAVAILABLE_CLUSTER;
+use limpet_model::Graph;
+use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
+
+/// Makes routes.
+pub(super) struct Routes<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) build: &'a FilterBuild,
+}
+
+impl Routes<'_> {
+    /// The route configurations of one port: one for all listeners without TLS, and one for each that ends it.
+    pub(super) fn of_port(&self, port: u16, listeners: &[Listener]) -> Vec<RouteConfiguration> {
+        let is_plain = |listener: &&Listener| listener.certificates.is_none();
+        let plain: Vec<&Listener> = listeners.iter().filter(is_plain).collect();
+        if plain.is_empty() {
+            let made = listeners
+                .iter()
+                .map(|listener| self.configuration(tls_name(port, listener), port, &[listener]));
+            return made.collect();
+        }
+        vec![self.configuration(plain_name(port), port, &plain)]
+    }
+
+    fn configuration(&self, name: String, port: u16, listeners: &[&Listener]) -> RouteConfiguration {
+        let hosts = listeners.iter().flat_map(|listener| {
+            listener.virtual_hosts.iter().map(move |host| EnvoyVirtualHost {
+                name: format!("{}/{}", listener.name, host.hostname),
+                domains: vec![host.hostname.to_string()],
+                routes: host
+                    .routes
+                    .iter()
+                    .flat_map(|route| self.routes(port, listener, route))
+                    .collect(),
+                ..EnvoyVirtualHost::default()
+            })
+        });
+        RouteConfiguration {
+            name,
+            virtual_hosts: hosts.collect(),
+            request_headers_to_remove: internal_headers(self.build)
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect(),
+            // `example.com:8080` is for the virtual host of `example.com`, and the backend sees it as it was sent.
+            ignore_port_in_host_matching: true,
+            // What a backend's own filters say comes after what the rule's say.
+            most_specific_header_mutations_wins: true,
+            validate_clusters: no(),
+            ..RouteConfiguration::default()
+        }
+    }
+
+    fn routes(&self, port: u16, listener: &Listener, route: &Route) -> Vec<EnvoyRoute> {
+        let made = EnvoyRoute {
+            name: route.rule.0.clone(),
+            r#match: Some(matching::route_match(&route.matches)),
+            ..EnvoyRoute::default()
+        };
+        match &route.action {
+            Action::Forward(forward) => self.forward(route, forward, made),
+            Action::Redirect(redirect) => {
+                let redirect = path::redirect(redirect, &route.matches.path, port, listener.certificates.is_some());
+                let mut made = EnvoyRoute {
+                    action: Some(EnvoyAction::Redirect(redirect)),
+                    ..made
+                };
+                Changes::of_rule(route).apply(&mut made);
+                vec![made]
+            }
+            Action::Respond { status, reason } => {
+                let mut made = EnvoyRoute {
+                    // For people who read it: nobody evaluates it.
+                    metadata: Some(metadata("limpet.controller", "reason", reason)),
+                    ..respond(*status, made)
+                };
+                Changes::of_rule(route).apply(&mut made);
+                vec![made]
+            }
+        }
+    }
+
+    fn forward(&self, route: &Route, forward: &Forward, made: EnvoyRoute) -> Vec<EnvoyRoute> {
+        let Session::Rule(used) = &forward.session else {
+            let metadata = matches!(forward.session, Session::Destinations).then(|| session("@destination"));
+            return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
+        };
+        let strict = self.is_strict(&used.policy);
+        let name = format!("{}/{}", used.policy, used.scope);
+        if let [
+            Destination {
+                weight: 1..,
+                target: Target::Cluster(_),
+                ..
+            },
+        ] = forward.destinations.as_slice()
+        {
+            let made = EnvoyRoute {
+                metadata: Some(session(&name)),
+                ..made
+            };
+            let made = self.to_all(route, forward, made);
+            return vec![self.steered(made, Steering::Active { strict })];
+        }
+        // One route for each cluster, which its sessions are led to, whatever the weights are; and the one that chooses where a session begins.
+        let made = EnvoyRoute {
+            metadata: Some(session(&format!("@split/{name}"))),
+            ..made
+        };
+        let mut known = BTreeSet::new();
+        let clusters = forward
+            .destinations
+            .iter()
+            .filter_map(|destination| match &destination.target {
+                Target::Cluster(cluster) => Some((
+                    ShortHash::of_cluster(cluster.0.as_bytes()).to_string(),
+                    cluster,
+                    destination,
+                )),
+                Target::Invalid { .. } => None,
+            });
+        let led = clusters.filter(|(hash, ..)| known.insert(hash.clone()));
+        let led = led.map(|(hash, cluster, destination)| {
+            let made = led_to(&hash, made.clone());
+            self.steered(
+                to_one(route, forward, cluster, destination, made),
+                Steering::Active { strict },
+            )
+        });
+        let mut routes: Vec<EnvoyRoute> = led.collect();
+        let last = self.to_all(route, forward, made);
+        routes.push(self.steered(last, Steering::Idle { strict }));
+        routes
+    }
+
+    /// To one of the destinations, by weight.
+    fn to_all(&self, route: &Route, forward: &Forward, mut made: EnvoyRoute) -> EnvoyRoute {
+        let of_destinations = matches!(forward.session, Session::Destinations);
+        let leads_somewhere =
+            |destination: &&Destination| destination.weight > 0 && matches!(destination.target, Target::Cluster(_));
+        if !forward
+            .destinations
+            .iter()
+            .any(|destination| leads_somewhere(&destination))
+        {
+            Changes::of_rule(route).apply(&mut made);
+            return respond(500, made);
+        }
+        if let [destination] = forward.destinations.as_slice()
+            && let Target::Cluster(cluster) = &destination.target
+        {
+            let made = to_one(route, forward, cluster, destination, made);
+            return match self.cluster_steering(cluster).filter(|_| of_destinations) {
+                Some(steering) => self.steered(made, steering),
+                None => made,
+            };
+        }
+        let clusters = forward.destinations.iter().map(|destination| {
+            let mut entry = ClusterWeight {
+                weight: number(destination.weight),
+                ..ClusterWeight::default()
+            };
+            match &destination.target {
+                Target::Invalid { .. } => UNAVAILABLE_CLUSTER.clone_into(&mut entry.name),
+                Target::Cluster(cluster) => {
+                    entry.name.clone_from(&cluster.0);
+                    Changes::of_destination(destination).apply_to_entry(&mut entry);
+                    let steering = self
+                        .cluster_steering(cluster)
+                        .filter(|_| of_destinations && self.has_chain());
+                    entry.typed_per_filter_config = steering.map(Steering::per_route).into_iter().collect();
+                }
+            }
+            entry
+        });
+        let clusters = WeightedCluster {
+            clusters: clusters.collect(),
+            ..WeightedCluster::default()
+        };
+        Changes::of_rule(route).apply(&mut made);
+        made.action = Some(action(route, forward, ClusterSpecifier::WeightedClusters(clusters)));
+        made
+    }
+
+    fn steered(&self, made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
+        let entry = self.has_chain().then(|| steering.per_route());
+        EnvoyRoute {
+            typed_per_filter_config: entry.into_iter().collect::<HashMap<_, _>>(),
+            ..made
+        }
+    }
+
+    fn has_chain(&self) -> bool {
+        matches!(self.build, FilterBuild::Wasm(_))
+    }
+
+    /// What sessions of a cluster's own need.
+    fn cluster_steering(&self, cluster: &ClusterName) -> Option<Steering> {
+        let used = self.graph.clusters.get(cluster)?.session.as_ref()?;
+        Some(Steering::Active {
+            strict: self.is_strict(&used.policy),
+        })
+    }
+
+    fn is_strict(&self, policy: &str) -> bool {
+        self.graph.policies.get(policy).is_some_and(|policy| policy.strict)
+    }
+}
+
+/// With the header by which a session is led to the cluster with this short hash.
+fn led_to(hash: &str, mut made: EnvoyRoute) -> EnvoyRoute {
+    if let Some(matched) = &mut made.r#match {
+        matched.headers.push(matching::led_to(hash));
+    }
+    made
+}
+
+/// The route by which the sessions of a rule are led to one of its destinations, for a table of routes that somebody else writes: it does not depend on
+/// its place there, because it is for requests that a route with this session (`@split/...`) had already.
+pub(in crate) fn destination_route(
+    name: &str,
+    session: &str,
+    route: &Route,
+    forward: &Forward,
+    (destination, cluster): (&Destination, &ClusterName),
+) -> EnvoyRoute {
+    let mut made = EnvoyRoute {
+        name: name.to_owned(),
+        r#match: Some(matching::route_match(&route.matches)),
+        metadata: Some(pack::session(session)),
+        ..EnvoyRoute::default()
+    };
+    if let Some(matched) = &mut made.r#match {
+        matched.headers.push(matching::of_session(session));
+    }
+    let hash = ShortHash::of_cluster(cluster.0.as_bytes()).to_string();
+    to_one(route, forward, cluster, destination, led_to(&hash, made))
+}
+
+fn to_one(
+    route: &Route,
+    forward: &Forward,
+    cluster: &ClusterName,
+    destination: &Destination,
+    mut made: EnvoyRoute,
+) -> EnvoyRoute {
+    Changes::of_rule(route)
+        .then(&Changes::of_destination(destination))
+        .apply(&mut made);
+    made.action = Some(action(route, forward, ClusterSpecifier::Cluster(cluster.0.clone())));
+    made
+}
+
+fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
+    let response = DirectResponseAction {
+        status: status.into(),
+        ..DirectResponseAction::default()
+    };
+    EnvoyRoute {
+        action: Some(EnvoyAction::DirectResponse(response)),
+        ..made
+    }
+}
+
+fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> EnvoyAction {
+    let mut action = RouteAction {
+        cluster_specifier: Some(clusters),
+        // A reference that leads nowhere (HTTPRouteRule.backendRefs).
+        cluster_not_found_response_code: ClusterNotFoundResponseCode::InternalServerError.into(),
+        // Envoy's own limit is 15 s.
+        timeout: duration(forward.request_timeout.unwrap_or(Duration::ZERO)),
+        retry_policy: Some(retries(forward.backend_timeout)),
+        ..RouteAction::default()
+    };
+    if let Some(hostname) = &forward.rewrite.hostname {
+        action.host_rewrite_specifier = Some(HostRewriteSpecifier::HostRewriteLiteral(hostname.clone()));
+        action.append_x_forwarded_host = true;
+    }
+    if let Some(change) = &forward.rewrite.path {
+        path::rewrite(change, &route.matches.path, &mut action);
+    }
+    EnvoyAction::Route(action)
+}
+
+/// A request whose backend refuses the connection has not begun: another backend gets it, and its session goes on there, with a new token. Strict
+/// sessions tell Envoy not to.
+fn retries(backend_timeout: Option<Duration>) -> RetryPolicy {
+    let predicate = retry_policy::RetryHostPredicate {
+        name: "envoy.retry_host_predicates.previous_hosts".to_owned(),
+        config_type: Some(retry_policy::retry_host_predicate::ConfigType::TypedConfig(pack::pack(
+            PreviousHostsPredicate {},
+        ))),
+    };
+    RetryPolicy {
+        retry_on: "connect-failure".to_owned(),
+        num_retries: number(2),
+        per_try_timeout: backend_timeout.filter(|timeout| !timeout.is_zero()).and_then(duration),
+        retry_host_predicate: vec![predicate],
+        host_selection_retry_max_attempts: 5,
+        ..RetryPolicy::default()
+    }
+}

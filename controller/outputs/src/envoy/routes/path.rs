@@ -1,0 +1,135 @@
+//! Redirects and rewrites.
+
+use envoy_types::pb::envoy::config::route::v3::redirect_action::{
+    PathRewriteSpecifier, RedirectResponseCode, SchemeRewriteSpecifier,
+};
+use envoy_types::pb::envoy::config::route::v3::{RedirectAction, RouteAction};
+use envoy_types::pb::envoy::r#type::matcher::v3::RegexMatchAndSubstitute;
+
+use super::matching;
+use limpet_model::graph::{PathChange, PathMatch, Redirect};
+
+/// A change of the path in Envoy's words.
+#[derive(Debug, PartialEq)]
+enum Change {
+    None,
+    /// The prefix that matched becomes this.
+    Prefix(String),
+    /// What matches becomes this. It is matched with the path without the query, from its beginning.
+    Regex {
+        pattern: String,
+        becomes: String,
+    },
+}
+
+impl Change {
+    fn of(change: &PathChange, matched: &PathMatch) -> Self {
+        match (change, matched) {
+            (PathChange::Full(path), _) => Self::full(path),
+            (PathChange::Prefix(becomes), PathMatch::Prefix(prefix)) => Self::prefix(prefix, becomes),
+            (PathChange::Prefix(becomes), PathMatch::Exact(_)) => {
+                Self::full(Some(becomes.as_str()).filter(|path| !path.is_empty()).unwrap_or("/"))
+            }
+            // There is no prefix to replace, and the graph has no such route.
+            (PathChange::Prefix(_), PathMatch::Regex(_)) => Self::None,
+        }
+    }
+
+    fn full(path: &str) -> Self {
+        Self::Regex {
+            pattern: "^.*$".to_owned(),
+            becomes: escape_substitution(path),
+        }
+    }
+
+    /// The table of `HTTPPathModifier.replacePrefixMatch`: no slash is lost or doubled where the prefix ends.
+    fn prefix(prefix: &str, becomes: &str) -> Self {
+        let becomes = becomes.trim_end_matches('/');
+        match (prefix.is_empty(), becomes.is_empty()) {
+            (true, true) => Self::None,
+            // The root's match is its slash.
+            (true, false) => Self::Prefix(format!("{becomes}/")),
+            (false, false) => Self::Prefix(becomes.to_owned()),
+            // To Envoy an empty prefix is none at all.
+            (false, true) => Self::Regex {
+                pattern: format!("^{}/*", regex::escape(prefix)),
+                becomes: "/".to_owned(),
+            },
+        }
+    }
+}
+
+/// In a substitution a backslash begins a reference to a group.
+fn escape_substitution(text: &str) -> String {
+    text.replace('\\', r"\\")
+}
+
+fn substitution(pattern: &str, becomes: String) -> RegexMatchAndSubstitute {
+    RegexMatchAndSubstitute {
+        pattern: Some(matching::regex(pattern)),
+        substitution: becomes,
+    }
+}
+
+pub(super) fn rewrite(change: &PathChange, matched: &PathMatch, action: &mut RouteAction) {
+    match Change::of(change, matched) {
+        Change::None => {}
+        Change::Prefix(becomes) => action.prefix_rewrite = becomes,
+        Change::Regex { pattern, becomes } => action.regex_rewrite = Some(substitution(&pattern, becomes)),
+    }
+}
+
+/// A redirect of a route that matches on `matched`, on a listener of `port`.
+pub(super) fn redirect(redirect: &Redirect, matched: &PathMatch, port: u16, tls: bool) -> RedirectAction {
+    let path = redirect
+        .path
+        .as_ref()
+        .map(|change| (change, Change::of(change, matched)));
+    let path = match path {
+        None | Some((_, Change::None)) => None,
+        Some((PathChange::Full(path), _)) => Some(PathRewriteSpecifier::PathRedirect(path.clone())),
+        Some((_, Change::Prefix(becomes))) => Some(PathRewriteSpecifier::PrefixRewrite(becomes)),
+        Some((_, Change::Regex { pattern, becomes })) => {
+            Some(PathRewriteSpecifier::RegexRewrite(substitution(&pattern, becomes)))
+        }
+    };
+    RedirectAction {
+        scheme_rewrite_specifier: redirect.scheme.clone().map(SchemeRewriteSpecifier::SchemeRedirect),
+        host_redirect: redirect.hostname.clone().unwrap_or_default(),
+        port_redirect: redirect_port(redirect, port, tls).into(),
+        path_rewrite_specifier: path,
+        response_code: code(redirect.status).into(),
+        ..RedirectAction::default()
+    }
+}
+
+/// The port in the Location header; 0 where it is to have none, or the request's.
+///
+/// `HTTPRequestRedirectFilter.port`: without one it is the well-known one of the scheme, and without a scheme the listener's; the well-known one is
+/// not to be written.
+fn redirect_port(redirect: &Redirect, port: u16, tls: bool) -> u16 {
+    let scheme = redirect.scheme.as_deref().unwrap_or(if tls { "https" } else { "http" });
+    let well_known = if scheme == "https" { 443 } else { 80 };
+    let wanted = match (redirect.port, &redirect.scheme) {
+        (Some(port), _) => port,
+        (None, Some(_)) => well_known,
+        (None, None) => port,
+    };
+    // Envoy keeps the request's port where the host is the request's: what was asked for at a well-known port has none.
+    let request_has_none = matches!(port, 80 | 443);
+    if wanted == well_known && (redirect.hostname.is_some() || request_has_none) {
+        0
+    } else {
+        wanted
+    }
+}
+
+fn code(status: u16) -> RedirectResponseCode {
+    match status {
+        301 => RedirectResponseCode::MovedPermanently,
+        303 => RedirectResponseCode::SeeOther,
+        307 => RedirectResponseCode::TemporaryRedirect,
+        308 => RedirectResponseCode::PermanentRedirect,
+        _ => RedirectResponseCode::Found,
+    }
+}

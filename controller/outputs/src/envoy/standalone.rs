@@ -1,0 +1,166 @@
+//! Resources in one file, for an Envoy without a controller.
+
+use std::collections::BTreeMap;
+
+use envoy_types::pb::envoy::config::bootstrap::v3::Bootstrap;
+use envoy_types::pb::envoy::config::bootstrap::v3::bootstrap::StaticResources;
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use envoy_types::pb::envoy::config::core::v3::{TypedExtensionConfig, transport_socket};
+use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, Listener, filter};
+use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{DownstreamTlsContext, Secret};
+use prost::{DecodeError, Message};
+
+use super::bootstrap::{admin, runtime};
+use super::pack::pack;
+use limpet_resources::{Resource, ResourceType};
+
+/// One configuration with all of these resources in it: those of one Gateway, and the endpoints of their clusters. A cluster without has none.
+///
+/// # Errors
+/// When a resource is none of ours: it can not be decoded.
+pub fn static_bootstrap<'a>(
+    resources: impl IntoIterator<Item = &'a Resource>,
+    admin_port: u16,
+) -> Result<Bootstrap, DecodeError> {
+    let mut parts = Parts::default();
+    for resource in resources {
+        parts.add(resource)?;
+    }
+    let Parts {
+        listeners,
+        routes,
+        clusters,
+        endpoints,
+        filters,
+        secrets,
+    } = parts;
+    let listeners = listeners
+        .into_iter()
+        .map(|listener| inline(listener, &routes, &filters));
+    let listeners = listeners.collect::<Result<_, _>>()?;
+    let clusters = clusters
+        .into_iter()
+        .map(|cluster| with_endpoints(cluster, &endpoints))
+        .collect();
+    Ok(Bootstrap {
+        admin: Some(admin(admin_port)),
+        layered_runtime: Some(runtime()),
+        static_resources: Some(StaticResources {
+            listeners,
+            clusters,
+            secrets,
+        }),
+        ..Bootstrap::default()
+    })
+}
+
+#[derive(Default)]
+struct Parts {
+    listeners: Vec<Listener>,
+    routes: BTreeMap<String, RouteConfiguration>,
+    clusters: Vec<Cluster>,
+    endpoints: BTreeMap<String, ClusterLoadAssignment>,
+    filters: BTreeMap<String, TypedExtensionConfig>,
+    secrets: Vec<Secret>,
+}
+
+impl Parts {
+    fn add(&mut self, resource: &Resource) -> Result<(), DecodeError> {
+        let (name, body) = (resource.name().to_string(), resource.body());
+        match resource.resource_type() {
+            ResourceType::Listener => self.listeners.push(Listener::decode(body)?),
+            ResourceType::Cluster => self.clusters.push(Cluster::decode(body)?),
+            ResourceType::Secret => self.secrets.push(Secret::decode(body)?),
+            ResourceType::RouteConfiguration => {
+                self.routes.insert(name, RouteConfiguration::decode(body)?);
+            }
+            ResourceType::ClusterLoadAssignment => {
+                self.endpoints.insert(name, ClusterLoadAssignment::decode(body)?);
+            }
+            ResourceType::ExtensionConfig => {
+                self.filters.insert(name, TypedExtensionConfig::decode(body)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn with_endpoints(cluster: Cluster, endpoints: &BTreeMap<String, ClusterLoadAssignment>) -> Cluster {
+    if cluster.eds_cluster_config.is_none() {
+        return cluster;
+    }
+    let none = || ClusterLoadAssignment {
+        cluster_name: cluster.name.clone(),
+        ..ClusterLoadAssignment::default()
+    };
+    Cluster {
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Static.into())),
+        eds_cluster_config: None,
+        load_assignment: Some(endpoints.get(&cluster.name).cloned().unwrap_or_else(none)),
+        ..cluster
+    }
+}
+
+fn inline(
+    mut listener: Listener,
+    routes: &BTreeMap<String, RouteConfiguration>,
+    filters: &BTreeMap<String, TypedExtensionConfig>,
+) -> Result<Listener, DecodeError> {
+    for chain in &mut listener.filter_chains {
+        inline_secrets(chain)?;
+        for filter in &mut chain.filters {
+            inline_routes(filter, routes, filters)?;
+        }
+    }
+    Ok(listener)
+}
+
+/// Without a source, a secret is one of the bootstrap's.
+fn inline_secrets(chain: &mut FilterChain) -> Result<(), DecodeError> {
+    let socket = chain
+        .transport_socket
+        .as_mut()
+        .and_then(|socket| socket.config_type.as_mut());
+    let Some(transport_socket::ConfigType::TypedConfig(packed)) = socket else {
+        return Ok(());
+    };
+    let mut context = DownstreamTlsContext::decode(packed.value.as_slice())?;
+    if let Some(common) = &mut context.common_tls_context {
+        for secret in &mut common.tls_certificate_sds_secret_configs {
+            secret.sds_config = None;
+        }
+    }
+    *packed = pack(context);
+    Ok(())
+}
+
+fn inline_routes(
+    filter: &mut Filter,
+    routes: &BTreeMap<String, RouteConfiguration>,
+    filters: &BTreeMap<String, TypedExtensionConfig>,
+) -> Result<(), DecodeError> {
+    let Some(filter::ConfigType::TypedConfig(packed)) = &mut filter.config_type else {
+        return Ok(());
+    };
+    let mut manager = HttpConnectionManager::decode(packed.value.as_slice())?;
+    if let Some(RouteSpecifier::Rds(rds)) = &manager.route_specifier
+        && let Some(found) = routes.get(&rds.route_config_name)
+    {
+        manager.route_specifier = Some(RouteSpecifier::RouteConfig(found.clone()));
+    }
+    for filter in &mut manager.http_filters {
+        if matches!(filter.config_type, Some(ConfigType::ConfigDiscovery(_)))
+            && let Some(typed) = filters.get(&filter.name).and_then(|found| found.typed_config.clone())
+        {
+            filter.config_type = Some(ConfigType::TypedConfig(typed));
+        }
+    }
+    *packed = pack(manager);
+    Ok(())
+}

@@ -1,0 +1,126 @@
+use serde_json::json;
+
+use super::{all, cluster, forward, gateway, graph, route, to, with_session};
+use limpet_model::endpoints::{Endpoint, EndpointState};
+use limpet_model::graph::{ClusterName, Protocol, SessionUse};
+use crate::envoy::{EnvoyOptions, load_assignment, resources};
+use crate::json;
+use limpet_resources::ResourceType;
+
+#[test]
+fn a_cluster_gets_its_endpoints_by_eds_and_lets_sessions_stay_where_it_drains() {
+    let graph = graph(vec![route(vec![to("v1", 1)])]);
+    let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
+    assert_eq!(
+        clusters,
+        [json!({
+            "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+            "name": "v1",
+            "type": "EDS",
+            "eds_cluster_config": {"eds_config": {"ads": {}, "resource_api_version": "V3"}},
+            "connect_timeout": "5s",
+            "lb_policy": "LEAST_REQUEST",
+            "common_lb_config": {"override_host_status": {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}},
+        })]
+    );
+}
+
+#[test]
+fn a_cluster_may_speak_http2_and_have_sessions_of_its_own() {
+    let mut graph = graph(vec![route(vec![to("v1", 1)])]);
+    let mut spec = cluster("v1");
+    spec.protocol = Protocol::H2c;
+    spec.session = Some(SessionUse {
+        policy: "web".to_owned(),
+        scope: "XBackend/shop/v1".to_owned(),
+    });
+    graph.clusters.insert(ClusterName("v1".to_owned()), spec);
+    let made = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster).remove(0);
+    assert_eq!(
+        made["metadata"],
+        json!({"filter_metadata": {"limpet": {"session": "web/XBackend/shop/v1"}}})
+    );
+    let options = &made["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"];
+    assert_eq!(options["explicit_http_config"], json!({"http2_protocol_options": {}}));
+}
+
+#[test]
+fn a_gateway_has_the_clusters_of_its_routes_and_no_others() {
+    let names = |routes| {
+        let all = resources(&graph(routes), &gateway(), &EnvoyOptions::default(), &super::inputs());
+        let clusters = all
+            .into_iter()
+            .filter(|one| one.resource_type() == ResourceType::Cluster);
+        clusters.map(|one| one.name().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(vec![]), [""; 0]);
+    assert_eq!(names(vec![route(vec![to("v2", 1)])]), ["v2"]);
+    // Weight 0 has sessions that go on; what is not there is not invented.
+    let split = with_session(forward(vec![to("v1", 1), to("v2", 0), to("v3", 1)]), "web");
+    assert_eq!(names(vec![split]), ["v1", "v2"]);
+}
+
+#[test]
+fn endpoints_are_sorted_and_say_which_of_them_drain() {
+    let endpoint = |address: &str, state| Endpoint {
+        address: address.parse().unwrap(),
+        state,
+        owner: None,
+    };
+    let endpoints = [
+        endpoint("[2001:db8::7]:8080", EndpointState::Ready),
+        endpoint("10.0.0.8:8080", EndpointState::Draining),
+        endpoint("10.0.0.7:8080", EndpointState::Ready),
+    ];
+    let made = load_assignment(&ClusterName("v1".to_owned()), &endpoints);
+    let lb = |address: &str, status: &str| json!({"health_status": status, "endpoint": {"address": {"socket_address": {"address": address, "port_value": 8080}}}});
+    assert_eq!(
+        json::resource(&made).unwrap(),
+        json!({
+            "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+            "cluster_name": "v1",
+            "endpoints": [{"lb_endpoints": [
+                lb("10.0.0.7", "HEALTHY"),
+                lb("10.0.0.8", "DRAINING"),
+                lb("2001:db8::7", "HEALTHY"),
+            ]}],
+        })
+    );
+    let mut reversed = endpoints;
+    reversed.reverse();
+    assert_eq!(
+        load_assignment(&ClusterName("v1".to_owned()), &reversed).version(),
+        made.version()
+    );
+}
+
+#[test]
+fn the_server_of_the_wasm_filter_is_a_cluster() {
+    let graph = graph(vec![]);
+    let cluster = |url: &str| {
+        let filter = json!({"filter": {"wasm": {"remote": {"url": url, "sha256": "00"}}}});
+        let options: EnvoyOptions = serde_json::from_value(filter).unwrap();
+        let made = all(&graph, &options, ResourceType::Cluster).remove(0);
+        assert_eq!(made["name"], "limpet.code");
+        let endpoint = made["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"].clone();
+        let tls = made["transport_socket"]["typed_config"]["sni"].clone();
+        (made["type"].clone(), endpoint["address"]["socket_address"].clone(), tls)
+    };
+    let at = |address: &str, port: u16| json!({"address": address, "port_value": port});
+    assert_eq!(
+        cluster("https://files.example.com/limpet.wasm"),
+        (
+            json!("STRICT_DNS"),
+            at("files.example.com", 443),
+            json!("files.example.com")
+        )
+    );
+    assert_eq!(
+        cluster("http://[::1]:8080/x"),
+        (json!("STATIC"), at("::1", 8080), json!(null))
+    );
+    assert_eq!(
+        cluster("http://10.0.0.7/a:b"),
+        (json!("STATIC"), at("10.0.0.7", 80), json!(null))
+    );
+}

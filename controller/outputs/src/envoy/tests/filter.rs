@@ -1,0 +1,155 @@
+use limpet_core::Filter;
+use limpet_core::config::Environment;
+use limpet_core::config::schema::{FenceConfig, KeyEncryptionKeyConfig, WrappedKeysConfig};
+use serde_json::{Value, json};
+
+use super::{forward, gateway, graph, inputs, module, only, route, to, with_session};
+use limpet_model::Graph;
+use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
+use crate::envoy::{EnvoyOptions, FilterBuild, RemoteFile, WasmFilter, extension_config};
+use crate::json::typed;
+use crate::{FilterInputs, FilterKeys, filter_config, used_policies};
+use limpet_resources::ResourceType;
+
+fn with_sessions() -> Graph {
+    graph(vec![with_session(forward(vec![to("v1", 1)]), "web")])
+}
+
+/// The configuration that the filter would read.
+fn read(filter: &Value) -> Value {
+    let text = filter["value"].as_str().unwrap();
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn the_configuration_passes_the_filters_own_checks_and_has_the_policies_that_are_used() {
+    let mut inputs = inputs();
+    inputs.fences = vec![FenceConfig {
+        address: "10.0.0.7".to_owned(),
+        not_before: 1_790_000_000,
+    }];
+    inputs.max_idle = Some("24h".parse().unwrap());
+    let config = filter_config(used_policies(&with_sessions(), &gateway()), false, &inputs);
+    assert_eq!(config.policies.keys().collect::<Vec<_>>(), ["web"]);
+    let text = serde_json::to_vec(&config).unwrap();
+    let key: Environment<'_> = &|_: &str| Some("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=".to_owned());
+    let (filter, warnings) = Filter::from_json(&text, key).unwrap();
+    assert_eq!(filter.policies().collect::<Vec<_>>(), ["web"]);
+    assert_eq!(warnings, []);
+}
+
+#[test]
+fn sessions_of_destinations_bring_their_policies() {
+    let mut graph = with_sessions();
+    let used = SessionUse {
+        policy: "strict".to_owned(),
+        scope: "XBackend/shop/v2".to_owned(),
+    };
+    graph.clusters.get_mut(&ClusterName("v2".to_owned())).unwrap().session = Some(used);
+    let policies = |graph: &Graph| {
+        let config = filter_config(used_policies(graph, &gateway()), false, &inputs());
+        config.policies.into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(policies(&graph), ["web"]);
+    let mut action = forward(vec![to("v2", 1)]);
+    action.session = Session::Destinations;
+    let listener = &mut graph.gateways.get_mut(&gateway()).unwrap().ports.get_mut(&80).unwrap()[0];
+    listener.virtual_hosts[0]
+        .routes
+        .push(super::acting(Action::Forward(action)));
+    assert_eq!(policies(&graph), ["strict", "web"]);
+}
+
+#[test]
+fn the_wasm_filter_gets_the_variables_that_its_keys_are_in() {
+    let wrapped = FilterInputs::with_keys(FilterKeys::Wrapped(WrappedKeysConfig {
+        text: "gQEX".to_owned(),
+        key_encryption_keys: [(2, "KEK_B"), (1, "KEK_A")]
+            .map(|(id, env)| KeyEncryptionKeyConfig {
+                id,
+                env: env.to_owned(),
+            })
+            .to_vec(),
+    }));
+    let options = EnvoyOptions {
+        access_log: true,
+        ..EnvoyOptions::default()
+    };
+    let config = filter_config(used_policies(&with_sessions(), &gateway()), true, &wrapped);
+    let made = typed(&extension_config(&config, &options)).unwrap();
+    assert_eq!(made["name"], "limpet");
+    let plugin = &made["typed_config"]["config"];
+    assert_eq!(
+        plugin["vm_config"],
+        json!({
+            "runtime": "envoy.wasm.runtime.v8",
+            "code": {"local": {"filename": "/etc/limpet/limpet.wasm"}},
+            "environment_variables": {"host_env_keys": ["KEK_A", "KEK_B"]},
+        })
+    );
+    let read = read(&plugin["configuration"]);
+    assert_eq!(read["wrappedKeys"]["text"], "gQEX");
+    assert_eq!(read["accessLog"], true);
+}
+
+#[test]
+fn the_module_is_found_by_name_or_by_file() {
+    let made = only(&with_sessions(), &module(), ResourceType::ExtensionConfig);
+    let filter = &made["typed_config"];
+    assert_eq!(
+        filter["@type"],
+        "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter"
+    );
+    assert_eq!(filter["dynamic_module_config"], json!({"name": "limpet"}));
+    assert_eq!(filter["filter_name"], "limpet");
+    assert_eq!(
+        read(&filter["filter_config"])["policies"]["web"]["cookie"]["name"],
+        "web"
+    );
+    let options: EnvoyOptions =
+        serde_json::from_value(json!({"filter": {"module": {"file": "/opt/liblimpet.so"}}})).unwrap();
+    let made = only(&with_sessions(), &options, ResourceType::ExtensionConfig);
+    assert_eq!(
+        made["typed_config"]["dynamic_module_config"],
+        json!({"module": {"local": {"filename": "/opt/liblimpet.so"}}})
+    );
+}
+
+#[test]
+fn without_sessions_there_is_no_filter() {
+    let made = only(
+        &graph(vec![route(vec![to("v1", 1)])]),
+        &EnvoyOptions::default(),
+        ResourceType::ExtensionConfig,
+    );
+    assert_eq!(
+        made["typed_config"],
+        json!({
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
+            "mutations": {},
+        })
+    );
+}
+
+#[test]
+fn options_are_read_as_they_are_written() {
+    let written = json!({
+        "filter": {"wasm": {"remote": {"url": "https://files.example.com/limpet.wasm", "sha256": "00"}}},
+        "listenAddress": "::",
+        "accessLog": true,
+        "keyEncryptionKeyEnv": "KEK",
+        "routesElsewhere": [],
+    });
+    let read: EnvoyOptions = serde_json::from_value(written.clone()).unwrap();
+    let remote = RemoteFile {
+        url: "https://files.example.com/limpet.wasm".to_owned(),
+        sha256: "00".to_owned(),
+    };
+    assert_eq!(read.filter, FilterBuild::Wasm(WasmFilter::Remote(remote)));
+    assert_eq!(serde_json::to_value(&read).unwrap(), written);
+    assert_eq!(
+        serde_json::from_value::<EnvoyOptions>(json!({})).unwrap(),
+        EnvoyOptions::default()
+    );
+    assert!(serde_json::from_value::<EnvoyOptions>(json!({"filters": {}})).is_err());
+}

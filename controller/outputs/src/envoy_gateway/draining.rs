@@ -1,0 +1,83 @@
+//! `EnvoyPatchPolicy`: sessions stay on pods that terminate. Envoy Gateway has no field for it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP};
+use limpet_model::{short_hash};
+use crate::manifests::{Manifest, Owner, Source, Stage};
+
+use super::PATCH_POLICY;
+use super::rules::Rule;
+
+/// The hosts that a session goes on at, in Envoy's words (`Cluster.CommonLbConfig.override_host_status`).
+const STATUSES: [&str; 4] = ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"];
+
+/// One for each Gateway with sessions, with a patch for each of its rules.
+pub(super) fn patches(source: &Source<'_>, rules: &[Rule<'_>]) -> Vec<Manifest> {
+    let mut clusters: BTreeMap<&ObjectName, Vec<String>> = BTreeMap::new();
+    for rule in rules {
+        for gateway in &rule.origin.gateways {
+            clusters.entry(gateway).or_default().push(cluster(rule));
+        }
+    }
+    clusters
+        .into_iter()
+        .map(|(gateway, mut clusters)| {
+            clusters.sort();
+            Manifest {
+                stage: Stage::Routes,
+                definition: &PATCH_POLICY,
+                name: ObjectName::new(&gateway.namespace, &name(gateway)),
+                gateways: [gateway.clone()].into(),
+                owner: owner(source, gateway),
+                spec: json!({
+                    "targetRef": {"group": GATEWAY_GROUP, "kind": "Gateway", "name": gateway.name},
+                    "type": "JSONPatch",
+                    "jsonPatches": clusters.iter().map(|cluster| patch(cluster)).collect::<Vec<_>>(),
+                }),
+            }
+        })
+        .collect()
+}
+
+fn patch(cluster: &str) -> Value {
+    json!({
+        "type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+        "name": cluster,
+        "operation": {
+            "op": "add",
+            "path": "/common_lb_config/override_host_status",
+            "value": {"statuses": STATUSES},
+        },
+    })
+}
+
+/// As Envoy Gateway names it.
+fn cluster(rule: &Rule<'_>) -> String {
+    let route = &rule.origin.route;
+    let kind = route.kind.to_ascii_lowercase();
+    let backend = if rule.has_own_cluster { "/backend/0" } else { "" };
+    format!(
+        "{kind}/{}/{}/rule/{}{backend}",
+        route.name.namespace, route.name.name, rule.origin.index
+    )
+}
+
+pub(super) fn name(gateway: &ObjectName) -> String {
+    // A Gateway's name has at most 253 characters; a label with it at most 63, so Envoy Gateway takes no longer one.
+    let hash = short_hash(gateway.name.as_bytes());
+    let head: String = gateway.name.chars().take(200).collect();
+    format!("limpet-draining-{}-{hash}", head.trim_end_matches(['-', '.']))
+}
+
+fn owner(source: &Source<'_>, gateway: &ObjectName) -> Option<Owner> {
+    source.objects.gateways.get(gateway).map(|object| Owner {
+        api_version: format!("{GATEWAY_GROUP}/v1"),
+        kind: "Gateway",
+        name: gateway.name.clone(),
+        uid: object.meta.uid.clone(),
+    })
+}

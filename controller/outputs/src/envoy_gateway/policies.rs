@@ -1,0 +1,99 @@
+//! `EnvoyExtensionPolicy`: the filter with its configuration, for a rule.
+
+use std::collections::BTreeMap;
+
+use limpet_core::config::schema::DefaultConfig;
+use serde_json::{Value, json};
+
+use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP};
+use limpet_model::{short_hash};
+use crate::manifests::{Manifest, Owner, Source, Stage};
+use crate::{FilterInputs, filter_config};
+
+use super::rules::Rule;
+use super::{EXTENSION_POLICY, EnvoyGatewayOptions};
+
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
+
+pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules: &[Rule<'_>]) -> Vec<Manifest> {
+    rules
+        .iter()
+        .map(|rule| {
+            let route = &rule.origin.route;
+            Manifest {
+                stage: Stage::Routes,
+                definition: &EXTENSION_POLICY,
+                name: ObjectName::new(&route.name.namespace, &name(rule)),
+                gateways: rule.origin.gateways.clone(),
+                owner: owner(source, rule),
+                spec: json!({
+                    "targetRefs": [target(rule)],
+                    // A policy of somebody's for the Gateway stays in force beside this one.
+                    "mergeType": "StrategicMerge",
+                    "dynamicModule": [{
+                        "name": options.dynamic_module,
+                        "filterName": "limpet",
+                        "config": config(source, rule),
+                    }],
+                }),
+            }
+        })
+        .collect()
+}
+
+/// Where the rule has no name, it is the only one of its route.
+fn target(rule: &Rule<'_>) -> Value {
+    let route = &rule.origin.route;
+    let mut target = json!({"group": GATEWAY_GROUP, "kind": route.kind, "name": route.name.name});
+    if let (Some(name), Some(target)) = (&rule.origin.name, target.as_object_mut()) {
+        target.insert("sectionName".to_owned(), json!(name));
+    }
+    target
+}
+
+/// The filter is there for this rule alone, so nothing else is in its configuration: another policy of the rule is another configuration.
+fn config(source: &Source<'_>, rule: &Rule<'_>) -> Value {
+    let policy = &rule.session.policy;
+    let content = source.graph.policies.get(policy).cloned();
+    let policies = content.map(|content| (policy.clone(), content)).into_iter().collect();
+    let inputs = FilterInputs {
+        superseded: BTreeMap::new(),
+        ..source.inputs.clone()
+    };
+    let mut config = filter_config(policies, source.options.access_log, &inputs);
+    config.default = Some(DefaultConfig {
+        policy: policy.clone(),
+        scope: Some(rule.session.scope.clone()),
+    });
+    // A configuration has nothing that JSON has not.
+    serde_json::to_value(config).unwrap_or_default()
+}
+
+/// Of the route and the rule for people; the hash tells all of them apart.
+pub(super) fn name(rule: &Rule<'_>) -> String {
+    let route = &rule.origin.route;
+    let rule_name = rule.origin.name.as_deref().unwrap_or_default();
+    let hash = short_hash(format!("{}/{}/{rule_name}", route.kind, route.name.name).as_bytes());
+    let mut name = format!("limpet-{}", route.name.name);
+    if !rule_name.is_empty() {
+        name = format!("{name}-{rule_name}");
+    }
+    name.truncate(LONGEST_NAME - hash.len() - 1);
+    format!("{}-{hash}", name.trim_end_matches(['-', '.']))
+}
+
+fn owner(source: &Source<'_>, rule: &Rule<'_>) -> Option<Owner> {
+    let route = &rule.origin.route;
+    let meta = match route.kind {
+        "HTTPRoute" => source.objects.http_routes.get(&route.name).map(|route| &route.meta),
+        _ => source.objects.grpc_routes.get(&route.name).map(|route| &route.meta),
+    };
+    meta.map(|meta| Owner {
+        api_version: format!("{GATEWAY_GROUP}/v1"),
+        kind: route.kind,
+        name: route.name.name.clone(),
+        uid: meta.uid.clone(),
+    })
+}

@@ -1,0 +1,136 @@
+//! What Envoy Gateway can do for each rule, and what it can not.
+
+use std::collections::BTreeMap;
+
+use limpet_api::ObjectName;
+use limpet_model::graph::{
+    Action, AskedBy, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionUse, Target,
+};
+use limpet_model::{Loss, Lost};
+use crate::manifests::Source;
+
+/// A rule whose sessions can be had.
+#[derive(Debug)]
+pub(super) struct Rule<'a> {
+    pub(super) origin: &'a RuleOrigin,
+    pub(super) session: &'a SessionUse,
+    /// Its only destination has header filters of its own: Envoy Gateway names its cluster otherwise then.
+    pub(super) has_own_cluster: bool,
+}
+
+/// The rules whose sessions can be had, in order, and what is lost of these and the others.
+pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Loss>) {
+    let forwards = forwards(source.graph);
+    let (mut rules, mut losses) = (Vec::new(), Vec::new());
+    for (name, origin) in &source.graph.rules {
+        let Some(forward) = forwards.get(name) else { continue };
+        let mut lose = |lost, message: String| {
+            losses.push(Loss {
+                rule: name.clone(),
+                gateway: None,
+                lost,
+                message,
+            });
+        };
+        match judge(source, origin, forward) {
+            Ok((rule, parts)) => {
+                rules.push(rule);
+                for part in parts {
+                    lose(Lost::Part, part);
+                }
+            }
+            Err(why) => lose(Lost::All, why.to_owned()),
+        }
+    }
+    (rules, losses)
+}
+
+/// What is served for each rule. It is the same wherever it is served.
+fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
+    let listeners = graph
+        .gateways
+        .values()
+        .flat_map(|gateway| gateway.ports.values())
+        .flatten();
+    let routes = listeners
+        .flat_map(|listener| &listener.virtual_hosts)
+        .flat_map(|host| &host.routes);
+    routes
+        .filter_map(|route| match &route.action {
+            Action::Forward(forward) => Some((&route.rule, forward)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The rule with what it has to do without, or why it has no sessions.
+fn judge<'a>(
+    source: &Source<'a>,
+    origin: &'a RuleOrigin,
+    forward: &'a Forward,
+) -> Result<(Rule<'a>, Vec<String>), &'static str> {
+    let session = match &forward.session {
+        Session::Rule(session) => session,
+        Session::Destinations | Session::None => {
+            return Err("backendRefs: expected Services: Envoy Gateway knows no XBackend");
+        }
+    };
+    if origin.asked_by == AskedBy::Rule {
+        return Err(
+            "sessionPersistence: expected a session policy for the Service in its place: of this field Envoy Gateway makes an unsigned session of its own",
+        );
+    }
+    if origin.name.is_none() && rule_count(source, origin) != Some(1) {
+        return Err(
+            "name: expected one, since the route has several rules: Envoy Gateway's policies know a rule by its name",
+        );
+    }
+    let filtered = |destination: &&Destination| {
+        !destination.request_headers.is_empty() || !destination.response_headers.is_empty()
+    };
+    let has_filters =
+        forward.destinations.iter().any(|destination| filtered(&destination)) || has_unknown_filters(origin, forward);
+    let is_split = forward.destinations.len() > 1;
+    if is_split && has_filters {
+        return Err(
+            "backendRefs: expected filters on the rule alone: with filters on one of several backends Envoy Gateway chooses among them anew for each request",
+        );
+    }
+    let empty = forward
+        .destinations
+        .iter()
+        .filter(|destination| is_split && destination.weight == 0);
+    let parts = empty.filter_map(|destination| match &destination.target {
+        Target::Cluster(cluster) => source.graph.clusters.get(cluster),
+        Target::Invalid { .. } => None,
+    });
+    let parts = parts.map(|cluster| {
+        format!(
+            "backendRefs: expected a weight of at least 1 for the Service {} until its sessions have ended: Envoy Gateway leaves backends of weight 0 out, and their sessions move at once",
+            cluster.service
+        )
+    });
+    let rule = Rule {
+        origin,
+        session,
+        has_own_cluster: has_filters,
+    };
+    Ok((rule, parts.collect()))
+}
+
+fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {
+    let backends = format!("spec.rules[{}].backendRefs[", origin.index);
+    forward
+        .not_followed
+        .iter()
+        .any(|field| field.starts_with(&backends) && field.contains("filters"))
+}
+
+/// The number of rules that its route has.
+fn rule_count(source: &Source<'_>, origin: &RuleOrigin) -> Option<usize> {
+    let name: &ObjectName = &origin.route.name;
+    match origin.route.kind {
+        "HTTPRoute" => source.objects.http_routes.get(name).map(|route| route.spec.rules.len()),
+        _ => source.objects.grpc_routes.get(name).map(|route| route.spec.rules.len()),
+    }
+}

@@ -1,0 +1,74 @@
+//! Names of objects.
+#![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use limpet_api::ObjectName;
+use limpet_model::graph::{AskedBy, RuleOrigin, SessionUse};
+use limpet_model::reports::ObjectRef;
+
+use super::rules::Rule;
+use super::{draining, policies};
+
+fn policy_name(kind: &'static str, route: &str, rule: Option<&str>) -> String {
+    let origin = RuleOrigin {
+        route: ObjectRef {
+            kind,
+            name: ObjectName::new("shop", route),
+        },
+        index: 0,
+        name: rule.map(str::to_owned),
+        gateways: BTreeSet::new(),
+        asked_by: AskedBy::Rule,
+    };
+    let session = SessionUse {
+        policy: "web".to_owned(),
+        scope: "any".to_owned(),
+    };
+    policies::name(&Rule {
+        origin: &origin,
+        session: &session,
+        has_own_cluster: false,
+    })
+}
+
+/// As the API server has it for names of such objects: a DNS subdomain.
+fn is_legal(name: &str) -> bool {
+    let legal = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(legal)
+}
+
+#[test]
+fn no_two_rules_have_policies_of_one_name() {
+    let names = [
+        policy_name("HTTPRoute", "a", None),
+        policy_name("HTTPRoute", "a", Some("b")),
+        policy_name("HTTPRoute", "a-b", None),
+        policy_name("GRPCRoute", "a", None),
+    ];
+    let different: BTreeSet<&String> = names.iter().collect();
+    assert_eq!(different.len(), names.len(), "{names:?}");
+    assert!(names[1].starts_with("limpet-a-b-"), "{names:?}");
+}
+
+#[test]
+fn long_names_stay_legal() {
+    let long = format!("{}.{}", "r".repeat(230), "x".repeat(22));
+    let rule = "s".repeat(253);
+    let names = [
+        policy_name("HTTPRoute", &long, Some(&rule)),
+        policy_name("HTTPRoute", &long, None),
+        policy_name("HTTPRoute", &"r.".repeat(126), None),
+        draining::name(&ObjectName::new("shop", &long)),
+    ];
+    for name in &names {
+        assert!(is_legal(name), "{name}");
+    }
+}

@@ -1,0 +1,87 @@
+//! What stands around the filter, and where Istio has put the filter, what there is in its place until it can be had.
+
+use std::collections::BTreeSet;
+
+use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use prost::{Message, Name};
+use serde_json::{Value, json};
+
+use limpet_api::ObjectName;
+use crate::envoy::{FilterBuild, chain};
+use crate::json;
+use crate::manifests::{Manifest, Source, Stage};
+
+use super::{ENVOY_FILTER, object_name, owned_by_gateway, plugin, target_refs};
+
+const MANAGER: &str = "envoy.filters.network.http_connection_manager";
+const ROUTER: &str = "envoy.filters.http.router";
+/// What Istio's agent gives in the filter's place when it can not fetch an image.
+const RBAC: &str = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC";
+
+pub(super) fn manifest(source: &Source<'_>, gateway: &ObjectName) -> Manifest {
+    Manifest {
+        stage: Stage::Filter,
+        definition: &ENVOY_FILTER,
+        name: object_name(gateway, format!("limpet-chain-{}", gateway.name)),
+        gateways: BTreeSet::from([gateway.clone()]),
+        owner: owned_by_gateway(source, gateway),
+        spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches(&plugin::name(gateway))}),
+    }
+}
+
+/// In the order of `envoy-configs/istio/chain.yaml`, which has a word on each.
+fn patches(plugin: &ObjectName) -> Vec<Value> {
+    let wasm = FilterBuild::default();
+    let early = json!({"typed_config": {
+        "@type": HttpConnectionManager::type_url(),
+        "early_header_mutation_extensions": [written(&chain::early_mutation(&wasm))],
+    }});
+    let [soft, strict] = chain::behind_wasm();
+    let ours = filter_name(plugin);
+    let place = json!({"name": MANAGER, "subFilter": {"name": ours}});
+    let discovered = chain::discovered_as(&ours, vec![Wasm::type_url(), RBAC.to_owned()]);
+    let removed = json!({"request_headers_to_remove": chain::internal_headers(&wasm)});
+    vec![
+        patch("NETWORK_FILTER", "MERGE", Some(json!({"name": MANAGER})), &early),
+        filter("REPLACE", place, &written(&discovered)),
+        filter(
+            "INSERT_FIRST",
+            json!({"name": MANAGER}),
+            &written(&chain::before_wasm()),
+        ),
+        filter("INSERT_BEFORE", before_router(), &written(&soft)),
+        filter("INSERT_BEFORE", before_router(), &written(&strict)),
+        patch("ROUTE_CONFIGURATION", "MERGE", None, &removed),
+    ]
+}
+
+/// What Istio calls the filter of a `WasmPlugin`.
+fn filter_name(plugin: &ObjectName) -> String {
+    format!(
+        "extensions.istio.io/trafficextension/{}.{}~istio-translated-wasmplugin",
+        plugin.namespace, plugin.name
+    )
+}
+
+fn before_router() -> Value {
+    json!({"name": MANAGER, "subFilter": {"name": ROUTER}})
+}
+
+fn filter(operation: &str, place: Value, value: &Value) -> Value {
+    patch("HTTP_FILTER", operation, Some(place), value)
+}
+
+fn patch(apply_to: &str, operation: &str, filter: Option<Value>, value: &Value) -> Value {
+    let listener = filter.map(|filter| json!({"filterChain": {"filter": filter}}));
+    let matches = match listener {
+        Some(listener) => json!({"context": "GATEWAY", "listener": listener}),
+        None => json!({"context": "GATEWAY"}),
+    };
+    json!({"applyTo": apply_to, "match": matches, "patch": {"operation": operation, "value": value}})
+}
+
+/// A message of Envoy's. All that are used here are described, which a test would miss otherwise.
+pub(super) fn written<M: Message + Name>(message: &M) -> Value {
+    json::typed(message).unwrap_or_default()
+}

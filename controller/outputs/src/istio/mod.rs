@@ -1,0 +1,156 @@
+//! A graph as objects of Istio: what `envoy-configs/istio` shows by hand, and `docs/istio.md` says why.
+//!
+//! - `plugin`: for each Gateway a `WasmPlugin` with the filter and its configuration. `chain`: an `EnvoyFilter` with what stands around it.
+//! - `rules`: for each rule an `EnvoyFilter` that gives its routes their sessions. `names`: what Istio calls those routes, and how they are told apart.
+//!
+//! Istio has the routes of a Gateway from the same objects as we, so they are patched by name. What it can not be told is a loss, said with its field.
+
+mod chain;
+mod names;
+mod plugin;
+mod rules;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use limpet_api::ObjectName;
+use limpet_model::short_hash::hash;
+use limpet_api::{GATEWAY_GROUP};
+use limpet_model::{Loss, Lost};
+
+use super::envoy::{FilterBuild, WasmFilter};
+use super::manifests::{Definition, Manifests, Owner, Proxies, Source};
+
+/// The `controllerName`s of Istio's GatewayClasses.
+pub(super) const GATEWAY_CONTROLLERS: &[&str] = &["istio.io/gateway-controller", "istio.io/unmanaged-gateway"];
+
+/// The classes that istiod makes.
+pub(super) const OWN_CLASSES: &[(&str, &str)] = &[
+    ("istio", "istio.io/gateway-controller"),
+    ("istio-remote", "istio.io/unmanaged-gateway"),
+];
+
+const WASM_PLUGIN: Definition = Definition {
+    group: "extensions.istio.io",
+    version: "v1alpha1",
+    kind: "WasmPlugin",
+    plural: "wasmplugins",
+};
+const ENVOY_FILTER: Definition = Definition {
+    group: "networking.istio.io",
+    version: "v1alpha3",
+    kind: "EnvoyFilter",
+    plural: "envoyfilters",
+};
+
+/// The kinds that are written. The filter comes last: what stands around it lets requests pass as long as the filter can not be had.
+pub(super) const DEFINITIONS: &[&Definition] = &[&ENVOY_FILTER, &WASM_PLUGIN];
+
+/// What is configured of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct IstioOptions {
+    /// Where the proxies have the wasm file from, as a `WasmPlugin` has it: `oci://...`. Without it, it is where the section `envoy` has it.
+    pub url: Option<String>,
+    /// The Secret of the Gateway's namespace that an image is pulled with.
+    pub image_pull_secret: Option<String>,
+    /// The domain of the cluster's Services.
+    pub cluster_domain: String,
+}
+
+impl Default for IstioOptions {
+    fn default() -> Self {
+        Self {
+            url: None,
+            image_pull_secret: None,
+            cluster_domain: "cluster.local".to_owned(),
+        }
+    }
+}
+
+/// Istio labels the pods that it makes for a Gateway, in the Gateway's namespace.
+pub(super) fn proxies(gateway: &ObjectName) -> Proxies {
+    Proxies {
+        namespace: Some(gateway.namespace.clone()),
+        selector: format!("gateway.networking.k8s.io/gateway-name={}", gateway.name),
+        container: "istio-proxy",
+    }
+}
+
+/// What is to be there.
+pub(super) fn manifests(source: &Source<'_>, options: &IstioOptions) -> Manifests {
+    let mut manifests = Manifests::default();
+    let Some(module) = Module::of(&source.options.filter, options) else {
+        let lost = |rule: &limpet_model::graph::RuleName| {
+            Loss {
+            rule: rule.clone(),
+            gateway: None,
+            lost: Lost::All,
+            message: "Istio's proxies load no dynamic modules, expected istio.url or envoy.filter.wasm in the controller's configuration (there are no sessions)".to_owned(),
+        }
+        };
+        manifests.losses.extend(source.graph.rules.keys().map(lost));
+        return manifests;
+    };
+    for gateway in source.graph.gateways.keys() {
+        if let Some(plugin) = plugin::manifest(source, options, gateway, &module) {
+            manifests.objects.push(plugin);
+            manifests.objects.push(chain::manifest(source, gateway));
+            rules::add(&mut manifests, source, options, gateway);
+        }
+    }
+    manifests
+}
+
+/// Where proxies have the wasm file from.
+#[derive(Debug)]
+struct Module {
+    url: String,
+    sha256: Option<String>,
+}
+
+impl Module {
+    fn of(filter: &FilterBuild, options: &IstioOptions) -> Option<Self> {
+        let plain = |url: String| Self { url, sha256: None };
+        match (&options.url, filter) {
+            (Some(url), _) => Some(plain(url.clone())),
+            (None, FilterBuild::Wasm(WasmFilter::File(file))) => Some(plain(format!("file://{file}"))),
+            (None, FilterBuild::Wasm(WasmFilter::Remote(remote))) => Some(Self {
+                url: remote.url.clone(),
+                sha256: Some(remote.sha256.clone()),
+            }),
+            (None, FilterBuild::Module(_)) => None,
+        }
+    }
+}
+
+/// The proxies of a Gateway, as both kinds of objects name them.
+fn target_refs(gateway: &ObjectName) -> Value {
+    json!([{"group": GATEWAY_GROUP, "kind": "Gateway", "name": gateway.name}])
+}
+
+fn owned_by_gateway(source: &Source<'_>, gateway: &ObjectName) -> Option<Owner> {
+    let object = source.objects.gateways.get(gateway)?;
+    Some(Owner {
+        api_version: format!("{GATEWAY_GROUP}/v1"),
+        kind: "Gateway",
+        name: gateway.name.clone(),
+        uid: object.meta.uid.clone(),
+    })
+}
+
+/// A name that is not longer than names may be.
+fn object_name(gateway: &ObjectName, name: String) -> ObjectName {
+    const LONGEST: usize = 253;
+    let name = if name.len() <= LONGEST {
+        name
+    } else {
+        let hash = hash(name.as_bytes(), 8);
+        let head: String = name.chars().take(LONGEST - hash.len() - 1).collect();
+        format!("{head}-{hash}")
+    };
+    ObjectName::new(&gateway.namespace, &name)
+}
+
+#[cfg(test)]
+mod tests;

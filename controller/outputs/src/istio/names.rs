@@ -1,0 +1,155 @@
+//! What Istio calls a rule's routes, and how an `EnvoyFilter` tells them from those of other rules.
+//!
+//! A rule with a name gives its routes just that name; one without gives them `<namespace>.<route>.<place of the rule>`. So rules of several routes may
+//! have the same: they are told apart by the hostname that they are served under, or by hostname and port.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use limpet_api::ObjectName;
+use limpet_model::graph::{Gateway, Hostname, Route, RuleName, RuleOrigin};
+use limpet_model::{Graph, Objects};
+
+/// The routes of a Gateway.
+#[derive(Default)]
+pub(super) struct Names<'a> {
+    /// Whose routes have which name where.
+    named: BTreeMap<String, BTreeMap<Place<'a>, BTreeSet<&'a RuleName>>>,
+    /// The routes of each rule, each of its matches once, in the order in which they match.
+    pub(super) rules: BTreeMap<&'a RuleName, Vec<&'a Route>>,
+}
+
+/// A hostname and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place<'a> {
+    hostname: &'a Hostname,
+    port: u16,
+}
+
+/// Which routes of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Which<'a> {
+    /// All of them.
+    All,
+    /// Those under a hostname.
+    Under(&'a Hostname),
+    /// Those under a hostname at a port.
+    At(Place<'a>),
+}
+
+/// How the routes of a rule are found.
+#[derive(Debug, Default)]
+pub(super) struct Found<'a> {
+    /// All of them together.
+    pub(super) which: BTreeSet<Which<'a>>,
+    /// Where they can not be told from others, and whose those are.
+    pub(super) confused: BTreeMap<&'a Hostname, BTreeSet<&'a RuleName>>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(graph: &'a Graph, objects: &'a Objects, gateway: &'a Gateway) -> Self {
+        let mut places: BTreeMap<&'a RuleName, BTreeSet<Place<'a>>> = BTreeMap::new();
+        let mut names = Self::default();
+        for (port, listeners) in &gateway.ports {
+            for host in listeners.iter().flat_map(|listener| &listener.virtual_hosts) {
+                for route in &host.routes {
+                    places.entry(&route.rule).or_default().insert(Place {
+                        hostname: &host.hostname,
+                        port: *port,
+                    });
+                    let known = names.rules.entry(&route.rule).or_default();
+                    if !known.iter().any(|known| known.matches == route.matches) {
+                        known.push(route);
+                    }
+                }
+            }
+        }
+        for (rule, places) in places {
+            for name in route_names(graph, objects, rule) {
+                let of_name = names.named.entry(name).or_default();
+                for place in &places {
+                    of_name.entry(*place).or_default().insert(rule);
+                }
+            }
+        }
+        names
+    }
+
+    /// Where the routes of this rule are, whose name in Istio is `name`.
+    pub(super) fn find(&self, rule: &'a RuleName, name: &str) -> Found<'a> {
+        let alone = |rules: &BTreeSet<&RuleName>| rules.iter().all(|other| *other == rule);
+        let mut found = Found::default();
+        let Some(named) = self.named.get(name) else {
+            return found;
+        };
+        if named.values().all(alone) {
+            found.which.insert(Which::All);
+            return found;
+        }
+        for (place, rules) in named.iter().filter(|(_, rules)| rules.contains(rule)) {
+            let mut under = named.iter().filter(|(other, _)| other.hostname == place.hostname);
+            if under.all(|(_, rules)| alone(rules)) {
+                found.which.insert(Which::Under(place.hostname));
+            } else if alone(rules) {
+                found.which.insert(Which::At(*place));
+            } else {
+                let others = rules.iter().copied().filter(|other| *other != rule);
+                found.confused.entry(place.hostname).or_default().extend(others);
+            }
+        }
+        found
+    }
+}
+
+/// What Istio may call the routes of a rule. Of one without sessions it is not known which of its route's rules it is, so those may be several.
+fn route_names(graph: &Graph, objects: &Objects, rule: &RuleName) -> Vec<String> {
+    if let Some(origin) = graph.rules.get(rule) {
+        return vec![route_name(origin)];
+    }
+    let mut parts = rule.0.splitn(4, '/');
+    let mut part = || parts.next().unwrap_or_default();
+    let (kind, route, last) = (part(), ObjectName::new(part(), part()), part());
+    let rules = rule_names(objects, kind, &route);
+    if rules.contains(&Some(last)) {
+        return vec![last.to_owned()];
+    }
+    let unnamed = rules.iter().enumerate().filter(|(_, name)| name.is_none());
+    unnamed.map(|(index, _)| numbered(&route, index)).collect()
+}
+
+fn rule_names<'a>(objects: &'a Objects, kind: &str, route: &ObjectName) -> Vec<Option<&'a str>> {
+    let http = objects.http_routes.get(route).filter(|_| kind == "httproute");
+    let grpc = objects.grpc_routes.get(route).filter(|_| kind == "grpcroute");
+    let http = http.into_iter().flat_map(|route| &route.spec.rules);
+    let grpc = grpc.into_iter().flat_map(|route| &route.spec.rules);
+    let names = http.map(|rule| rule.name.as_deref());
+    names.chain(grpc.map(|rule| rule.name.as_deref())).collect()
+}
+
+/// What Istio calls the routes of a rule.
+pub(super) fn route_name(origin: &RuleOrigin) -> String {
+    match &origin.name {
+        Some(name) => name.clone(),
+        None => numbered(&origin.route.name, origin.index),
+    }
+}
+
+fn numbered(route: &ObjectName, index: usize) -> String {
+    format!("{}.{}.{index}", route.namespace, route.name)
+}
+
+impl Which<'_> {
+    /// As an `EnvoyFilter` has it.
+    pub(super) fn matcher(self, name: &str) -> Value {
+        let route = json!({"name": name});
+        let configuration = match self {
+            Self::All => json!({"vhost": {"route": route}}),
+            Self::Under(hostname) => json!({"vhost": {"domainName": hostname.to_string(), "route": route}}),
+            Self::At(Place { hostname, port }) => {
+                json!({"portNumber": port, "vhost": {"domainName": hostname.to_string(), "route": route}})
+            }
+        };
+        json!({"context": "GATEWAY", "routeConfiguration": configuration})
+    }
+}

@@ -1,0 +1,69 @@
+//! The filter and its configuration.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use limpet_api::ObjectName;
+use crate::filter::{FilterInputs, filter_config, variables};
+use crate::manifests::{Manifest, Source, Stage};
+use crate::used_policies;
+
+use super::{IstioOptions, Module, WASM_PLUGIN, object_name, owned_by_gateway, target_refs};
+
+/// The `WasmPlugin` of a Gateway; none where no route has sessions.
+pub(super) fn manifest(
+    source: &Source<'_>,
+    options: &IstioOptions,
+    gateway: &ObjectName,
+    module: &Module,
+) -> Option<Manifest> {
+    let policies = used_policies(source.graph, gateway);
+    let superseded = source.superseded.get(gateway).cloned().unwrap_or_default();
+    if policies.is_empty() && superseded.is_empty() {
+        return None;
+    }
+    let inputs = FilterInputs {
+        superseded,
+        ..source.inputs.clone()
+    };
+    let config = filter_config(policies, source.options.access_log, &inputs);
+    let env: Vec<Value> = variables(&config)
+        .into_iter()
+        .map(|name| json!({"name": name, "valueFrom": "HOST"}))
+        .collect();
+    let mut spec = json!({
+        "targetRefs": target_refs(gateway),
+        "url": module.url,
+        "pluginName": limpet_core::envoy::FILTER_NAME,
+        // In front of what Istio does by itself, so that a route is chosen before anything is decided by it.
+        "phase": "AUTHN",
+        "failStrategy": "FAIL_OPEN",
+        "vmConfig": {"env": env},
+        // All of its maps have texts as keys, so it can be written.
+        "pluginConfig": serde_json::to_value(&config).unwrap_or_default(),
+    });
+    let optional = [
+        ("sha256", module.sha256.clone()),
+        ("imagePullSecret", options.image_pull_secret.clone()),
+    ];
+    if let Some(spec) = spec.as_object_mut() {
+        let present = optional
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+        spec.extend(present);
+    }
+    Some(Manifest {
+        stage: Stage::Filter,
+        definition: &WASM_PLUGIN,
+        name: name(gateway),
+        gateways: BTreeSet::from([gateway.clone()]),
+        owner: owned_by_gateway(source, gateway),
+        spec,
+    })
+}
+
+/// What it is called.
+pub(super) fn name(gateway: &ObjectName) -> ObjectName {
+    object_name(gateway, format!("limpet-{}", gateway.name))
+}

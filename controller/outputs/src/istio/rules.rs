@@ -1,0 +1,312 @@
+//! The sessions of rules: metadata for their routes, and for splits a route for each destination.
+
+use std::collections::BTreeSet;
+
+use envoy_types::pb::envoy::config::route::v3::Route as EnvoyRoute;
+use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
+use envoy_types::pb::google::protobuf::Any;
+use serde_json::{Value, json};
+
+use limpet_api::ObjectName;
+use limpet_model::graph::{
+    Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
+};
+use limpet_api::{GATEWAY_GROUP};
+use limpet_model::{Loss, Lost, short_hash};
+use crate::envoy::chain::Steering;
+use crate::envoy::{pack, routes};
+use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
+
+use super::chain::written;
+use super::names::{Names, Which, route_name};
+use super::{ENVOY_FILTER, IstioOptions, object_name, owned_by_gateway, target_refs};
+
+/// An object of the API server has room for about this many.
+const MOST_PATCHES: usize = 512;
+/// Istio's own, for routes that say nothing of it.
+const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
+/// The label of a Service that has Istio keep the endpoints of pods that are about to go.
+const DRAINING: &str = "istio.io/persistent-session";
+
+/// The objects of a Gateway's rules, and what they can not give.
+pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &IstioOptions, gateway: &ObjectName) {
+    let Some(content) = source.graph.gateways.get(gateway) else {
+        return;
+    };
+    let names = Names::of(source.graph, source.objects, content);
+    for (rule, routes) in &names.rules {
+        let Some(origin) = source.graph.rules.get(*rule) else {
+            continue;
+        };
+        let mut losses = Vec::new();
+        let made = Rule {
+            source,
+            options,
+            name: route_name(origin),
+            routes,
+        };
+        let patches = made.patches(&names, rule, &mut losses);
+        if let Some(patches) = patches {
+            manifests.objects.push(Manifest {
+                stage: Stage::Routes,
+                definition: &ENVOY_FILTER,
+                name: object_name(gateway, name(gateway, origin, rule)),
+                gateways: BTreeSet::from([gateway.clone()]),
+                owner: owner(source, gateway, origin),
+                spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches}),
+            });
+        }
+        manifests.losses.extend(losses.into_iter().map(|(lost, message)| Loss {
+            rule: (*rule).clone(),
+            gateway: Some(gateway.clone()),
+            lost,
+            message,
+        }));
+    }
+}
+
+/// Both names are for people; the hash tells it from all others.
+fn name(gateway: &ObjectName, origin: &RuleOrigin, rule: &RuleName) -> String {
+    let hash = short_hash(format!("{gateway} {rule}").as_bytes());
+    format!("limpet-rule-{}-{}-{hash}", gateway.name, origin.route.name.name)
+}
+
+/// The route, where it is in the Gateway's namespace.
+fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Option<Owner> {
+    let route = &origin.route;
+    if route.name.namespace != gateway.namespace {
+        return owned_by_gateway(source, gateway);
+    }
+    let http = source.objects.http_routes.get(&route.name).map(|route| &route.meta);
+    let grpc = source.objects.grpc_routes.get(&route.name).map(|route| &route.meta);
+    let meta = if route.kind == "HTTPRoute" { http } else { grpc };
+    Some(Owner {
+        api_version: format!("{GATEWAY_GROUP}/v1"),
+        kind: route.kind,
+        name: route.name.name.clone(),
+        uid: meta?.uid.clone(),
+    })
+}
+
+type Losses = Vec<(Lost, String)>;
+
+struct Rule<'a> {
+    source: &'a Source<'a>,
+    options: &'a IstioOptions,
+    /// What Istio calls its routes.
+    name: String,
+    routes: &'a [&'a Route],
+}
+
+impl<'a> Rule<'a> {
+    /// All its patches; none, where it has no sessions.
+    fn patches(&self, names: &Names<'a>, rule: &'a RuleName, losses: &mut Losses) -> Option<Vec<Value>> {
+        let forwards: Vec<(&Route, &Forward)> = self
+            .routes
+            .iter()
+            .filter_map(|route| match &route.action {
+                Action::Forward(forward) => Some((*route, forward)),
+                Action::Redirect(_) | Action::Respond { .. } => None,
+            })
+            .collect();
+        let (_, forward) = forwards.first()?;
+        let used = match &forward.session {
+            Session::None => return None,
+            Session::Destinations => {
+                let message = "Istio leads no requests to XBackends (there are no sessions)";
+                losses.push((Lost::All, message.to_owned()));
+                return None;
+            }
+            Session::Rule(used) => used,
+        };
+        if forwards.iter().any(|(_, other)| other.session != forward.session) {
+            let message = "the annotation session.limpet.dev/path: expected root, since Istio calls the routes of all matches of a rule the same (all \
+                           cookies of the rule have the path of its first match)";
+            losses.push((Lost::Part, message.to_owned()));
+        }
+        let found = names.find(rule, &self.name);
+        for (hostname, others) in &found.confused {
+            let lost = if found.which.is_empty() { Lost::All } else { Lost::Part };
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            losses.push((
+                lost,
+                format!(
+                    "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that differ (there are no sessions under \
+                     that hostname)",
+                    self.name,
+                    others.join(", ")
+                ),
+            ));
+        }
+        if found.which.is_empty() {
+            return None;
+        }
+        let per_place = if is_split(forward) {
+            self.split(&forwards, used, losses)?
+        } else {
+            vec![merged(
+                &session_of(used),
+                Steering::Active {
+                    strict: self.is_strict(used),
+                },
+            )]
+        };
+        let patches = patches(&per_place, &found.which, &self.name);
+        if patches.len() > MOST_PATCHES {
+            losses.push((
+                Lost::All,
+                format!(
+                    "its matches, backends and hostnames make {} patches, expected {MOST_PATCHES} at most (there are no sessions)",
+                    patches.len()
+                ),
+            ));
+            return None;
+        }
+        self.look_for_labels(forward, losses);
+        Some(patches)
+    }
+
+    /// For the weighted routes, and for each match and each destination.
+    fn split(&self, forwards: &[(&Route, &Forward)], used: &SessionUse, losses: &mut Losses) -> Option<Vec<Patch>> {
+        let not_followed: BTreeSet<&String> = forwards.iter().flat_map(|(_, forward)| &forward.not_followed).collect();
+        if !not_followed.is_empty() {
+            let fields: Vec<&str> = not_followed.into_iter().map(String::as_str).collect();
+            losses.push((
+                Lost::All,
+                format!(
+                    "{} (sessions of a split take routes of their own, which would not follow that: there are no sessions)",
+                    fields.join("; ")
+                ),
+            ));
+            return None;
+        }
+        let strict = self.is_strict(used);
+        let session = format!("@split/{}", session_of(used));
+        let mut patches = vec![merged(&session, Steering::Idle { strict })];
+        // Each goes in front of those before it: the last of them is the first to match.
+        for (route, forward) in forwards.iter().rev() {
+            let mut known = BTreeSet::new();
+            for destination in &forward.destinations {
+                let Some(cluster) = self
+                    .cluster(destination)
+                    .filter(|cluster| known.insert(cluster.clone()))
+                else {
+                    continue;
+                };
+                let made = routes::destination_route(&self.name, &session, route, forward, (destination, &cluster));
+                let steering = Steering::Active { strict };
+                patches.push(Patch {
+                    operation: "INSERT_BEFORE",
+                    value: written(&steered(with_retries(made), steering)),
+                });
+            }
+        }
+        Some(patches)
+    }
+
+    fn is_strict(&self, used: &SessionUse) -> bool {
+        let policy = self.source.graph.policies.get(&used.policy);
+        policy.is_some_and(|policy| policy.strict)
+    }
+
+    /// What Istio calls the cluster of a destination.
+    fn cluster(&self, destination: &Destination) -> Option<ClusterName> {
+        let Target::Cluster(cluster) = &destination.target else {
+            return None;
+        };
+        let cluster = self.source.graph.clusters.get(cluster)?;
+        Some(ClusterName(format!(
+            "outbound|{}||{}.{}.svc.{}",
+            cluster.port, cluster.service.name, cluster.service.namespace, self.options.cluster_domain
+        )))
+    }
+
+    fn look_for_labels(&self, forward: &Forward, losses: &mut Losses) {
+        let clusters = forward
+            .destinations
+            .iter()
+            .filter_map(|destination| match &destination.target {
+                Target::Cluster(cluster) => self.source.graph.clusters.get(cluster),
+                Target::Invalid { .. } => None,
+            });
+        let services: BTreeSet<&ObjectName> = clusters.map(|cluster| &cluster.service).collect();
+        for service in services {
+            let object = self.source.objects.services.get(service);
+            if object.is_some_and(|service| !service.meta.labels.contains_key(DRAINING)) {
+                losses.push((
+                    Lost::Part,
+                    format!(
+                        "Service {service}: expected the label {DRAINING}, with any value (without it Istio ends the sessions of a pod as soon as it \
+                         is deleted)"
+                    ),
+                ));
+            }
+        }
+    }
+}
+
+/// A change of routes, wherever they are.
+struct Patch {
+    operation: &'static str,
+    value: Value,
+}
+
+fn patches(per_place: &[Patch], which: &BTreeSet<Which<'_>>, name: &str) -> Vec<Value> {
+    let patch = |which: &Which<'_>, Patch { operation, value }: &Patch| {
+        json!({
+            "applyTo": "HTTP_ROUTE",
+            "match": which.matcher(name),
+            "patch": {"operation": operation, "value": value},
+        })
+    };
+    let all = which
+        .iter()
+        .flat_map(|which| per_place.iter().map(move |made| patch(which, made)));
+    all.collect()
+}
+
+/// Metadata, and what steers, for routes that are there.
+fn merged(session: &str, steering: Steering) -> Patch {
+    let made = EnvoyRoute {
+        metadata: Some(pack::session(session)),
+        ..EnvoyRoute::default()
+    };
+    Patch {
+        operation: "MERGE",
+        value: written(&steered(made, steering)),
+    }
+}
+
+/// Whether more than one destination may have its sessions.
+fn is_split(forward: &Forward) -> bool {
+    !matches!(
+        forward.destinations.as_slice(),
+        [Destination {
+            weight: 1..,
+            target: Target::Cluster(_),
+            ..
+        }]
+    )
+}
+
+fn session_of(used: &SessionUse) -> String {
+    format!("{}/{}", used.policy, used.scope)
+}
+
+fn steered(made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
+    let (filter, config): (String, Any) = steering.per_route_in_full();
+    EnvoyRoute {
+        typed_per_filter_config: [(filter, config)].into_iter().collect(),
+        ..made
+    }
+}
+
+/// As Istio's own routes have them.
+fn with_retries(mut made: EnvoyRoute) -> EnvoyRoute {
+    if let Some(EnvoyAction::Route(action)) = &mut made.action
+        && let Some(policy) = &mut action.retry_policy
+    {
+        RETRY_ON.clone_into(&mut policy.retry_on);
+    }
+    made
+}

@@ -1,0 +1,70 @@
+//! What the Envoys of one Gateway need of a graph.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_core::config::schema::PolicyConfig;
+
+use limpet_api::ObjectName;
+use limpet_model::Graph;
+use limpet_model::graph::{Action, ClusterName, Forward, Session, Target};
+
+/// The policies that the routes of one Gateway use.
+#[must_use]
+pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
+    Used::by(graph, gateway).policies(graph)
+}
+
+/// What the routes and listeners of one Gateway lead to.
+#[derive(Debug, Default)]
+pub(crate) struct Used<'a> {
+    pub(crate) clusters: BTreeSet<&'a ClusterName>,
+    pub(crate) policies: BTreeSet<&'a str>,
+    pub(crate) certificates: BTreeSet<&'a ObjectName>,
+}
+
+impl<'a> Used<'a> {
+    pub(crate) fn by(graph: &'a Graph, gateway: &ObjectName) -> Self {
+        let mut used = Self::default();
+        let gateway = graph.gateways.get(gateway);
+        for listener in gateway.iter().flat_map(|gateway| gateway.ports.values()).flatten() {
+            used.certificates.extend(listener.certificates.iter().flatten());
+            for route in listener.virtual_hosts.iter().flat_map(|host| &host.routes) {
+                if let Action::Forward(forward) = &route.action {
+                    used.add(graph, forward);
+                }
+            }
+        }
+        used
+    }
+
+    /// The policies, with what is in them.
+    pub(crate) fn policies(&self, graph: &Graph) -> BTreeMap<String, PolicyConfig> {
+        let used = self
+            .policies
+            .iter()
+            .filter_map(|name| graph.policies.get_key_value(*name));
+        used.map(|(name, policy)| (name.clone(), policy.clone())).collect()
+    }
+
+    fn add(&mut self, graph: &'a Graph, forward: &'a Forward) {
+        let clusters = forward
+            .destinations
+            .iter()
+            .filter_map(|destination| match &destination.target {
+                Target::Cluster(cluster) => Some(cluster),
+                Target::Invalid { .. } => None,
+            });
+        self.clusters.extend(clusters.clone());
+        match &forward.session {
+            Session::None => {}
+            Session::Rule(session) => {
+                self.policies.insert(&session.policy);
+            }
+            Session::Destinations => {
+                let clusters = clusters.filter_map(|cluster| graph.clusters.get(cluster));
+                let sessions = clusters.filter_map(|cluster| cluster.session.as_ref());
+                self.policies.extend(sessions.map(|session| session.policy.as_str()));
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Envoy resources by type and name: an output makes them, and an xDS server sends them. Contents are opaque bytes here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Index, IndexMut};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+/// The types of resources that are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ResourceType {
+    /// A cluster (CDS).
+    Cluster,
+    /// The endpoints of a cluster (EDS). Its name is its cluster's.
+    ClusterLoadAssignment,
+    /// A filter's configuration (ECDS).
+    ExtensionConfig,
+    /// A secret (SDS).
+    Secret,
+    /// A listener (LDS).
+    Listener,
+    /// Virtual hosts and routes (RDS).
+    RouteConfiguration,
+}
+
+impl ResourceType {
+    /// All of them, in the order in which a change to several is sent.
+    pub const ALL: [Self; 6] = [
+        Self::Cluster,
+        Self::ClusterLoadAssignment,
+        Self::ExtensionConfig,
+        Self::Secret,
+        Self::Listener,
+        Self::RouteConfiguration,
+    ];
+
+    /// The type's URL, as requests and responses have it.
+    #[must_use]
+    pub const fn url(self) -> &'static str {
+        match self {
+            Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+            Self::ClusterLoadAssignment => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+            Self::ExtensionConfig => "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+            Self::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+            Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            Self::RouteConfiguration => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+        }
+    }
+
+    /// The type of this URL, if it is one of those that are served.
+    #[must_use]
+    pub fn from_url(url: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|served| served.url() == url)
+    }
+
+    /// Whether a request without names asks for everything ("xDS protocol": wildcards).
+    pub const fn has_wildcard(self) -> bool {
+        matches!(self, Self::Cluster | Self::Listener)
+    }
+
+    /// The message's name, as in logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::ClusterLoadAssignment => "ClusterLoadAssignment",
+            Self::ExtensionConfig => "ExtensionConfig",
+            Self::Secret => "Secret",
+            Self::Listener => "Listener",
+            Self::RouteConfiguration => "RouteConfiguration",
+        }
+    }
+}
+
+impl fmt::Display for ResourceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A value for each type.
+#[derive(Debug, Clone, Default)]
+pub struct PerType<T> {
+    clusters: T,
+    endpoints: T,
+    extension_configs: T,
+    secrets: T,
+    listeners: T,
+    routes: T,
+}
+
+impl<T> Index<ResourceType> for PerType<T> {
+    type Output = T;
+
+    fn index(&self, resource_type: ResourceType) -> &T {
+        match resource_type {
+            ResourceType::Cluster => &self.clusters,
+            ResourceType::ClusterLoadAssignment => &self.endpoints,
+            ResourceType::ExtensionConfig => &self.extension_configs,
+            ResourceType::Secret => &self.secrets,
+            ResourceType::Listener => &self.listeners,
+            ResourceType::RouteConfiguration => &self.routes,
+        }
+    }
+}
+
+impl<T> IndexMut<ResourceType> for PerType<T> {
+    fn index_mut(&mut self, resource_type: ResourceType) -> &mut T {
+        match resource_type {
+            ResourceType::Cluster => &mut self.clusters,
+            ResourceType::ClusterLoadAssignment => &mut self.endpoints,
+            ResourceType::ExtensionConfig => &mut self.extension_configs,
+            ResourceType::Secret => &mut self.secrets,
+            ResourceType::Listener => &mut self.listeners,
+            ResourceType::RouteConfiguration => &mut self.routes,
+        }
+    }
+}
+
+/// A name of a resource.
+pub type Name = Arc<str>;
+
+/// What a resource's content is known by: equal contents have equal versions, in every process. The first 16 bytes of its SHA-256, written
+/// in hexadecimal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version([u8; 16]);
+
+impl Version {
+    fn of(content: &[u8]) -> Self {
+        Self::from_digest(Sha256::new_with_prefix(content))
+    }
+
+    /// Of a whole set of resources, sorted by name.
+    pub fn of_all<'a>(resources: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
+        let mut digest = Sha256::new();
+        for (name, version) in resources {
+            digest.update(name);
+            // No name of ours has this byte in it, and versions have one length.
+            digest.update([0]);
+            digest.update(version.0);
+        }
+        Self::from_digest(digest)
+    }
+
+    fn from_digest(digest: Sha256) -> Self {
+        let mut version = [0; 16];
+        version
+            .iter_mut()
+            .zip(digest.finalize())
+            .for_each(|(to, from)| *to = from);
+        Self(version)
+    }
+
+    /// The version that is written like this, if any of ours is.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut version = [0; 16];
+        if text.len() != 2 * version.len() {
+            return None;
+        }
+        for (byte, digits) in version.iter_mut().zip(text.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        }
+        Some(Self(version)).filter(|version| version.to_string() == text)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A resource. It does not change: a change is another resource of the same type and name.
+pub struct Resource {
+    of_type: ResourceType,
+    name: Name,
+    version: Version,
+    // Zeroized when dropped: it may be a secret.
+    body: Zeroizing<Vec<u8>>,
+}
+
+impl Resource {
+    /// A resource of these bytes: its message, encoded.
+    ///
+    /// Equal contents must come as equal bytes, or they would be sent again. `prost` does not see to it: it encodes a map's entries in any
+    /// order.
+    #[must_use]
+    pub fn new(resource_type: ResourceType, name: impl Into<Name>, body: Vec<u8>) -> Self {
+        Self {
+            of_type: resource_type,
+            name: name.into(),
+            version: Version::of(&body),
+            body: Zeroizing::new(body),
+        }
+    }
+
+    /// The resource's type.
+    #[must_use]
+    pub fn resource_type(&self) -> ResourceType {
+        self.of_type
+    }
+
+    /// Its name, as Envoy asks for it.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// What its content is known by.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Its message, encoded.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+}
+
+/// Without its content, which may be a secret.
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            of_type,
+            name,
+            version,
+            body,
+        } = self;
+        write!(f, "{of_type} {name} {version} ({} bytes)", body.len())
+    }
+}
+
+/// Everything that the nodes of one group are to have. Cheap to clone: resources are shared.
+#[derive(Debug, Clone, Default)]
+pub struct Resources(PerType<BTreeMap<Name, Arc<Resource>>>);
+
+impl Resources {
+    /// No resources.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a resource, in the place of the one of its type and name.
+    pub fn insert(&mut self, resource: impl Into<Arc<Resource>>) {
+        let resource = resource.into();
+        self.0[resource.of_type].insert(Arc::clone(&resource.name), resource);
+    }
+
+    /// Takes a resource out.
+    pub fn remove(&mut self, resource_type: ResourceType, name: &str) -> Option<Arc<Resource>> {
+        self.0[resource_type].remove(name)
+    }
+
+    /// The resource of this type and name.
+    #[must_use]
+    pub fn get(&self, resource_type: ResourceType, name: &str) -> Option<&Arc<Resource>> {
+        self.0[resource_type].get(name)
+    }
+
+    /// All resources of a type, by name.
+    pub fn of_type(&self, resource_type: ResourceType) -> impl Iterator<Item = &Arc<Resource>> {
+        self.0[resource_type].values()
+    }
+
+    /// All resources, by type and name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        ResourceType::ALL.into_iter().flat_map(|each| self.of_type(each))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        ResourceType::ALL.into_iter().map(|each| self.0[each].len()).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes out all resources of a type, by name.
+    pub fn take(&mut self, resource_type: ResourceType) -> BTreeMap<Name, Arc<Resource>> {
+        std::mem::take(&mut self.0[resource_type])
+    }
+}
+
+impl<R: Into<Arc<Resource>>> Extend<R> for Resources {
+    fn extend<I: IntoIterator<Item = R>>(&mut self, resources: I) {
+        resources.into_iter().for_each(|resource| self.insert(resource));
+    }
+}
+
+impl<R: Into<Arc<Resource>>> FromIterator<R> for Resources {
+    fn from_iter<I: IntoIterator<Item = R>>(resources: I) -> Self {
+        let mut all = Self::new();
+        all.extend(resources);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_contents_have_one_version_that_can_be_read_back() {
+        let resource = |body: &[u8]| Resource::new(ResourceType::Secret, "tls", body.to_vec());
+        let version = resource(b"content").version();
+        assert_eq!(resource(b"content").version(), version);
+        assert_ne!(resource(b"Content").version(), version);
+        assert_eq!(version.to_string(), "ed7002b439e9ac845f22357d822bac14");
+        assert_eq!(Version::parse(&version.to_string()), Some(version));
+        for other in [
+            "",
+            "v1",
+            "ED7002B439E9AC845F22357D822BAC14",
+            "+d7002b439e9ac845f22357d822bac14",
+        ] {
+            assert_eq!(Version::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn debug_does_not_leak_a_secret() {
+        let secret = Resource::new(ResourceType::Secret, "tls", b"a private key".to_vec());
+        let shown = format!("{secret:?}");
+        assert!(shown.contains("Secret tls") && !shown.contains("private"), "{shown}");
+        assert!(!shown.contains(&format!("{:?}", b"a private key")), "{shown}");
+    }
+
+    #[test]
+    fn types_are_known_by_their_urls() {
+        for each in ResourceType::ALL {
+            assert_eq!(ResourceType::from_url(each.url()), Some(each));
+        }
+        assert_eq!(ResourceType::from_url("Cluster"), None);
+    }
+}

@@ -1,0 +1,132 @@
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use limpet_api::ObjectName;
+
+/// Watches a Kubernetes cluster's Gateway API objects and session policies, and serves Envoys what they mean.
+///
+/// The cluster is that of --kubeconfig, else that of KUBECONFIG, else the one that this runs in.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ControllerArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ControllerCommand>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+// How it runs. No doc comment: clap would take it for the command's.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The controller's configuration, in YAML or JSON (docs/controller.md)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<String>,
+    /// Who gets what the objects mean
+    #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
+    pub(crate) output: OutputKind,
+    /// Reads the configuration, and ends: without a cluster, and without an output where nothing is wrong
+    #[arg(long, requires = "config")]
+    pub(crate) check: bool,
+    /// How the cluster is reached
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The form of the log, on stderr. Its level is that of `RUST_LOG`, or `info`
+    #[arg(long, value_enum, default_value = "text", value_name = "FORM")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// Who gets what the objects mean.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputKind {
+    /// Envoys of our own GatewayClass, over xDS
+    #[default]
+    Envoy,
+    /// Istio, as objects of its own
+    Istio,
+    /// Envoy Gateway, as objects of its own
+    EnvoyGateway,
+}
+
+/// The form of logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// For programs: one object a line
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ControllerCommand {
+    Bootstrap(BootstrapArgs),
+}
+
+/// Prints or writes the configuration that an Envoy of a Gateway is started with (`envoy -c FILE`). It gets everything else from the controller.
+#[derive(Debug, Args)]
+pub(crate) struct BootstrapArgs {
+    /// The Gateway
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
+    pub(crate) gateway: ObjectName,
+    /// The controller's xDS server
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub(crate) xds: (String, u16),
+    /// The Envoy's name among those of the Gateway [default: as `envoy --service-node` says]
+    #[arg(long, value_name = "ID")]
+    pub(crate) node_id: Option<String>,
+    /// The port of Envoy's admin interface, on 127.0.0.1
+    #[arg(long, value_name = "PORT", default_value_t = 19000)]
+    pub(crate) admin_port: u16,
+    /// For mutual TLS: the authority of the controller's certificate, as a file of Envoy's
+    #[arg(long, value_name = "FILE", requires_all = ["certificate", "key"])]
+    pub(crate) ca: Option<String>,
+    /// For mutual TLS: Envoy's certificate
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
+    pub(crate) certificate: Option<String>,
+    /// For mutual TLS: its private key
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "certificate"])]
+    pub(crate) key: Option<String>,
+    /// The name that the controller's certificate must have [default: the host of --xds]
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    pub(crate) server_name: Option<String>,
+    /// Write it to envoy.yaml in this folder, which Envoy finds under the same path. Envoy then takes certificates and key anew when they change
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<String>,
+}
+
+fn object_name(text: &str) -> Result<ObjectName, &'static str> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(ObjectName::new(namespace, name))
+        }
+        _ => Err("expected a namespace and a name, like web/shop"),
+    }
+}
+
+/// IPv6 addresses are in brackets.
+fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
+    let expected = "expected a host and a port, like limpet-controller.limpet-system:18000";
+    let (host, port) = text.rsplit_once(':').ok_or(expected)?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = match bare {
+        Some(bare) => bare,
+        None if host.is_empty() || host.contains(':') => return Err(expected),
+        None => host,
+    };
+    Ok((host.to_owned(), port.parse().map_err(|_| expected)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports_are_told_apart() {
+        let read = |text| host_and_port(text).ok().map(|(host, port)| format!("{host} {port}"));
+        assert_eq!(read("controller:18000").as_deref(), Some("controller 18000"));
+        assert_eq!(read("[fd00::1]:1").as_deref(), Some("fd00::1 1"));
+        for wrong in ["controller", ":1", "fd00::1:1", "controller:", "controller:70000"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

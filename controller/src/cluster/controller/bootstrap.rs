@@ -1,0 +1,59 @@
+//! `limpet controller bootstrap`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cluster::cli::BootstrapArgs;
+use crate::cluster::render::write_file;
+use crate::output::{self, Output};
+use crate::{Failure, Verdict};
+use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets};
+use limpet_outputs::json;
+
+/// Prints or writes it.
+pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure> {
+    let tls = match (&args.ca, &args.certificate, &args.key) {
+        (Some(ca), Some(certificate), Some(key)) => Some(BootstrapTls {
+            trusted_ca: ca.clone(),
+            certificate_chain: certificate.clone(),
+            private_key: key.clone(),
+            server_name: args.server_name.clone(),
+            folder: args.folder.clone(),
+        }),
+        _ => None,
+    };
+    let (controller_host, controller_port) = args.xds.clone();
+    let options = BootstrapOptions {
+        gateway: args.gateway.clone(),
+        node_id: args.node_id.clone(),
+        controller_host,
+        controller_port,
+        tls,
+        admin_port: args.admin_port,
+    };
+    let value = json::typed(&bootstrap(&options)).map_err(|error| Failure(error.to_string()))?;
+    if let Some(folder) = &args.folder {
+        let folder = Path::new(folder);
+        for (file, response) in bootstrap_secrets(&options) {
+            write(&folder.join(file), &json::typed(&response))?;
+        }
+        write(&folder.join("envoy.yaml"), &Ok(value))?;
+        return Ok(Verdict::Good);
+    }
+    match form {
+        Output::Json => output::print_json(&value)?,
+        Output::Text => {
+            let text = serde_saphyr::to_string(&value).map_err(|error| Failure(error.to_string()))?;
+            output::print(&text)?;
+        }
+    }
+    Ok(Verdict::Good)
+}
+
+fn write(file: &Path, value: &Result<Value, json::JsonError>) -> Result<(), Failure> {
+    let value = value.as_ref().map_err(|error| Failure(error.to_string()))?;
+    let text = serde_saphyr::to_string(value).map_err(|error| Failure(error.to_string()))?;
+    // Paths of files, not what is in them.
+    write_file(file, &text, false)
+}

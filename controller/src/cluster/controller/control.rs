@@ -1,0 +1,294 @@
+//! The event loop: what changed, when it is time to build, and what is published.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::cluster::kube::{Change, Reader, Store};
+use crate::cluster::reconcile::delivery::Carried;
+use crate::cluster::reconcile::status::{Observation, Reported};
+use limpet_api::ObjectName;
+use limpet_model::Settings;
+
+use super::guard::Guard;
+use super::http::Readiness;
+use super::inputs::Known;
+use super::metrics::Metrics;
+use super::publish::{Built, Publisher};
+
+/// After a change, further ones are waited for so long: what is applied together is built once.
+const QUIET: Duration = Duration::from_millis(20);
+/// Changes that do not end are built after so long.
+const LONGEST: Duration = Duration::from_millis(250);
+/// A listener's Secret is waited for so long; then the listener is reported as it is.
+const SECRETS: Duration = Duration::from_secs(3);
+/// How many updates are taken in at once.
+const BATCH: usize = 512;
+/// Who is told of changes of statuses is told so often.
+const STATUS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Policies that no route uses any more are kept at least so long; then as long as an Envoy may have such routes.
+const SUPERSEDED: Duration = Duration::from_secs(5);
+
+/// Whom the loop tells what statuses are about.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) reported: watch::Sender<Option<Reported>>,
+    pub(crate) observation: watch::Sender<Observation>,
+    pub(crate) readiness: watch::Sender<Readiness>,
+    pub(crate) carried: watch::Sender<Option<Carried>>,
+}
+
+/// The loop's state.
+#[derive(Debug)]
+pub(crate) struct Control {
+    reader: Reader,
+    store: Store,
+    settings: Arc<Settings>,
+    publisher: Publisher,
+    told: Told,
+    metrics: Metrics,
+    inputs: watch::Receiver<Known>,
+    guard: Guard,
+    /// When objects changed first and last since the last build began.
+    changed: Option<(Instant, Instant)>,
+    /// When statuses are to be looked at.
+    look: Option<Instant>,
+    /// When to see whether superseded policies can be dropped, and whether the next build does.
+    supersede: Option<Instant>,
+    drops_superseded: bool,
+    building: Option<JoinHandle<Built>>,
+}
+
+impl Control {
+    pub(crate) fn new(
+        reader: Reader,
+        store: Store,
+        settings: Settings,
+        publisher: Publisher,
+        told: Told,
+        metrics: Metrics,
+        (inputs, guard): (watch::Receiver<Known>, Guard),
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            reader,
+            store,
+            settings: Arc::new(settings),
+            publisher,
+            told,
+            metrics,
+            inputs,
+            guard,
+            // Also a cluster without any object is built.
+            changed: Some((now, now)),
+            look: None,
+            supersede: None,
+            drops_superseded: false,
+            building: None,
+        }
+    }
+
+    /// Goes on until `shutdown`.
+    pub(crate) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        loop {
+            let due = self.due();
+            let look = self.look;
+            let guarded = self.guard.due();
+            let supersede = self.supersede;
+            tokio::select! {
+                _ = shutdown.wait_for(|ends| *ends) => return,
+                update = self.reader.next() => {
+                    // The reader ends with this loop, and never before.
+                    let Some(update) = update else { return };
+                    let mut change = self.store.apply(update);
+                    for _ in 1..BATCH {
+                        let Some(update) = self.reader.ready() else { break };
+                        change.merge(self.store.apply(update));
+                    }
+                    self.take(&change);
+                }
+                built = ended(self.building.as_mut()) => {
+                    self.building = None;
+                    if let Some(built) = built {
+                        self.publish(built);
+                    }
+                }
+                () = changed(&mut self.inputs) => {
+                    self.mark();
+                    self.tell_missing();
+                }
+                () = sleep_until(guarded) => self.look(),
+                () = at(due) => self.build(),
+                () = at(supersede) => self.drop_superseded(),
+                () = at(look) => {
+                    self.look = None;
+                    self.told.observation.send_replace(self.store.observation());
+                }
+            }
+        }
+    }
+
+    /// What changed.
+    fn take(&mut self, change: &Change) {
+        if change.objects {
+            self.mark();
+            self.reader.read_secrets(self.store.wanted_secrets());
+        }
+        if change.statuses {
+            self.look.get_or_insert(Instant::now() + STATUS_INTERVAL);
+        }
+        self.publish_endpoints(&change.services);
+        self.tell_missing();
+    }
+
+    /// Tells Envoys of the endpoints of these Services, but for addresses that are held back.
+    fn publish_endpoints(&mut self, services: &BTreeSet<ObjectName>) {
+        let Self {
+            store,
+            guard,
+            publisher,
+            ..
+        } = self;
+        let mut endpoints = |service: &ObjectName, port: &str| {
+            let all = store.endpoints(service, port);
+            guard.endpoints(service, port, all)
+        };
+        let mut published = publisher.publish_endpoints(services, &mut endpoints);
+        let newly_held = guard.newly_held();
+        published += publisher.publish_endpoints(&newly_held, |service, port| {
+            let all = store.endpoints(service, port);
+            guard.endpoints(service, port, all)
+        });
+        self.metrics.endpoint_updates.inc_by(published);
+    }
+
+    /// Looks which addresses need not be held back any more.
+    fn look(&mut self) {
+        let services = self.guard.look(self.publisher.carried());
+        self.publish_endpoints(&services);
+        self.metrics.guarded(self.guard.figures());
+    }
+
+    fn tell_missing(&self) {
+        let missing = self.store.missing();
+        let why = if missing.is_empty() {
+            let inputs = self.inputs.borrow();
+            inputs.as_ref().err().cloned()
+        } else {
+            Some(format!("not read yet: {}", missing.join(", ")))
+        };
+        if let Some(why) = why {
+            self.told.readiness.send_replace(Readiness::Waiting(why));
+        }
+    }
+
+    /// Something changed that is built from.
+    fn mark(&mut self) {
+        let now = Instant::now();
+        let first = self.changed.map_or(now, |(first, _)| first);
+        self.changed = Some((first, now));
+    }
+
+    /// When to build, if at all.
+    fn due(&self) -> Option<Instant> {
+        let (first, last) = self.changed?;
+        if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
+            return None;
+        }
+        if self.store.has_secrets() {
+            Some((last + QUIET).min(first + LONGEST))
+        } else {
+            Some(first + SECRETS)
+        }
+    }
+
+    fn build(&mut self) {
+        let Ok(inputs) = self.inputs.borrow_and_update().clone() else {
+            return;
+        };
+        self.changed = None;
+        self.guard.refresh();
+        self.metrics.count_objects(&self.store);
+        let objects = self.store.objects();
+        let settings = Arc::clone(&self.settings);
+        let keeps_superseded = !std::mem::take(&mut self.drops_superseded);
+        let builder = self.publisher.builder(inputs, keeps_superseded);
+        self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
+    }
+
+    /// Once all Envoys have the routes that are published, nobody needs the policies of those before.
+    fn drop_superseded(&mut self) {
+        let has_superseded = self.publisher.has_superseded();
+        self.drops_superseded = has_superseded && self.publisher.is_everywhere();
+        if self.drops_superseded {
+            self.mark();
+        }
+        self.supersede = (has_superseded && !self.drops_superseded).then(|| Instant::now() + SUPERSEDED);
+    }
+
+    fn publish(&mut self, built: Built) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.metrics.built(built.took, now);
+        let objects = Arc::clone(&built.objects);
+        let Self {
+            store,
+            guard,
+            publisher,
+            ..
+        } = self;
+        let reports = publisher.publish(built, |service, port| {
+            let all = store.endpoints(service, port);
+            guard.endpoints(service, port, all)
+        });
+        guard.watch(|service, port| publisher.serves(service, port));
+        if publisher.has_superseded() {
+            self.supersede.get_or_insert(Instant::now() + SUPERSEDED);
+        }
+        self.told.carried.send_replace(publisher.carried().cloned());
+        let newly_held = guard.newly_held();
+        self.publish_endpoints(&newly_held);
+        self.look();
+        self.told.readiness.send_if_modified(|known| {
+            let first = *known != Readiness::Ready;
+            if first {
+                tracing::info!("the first complete state is published");
+                *known = Readiness::Ready;
+            }
+            first
+        });
+        self.told.observation.send_replace(self.store.observation());
+        let reports = Arc::new(reports);
+        self.told.reported.send_replace(Some(Reported { reports, objects }));
+    }
+}
+
+/// The next change; never, where there will be none.
+async fn changed<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// At this time, or never.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a build gave, once it has ended; never where there is none.
+async fn ended(building: Option<&mut JoinHandle<Built>>) -> Option<Built> {
+    match building {
+        Some(building) => building
+            .await
+            .inspect_err(|error| tracing::error!(%error, "a build failed; what was published before is served on"))
+            .ok(),
+        None => std::future::pending().await,
+    }
+}

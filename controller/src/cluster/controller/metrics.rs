@@ -1,0 +1,260 @@
+//! `/metrics`, in the text format of `OpenMetrics`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use crate::cluster::kube::Store;
+use crate::cluster::reconcile::keyring;
+
+use super::guard;
+use super::http::Refresh;
+
+/// What the controller counts. Clones count together.
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics {
+    objects: Family<OfObjects, Gauge>,
+    builds: Histogram,
+    last_build: Gauge<f64, AtomicU64>,
+    pub(crate) endpoint_updates: Counter,
+    status_writes: Family<OfWrites, Counter>,
+    pub(crate) leads: Gauge,
+    resources: Family<OfType, Gauge>,
+    clients: Family<OfGateway, Gauge>,
+    answers: Family<OfAnswers, Counter>,
+    sent: Family<OfType, Counter>,
+    key_created: Gauge<f64, AtomicU64>,
+    key_rotation_phase: Gauge,
+    keys: Gauge,
+    fences: Gauge,
+    held_back: Gauge,
+    unacknowledged_fences: Counter,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfObjects {
+    kind: &'static str,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[allow(non_camel_case_types, reason = "they are written as they are named")]
+enum State {
+    read,
+    malformed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfWrites {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfType {
+    r#type: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfGateway {
+    gateway: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfAnswers {
+    r#type: &'static str,
+    answer: &'static str,
+}
+
+impl Metrics {
+    /// All of them at zero, and the registry that tells them.
+    pub(crate) fn new() -> (Self, Registry) {
+        let metrics = Self {
+            objects: Family::default(),
+            // 1 ms to 8 s.
+            builds: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
+            last_build: Gauge::default(),
+            endpoint_updates: Counter::default(),
+            status_writes: Family::default(),
+            leads: Gauge::default(),
+            resources: Family::default(),
+            clients: Family::default(),
+            answers: Family::default(),
+            sent: Family::default(),
+            key_created: Gauge::default(),
+            key_rotation_phase: Gauge::default(),
+            keys: Gauge::default(),
+            fences: Gauge::default(),
+            held_back: Gauge::default(),
+            unacknowledged_fences: Counter::default(),
+        };
+        metrics.key_created.set(f64::NAN);
+        let mut registry = Registry::with_prefix("limpet");
+        registry.register("objects", "Objects by kind and state", metrics.objects.clone());
+        registry.register(
+            "build_seconds",
+            "Time from objects to resources",
+            metrics.builds.clone(),
+        );
+        registry.register(
+            "last_build_timestamp_seconds",
+            "When objects last became resources, in Unix time",
+            metrics.last_build.clone(),
+        );
+        registry.register(
+            "endpoint_updates",
+            "Changes of a cluster's endpoints that were published alone",
+            metrics.endpoint_updates.clone(),
+        );
+        registry.register(
+            "status_writes",
+            "Statuses of objects by what became of writing them",
+            metrics.status_writes.clone(),
+        );
+        registry.register("leader", "Whether this replica writes", metrics.leads.clone());
+        registry.register(
+            "resources",
+            "Published Envoy resources by type",
+            metrics.resources.clone(),
+        );
+        registry.register("clients", "Connected Envoys by Gateway", metrics.clients.clone());
+        registry.register(
+            "xds_responses",
+            "Responses to Envoys since the start, by type and by what Envoy answered",
+            metrics.answers.clone(),
+        );
+        registry.register(
+            "sent_resources",
+            "Resources sent to Envoys since the start, by type",
+            metrics.sent.clone(),
+        );
+        metrics.register_of_filter(&mut registry);
+        (metrics, registry)
+    }
+
+    fn register_of_filter(&self, registry: &mut Registry) {
+        registry.register(
+            "key_created_timestamp_seconds",
+            "When the key that signs was made, in Unix time; NaN where that is not known",
+            self.key_created.clone(),
+        );
+        registry.register(
+            "key_rotation_phase",
+            "The phase of the rotation under way, 1 to 3; 0 where there is none",
+            self.key_rotation_phase.clone(),
+        );
+        registry.register("keys", "Keys in the keyring", self.keys.clone());
+        registry.register("fences", "Addresses that changed their owner", self.fences.clone());
+        registry.register(
+            "held_back_addresses",
+            "Addresses with a new owner that Envoys are not told of yet",
+            self.held_back.clone(),
+        );
+        registry.register(
+            "unacknowledged_fences",
+            "Addresses that Envoys were told of before all of them had acknowledged the fence",
+            self.unacknowledged_fences.clone(),
+        );
+    }
+
+    /// What is known of the keyring.
+    pub(crate) fn of_keys(&self, figures: &keyring::Figures) {
+        // Times of 2^52 seconds are far away.
+        #[allow(clippy::cast_precision_loss)]
+        let created = figures.created.map_or(f64::NAN, |created| created as f64);
+        self.key_created.set(created);
+        self.key_rotation_phase.set(figures.phase.into());
+        self.keys.set(gauge(figures.keys));
+    }
+
+    /// What is known of fences.
+    pub(crate) fn guarded(&self, figures: guard::Figures) {
+        self.fences.set(gauge(figures.fences));
+        self.held_back.set(gauge(figures.held_back));
+        let counter = self.unacknowledged_fences.inner();
+        counter.store(figures.unacknowledged, Ordering::Relaxed);
+    }
+
+    /// What objects there are.
+    pub(crate) fn count_objects(&self, store: &Store) {
+        for (kind, (read, malformed)) in store.counts() {
+            for (state, count) in [(State::read, read), (State::malformed, malformed)] {
+                let labels = OfObjects {
+                    kind: kind.name(),
+                    state,
+                };
+                self.objects.get_or_create(&labels).set(gauge(count));
+            }
+        }
+    }
+
+    /// How many resources of a type are published.
+    pub(crate) fn count_resources(&self, r#type: &'static str, count: usize) {
+        self.resources.get_or_create(&OfType { r#type }).set(gauge(count));
+    }
+
+    /// A write of a status ended: `written`, `unchanged`, `gone`, `conflict` or `failed`.
+    pub(crate) fn wrote_status(&self, result: &'static str) {
+        self.status_writes.get_or_create(&OfWrites { result }).inc();
+    }
+
+    /// A build took `time` and ended now, in Unix time.
+    pub(crate) fn built(&self, time: Duration, now: Duration) {
+        self.builds.observe(time.as_secs_f64());
+        self.last_build.set(now.as_secs_f64());
+    }
+}
+
+/// Figures that are looked up when they are asked for.
+#[derive(Debug)]
+pub(crate) struct OfEnvoys {
+    pub(crate) metrics: Metrics,
+    pub(crate) snapshots: limpet_xds::Snapshots,
+    pub(crate) keys: watch::Receiver<keyring::Keys>,
+}
+
+impl Refresh for OfEnvoys {
+    fn refresh(&self) {
+        let Self {
+            metrics,
+            snapshots,
+            keys,
+        } = self;
+        metrics.of_keys(&keys.borrow().figures);
+        metrics.clients.clear();
+        for (group, connected) in snapshots.status().groups() {
+            let labels = OfGateway {
+                gateway: group.to_string(),
+            };
+            metrics.clients.get_or_create(&labels).set(gauge(connected));
+        }
+        for counts in snapshots.counts().0 {
+            let r#type = counts.resource_type.name();
+            for (answer, count) in [("acknowledged", counts.acknowledged), ("refused", counts.refused)] {
+                let of = metrics.answers.get_or_create(&OfAnswers { r#type, answer });
+                of.inner().store(count, Ordering::Relaxed);
+            }
+            let sent = metrics.sent.get_or_create(&OfType { r#type });
+            sent.inner().store(counts.sent, Ordering::Relaxed);
+        }
+    }
+}
+
+fn gauge(count: usize) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
+}
+
+/// The text.
+pub(crate) fn text(registry: &Registry) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = encode(&mut text, registry);
+    text
+}

@@ -1,0 +1,351 @@
+//! From objects to what proxies have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use limpet_core::config::longest_life;
+use limpet_core::config::schema::FilterConfig;
+
+use crate::cluster::reconcile::delivery::{Carried, Delivery};
+use crate::cluster::reconcile::manifests::Wanted;
+use limpet_api::ObjectName;
+use limpet_core::envoy::FILTER_NAME;
+use limpet_model::endpoints::Endpoint;
+use limpet_model::graph::{ClusterName, Graph};
+use limpet_model::{Objects, Reports, Settings};
+use limpet_outputs::envoy::{self, EnvoyOptions};
+use limpet_outputs::manifests::{Manifests, Source};
+use limpet_outputs::{ControlPlane, FilterInputs, filter_config, variables};
+use limpet_resources::{Resource, ResourceType, Resources};
+use limpet_xds::Snapshots;
+
+use super::metrics::Metrics;
+use super::superseded::{Superseded, superseded};
+use super::target::Target;
+
+/// What a build gave.
+#[derive(Debug)]
+pub(crate) struct Built {
+    reports: Reports,
+    /// What it is built from.
+    pub(crate) objects: Arc<Objects>,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// What is to be published; nothing where it is what is published already.
+    changes: Option<Changes>,
+}
+
+#[derive(Debug)]
+struct Changes {
+    made: Made,
+    /// How long a token may live unused, under any of the policies.
+    life: Duration,
+    /// Of each Gateway, all but endpoints. Nothing, where a control plane gets objects instead.
+    resources: BTreeMap<ObjectName, Vec<Resource>>,
+}
+
+/// What resources are made of.
+#[derive(Debug, Clone)]
+struct Made {
+    graph: Arc<Graph>,
+    gateways: BTreeSet<ObjectName>,
+    inputs: Arc<FilterInputs>,
+    superseded: Superseded,
+    manifests: Option<Arc<Manifests>>,
+}
+
+/// Builds, on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    options: Arc<EnvoyOptions>,
+    plane: Option<Arc<ControlPlane>>,
+    inputs: Arc<FilterInputs>,
+    published: Option<Made>,
+    /// Whether Envoys may still have routes from before those that are published.
+    keeps_superseded: bool,
+}
+
+/// Publishes, and knows what is published.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    snapshots: Snapshots,
+    metrics: Metrics,
+    options: Arc<EnvoyOptions>,
+    target: Target,
+    generation: u64,
+    published: Option<Made>,
+    carried: Option<Carried>,
+    /// By Service.
+    clusters: BTreeMap<ObjectName, Vec<Served>>,
+    /// Gateways that are gone, with Envoys that are not.
+    left: BTreeSet<ObjectName>,
+}
+
+/// A cluster, and the Gateways that lead to it.
+#[derive(Debug)]
+struct Served {
+    cluster: ClusterName,
+    port_name: String,
+    gateways: Vec<ObjectName>,
+}
+
+impl Builder {
+    /// What `objects` are to become.
+    pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
+        let start = Instant::now();
+        let (graph, mut reports) = limpet_model::build(&objects, settings);
+        // A Gateway that serves nothing is served: with nothing.
+        let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
+        let superseded = self.superseded(&graph);
+        let manifests = self.plane.as_ref().map(|plane| {
+            let source = Source {
+                objects: &objects,
+                graph: &graph,
+                options: &self.options,
+                inputs: &self.inputs,
+                superseded: &superseded,
+            };
+            Arc::new(plane.manifests(&source))
+        });
+        if let Some(manifests) = &manifests {
+            reports.lose(&graph, &manifests.losses);
+        }
+        let is_published = self.published.as_ref().is_some_and(|published| {
+            *published.graph == graph
+                && published.gateways == gateways
+                && published.inputs == self.inputs
+                && published.superseded == superseded
+                && published.manifests == manifests
+        });
+        let changes = (!is_published).then(|| {
+            let of_envoys = gateways.iter().filter(|_| self.plane.is_none());
+            let resources = of_envoys.map(|gateway| {
+                let inputs = FilterInputs {
+                    superseded: superseded.get(gateway).cloned().unwrap_or_default(),
+                    ..FilterInputs::clone(&self.inputs)
+                };
+                let resources = envoy::resources(&graph, gateway, &self.options, &inputs);
+                (gateway.clone(), resources)
+            });
+            Changes {
+                life: self.life(&graph),
+                resources: resources.collect(),
+                made: Made {
+                    graph: Arc::new(graph),
+                    gateways: gateways.clone(),
+                    inputs: Arc::clone(&self.inputs),
+                    superseded,
+                    manifests,
+                },
+            }
+        });
+        Built {
+            reports,
+            objects,
+            took: start.elapsed(),
+            changes,
+        }
+    }
+}
+
+impl Builder {
+    fn superseded(&self, graph: &Graph) -> Superseded {
+        let Some(published) = &self.published else {
+            return Superseded::new();
+        };
+        let none = Superseded::new();
+        let kept = if self.keeps_superseded {
+            &published.superseded
+        } else {
+            &none
+        };
+        superseded(&published.graph, kept, graph)
+    }
+
+    fn life(&self, graph: &Graph) -> Duration {
+        let mut config = FilterConfig::without_keys(graph.policies.clone());
+        config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
+        config.clock_skew = self.inputs.clock_skew.unwrap_or(config.clock_skew);
+        longest_life(&config)
+    }
+}
+
+impl Publisher {
+    /// Of which nothing is published yet.
+    pub(crate) fn new(snapshots: Snapshots, metrics: Metrics, options: EnvoyOptions, target: Target) -> Self {
+        Self {
+            snapshots,
+            metrics,
+            options: Arc::new(options),
+            target,
+            generation: 0,
+            published: None,
+            carried: None,
+            clusters: BTreeMap::new(),
+            left: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>, keeps_superseded: bool) -> Builder {
+        Builder {
+            options: Arc::clone(&self.options),
+            plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
+            inputs,
+            published: self.published.clone(),
+            keeps_superseded,
+        }
+    }
+
+    /// Whether something is kept that no route uses any more.
+    pub(crate) fn has_superseded(&self) -> bool {
+        self.published
+            .as_ref()
+            .is_some_and(|published| !published.superseded.is_empty())
+    }
+
+    /// Whether all proxies have what is published.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        let Delivery::Xds(status) = &self.target.delivery else {
+            return self
+                .carried
+                .as_ref()
+                .is_none_or(|carried| self.target.delivery.has(carried));
+        };
+        let gateways = self.published.iter().flat_map(|published| &published.gateways);
+        gateways
+            .into_iter()
+            .all(|gateway| status.is_settled(&gateway.to_string()))
+    }
+
+    /// Publishes all of it; what did not change is sent to nobody.
+    pub(crate) fn publish(
+        &mut self,
+        built: Built,
+        mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+    ) -> Reports {
+        if let Some(Changes { made, life, resources }) = built.changes {
+            self.leave(&made.gateways);
+            let mut versions = BTreeMap::new();
+            let mut clusters = BTreeMap::new();
+            let mut assignments = BTreeMap::new();
+            let mut counts = BTreeMap::new();
+            for (gateway, resources) in resources {
+                let mut all: Resources = resources.into_iter().collect();
+                let names: Vec<_> = all
+                    .of_type(ResourceType::Cluster)
+                    .map(|of| ClusterName(of.name().to_string()))
+                    .collect();
+                for name in names {
+                    let Some(cluster) = made.graph.clusters.get(&name) else {
+                        // One that is no backend.
+                        continue;
+                    };
+                    let assignment = assignments.entry(name.clone()).or_insert_with(|| {
+                        let endpoints = endpoints(&cluster.service, &cluster.port_name);
+                        Arc::new(envoy::load_assignment(&name, &endpoints))
+                    });
+                    all.insert(Arc::clone(assignment));
+                    let served = clusters.entry(name).or_insert_with(|| (cluster, Vec::new()));
+                    served.1.push(gateway.clone());
+                }
+                for of_type in ResourceType::ALL {
+                    *counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
+                }
+                let group = gateway.to_string();
+                if let Some(filter) = all.get(ResourceType::ExtensionConfig, FILTER_NAME) {
+                    versions.insert(group.as_str().into(), filter.version());
+                }
+                self.snapshots.publish(&group, all);
+            }
+            if let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) {
+                self.generation += 1;
+                objects.wanted.send_replace(Some(Arc::new(Wanted {
+                    generation: self.generation,
+                    manifests: Arc::clone(manifests),
+                    gateways: made.gateways.clone(),
+                    variables: variables(&filter_config(BTreeMap::new(), false, &made.inputs))
+                        .into_iter()
+                        .collect(),
+                })));
+                // Their endpoints are somebody else's to tell, and ours to know: an address that changes its owner is fenced.
+                for (name, cluster) in &made.graph.clusters {
+                    endpoints(&cluster.service, &cluster.port_name);
+                    clusters.insert(name.clone(), (cluster, Vec::new()));
+                }
+            }
+            self.carried = Some(Carried {
+                inputs: Arc::clone(&made.inputs),
+                life,
+                versions,
+                generation: self.generation,
+            });
+            for of_type in ResourceType::ALL {
+                let count = counts.get(of_type.name()).copied().unwrap_or_default();
+                self.metrics.count_resources(of_type.name(), count);
+            }
+            self.clusters.clear();
+            for (name, (cluster, gateways)) in clusters {
+                let of_service = self.clusters.entry(cluster.service.clone()).or_default();
+                of_service.push(Served {
+                    cluster: name,
+                    port_name: cluster.port_name.clone(),
+                    gateways,
+                });
+            }
+            self.published = Some(made);
+        }
+        built.reports
+    }
+
+    /// What is published of the filter's configuration.
+    pub(crate) fn carried(&self) -> Option<&Carried> {
+        self.carried.as_ref()
+    }
+
+    /// Whether Envoys are told of the endpoints of a Service's port.
+    pub(crate) fn serves(&self, service: &ObjectName, port: &str) -> bool {
+        let clusters = self.clusters.get(service).into_iter().flatten();
+        clusters.into_iter().any(|served| served.port_name == port)
+    }
+
+    /// Takes everything from the Envoys of Gateways that are gone.
+    fn leave(&mut self, gateways: &BTreeSet<ObjectName>) {
+        let before = self.published.iter().flat_map(|published| &published.gateways);
+        for gone in before.filter(|gateway| !gateways.contains(gateway)) {
+            self.snapshots.publish(&gone.to_string(), Resources::new());
+            self.left.insert(gone.clone());
+        }
+        let status = self.snapshots.status();
+        let snapshots = &self.snapshots;
+        self.left.retain(|gone| {
+            let group = gone.to_string();
+            let stays = !gateways.contains(gone) && status.connected(&group) > 0;
+            if !stays && !gateways.contains(gone) {
+                snapshots.forget(&group);
+            }
+            stays
+        });
+    }
+
+    /// Publishes the endpoints of the clusters of these Services, and nothing else. How many clusters there were.
+    pub(crate) fn publish_endpoints(
+        &self,
+        services: &BTreeSet<ObjectName>,
+        mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+    ) -> u64 {
+        let mut published = 0;
+        for service in services {
+            for served in self.clusters.get(service).into_iter().flatten() {
+                let endpoints = endpoints(service, &served.port_name);
+                let assignment = Arc::new(envoy::load_assignment(&served.cluster, &endpoints));
+                for gateway in &served.gateways {
+                    self.snapshots
+                        .publish_one(&gateway.to_string(), Arc::clone(&assignment));
+                }
+                published += 1;
+            }
+        }
+        published
+    }
+}

@@ -1,0 +1,146 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
+use kube::core::ApiResource;
+use kube::{Client, Error};
+use serde::de::DeserializeOwned;
+
+use limpet_api::{GATEWAY_GROUP, GATEWAY_X_GROUP};
+
+use super::kind::Kind;
+
+/// The kinds that are served, in the best version that can be read.
+pub(super) type Served = BTreeMap<Kind, ApiResource>;
+
+/// Asks which kinds there are.
+///
+/// # Errors
+/// The API server does not answer, or not well. Then nothing is known: no kind is to be taken for gone.
+pub(super) async fn discover(client: &Client) -> Result<Served, Error> {
+    let mut served = Served::new();
+    for kind in Kind::ALL {
+        if let Some(plural) = kind.built_in() {
+            let version = kind.versions().first().copied().unwrap_or_default();
+            served.insert(kind, resource(kind, version, plural));
+        }
+    }
+    for group in [GATEWAY_GROUP, GATEWAY_X_GROUP] {
+        let Some(answer) = get::<APIGroup>(client, &format!("/apis/{group}")).await? else {
+            continue;
+        };
+        let readable = |version: &str| {
+            let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.group() == group);
+            kinds.any(|kind| kind.versions().contains(&version))
+        };
+        for version in answer.versions.iter().map(|offered| offered.version.as_str()) {
+            if !readable(version) {
+                continue;
+            }
+            if let Some(list) = get::<APIResourceList>(client, &format!("/apis/{group}/{version}")).await? {
+                add(&mut served, group, version, &list);
+            }
+        }
+    }
+    Ok(served)
+}
+
+/// `None`: not found.
+async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Option<T>, Error> {
+    let request = http_get(path)?;
+    match client.request(request).await {
+        Ok(found) => Ok(Some(found)),
+        // Of a group that there is none of, the answer is no Status.
+        Err(Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn http_get(path: &str) -> Result<axum::http::Request<Vec<u8>>, Error> {
+    axum::http::Request::get(path)
+        .body(Vec::new())
+        .map_err(Error::HttpError)
+}
+
+/// Adds the kinds of a version, where they are not served in a better one.
+fn add(served: &mut Served, group: &str, version: &str, list: &APIResourceList) {
+    let rank = |kind: Kind, version: &str| kind.versions().iter().position(|known| *known == version);
+    for offered in &list.resources {
+        // `gateways/status` and the like are of the same kind.
+        let Some(kind) =
+            Kind::of_name(&offered.kind).filter(|kind| kind.group() == group && !offered.name.contains('/'))
+        else {
+            continue;
+        };
+        let Some(this) = rank(kind, version) else {
+            continue;
+        };
+        let other = served.get(&kind).and_then(|known| rank(kind, &known.version));
+        if other.is_none_or(|other| this < other) {
+            served.insert(kind, resource(kind, version, &offered.name));
+        }
+    }
+}
+
+fn resource(kind: Kind, version: &str, plural: &str) -> ApiResource {
+    let group = kind.group();
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        },
+        kind: kind.name().to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+
+    use super::*;
+
+    fn list(kinds: &[(&str, &str)]) -> APIResourceList {
+        let resource = |(kind, name): &(&str, &str)| APIResource {
+            kind: (*kind).to_owned(),
+            name: (*name).to_owned(),
+            ..APIResource::default()
+        };
+        APIResourceList {
+            resources: kinds.iter().map(resource).collect(),
+            ..APIResourceList::default()
+        }
+    }
+
+    #[test]
+    fn of_several_versions_the_best_that_can_be_read_is_taken() {
+        let both = [
+            ("HTTPRoute", "httproutes"),
+            ("HTTPRoute", "httproutes/status"),
+            ("TCPRoute", "tcproutes"),
+        ];
+        for order in [["v1", "v1beta1", "v1alpha2"], ["v1alpha2", "v1beta1", "v1"]] {
+            let mut served = Served::new();
+            for version in order {
+                add(&mut served, GATEWAY_GROUP, version, &list(&both));
+            }
+            let found: Vec<_> = served.into_values().collect();
+            assert_eq!(found, [resource(Kind::HttpRoute, "v1", "httproutes")]);
+        }
+    }
+
+    #[test]
+    fn a_kind_of_another_group_is_another_kind() {
+        let mut served = Served::new();
+        add(
+            &mut served,
+            GATEWAY_X_GROUP,
+            "v1alpha1",
+            &list(&[("Gateway", "gateways"), ("XBackend", "xbackends")]),
+        );
+        let found: Vec<_> = served.into_values().collect();
+        assert_eq!(found, [resource(Kind::XBackend, "v1alpha1", "xbackends")]);
+    }
+}

@@ -1,0 +1,209 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::core::ApiResource;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use limpet_api::ObjectName;
+
+use super::backoff::Backoff;
+use super::discovery::{self, Served};
+use super::kind::Kind;
+use super::secrets;
+use super::watch::{self as objects, Scope, Update, Updates};
+
+/// How often is asked which kinds there are: two to five small requests.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
+/// How many answers in a row have to lack a kind that was there before its objects count as gone.
+const ABSENT_ANSWERS: u32 = 2;
+/// Updates under way. Few, so that a list is read no faster than it is taken in.
+const UPDATES: usize = 64;
+
+/// What is read.
+#[derive(Debug, Clone)]
+pub(crate) struct Watched {
+    /// The name of our controllers.
+    pub(crate) controller: Arc<str>,
+    /// Whether the certificates of listeners are read.
+    pub(crate) certificates: bool,
+    /// The namespaces; all where there are none.
+    pub(crate) namespaces: Vec<Arc<str>>,
+}
+
+impl Watched {
+    /// The namespaces that objects of a kind are watched in, each on its own; `None` is all of them.
+    pub(super) fn namespaces_of(&self, kind: Kind) -> Vec<Option<Arc<str>>> {
+        if !kind.is_namespaced() || self.namespaces.is_empty() {
+            return vec![None];
+        }
+        self.namespaces.iter().cloned().map(Some).collect()
+    }
+}
+
+/// Reads objects, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    updates: mpsc::Receiver<Update>,
+    secrets: watch::Sender<BTreeSet<ObjectName>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Reader {
+    /// Starts to read.
+    pub(crate) fn start(client: &Client, watched: Watched) -> Self {
+        let (sender, updates) = mpsc::channel(UPDATES);
+        let (secrets, wanted) = watch::channel(BTreeSet::new());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(kinds(client.clone(), watched, sender.clone()));
+        tasks.spawn(certificates(client.clone(), wanted, sender));
+        Self {
+            updates,
+            secrets,
+            _tasks: tasks,
+        }
+    }
+
+    /// The next thing that happened.
+    pub(crate) async fn next(&mut self) -> Option<Update> {
+        self.updates.recv().await
+    }
+
+    /// Another thing that happened, if one has already.
+    pub(crate) fn ready(&mut self) -> Option<Update> {
+        self.updates.try_recv().ok()
+    }
+
+    /// Which Secrets are to be read from now on.
+    pub(crate) fn read_secrets(&self, wanted: &BTreeSet<ObjectName>) {
+        self.secrets.send_if_modified(|known| {
+            let changes = known != wanted;
+            if changes {
+                known.clone_from(wanted);
+            }
+            changes
+        });
+    }
+}
+
+/// Watches every kind that is served, as long as it is.
+async fn kinds(client: Client, watched: Watched, updates: Updates) {
+    let mut backoff = Backoff::of_the_api();
+    let mut running = Watches {
+        client,
+        watched,
+        updates,
+        tasks: JoinSet::new(),
+        running: BTreeMap::new(),
+        absent: BTreeMap::new(),
+    };
+    loop {
+        match discovery::discover(&running.client).await {
+            Ok(served) => {
+                backoff.reset();
+                if running.follow(&served).await.is_none() {
+                    return;
+                }
+                tokio::time::sleep(DISCOVERY_INTERVAL).await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "can not ask the API server which kinds it serves");
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+struct Watches {
+    client: Client,
+    watched: Watched,
+    updates: Updates,
+    tasks: JoinSet<()>,
+    running: BTreeMap<Kind, (ApiResource, Vec<AbortHandle>)>,
+    /// How many answers in a row lacked a kind.
+    absent: BTreeMap<Kind, u32>,
+}
+
+impl Watches {
+    /// `None`: nobody listens any more.
+    async fn follow(&mut self, served: &Served) -> Option<()> {
+        for kind in Kind::ALL {
+            match served.get(&kind) {
+                Some(resource) => self.serve(kind, resource).await?,
+                None => self.miss(kind).await?,
+            }
+        }
+        Some(())
+    }
+
+    async fn serve(&mut self, kind: Kind, resource: &ApiResource) -> Option<()> {
+        self.absent.remove(&kind);
+        if self.running.get(&kind).is_some_and(|(known, _)| known == resource) {
+            return Some(());
+        }
+        tracing::info!(kind = kind.name(), version = resource.api_version, "watching");
+        self.stop(kind);
+        self.updates.send(Update::Served(kind, resource.clone())).await.ok()?;
+        let handles = self.watched.namespaces_of(kind).into_iter().map(|namespace| {
+            let scope = Scope {
+                kind,
+                resource: resource.clone(),
+                namespace,
+            };
+            let controller = Arc::clone(&self.watched.controller);
+            let watch = objects::watch(self.client.clone(), scope, controller, self.updates.clone());
+            self.tasks.spawn(watch)
+        });
+        let handles = handles.collect();
+        self.running.insert(kind, (resource.clone(), handles));
+        Some(())
+    }
+
+    async fn miss(&mut self, kind: Kind) -> Option<()> {
+        let answers = self.absent.entry(kind).or_default();
+        *answers = answers.saturating_add(1);
+        let answers = *answers;
+        let was_there = self.running.contains_key(&kind);
+        if (was_there && answers == ABSENT_ANSWERS) || (!was_there && answers == 1) {
+            tracing::info!(kind = kind.name(), "not served");
+            self.stop(kind);
+            self.updates.send(Update::NotServed(kind)).await.ok()?;
+        }
+        Some(())
+    }
+
+    fn stop(&mut self, kind: Kind) {
+        for handle in self.running.remove(&kind).into_iter().flat_map(|(_, handles)| handles) {
+            handle.abort();
+        }
+        // What has ended needs no place any more.
+        while self.tasks.try_join_next().is_some() {}
+    }
+}
+
+/// Watches the Secrets that are wanted.
+async fn certificates(client: Client, mut wanted: watch::Receiver<BTreeSet<ObjectName>>, updates: Updates) {
+    let mut tasks = JoinSet::new();
+    let mut running: BTreeMap<ObjectName, AbortHandle> = BTreeMap::new();
+    loop {
+        let names = wanted.borrow_and_update().clone();
+        running.retain(|name, handle| {
+            let stays = names.contains(name);
+            if !stays {
+                handle.abort();
+            }
+            stays
+        });
+        for name in names {
+            running
+                .entry(name.clone())
+                .or_insert_with(|| tasks.spawn(secrets::watch(client.clone(), name, updates.clone())));
+        }
+        while tasks.try_join_next().is_some() {}
+        if wanted.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,155 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+
+use base64::Engine as _;
+use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::ApiResource;
+use kube::runtime::watcher;
+use kube::{Api, Client, Error};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use crate::cluster::kube::certificate;
+use limpet_api::GATEWAY_GROUP;
+use limpet_api::{Listener, ObjectName};
+use limpet_model::{Certificate, Objects, References, Referrer};
+
+use super::backoff::Backoff;
+use super::item::dynamic_resource;
+use super::watch::{Update, Updates};
+
+/// The type of Secrets that are certificates.
+const TLS: &str = "kubernetes.io/tls";
+
+/// What is read of a Secret. Its values are in base64.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawSecret {
+    metadata: ObjectMeta,
+    #[serde(rename = "type")]
+    secret_type: String,
+    data: BTreeMap<String, SecretText>,
+}
+
+/// Forgotten when it is dropped.
+#[derive(Clone, Deserialize)]
+#[serde(from = "String")]
+struct SecretText(Zeroizing<String>);
+
+impl From<String> for SecretText {
+    fn from(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+}
+
+dynamic_resource!(RawSecret);
+
+/// Watches one Secret, by its name: a right to read that one suffices. (A watch of all of a type would need one to read all Secrets: what a selector
+/// asks for, RBAC does not see, except for a name.)
+pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
+    let resource = ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: "Secret".to_owned(),
+        plural: "secrets".to_owned(),
+    };
+    let api: Api<RawSecret> = Api::namespaced_with(client, &name.namespace, &resource);
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", name.name));
+    let mut events = pin!(watcher(api, config));
+    let mut backoff = Backoff::of_the_api();
+    let mut listed = None;
+    while let Some(event) = events.next().await {
+        let found = match event {
+            Ok(watcher::Event::Init) => {
+                listed = None;
+                continue;
+            }
+            Ok(watcher::Event::InitApply(secret)) => {
+                listed = Some(read(&secret));
+                continue;
+            }
+            Ok(watcher::Event::InitDone) => listed.take(),
+            Ok(watcher::Event::Apply(secret)) => Some(read(&secret)),
+            Ok(watcher::Event::Delete(_)) => None,
+            Err(error) => {
+                tracing::warn!(secret = %name, error = %error, "can not watch");
+                if is_forbidden(&error) {
+                    let message = format!("limpet has no right to read it: grant list and watch on the Secret {name}");
+                    if updates
+                        .send(Update::Secret(name.clone(), Some(Err(message))))
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+                backoff.wait().await;
+                continue;
+            }
+        };
+        backoff.reset();
+        if updates.send(Update::Secret(name.clone(), found)).await.is_err() {
+            return;
+        }
+    }
+}
+
+pub(crate) fn is_forbidden(error: &watcher::Error) -> bool {
+    let source = match error {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => source,
+        watcher::Error::WatchError(status) => return status.is_forbidden(),
+        watcher::Error::NoResourceVersion => return false,
+    };
+    matches!(source, Error::Api(status) if status.is_forbidden())
+}
+
+pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
+    if secret.secret_type != TLS {
+        return Err(format!("expected the type {TLS}, found {}", secret.secret_type));
+    }
+    let value = |field: &str| {
+        let text = secret.data.get(field).ok_or_else(|| format!("expected data.{field}"))?;
+        let bytes = base64::engine::general_purpose::STANDARD.decode(text.0.as_bytes());
+        bytes
+            .map(Zeroizing::new)
+            .map_err(|_| format!("data.{field}: expected base64"))
+    };
+    certificate::read(&value("tls.crt")?, value("tls.key")?)
+}
+
+/// The Secrets that listeners of our classes' Gateways name, as far as they may.
+pub(crate) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
+    let references = References::new(objects);
+    let mut wanted = BTreeSet::new();
+    for (gateway, object) in &objects.gateways {
+        let class = objects.gateway_classes.get(&object.spec.gateway_class_name);
+        if class.is_none_or(|class| class.spec.controller_name != controller) {
+            continue;
+        }
+        let names = object
+            .spec
+            .listeners
+            .iter()
+            .flat_map(|listener| secrets(listener, gateway));
+        let referrer = Referrer {
+            group: GATEWAY_GROUP,
+            kind: "Gateway",
+            namespace: &gateway.namespace,
+        };
+        wanted.extend(names.filter(|name| references.permitted(referrer, "", "Secret", name)));
+    }
+    wanted
+}
+
+fn secrets<'a>(listener: &'a Listener, gateway: &'a ObjectName) -> impl Iterator<Item = ObjectName> + 'a {
+    let refs = listener.tls.iter().flat_map(|tls| &tls.certificate_refs);
+    refs.filter(|reference| reference.group.is_empty() && reference.kind == "Secret")
+        .map(|reference| {
+            let namespace = reference.namespace.as_deref().unwrap_or(&gateway.namespace);
+            ObjectName::new(namespace, &reference.name)
+        })
+}

@@ -1,0 +1,366 @@
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::core::ApiResource;
+
+use crate::cluster::reconcile::status::{Digest, Observation};
+use limpet_api::ObjectName;
+use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
+use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
+
+use super::decode::{Content, Entry};
+use super::kind::Kind;
+use super::reader::Watched;
+use super::secrets;
+use super::watch::Update;
+
+/// What is there now.
+#[derive(Debug)]
+pub(crate) struct Store {
+    watched: Watched,
+    objects: Arc<Objects>,
+    slices: Slices,
+    observed: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
+    served: BTreeMap<Kind, ApiResource>,
+    /// What has to be listed before anything is known.
+    awaited: BTreeSet<(Kind, Option<Arc<str>>)>,
+    wanted_secrets: BTreeSet<ObjectName>,
+    answered_secrets: BTreeSet<ObjectName>,
+}
+
+/// An object that has a status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Observed {
+    /// The object's identity.
+    pub(crate) uid: String,
+    /// Its `resourceVersion`.
+    pub(crate) version: String,
+    /// What of its status is ours.
+    pub(crate) status: Digest,
+}
+
+/// What an update changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Something that a graph is built from.
+    pub(crate) objects: bool,
+    /// The endpoints of these Services.
+    pub(crate) services: BTreeSet<ObjectName>,
+    /// Somebody's status.
+    pub(crate) statuses: bool,
+}
+
+impl Change {
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.objects |= other.objects;
+        self.statuses |= other.statuses;
+        self.services.extend(other.services);
+    }
+}
+
+impl Store {
+    /// Of which nothing is known yet.
+    pub(crate) fn new(watched: Watched) -> Self {
+        let of_kind = |kind: Kind| {
+            watched
+                .namespaces_of(kind)
+                .into_iter()
+                .map(move |namespace| (kind, namespace))
+        };
+        let awaited = Kind::ALL.into_iter().flat_map(of_kind).collect();
+        Self {
+            watched,
+            objects: Arc::default(),
+            slices: Slices::default(),
+            observed: Arc::default(),
+            served: BTreeMap::new(),
+            awaited,
+            wanted_secrets: BTreeSet::new(),
+            answered_secrets: BTreeSet::new(),
+        }
+    }
+
+    /// Everything but EndpointSlices. Cheap to have; a change meanwhile copies.
+    pub(crate) fn objects(&self) -> Arc<Objects> {
+        Arc::clone(&self.objects)
+    }
+
+    /// The kinds that were not listed yet. Until there are none, what is known is not to be served: what is missing would be taken for deleted.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        let mut kinds: Vec<_> = self.awaited.iter().map(|(kind, _)| kind.name()).collect();
+        kinds.dedup();
+        kinds
+    }
+
+    /// Whether every Secret that a listener names is known, or known not to be readable.
+    pub(crate) fn has_secrets(&self) -> bool {
+        self.wanted_secrets.is_subset(&self.answered_secrets)
+    }
+
+    /// The Secrets to read.
+    pub(crate) fn wanted_secrets(&self) -> &BTreeSet<ObjectName> {
+        &self.wanted_secrets
+    }
+
+    /// What objects say of themselves.
+    pub(crate) fn observation(&self) -> Observation {
+        Observation {
+            objects: Arc::clone(&self.observed),
+            served: self.served.clone(),
+        }
+    }
+
+    /// The endpoints of a Service's port.
+    pub(crate) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
+        let slices = self
+            .slices
+            .by_service
+            .get(service)
+            .into_iter()
+            .flat_map(BTreeMap::values);
+        endpoints::endpoints(slices, port_name)
+    }
+
+    /// How many objects there are of each kind, and how many of them could not be read.
+    pub(crate) fn counts(&self) -> BTreeMap<Kind, (usize, usize)> {
+        let all_malformed = self.objects.malformed();
+        let count = |kind: Kind| {
+            let malformed = all_malformed.keys().filter(|of| of.kind == kind.name()).count();
+            (kind, (self.names(kind, None).len() - malformed, malformed))
+        };
+        Kind::ALL.into_iter().map(count).collect()
+    }
+
+    /// Takes in what happened.
+    pub(crate) fn apply(&mut self, update: Update) -> Change {
+        let mut change = Change::default();
+        match update {
+            Update::Served(kind, resource) => {
+                self.served.insert(kind, resource);
+                change.statuses = true;
+            }
+            Update::NotServed(kind) => {
+                self.served.remove(&kind);
+                self.awaited.retain(|(awaited, _)| *awaited != kind);
+                self.replace(kind, None, Vec::new(), &mut change);
+            }
+            Update::Listed(kind, namespace, entries) => {
+                self.replace(kind, namespace.as_deref(), entries, &mut change);
+                self.awaited.remove(&(kind, namespace));
+            }
+            Update::Applied(kind, entry) => self.insert(kind, *entry, &mut change),
+            Update::Deleted(kind, name) => self.remove(kind, &name, &mut change),
+            Update::Secret(name, found) => {
+                // Of one that is not wanted any more, a last word may be under way.
+                if self.wanted_secrets.contains(&name) {
+                    let known = self.objects.certificates.get(&name);
+                    if known != found.as_ref() {
+                        change.objects = true;
+                        let certificates = &mut Arc::make_mut(&mut self.objects).certificates;
+                        match found {
+                            Some(found) => certificates.insert(name.clone(), found),
+                            None => certificates.remove(&name),
+                        };
+                    }
+                    change.objects |= self.answered_secrets.insert(name);
+                }
+            }
+        }
+        if change.objects {
+            self.choose_secrets();
+        }
+        change
+    }
+
+    fn choose_secrets(&mut self) {
+        if !self.watched.certificates {
+            return;
+        }
+        let wanted = secrets::wanted(&self.objects, &self.watched.controller);
+        if wanted == self.wanted_secrets {
+            return;
+        }
+        self.answered_secrets.retain(|name| wanted.contains(name));
+        let certificates = &self.objects.certificates;
+        if !certificates.keys().all(|name| wanted.contains(name)) {
+            Arc::make_mut(&mut self.objects)
+                .certificates
+                .retain(|name, _| wanted.contains(name));
+        }
+        self.wanted_secrets = wanted;
+    }
+
+    fn replace(&mut self, kind: Kind, namespace: Option<&str>, entries: Vec<Entry>, change: &mut Change) {
+        let listed: BTreeSet<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+        for name in self.names(kind, namespace) {
+            if !listed.contains(&name) {
+                self.remove(kind, &name, change);
+            }
+        }
+        for entry in entries {
+            self.insert(kind, entry, change);
+        }
+    }
+
+    fn insert(&mut self, kind: Kind, entry: Entry, change: &mut Change) {
+        let Entry {
+            name,
+            uid,
+            version,
+            status,
+            content,
+        } = entry;
+        if let Some(status) = status {
+            let observed = Observed { uid, version, status };
+            if self.observed.get(&kind).and_then(|known| known.get(&name)) != Some(&observed) {
+                let all = Arc::make_mut(&mut self.observed);
+                all.entry(kind).or_default().insert(name.clone(), observed);
+                change.statuses = true;
+            }
+        }
+        if let Some(error) = content.malformed() {
+            tracing::warn!(kind = kind.name(), object = %name, field = error.field, error = error.message, "can not be read");
+        }
+        self.insert_content(name, content, change);
+    }
+
+    fn remove(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
+        if self.observed.get(&kind).is_some_and(|known| known.contains_key(name))
+            && let Some(known) = Arc::make_mut(&mut self.observed).get_mut(&kind)
+        {
+            known.remove(name);
+        }
+        self.remove_content(kind, name, change);
+    }
+
+    fn insert_content(&mut self, name: ObjectName, content: Content, change: &mut Change) {
+        /// Whether that changed anything. What did not change is not to be copied.
+        macro_rules! put {
+            ($map:ident, $name:expr, $object:expr) => {{
+                let changed = self.objects.$map.get(&$name) != Some(&$object);
+                if changed {
+                    Arc::make_mut(&mut self.objects).$map.insert($name, $object);
+                }
+                changed
+            }};
+        }
+        change.objects |= match content {
+            Content::GatewayClass(object) => put!(gateway_classes, name.name, object),
+            Content::Gateway(object) => put!(gateways, name, object),
+            Content::HttpRoute(object) => put!(http_routes, name, object),
+            Content::GrpcRoute(object) => put!(grpc_routes, name, object),
+            Content::ReferenceGrant(object) => put!(reference_grants, name, object),
+            Content::Service(object) => put!(services, name, object),
+            Content::XBackend(object) => put!(backends, name, object),
+            Content::Namespace(labels) => put!(namespaces, name.name, labels),
+            Content::SessionPolicy(kind, object) => {
+                let name = SessionPolicyName { kind, name };
+                put!(session_policies, name, object)
+            }
+            Content::Slice(slice) => {
+                self.slices.insert(name, slice, &mut change.services);
+                false
+            }
+        };
+    }
+
+    fn remove_content(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
+        macro_rules! take {
+            ($map:ident, $name:expr) => {{
+                let there = self.objects.$map.contains_key($name);
+                if there {
+                    Arc::make_mut(&mut self.objects).$map.remove($name);
+                }
+                there
+            }};
+        }
+        let policy = |kind| SessionPolicyName {
+            kind,
+            name: name.clone(),
+        };
+        change.objects |= match kind {
+            Kind::GatewayClass => take!(gateway_classes, &name.name),
+            Kind::Gateway => take!(gateways, name),
+            Kind::HttpRoute => take!(http_routes, name),
+            Kind::GrpcRoute => take!(grpc_routes, name),
+            Kind::ReferenceGrant => take!(reference_grants, name),
+            Kind::Service => take!(services, name),
+            Kind::XBackend => take!(backends, name),
+            Kind::Namespace => take!(namespaces, &name.name),
+            Kind::BackendLbPolicy => take!(session_policies, &policy(SessionPolicyKind::BackendLbPolicy)),
+            Kind::XBackendTrafficPolicy => take!(session_policies, &policy(SessionPolicyKind::XBackendTrafficPolicy)),
+            Kind::EndpointSlice => {
+                self.slices.remove(name, &mut change.services);
+                false
+            }
+        };
+    }
+
+    /// The names of all objects of a kind, in a namespace or in all of them.
+    fn names(&self, kind: Kind, namespace: Option<&str>) -> Vec<ObjectName> {
+        let objects = &self.objects;
+        let policies = |kind: SessionPolicyKind| {
+            let names = objects.session_policies.keys();
+            names
+                .filter(move |name| name.kind == kind)
+                .map(|name| name.name.clone())
+        };
+        let cluster_wide = |name: &String| ObjectName::new("", name);
+        let mut names: Vec<ObjectName> = match kind {
+            Kind::GatewayClass => objects.gateway_classes.keys().map(cluster_wide).collect(),
+            Kind::Gateway => objects.gateways.keys().cloned().collect(),
+            Kind::HttpRoute => objects.http_routes.keys().cloned().collect(),
+            Kind::GrpcRoute => objects.grpc_routes.keys().cloned().collect(),
+            Kind::ReferenceGrant => objects.reference_grants.keys().cloned().collect(),
+            Kind::Service => objects.services.keys().cloned().collect(),
+            Kind::XBackend => objects.backends.keys().cloned().collect(),
+            Kind::Namespace => objects.namespaces.keys().map(cluster_wide).collect(),
+            Kind::BackendLbPolicy => policies(SessionPolicyKind::BackendLbPolicy).collect(),
+            Kind::XBackendTrafficPolicy => policies(SessionPolicyKind::XBackendTrafficPolicy).collect(),
+            Kind::EndpointSlice => self.slices.service.keys().cloned().collect(),
+        };
+        names.retain(|name| namespace.is_none_or(|namespace| name.namespace == namespace));
+        names
+    }
+}
+
+/// EndpointSlices, by the Services that they belong to.
+#[derive(Debug, Default)]
+struct Slices {
+    by_service: BTreeMap<ObjectName, BTreeMap<ObjectName, EndpointSlice>>,
+    service: BTreeMap<ObjectName, ObjectName>,
+}
+
+impl Slices {
+    fn insert(&mut self, name: ObjectName, slice: EndpointSlice, changed: &mut BTreeSet<ObjectName>) {
+        if let Some(service) = self.service.get(&name) {
+            let known = self.by_service.get(service).and_then(|slices| slices.get(&name));
+            if known == Some(&slice) {
+                return;
+            }
+            if *service != slice.service {
+                self.remove(&name, changed);
+            }
+        }
+        let service = slice.service.clone();
+        changed.insert(service.clone());
+        self.service.insert(name.clone(), service.clone());
+        self.by_service.entry(service).or_default().insert(name, slice);
+    }
+
+    fn remove(&mut self, name: &ObjectName, changed: &mut BTreeSet<ObjectName>) {
+        let Some(service) = self.service.remove(name) else {
+            return;
+        };
+        if let Some(slices) = self.by_service.get_mut(&service) {
+            slices.remove(name);
+            if slices.is_empty() {
+                self.by_service.remove(&service);
+            }
+        }
+        changed.insert(service);
+    }
+}

@@ -1,0 +1,239 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::kube::{from_manifest, secret_from_manifest};
+
+const OURS: &str = "limpet.dev/controller";
+
+fn store(namespaces: &[&str]) -> Store {
+    Store::new(Watched {
+        controller: Arc::from(OURS),
+        certificates: true,
+        namespaces: namespaces.iter().map(|name| Arc::from(*name)).collect(),
+    })
+}
+
+fn entry(kind: Kind, namespace: &str, name: &str, version: &str, rest: &Value) -> Entry {
+    let mut object =
+        json!({"metadata": {"namespace": namespace, "name": name, "uid": name, "resourceVersion": version}});
+    object
+        .as_object_mut()
+        .unwrap()
+        .extend(rest.as_object().cloned().unwrap());
+    from_manifest(kind, object, OURS).unwrap().unwrap()
+}
+
+fn route(namespace: &str, name: &str, hostname: &str) -> Entry {
+    entry(
+        Kind::HttpRoute,
+        namespace,
+        name,
+        "1",
+        &json!({"spec": {"hostnames": [hostname]}}),
+    )
+}
+
+fn applied(store: &mut Store, kind: Kind, entry: Entry) -> Change {
+    store.apply(Update::Applied(kind, Box::new(entry)))
+}
+
+fn objects() -> Change {
+    Change {
+        objects: true,
+        ..Change::default()
+    }
+}
+
+fn statuses() -> Change {
+    Change {
+        statuses: true,
+        ..Change::default()
+    }
+}
+
+fn routes(store: &Store) -> Vec<String> {
+    store.objects().http_routes.keys().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_says_the_same_changes_nothing() {
+    let mut store = store(&[]);
+    let of = |version: &str, status: &Value| {
+        let rest = json!({"spec": {"hostnames": ["a"]}, "status": status});
+        entry(Kind::HttpRoute, "shop", "web", version, &rest)
+    };
+    let both = Change {
+        statuses: true,
+        ..objects()
+    };
+    assert_eq!(applied(&mut store, Kind::HttpRoute, of("1", &Value::Null)), both);
+    let before = store.objects();
+    assert_eq!(
+        applied(&mut store, Kind::HttpRoute, of("1", &Value::Null)),
+        Change::default()
+    );
+    // Somebody wrote its status: it is not built anew.
+    assert_eq!(applied(&mut store, Kind::HttpRoute, of("2", &Value::Null)), statuses());
+    let ours = json!({"parents": [{"controllerName": OURS}]});
+    assert_eq!(applied(&mut store, Kind::HttpRoute, of("3", &ours)), statuses());
+    assert!(Arc::ptr_eq(&before, &store.objects()), "nothing was copied");
+    let other = route("shop", "web", "b");
+    assert!(applied(&mut store, Kind::HttpRoute, other).objects);
+    assert!(
+        store
+            .apply(Update::Deleted(Kind::HttpRoute, ObjectName::new("shop", "web")))
+            .objects
+    );
+    assert!(routes(&store).is_empty() && store.observation().objects[&Kind::HttpRoute].is_empty());
+    let gone = store.apply(Update::Deleted(Kind::HttpRoute, ObjectName::new("shop", "web")));
+    assert_eq!(gone, Change::default());
+}
+
+#[test]
+fn a_list_is_all_that_there_is_where_it_is_from() {
+    let mut store = store(&["pay", "shop"]);
+    let listed = |store: &mut Store, namespace: &str, entries| {
+        store.apply(Update::Listed(Kind::HttpRoute, Some(Arc::from(namespace)), entries))
+    };
+    listed(
+        &mut store,
+        "shop",
+        vec![route("shop", "a", "a"), route("shop", "b", "b")],
+    );
+    listed(&mut store, "pay", vec![route("pay", "a", "a")]);
+    assert_eq!(routes(&store), ["pay/a", "shop/a", "shop/b"]);
+    assert!(listed(&mut store, "shop", vec![route("shop", "b", "b")]).objects);
+    assert_eq!(routes(&store), ["pay/a", "shop/b"]);
+    assert_eq!(
+        listed(&mut store, "pay", vec![route("pay", "a", "a")]),
+        Change::default()
+    );
+    assert!(store.apply(Update::NotServed(Kind::HttpRoute)).objects);
+    assert!(routes(&store).is_empty());
+}
+
+#[test]
+fn it_is_known_what_was_not_listed_yet() {
+    let mut store = store(&["pay", "shop"]);
+    assert_eq!(store.missing().len(), Kind::ALL.len());
+    for kind in Kind::ALL {
+        if kind == Kind::HttpRoute || !kind.is_namespaced() {
+            continue;
+        }
+        for namespace in ["pay", "shop"] {
+            store.apply(Update::Listed(kind, Some(Arc::from(namespace)), Vec::new()));
+        }
+    }
+    let namespace = Some(Arc::from("shop"));
+    store.apply(Update::Listed(Kind::HttpRoute, namespace, Vec::new()));
+    assert_eq!(
+        store.missing(),
+        ["GatewayClass", "HTTPRoute", "Namespace"],
+        "one namespace is no list"
+    );
+    store.apply(Update::NotServed(Kind::HttpRoute));
+    store.apply(Update::Listed(Kind::GatewayClass, None, Vec::new()));
+    store.apply(Update::Listed(Kind::Namespace, None, Vec::new()));
+    assert!(store.missing().is_empty());
+}
+
+#[test]
+fn what_can_not_be_read_takes_the_place_of_what_it_was() {
+    let mut store = store(&[]);
+    applied(&mut store, Kind::HttpRoute, route("shop", "web", "a"));
+    let bad = |version: &str| {
+        let rest = json!({"spec": {"parentRefs": [{"name": "gw"}], "hostnames": 5}});
+        entry(Kind::HttpRoute, "shop", "web", version, &rest)
+    };
+    assert!(applied(&mut store, Kind::HttpRoute, bad("2")).objects);
+    assert_eq!(store.counts()[&Kind::HttpRoute], (0, 1));
+    let objects = store.objects();
+    let (_, error) = objects.malformed().pop_first().unwrap();
+    assert_eq!(error.field, "spec.hostnames");
+    let kept = &objects.http_routes[&ObjectName::new("shop", "web")].spec;
+    assert!(kept.hostnames.is_empty() && kept.parent_refs.len() == 1, "{kept:?}");
+    assert_eq!(applied(&mut store, Kind::HttpRoute, bad("2")), Change::default());
+    assert!(applied(&mut store, Kind::HttpRoute, route("shop", "web", "a")).objects);
+    assert_eq!(store.counts()[&Kind::HttpRoute], (1, 0));
+}
+
+fn slice(name: &str, service: &str, address: &str) -> Entry {
+    let object = json!({
+        "metadata": {"namespace": "shop", "name": name, "labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "ports": [{"name": "web", "port": 80, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+    });
+    from_manifest(Kind::EndpointSlice, object, OURS).unwrap().unwrap()
+}
+
+#[test]
+fn a_slice_changes_the_endpoints_of_its_service_alone() {
+    let mut store = store(&[]);
+    let changed = |services: &[&str]| Change {
+        services: services.iter().map(|name| ObjectName::new("shop", name)).collect(),
+        ..Change::default()
+    };
+    let mut apply = |entry| applied(&mut store, Kind::EndpointSlice, entry);
+    assert_eq!(apply(slice("one", "a", "10.0.0.1")), changed(&["a"]));
+    assert_eq!(apply(slice("two", "a", "10.0.0.2")), changed(&["a"]));
+    assert_eq!(apply(slice("two", "a", "10.0.0.2")), Change::default());
+    assert_eq!(
+        apply(slice("two", "b", "10.0.0.2")),
+        changed(&["a", "b"]),
+        "it was the one's"
+    );
+    let count = |store: &Store, service: &str| store.endpoints(&ObjectName::new("shop", service), "web").len();
+    assert_eq!((count(&store, "a"), count(&store, "b")), (1, 1));
+    assert!(store.endpoints(&ObjectName::new("shop", "a"), "other").is_empty());
+    let gone = store.apply(Update::Listed(
+        Kind::EndpointSlice,
+        None,
+        vec![slice("one", "a", "10.0.0.1")],
+    ));
+    assert_eq!(gone, changed(&["b"]));
+    assert_eq!((count(&store, "a"), count(&store, "b")), (1, 0));
+}
+
+#[test]
+fn secrets_are_those_that_listeners_of_ours_name() {
+    let mut store = store(&[]);
+    let gateway = |class: &str, secret: &str| {
+        let tls = json!({"certificateRefs": [{"name": secret}]});
+        let listeners = json!([{"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls}]);
+        let spec = json!({"gatewayClassName": class, "listeners": listeners});
+        entry(Kind::Gateway, "shop", "web", "1", &json!({"spec": spec}))
+    };
+    let class = entry(
+        Kind::GatewayClass,
+        "",
+        "limpet",
+        "1",
+        &json!({"spec": {"controllerName": OURS}}),
+    );
+    applied(&mut store, Kind::GatewayClass, class);
+    applied(&mut store, Kind::Gateway, gateway("others", "a"));
+    assert!(store.wanted_secrets().is_empty() && store.has_secrets());
+    applied(&mut store, Kind::Gateway, gateway("limpet", "a"));
+    let a = ObjectName::new("shop", "a");
+    assert_eq!(store.wanted_secrets(), &BTreeSet::from([a.clone()]));
+    assert!(!store.has_secrets(), "nobody has answered");
+    assert!(
+        store.apply(Update::Secret(a.clone(), None)).objects,
+        "it is known that there is none"
+    );
+    assert!(store.has_secrets());
+    let broken = || Some(secret_from_manifest(json!({"type": "Opaque"})));
+    assert!(store.apply(Update::Secret(a.clone(), broken())).objects);
+    assert_eq!(store.apply(Update::Secret(a.clone(), broken())), Change::default());
+    assert!(store.objects().certificates[&a].is_err());
+
+    applied(&mut store, Kind::Gateway, gateway("limpet", "b"));
+    assert!(store.objects().certificates.is_empty(), "what nobody names is not kept");
+    assert_eq!(
+        store.apply(Update::Secret(a, broken())),
+        Change::default(),
+        "a last word"
+    );
+    assert!(!store.has_secrets());
+}

@@ -1,0 +1,162 @@
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt as _};
+use kube::core::{ApiResource, DynamicResourceScope};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use limpet_api::ObjectName;
+use limpet_model::Certificate;
+
+use super::backoff::Backoff;
+use super::decode::{self, Content, Entry};
+use super::item::Item;
+use super::kind::Kind;
+use super::slice::{self, RawSlice};
+
+/// How long a watch lasts before it is begun anew where it was: a connection that died without a word is noticed after that.
+const WATCH_SECONDS: u32 = 60;
+
+/// What watches tell the store.
+#[derive(Debug)]
+pub(crate) enum Update {
+    /// These are all objects of a kind in a namespace, or in all of them.
+    Listed(Kind, Option<Arc<str>>, Vec<Entry>),
+    /// An object is there, or changed.
+    Applied(Kind, Box<Entry>),
+    /// An object is gone.
+    Deleted(Kind, ObjectName),
+    /// A kind is not served, so there are no objects of it.
+    NotServed(Kind),
+    /// What a Secret holds; `None`: it is not there.
+    Secret(ObjectName, Option<Result<Certificate, String>>),
+    /// A kind is served, and watched in this version.
+    Served(Kind, ApiResource),
+}
+
+/// Where updates go. It is bounded, so that lists are read no faster than they are taken in.
+pub(super) type Updates = mpsc::Sender<Update>;
+
+/// What is watched: a kind, in a namespace or in all.
+#[derive(Debug, Clone)]
+pub(super) struct Scope {
+    pub(super) kind: Kind,
+    pub(super) resource: ApiResource,
+    pub(super) namespace: Option<Arc<str>>,
+}
+
+/// Watches until nobody listens.
+pub(super) async fn watch(client: Client, scope: Scope, controller: Arc<str>, updates: Updates) {
+    let kind = scope.kind;
+    if kind == Kind::EndpointSlice {
+        run(client, &scope, &updates, slice_entry).await;
+    } else {
+        run(client, &scope, &updates, |item: Item| {
+            Some(decode::entry(kind, item, &controller))
+        })
+        .await;
+    }
+}
+
+/// The slice, if it belongs to a Service.
+pub(super) fn slice_entry(item: RawSlice) -> Option<Entry> {
+    let name = ObjectName::new(
+        item.metadata.namespace.as_deref().unwrap_or_default(),
+        item.metadata.name.as_deref().unwrap_or_default(),
+    );
+    let slice = slice::slice(item)?;
+    Some(Entry {
+        name,
+        uid: String::new(),
+        version: String::new(),
+        status: None,
+        content: Content::Slice(slice),
+    })
+}
+
+async fn run<T, F>(client: Client, scope: &Scope, updates: &Updates, read: F)
+where
+    T: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + 'static,
+    F: Fn(T) -> Option<Entry>,
+{
+    let api: Api<T> = match &scope.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &scope.resource),
+        None => Api::all_with(client, &scope.resource),
+    };
+    let config = watcher::Config::default()
+        .timeout(WATCH_SECONDS)
+        .page_size(scope.kind.page_size());
+    follow(watcher(api, config), scope, updates, read).await;
+}
+
+async fn follow<T, F, S>(events: S, scope: &Scope, updates: &Updates, read: F)
+where
+    T: Resource<DynamicType = ApiResource>,
+    F: Fn(T) -> Option<Entry>,
+    S: Stream<Item = watcher::Result<watcher::Event<T>>>,
+{
+    let kind = scope.kind;
+    let namespace = scope.namespace.as_deref().unwrap_or("*");
+    let mut events = pin!(events);
+    let mut backoff = Backoff::of_the_api();
+    let mut listed = Vec::new();
+    let mut failing = false;
+    while let Some(event) = events.next().await {
+        let update = match event {
+            Ok(watcher::Event::Init) => {
+                listed.clear();
+                continue;
+            }
+            Ok(watcher::Event::InitApply(item)) => {
+                listed.extend(read(item));
+                continue;
+            }
+            Ok(watcher::Event::InitDone) => Update::Listed(kind, scope.namespace.clone(), std::mem::take(&mut listed)),
+            Ok(watcher::Event::Apply(item)) => {
+                let name = name_of(&item);
+                match read(item) {
+                    Some(entry) => Update::Applied(kind, Box::new(entry)),
+                    None => Update::Deleted(kind, name),
+                }
+            }
+            Ok(watcher::Event::Delete(item)) => Update::Deleted(kind, name_of(&item)),
+            Err(error) => {
+                listed.clear();
+                // Once in a while every watch ends, so the first failure is no news.
+                if failing {
+                    tracing::warn!(kind = kind.name(), namespace, error = %error, "can not watch; what was read last is served on");
+                } else {
+                    tracing::debug!(kind = kind.name(), namespace, error = %error, "watch ended");
+                }
+                failing = true;
+                backoff.wait().await;
+                continue;
+            }
+        };
+        if failing {
+            tracing::info!(kind = kind.name(), namespace, "watching again");
+            failing = false;
+        }
+        backoff.reset();
+        if updates.send(update).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn name_of<T: Resource<DynamicType = ApiResource>>(item: &T) -> ObjectName {
+    let meta = item.meta();
+    ObjectName::new(
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default(),
+    )
+}

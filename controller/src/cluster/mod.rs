@@ -1,0 +1,13 @@
+//! The controller half of the command: `limpet controller` and `limpet render`.
+//!
+//! - [`kube`]: the API server: client, discovery, watches, and the objects that are there now.
+//! - [`reconcile`]: everything that is written to the cluster, by the replica that leads.
+//! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
+
+mod cli;
+mod controller;
+mod kube;
+mod reconcile;
+pub mod render;
+
+pub(crate) use cli::ClusterCommand;

@@ -1,0 +1,126 @@
+//! Who has which address.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use limpet_core::time::Timestamp;
+
+use limpet_api::ObjectName;
+use limpet_model::endpoints::Endpoint;
+
+/// A pod, by its uid: one that restarts in place is the same.
+pub(super) type Owner = Arc<str>;
+
+/// A Service and the name of its port: where addresses are seen.
+type Place = (ObjectName, String);
+
+/// The owners of addresses. An address is one with its port: pods in their node's network share the rest.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    /// Who has what, by where that was seen.
+    seen: BTreeMap<Place, BTreeMap<SocketAddr, Owner>>,
+    addresses: HashMap<SocketAddr, Owned>,
+}
+
+/// Who has an address. Several may seem to, as long as slices have not caught up with each other; of one that nobody has, who had it last.
+#[derive(Debug)]
+struct Owned {
+    /// Each with the number of places where it is seen.
+    by: Vec<(Owner, usize)>,
+    /// Since when nobody has it.
+    left: Option<Timestamp>,
+}
+
+impl Owners {
+    /// What a place shows now. The answer is the addresses that somebody new has. An endpoint without an owner tells nothing.
+    pub(super) fn see(&mut self, place: Place, endpoints: &[Endpoint], now: Timestamp) -> Vec<(SocketAddr, Owner)> {
+        let now_seen: BTreeMap<SocketAddr, Owner> = endpoints
+            .iter()
+            .filter_map(|endpoint| Some((endpoint.address, endpoint.owner.clone()?)))
+            .collect();
+        if self.seen.get(&place).is_some_and(|seen| *seen == now_seen) {
+            return Vec::new();
+        }
+        let mut new = Vec::new();
+        // Those who come are counted before those who go: so it is known whom they follow.
+        for (address, owner) in &now_seen {
+            if self.come(*address, owner) {
+                new.push((*address, Arc::clone(owner)));
+            }
+        }
+        let before = if now_seen.is_empty() {
+            self.seen.remove(&place)
+        } else {
+            self.seen.insert(place, now_seen)
+        };
+        for (address, owner) in before.unwrap_or_default() {
+            self.go(address, &owner, now);
+        }
+        new
+    }
+
+    /// Places that are not watched any more show nothing.
+    pub(super) fn retain(&mut self, watched: impl Fn(&ObjectName, &str) -> bool, now: Timestamp) {
+        let unwatched = self.seen.keys().filter(|(service, port)| !watched(service, port));
+        for place in unwatched.cloned().collect::<Vec<_>>() {
+            self.see(place, &[], now);
+        }
+    }
+
+    /// Who had an address when that was written down; what is known already is newer.
+    pub(super) fn remember(&mut self, address: SocketAddr, owner: Owner, now: Timestamp) {
+        self.addresses.entry(address).or_insert_with(|| Owned {
+            by: vec![(owner, 0)],
+            left: Some(now),
+        });
+    }
+
+    /// Forgets who had addresses that nobody has had for so long: no session of theirs is alive.
+    pub(super) fn forget(&mut self, life: Duration, now: Timestamp) {
+        let is_alive = |owned: &Owned| owned.left.is_none_or(|left| now.since(left) < life);
+        self.addresses.retain(|_, owned| is_alive(owned));
+    }
+
+    /// The Services that show an address.
+    pub(super) fn services(&self, address: SocketAddr) -> impl Iterator<Item = &ObjectName> {
+        let shows = move |seen: &BTreeMap<SocketAddr, Owner>| seen.contains_key(&address);
+        let places = self.seen.iter().filter(move |(_, seen)| shows(seen));
+        places.map(|((service, _), _)| service)
+    }
+
+    /// Whether somebody else had the address before.
+    fn come(&mut self, address: SocketAddr, owner: &Owner) -> bool {
+        let known = self.addresses.entry(address).or_insert_with(|| Owned {
+            by: Vec::with_capacity(1),
+            left: None,
+        });
+        known.left = None;
+        if let Some((_, places)) = known.by.iter_mut().find(|(known, _)| known == owner) {
+            *places += 1;
+            return false;
+        }
+        let follows = !known.by.is_empty();
+        known.by.retain(|(_, places)| *places > 0);
+        known.by.push((Arc::clone(owner), 1));
+        follows
+    }
+
+    fn go(&mut self, address: SocketAddr, owner: &Owner, now: Timestamp) {
+        let Some(known) = self.addresses.get_mut(&address) else {
+            return;
+        };
+        for (known, places) in &mut known.by {
+            if known == owner {
+                *places = places.saturating_sub(1);
+            }
+        }
+        if known.by.iter().any(|(_, places)| *places > 0) {
+            known.by.retain(|(_, places)| *places > 0);
+        } else {
+            // The last one is remembered.
+            known.left = Some(now);
+        }
+    }
+}

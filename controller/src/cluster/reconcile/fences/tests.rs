@@ -1,0 +1,326 @@
+//! A list that is kept somewhere, Envoys that acknowledge it, and pods whose addresses are used again.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use limpet_core::time::Timestamp;
+use proptest::prelude::*;
+
+use limpet_api::ObjectName;
+use limpet_model::endpoints::{Endpoint, EndpointState};
+
+use super::changes::Carried;
+use super::{Fence, Fences, List};
+
+const LIFE: Duration = Duration::from_secs(3600);
+const A: &str = "10.0.0.1:8080";
+const B: &str = "10.0.0.2:8080";
+
+/// Milliseconds after a whole second.
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_unix_millis(1_700_000_000_000 + millis)
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn endpoints(owners: &[(&str, &str)]) -> Vec<Endpoint> {
+    let endpoint = |(at, owner): &(&str, &str)| Endpoint {
+        address: address(at),
+        state: EndpointState::Ready,
+        owner: Some(Arc::<str>::from(*owner)).filter(|owner| !owner.is_empty()),
+    };
+    owners.iter().map(endpoint).collect()
+}
+
+fn service(name: &str) -> ObjectName {
+    ObjectName::new("web", name)
+}
+
+fn observe(fences: &mut Fences, name: &str, owners: &[(&str, &str)], millis: u64) -> bool {
+    fences.observe(&service(name), "http", &endpoints(owners), at(millis))
+}
+
+/// What was written is kept and published.
+fn keep(fences: &mut Fences, millis: u64) -> List {
+    let (list, dropped) = fences.wanted(LIFE, at(millis)).unwrap();
+    assert_eq!(dropped, 0);
+    fences.set_list(list.clone(), at(millis));
+    list
+}
+
+/// Whether Envoys are told of the endpoints of any Service again.
+fn release(fences: &mut Fences, everywhere: bool, millis: u64) -> bool {
+    let config = fences.list().config();
+    let fences_of = Carried {
+        fences: &config,
+        everywhere,
+    };
+    !fences.release(Some(fences_of), at(millis)).is_empty()
+}
+
+#[test]
+fn an_address_with_another_owner_is_held_back_until_its_fence_is_everywhere() {
+    let mut fences = Fences::default();
+    assert!(!observe(&mut fences, "shop", &[(A, "a"), (B, "b")], 0));
+    assert!(fences.wanted(LIFE, at(0)).is_none());
+    assert!(!observe(&mut fences, "shop", &[(B, "b")], 1000));
+    assert!(observe(&mut fences, "shop", &[(A, "heir"), (B, "b")], 2300));
+    assert!(fences.holds(address(A)) && !fences.holds(address(B)));
+    assert!(!release(&mut fences, true, 4300), "its fence is not kept yet");
+
+    let list = keep(&mut fences, 2400);
+    assert_eq!(
+        list.text(),
+        r#"[{"address":"10.0.0.1:8080","notBefore":1700000004,"owner":"heir"}]"#
+    );
+    assert_eq!(List::parse(&list.text()).unwrap(), list);
+    assert!(fences.wanted(LIFE, at(2400)).is_none(), "it is kept");
+    assert!(!release(&mut fences, true, 3999), "its time has not come");
+    assert!(!release(&mut fences, false, 4000), "not every Envoy has it");
+    assert!(fences.release(None, at(4000)).is_empty(), "nothing is published");
+    assert!(release(&mut fences, true, 4000));
+    assert!(!fences.holds(address(A)));
+    assert_eq!((fences.held_back().count(), fences.unacknowledged()), (0, 0));
+    assert!(fences.wanted(LIFE, at(4000)).is_none());
+}
+
+#[test]
+fn no_address_waits_for_ever_and_its_fence_is_still_to_be_kept() {
+    let mut fences = Fences::default();
+    observe(&mut fences, "shop", &[(A, "a")], 0);
+    observe(&mut fences, "shop", &[(A, "heir")], 0);
+    assert!(!release(&mut fences, false, 4999));
+    assert!(release(&mut fences, false, 5000));
+    assert_eq!(fences.unacknowledged(), 1);
+    assert!(!fences.holds(address(A)));
+    assert_eq!(keep(&mut fences, 6000).len(), 1);
+    assert!(!fences.holds(address(A)) && fences.wanted(LIFE, at(6000)).is_none());
+}
+
+#[test]
+fn who_restarts_in_place_or_comes_back_is_no_new_owner() {
+    let mut fences = Fences::default();
+    for owners in [&[(A, "a")][..], &[], &[(A, "a")], &[(A, "")], &[(A, "a")]] {
+        assert!(!observe(&mut fences, "shop", owners, 0));
+    }
+    assert!(!observe(&mut fences, "other", &[(A, "a")], 0));
+}
+
+#[test]
+fn slices_that_lag_behind_change_nothing_twice() {
+    let mut fences = Fences::default();
+    observe(&mut fences, "shop", &[(A, "a")], 0);
+    observe(&mut fences, "other", &[(A, "a")], 0);
+    assert!(observe(&mut fences, "other", &[(A, "heir")], 0));
+    assert!(!observe(&mut fences, "shop", &[(A, "a"), (B, "b")], 10));
+    assert!(!observe(&mut fences, "shop", &[(A, "heir")], 20));
+    assert!(!observe(&mut fences, "other", &[], 30));
+    assert!(!observe(&mut fences, "shop", &[(A, "heir"), (B, "b")], 40));
+    assert!(observe(&mut fences, "other", &[(A, "third")], 50));
+}
+
+#[test]
+fn ports_are_apart() {
+    let mut fences = Fences::default();
+    observe(&mut fences, "shop", &[("10.0.0.1:8080", "a")], 0);
+    assert!(!observe(
+        &mut fences,
+        "shop",
+        &[("10.0.0.1:8080", "a"), ("10.0.0.1:9090", "b")],
+        0
+    ));
+}
+
+#[test]
+fn another_replicas_fence_is_as_good() {
+    let mut fences = Fences::default();
+    observe(&mut fences, "shop", &[(A, "a")], 0);
+    let fence = Fence {
+        address: address(A),
+        not_before: at(2000).unix_seconds(),
+        owner: "heir".into(),
+    };
+    fences.set_list([fence].into_iter().collect(), at(500));
+    assert!(observe(&mut fences, "shop", &[(A, "heir")], 900));
+    assert!(fences.wanted(LIFE, at(900)).is_none(), "it is kept already");
+    assert!(fences.holds(address(A)));
+    assert!(release(&mut fences, true, 2000));
+}
+
+#[test]
+fn who_starts_knows_the_owners_that_are_in_the_list_and_writes_nothing() {
+    let mut first = Fences::default();
+    observe(&mut first, "shop", &[(A, "a")], 0);
+    observe(&mut first, "shop", &[(A, "heir")], 0);
+    let list = keep(&mut first, 0);
+    let mut second = Fences::default();
+    second.set_list(list.clone(), at(60_000));
+    assert!(!observe(&mut second, "shop", &[(A, "heir"), (B, "b")], 60_000));
+    assert_eq!((second.wanted(LIFE, at(60_000)), second.list()), (None, &list));
+    let mut third = Fences::default();
+    third.set_list(list, at(60_000));
+    assert!(
+        observe(&mut third, "shop", &[(A, "third")], 60_000),
+        "it changed hands meanwhile"
+    );
+}
+
+#[test]
+fn services_that_are_not_watched_are_remembered() {
+    let mut fences = Fences::default();
+    observe(&mut fences, "shop", &[(A, "a")], 0);
+    fences.watch(|service, _| service.name != "shop", at(0));
+    assert!(observe(&mut fences, "shop", &[(A, "heir")], 0));
+    observe(&mut fences, "shop", &[], 0);
+    fences.forget(LIFE, at(3_599_999));
+    assert!(observe(&mut fences, "shop", &[(A, "third")], 3_599_999));
+    observe(&mut fences, "shop", &[], 3_600_000);
+    fences.forget(LIFE, at(7_200_000));
+    assert!(
+        !observe(&mut fences, "shop", &[(A, "fourth")], 7_200_000),
+        "no session is so old"
+    );
+}
+
+#[test]
+fn fences_that_are_over_go_with_others_and_the_oldest_where_there_are_too_many() {
+    let fence = |n: u32, seconds: u64| Fence {
+        address: SocketAddr::new(std::net::Ipv4Addr::from(n).into(), 80),
+        not_before: at(0).unix_seconds() + seconds,
+        owner: "x".into(),
+    };
+    let list: List = (0..8).map(|n| fence(n, u64::from(n))).collect();
+    let after = |seconds: u64| at(seconds * 1000 + 3_600_000);
+    assert_eq!(list.with(&[], LIFE, after(0)), None, "one of eight");
+    let (rest, _) = list.with(&[], LIFE, after(1)).unwrap();
+    assert_eq!(rest.len(), 6);
+    let (rest, _) = list.with(&[fence(9, 9)], LIFE, after(0)).unwrap();
+    assert_eq!(rest.len(), 8);
+
+    let many: Vec<Fence> = (0..5003).map(|n| fence(n, u64::from(n))).collect();
+    let (kept, dropped) = List::default().with(&many, LIFE, at(0)).unwrap();
+    assert_eq!((kept.len(), dropped), (5000, 3));
+    assert!(kept.get(many[2].address).is_none() && kept.get(many[3].address).is_some());
+}
+
+#[test]
+fn a_list_that_can_not_be_read_is_told_by_its_field() {
+    let error = List::parse(r#"[{"address": "10.0.0.1", "notBefore": 1, "owner": "a"}]"#).unwrap_err();
+    assert!(error.starts_with("[0].address: invalid socket address"), "{error}");
+    assert!(List::parse("[]x").is_err());
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// A pod has one of two addresses now.
+    Pod(usize),
+    /// One of two Services shows who has an address of two, or does not show it any more. What it shows stays until then, true or not.
+    Show(usize, usize, bool),
+    /// The leader writes what it wants.
+    Keep,
+    /// Every Envoy acknowledges what is kept.
+    Acknowledge,
+    /// Time passes.
+    Wait(u64),
+    /// The controller starts again.
+    Restart,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        2 => (0..2usize).prop_map(Event::Pod),
+        4 => (0..2usize, 0..2usize, any::<bool>()).prop_map(|(service, address, shows)| Event::Show(service, address, shows)),
+        2 => Just(Event::Keep),
+        2 => Just(Event::Acknowledge),
+        2 => (0..2500u64).prop_map(Event::Wait),
+        1 => Just(Event::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// An address that Envoys are told of has, if its owner followed another one before our eyes, a fence that they all have and that no session of
+    /// the other one is young enough for; or it waited for as long as it may.
+    #[test]
+    fn no_address_is_given_before_its_fence(events in prop::collection::vec(event(), 1..120)) {
+        const ADDRESSES: [&str; 2] = [A, B];
+        const SERVICES: [&str; 2] = ["shop", "other"];
+        let mut fences = Fences::default();
+        let mut now = 0;
+        let mut pods = [0; 2];
+        // When a pod was first seen to have its address.
+        let mut first: BTreeMap<String, u64> = BTreeMap::new();
+        let mut shown: [BTreeMap<&str, String>; 2] = [BTreeMap::new(), BTreeMap::new()];
+        let mut everywhere = List::default();
+        // When an address last changed hands, and to whom.
+        let mut changed: BTreeMap<&str, (u64, String)> = BTreeMap::new();
+        for event in events {
+            match event {
+                Event::Pod(index) => pods[index] += 1,
+                Event::Show(service, index, visible) => {
+                    let text = ADDRESSES[index];
+                    let shows = &mut shown[service];
+                    if visible {
+                        shows.insert(text, format!("{text} {}", pods[index]));
+                    } else {
+                        shows.remove(text);
+                    }
+                    let list: Vec<(&str, &str)> = shows.iter().map(|(at, owner)| (*at, &**owner)).collect();
+                    if observe(&mut fences, SERVICES[service], &list, now) {
+                        let owner = shown[service][text].clone();
+                        first.entry(owner.clone()).or_insert(now);
+                        changed.insert(text, (now, owner));
+                    }
+                }
+                Event::Keep => {
+                    if let Some((list, _)) = fences.wanted(LIFE, at(now)) {
+                        fences.set_list(list, at(now));
+                    }
+                    prop_assert!(fences.wanted(LIFE, at(now)).is_none(), "all of it is kept at once");
+                }
+                Event::Acknowledge => everywhere = fences.list().clone(),
+                Event::Wait(millis) => now += millis,
+                Event::Restart => {
+                    let list = fences.list().clone();
+                    fences = Fences::default();
+                    fences.set_list(list.clone(), at(now));
+                    prop_assert!(fences.wanted(LIFE, at(now)).is_none(), "nothing is written because of a restart");
+                    changed.clear();
+                    // Slices have caught up with each other.
+                    for (text, owner) in shown.iter_mut().flatten() {
+                        *owner = format!("{text} {}", pods[usize::from(*text == B)]);
+                    }
+                    for (service, shows) in shown.iter().enumerate() {
+                        let list: Vec<(&str, &str)> = shows.iter().map(|(at, owner)| (*at, &**owner)).collect();
+                        if observe(&mut fences, SERVICES[service], &list, now) {
+                            for (text, owner) in shows.iter().filter(|(text, _)| fences.holds(address(text))) {
+                                first.entry(owner.clone()).or_insert(now);
+                                changed.insert(text, (now, owner.clone()));
+                            }
+                        }
+                    }
+                }
+            }
+            let config = fences.list().config();
+            let all = everywhere == *fences.list();
+            fences.release(Some(Carried { fences: &config, everywhere: all }), at(now));
+            for (text, (since, owner)) in &changed {
+                let since = *since;
+                if fences.holds(address(text)) {
+                    prop_assert!(now < since + 5000);
+                } else if now < since + 5000 {
+                    let fence = everywhere.get(address(text));
+                    prop_assert!(fence.is_some_and(|fence| {
+                        *fence.owner == **owner && fence.not_before * 1000 > at(first[owner]).unix_millis()
+                            && fence.not_before <= at(now).unix_seconds()
+                    }), "{text} {owner} {since} {now} {fence:?}");
+                }
+            }
+        }
+    }
+}

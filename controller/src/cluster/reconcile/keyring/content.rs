@@ -1,0 +1,214 @@
+//! What the two Secrets hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret as SecretObject;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
+use limpet_core::keyring::wrapped;
+use limpet_core::keyring::{KeyId, Secret};
+use limpet_core::time::Timestamp;
+use zeroize::Zeroize as _;
+
+use crate::tools::keys::rotation;
+use limpet_model::{MANAGED_BY, MANAGER};
+
+/// The field of the Secret with the keyring: the file that `limpet keys generate FILE` makes.
+const KEYRING: &str = "keyring.json";
+/// The fields of the Secret with key-encryption keys: this and an id, as Envoy's environment has them.
+const KEY_ENCRYPTION_KEY: &str = "LIMPET_KEK_";
+/// Another value of it than `limpet.dev/rotated` has asks for another key.
+pub(super) const ROTATE: &str = "limpet.dev/rotate";
+/// The value of `limpet.dev/rotate` that was heeded last.
+pub(super) const ROTATED: &str = "limpet.dev/rotated";
+
+/// What is wrong with a Secret: its field and what was expected, without what was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken(String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A keyring, and which wish for another key it heeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ring {
+    pub(super) document: KeyringDocument,
+    /// `limpet.dev/rotate`, where it asks for another key.
+    pub(super) wanted: Option<String>,
+}
+
+/// Reads the Secret with the keyring.
+///
+/// # Errors
+/// It holds none.
+pub(super) fn ring(secret: &SecretObject) -> Result<Ring, Broken> {
+    let field = format!("data[{KEYRING}]");
+    let data = secret.data.as_ref().and_then(|data| data.get(KEYRING));
+    let Some(ByteString(json)) = data else {
+        return Err(Broken(format!(
+            "{field}: expected a keyring, as `limpet keys generate FILE` makes one"
+        )));
+    };
+    let broken = |error: &dyn fmt::Display| Broken(format!("{field}: {error}"));
+    let document = KeyringDocument::parse(json).map_err(|error| broken(&error))?;
+    rotation::check_times(&document).map_err(|error| broken(&error))?;
+    let annotation = |name| secret.metadata.annotations.as_ref()?.get(name).cloned();
+    let wanted = annotation(ROTATE).filter(|wish| Some(wish) != annotation(ROTATED).as_ref());
+    Ok(Ring { document, wanted })
+}
+
+/// The Secret with another keyring in it, everything else as it was; the wish is one that is heeded by that.
+pub(super) fn with_ring(secret: &SecretObject, document: &KeyringDocument, heeded: Option<&str>) -> Wiped {
+    let mut changed = secret.clone();
+    let data = changed.data.get_or_insert_default();
+    if let Some(mut old) = data.insert(KEYRING.to_owned(), bytes(document)) {
+        old.0.zeroize();
+    }
+    if let Some(wish) = heeded {
+        let annotations = changed.metadata.annotations.get_or_insert_default();
+        annotations.insert(ROTATED.to_owned(), wish.to_owned());
+    }
+    Wiped::new(changed)
+}
+
+/// A Secret with a keyring in it.
+pub(super) fn new_ring(name: &str, document: &KeyringDocument) -> Wiped {
+    with_ring(&named(name), document, None)
+}
+
+/// A keyring with one key.
+pub(super) fn first_ring(now: Timestamp, secret: Secret) -> KeyringDocument {
+    KeyringDocument {
+        keys: vec![rotation::new_key(1, KeyStateConfig::Signing, now, secret)],
+    }
+}
+
+fn bytes(document: &KeyringDocument) -> ByteString {
+    // Every field is text or a number: this can not fail.
+    ByteString(serde_json::to_vec(document).unwrap_or_default())
+}
+
+fn named(name: &str) -> SecretObject {
+    let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
+    SecretObject {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
+        type_: Some("Opaque".to_owned()),
+        ..SecretObject::default()
+    }
+}
+
+/// Key-encryption keys by their ids; one at least.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeyEncryptionKeys(BTreeMap<u8, Secret>);
+
+impl KeyEncryptionKeys {
+    /// One, of this id.
+    pub(super) fn one(id: u8, secret: Secret) -> Self {
+        Self(BTreeMap::from([(id, secret)]))
+    }
+
+    /// Reads the Secret.
+    ///
+    /// # Errors
+    /// It holds none, or a field is none.
+    pub(super) fn read(secret: &SecretObject) -> Result<Self, Broken> {
+        let mut keys = BTreeMap::new();
+        for (name, ByteString(value)) in secret.data.iter().flatten() {
+            let Some(id) = name.strip_prefix(KEY_ENCRYPTION_KEY) else {
+                continue;
+            };
+            let broken = |expected: &str| Broken(format!("data[{name}]: expected {expected}"));
+            let id: u8 = id
+                .parse()
+                .ok()
+                // `07` would be another variable than the one that Envoy is told of.
+                .filter(|number: &u8| number.to_string() == id)
+                .ok_or_else(|| broken("a name that ends with a number up to 255"))?;
+            let key = std::str::from_utf8(value).ok().and_then(Secret::from_base64);
+            let key = key.ok_or_else(|| broken("32 bytes in base64, as `limpet keys generate` prints them"))?;
+            keys.insert(id, key);
+        }
+        if keys.is_empty() {
+            return Err(Broken(format!(
+                "data: expected {KEY_ENCRYPTION_KEY}1: 32 bytes in base64, as `limpet keys generate` prints them"
+            )));
+        }
+        Ok(Self(keys))
+    }
+
+    /// A Secret with them in it.
+    pub(super) fn object(&self, name: &str) -> Wiped {
+        let field = |(id, secret): (&u8, &Secret)| {
+            let text = secret.to_base64();
+            (variable(*id), ByteString(text.as_bytes().to_vec()))
+        };
+        Wiped::new(SecretObject {
+            data: Some(self.0.iter().map(field).collect()),
+            ..named(name)
+        })
+    }
+
+    /// The keyring, sealed under the key of the lowest id, for the filter's configuration; equal in every replica.
+    ///
+    /// The lowest, so that a new one can be there, and reach all Envoys, before it is used: it is when the old one is taken away. And it alone is
+    /// named: one that comes must not change what Envoys have.
+    ///
+    /// # Errors
+    /// The document is no keyring.
+    pub(super) fn wrap(&self, document: &KeyringDocument) -> Result<WrappedKeysConfig, Broken> {
+        let none = || Broken("data: expected a key-encryption key".to_owned());
+        let (id, secret) = self.0.first_key_value().ok_or_else(none)?;
+        let text = wrapped::wrap(&document.entries(), KeyId(*id), secret);
+        Ok(WrappedKeysConfig {
+            text: text.map_err(|error| Broken(format!("data[{KEYRING}]: keys: {error}")))?,
+            key_encryption_keys: vec![KeyEncryptionKeyConfig {
+                id: *id,
+                env: variable(*id),
+            }],
+        })
+    }
+}
+
+fn variable(id: u8) -> String {
+    format!("{KEY_ENCRYPTION_KEY}{id}")
+}
+
+/// A Secret as it is read. Its values are wiped when it is dropped, and not shown.
+pub(super) struct Wiped(Box<SecretObject>);
+
+impl Wiped {
+    pub(super) fn new(secret: SecretObject) -> Self {
+        Self(Box::new(secret))
+    }
+
+    pub(super) fn object(&self) -> &SecretObject {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Wiped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret")
+            .field("name", &self.0.metadata.name)
+            .field("resource_version", &self.0.metadata.resource_version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        for value in self.0.data.iter_mut().flat_map(BTreeMap::values_mut) {
+            value.0.zeroize();
+        }
+    }
+}

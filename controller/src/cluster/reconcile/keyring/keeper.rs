@@ -1,0 +1,418 @@
+//! Reads both Secrets, tells what is to be served, and writes what the leader is to write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Secret as SecretObject;
+use kube::api::PostParams;
+use kube::runtime::watcher::watch_object;
+use kube::{Api, Error};
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
+use limpet_core::time::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::cluster::kube::{Backoff, is_forbidden};
+use crate::cluster::reconcile::delivery::{Carried, Delivery};
+use crate::cluster::reconcile::diagnostics::{Reason, Trouble, Troubles, refusal};
+use crate::cluster::reconcile::replicas::{Replicas, Standing, behind, digest};
+use crate::time_format;
+use crate::tools::keys::{generate, rotation};
+use limpet_outputs::FilterKeys;
+
+use super::config::KeyringConfig;
+use super::content::Wiped;
+use super::schedule::Served;
+use super::state::{Next, State, Which, Write};
+
+/// How long one call may last.
+const CALL: Duration = Duration::from_secs(5);
+/// What was written is seen by the watch; it is waited for so long before anything else is written.
+const SEEN: Duration = Duration::from_secs(5);
+
+/// The kind of what is kept.
+const SECRET: &str = "Secret";
+
+/// What is known of the keyring.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keys {
+    /// The keyring for the filter's configuration: the last one that was in order.
+    pub(crate) config: Option<WrappedKeysConfig>,
+    /// Why there is none.
+    pub(crate) missing: Option<String>,
+    pub(crate) figures: Figures,
+}
+
+/// Figures for metrics.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Figures {
+    /// When the key that signs was made, in Unix seconds; `None`: there is none, or it is not known.
+    pub(crate) created: Option<u64>,
+    /// The phase of a rotation, 1 to 3; 0 where none is under way.
+    pub(crate) phase: u8,
+    /// How many keys there are.
+    pub(crate) keys: usize,
+}
+
+/// Keeps the Secrets, and tells [`Keys`].
+pub(crate) struct Keeper {
+    secrets: Api<SecretObject>,
+    config: KeyringConfig,
+    state: State,
+    told: watch::Sender<Keys>,
+    troubles: Troubles,
+    /// What the API server refuses, in its words.
+    refused: BTreeMap<(Which, Reason), String>,
+    carried: watch::Receiver<Option<Carried>>,
+    delivery: Delivery,
+    leads: watch::Receiver<bool>,
+    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    replicas: Replicas,
+    /// What the rotation waits for, as it was said last.
+    waits: String,
+    /// The text that is published, and since when.
+    published: Option<(String, Instant)>,
+    /// When something was written that was not seen yet.
+    wrote: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        secrets: Api<SecretObject>,
+        config: &KeyringConfig,
+        carried: watch::Receiver<Option<Carried>>,
+        delivery: Delivery,
+        leads: watch::Receiver<bool>,
+        replicas: Replicas,
+        troubles: Troubles,
+    ) -> (Self, watch::Receiver<Keys>) {
+        let state = State::new(config.clone());
+        let first = Keys {
+            missing: state.missing(),
+            ..Keys::default()
+        };
+        let (told, keys) = watch::channel(first);
+        replicas.say_keyring(unpublished());
+        let keeper = Self {
+            secrets,
+            config: config.clone(),
+            state,
+            told,
+            troubles,
+            refused: BTreeMap::new(),
+            carried,
+            delivery,
+            leads,
+            replicas,
+            waits: String::new(),
+            published: None,
+            wrote: None,
+            backoff: Backoff::of_the_api(),
+        };
+        (keeper, keys)
+    }
+
+    /// Goes on until it is dropped, or nobody listens any more.
+    pub(crate) async fn run(mut self) {
+        let (sender, mut seen) = mpsc::channel(4);
+        let mut watches = JoinSet::new();
+        for which in [Which::Keyring, Which::KeyEncryptionKey] {
+            watches.spawn(follow(
+                self.secrets.clone(),
+                which,
+                self.name(which).to_owned(),
+                sender.clone(),
+            ));
+        }
+        loop {
+            let wait = self.turn().await;
+            let rotates = self.told.borrow().figures.phase != 0;
+            tokio::select! {
+                Some((which, seen)) = seen.recv() => {
+                    match seen {
+                        Ok(secret) => {
+                            self.wrote = None;
+                            self.refused.remove(&(which, Reason::ReadRefused));
+                            self.state.saw(which, secret);
+                        }
+                        Err(refusal) => drop(self.refused.insert((which, Reason::ReadRefused), refusal)),
+                    }
+                    self.tell();
+                }
+                changed = self.leads.changed() => if changed.is_err() { return },
+                changed = self.carried.changed() => if changed.is_err() { return },
+                () = self.replicas.changed() => {}
+                // What proxies have matters to a rotation alone.
+                () = self.delivery.changed(), if rotates => {}
+                () = after(wait) => {}
+                () = self.told.closed() => return,
+            }
+        }
+    }
+
+    fn name(&self, which: Which) -> &str {
+        match which {
+            Which::Keyring => &self.config.secret,
+            Which::KeyEncryptionKey => &self.config.key_encryption_key_secret,
+        }
+    }
+
+    fn tell(&self) {
+        self.complain();
+        let refused = |which| self.refused.get(&(which, Reason::ReadRefused));
+        let refused = refused(Which::Keyring).or_else(|| refused(Which::KeyEncryptionKey));
+        let missing = self.state.missing();
+        let missing = missing.map(|missing| match refused {
+            Some(refusal) => format!("{missing}: {refusal}"),
+            None => missing,
+        });
+        let figures = self.state.document().map(figures).unwrap_or_default();
+        self.told.send_replace(Keys {
+            config: self.state.served(),
+            missing,
+            figures,
+        });
+    }
+
+    /// Tells what a person has to see to.
+    fn complain(&self) {
+        let trouble = |which, reason, message| Trouble {
+            kind: SECRET,
+            name: self.name(which).to_owned(),
+            uid: self.state.uid(which),
+            reason,
+            message,
+        };
+        let invalid = self.state.problems().into_iter();
+        let invalid = invalid.map(|(which, message)| {
+            let message = format!("{message}; what it held before is served on, where there is something");
+            trouble(which, Reason::Invalid, message)
+        });
+        let refused = self.refused.iter();
+        let refused = refused.map(|((which, reason), message)| trouble(*which, *reason, message.clone()));
+        let troubles: BTreeSet<Trouble> = invalid.chain(refused).collect();
+        for trouble in troubles.difference(&self.troubles.of(SECRET)) {
+            tracing::error!(
+                secret = trouble.name,
+                reason = trouble.reason.name(),
+                "{}",
+                trouble.message
+            );
+        }
+        self.troubles.set(SECRET, troubles);
+    }
+
+    /// Says how far this replica's Envoys are, and does what the leader is to do. How long until the next look.
+    async fn turn(&mut self) -> Option<Duration> {
+        let mut served = self.served();
+        let rest = self.stand(served.as_ref());
+        if !*self.leads.borrow_and_update() {
+            return rest;
+        }
+        self.wait_for_others(served.as_mut());
+        if let Some(rest) = self
+            .wrote
+            .map(|at| SEEN.saturating_sub(at.elapsed()))
+            .filter(|rest| !rest.is_zero())
+        {
+            return Some(rest);
+        }
+        self.wrote = None;
+        let fresh = match generate::secret() {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                tracing::error!(%error, "no key can be made");
+                return Some(self.backoff.next());
+            }
+        };
+        match self.state.next(time_format::now(), served, fresh) {
+            Next::Wait(None) => rest,
+            // A day's sleep may be longer than it seems, where the machine sleeps as well.
+            Next::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
+            Next::Write(write) => self.write(write).await,
+        }
+    }
+
+    /// Tells the others how far this replica's Envoys are. How long until that may be something else, if nothing happens before.
+    fn stand(&self, served: Option<&Served>) -> Option<Duration> {
+        let rest = served.map(|served| self.config.phase_time.get().saturating_sub(served.since));
+        let text = self.published.as_ref().map(|(text, _)| text);
+        let standing = match (served, text) {
+            (Some(served), Some(_)) if !served.everywhere => {
+                Standing::WaitsFor("not all its Envoys have acknowledged the keyring".to_owned())
+            }
+            (Some(_), Some(_)) if rest.is_some_and(|rest| !rest.is_zero()) => {
+                Standing::WaitsFor("it has published the keyring for less than phaseTime".to_owned())
+            }
+            (Some(_), Some(text)) => Standing::Keyring(digest(text)),
+            _ => unpublished(),
+        };
+        self.replicas.say_keyring(standing);
+        rest.filter(|rest| !rest.is_zero())
+    }
+
+    /// Envoys that are connected to other replicas count as those that are connected here.
+    fn wait_for_others(&mut self, served: Option<&mut Served>) {
+        let others = self.replicas.others();
+        let text = self.published.as_ref().map(|(text, _)| text);
+        let (Some(served), Some(text)) = (served, text) else {
+            return;
+        };
+        let waits = match others.as_ref() {
+            None => "it is not known how far other replicas are".to_owned(),
+            Some(view) => behind(view, &digest(text))
+                .map(|(replica, reason)| format!("replica {replica}: {reason}"))
+                .unwrap_or_default(),
+        };
+        served.everywhere &= waits.is_empty();
+        let rotates = matches!(self.told.borrow().figures.phase, 1 | 2);
+        let waits = if rotates { waits } else { String::new() };
+        if waits != self.waits && !waits.is_empty() {
+            tracing::info!(waits, "the rotation waits for another replica");
+        }
+        self.waits = waits;
+    }
+
+    /// What Envoys have of the keyring that is served.
+    fn served(&mut self) -> Option<Served> {
+        let carried = self.carried.borrow_and_update();
+        let text = match carried.as_ref().map(|carried| &carried.inputs.keys) {
+            Some(FilterKeys::Wrapped(keys)) => Some(&keys.text),
+            _ => None,
+        };
+        let is_current = text.is_some() && text == self.told.borrow().config.as_ref().map(|keys| &keys.text);
+        let Some((carried, text)) = carried.as_ref().zip(text).filter(|_| is_current) else {
+            self.published = None;
+            return None;
+        };
+        let since = match &self.published {
+            Some((known, since)) if known == text => *since,
+            _ => {
+                let now = Instant::now();
+                self.published = Some((text.clone(), now));
+                now
+            }
+        };
+        Some(Served {
+            since: since.elapsed(),
+            everywhere: self.delivery.has(carried),
+            life: carried.life,
+        })
+    }
+
+    async fn write(&mut self, write: Write) -> Option<Duration> {
+        let post = PostParams::default();
+        let (which, what) = match &write {
+            Write::Create(Which::Keyring, _) => (Which::Keyring, "the keyring is created"),
+            Write::Create(which, _) => (*which, "the key-encryption key is created"),
+            Write::Step(phase, _) => (Which::Keyring, after_step(*phase)),
+        };
+        let name = self.name(which).to_owned();
+        let call = async {
+            match &write {
+                Write::Create(_, secret) => self.secrets.create(&post, secret.object()).await,
+                // By its resourceVersion: whoever comes second is told, and looks again.
+                Write::Step(_, secret) => self.secrets.replace(&name, &post, secret.object()).await,
+            }
+        };
+        match tokio::time::timeout(CALL, call).await {
+            Ok(Ok(written)) => {
+                drop(Wiped::new(written));
+                self.backoff.reset();
+                self.wrote = Some(Instant::now());
+                tracing::info!(secret = name, "{what}");
+                if self.refused.remove(&(which, Reason::WriteRefused)).is_some() {
+                    self.complain();
+                }
+                Some(SEEN)
+            }
+            Ok(Err(Error::Api(status))) if status.code == 409 => {
+                self.wrote = Some(Instant::now());
+                Some(SEEN)
+            }
+            failed => {
+                let error = match failed {
+                    Ok(Err(error)) => {
+                        if let Some(refusal) = refusal(&error) {
+                            self.refused.insert((which, Reason::WriteRefused), refusal);
+                            self.complain();
+                        }
+                        error.to_string()
+                    }
+                    _ => "no answer".to_owned(),
+                };
+                tracing::warn!(secret = name, error, "can not be written");
+                Some(self.backoff.next())
+            }
+        }
+    }
+}
+
+fn unpublished() -> Standing {
+    Standing::WaitsFor("it has not published the keyring yet".to_owned())
+}
+
+/// What a step out of this phase leads to.
+fn after_step(phase: rotation::Phase) -> &'static str {
+    use rotation::Phase::{Introduced, Retiring, Settled, Signing};
+    match phase {
+        Settled => "rotation, phase 1 of 3: a new key verifies",
+        Introduced(_) => "rotation, phase 2 of 3: the new key signs",
+        Signing(_) => "rotation, phase 3 of 3: the old key retires",
+        Retiring(_) => "the rotation is over: the old key is gone",
+    }
+}
+
+pub(super) fn figures(document: &KeyringDocument) -> Figures {
+    let mut keys = document.keys.iter();
+    let signing = keys.find(|key| key.state == KeyStateConfig::Signing);
+    let phase = rotation::phase(document, Duration::ZERO).ok();
+    Figures {
+        created: signing.and_then(rotation::created).map(Timestamp::unix_seconds),
+        phase: phase.and_then(rotation::Phase::number).unwrap_or(0),
+        keys: document.keys.len(),
+    }
+}
+
+/// Tells how a Secret is, again and again. Watched by its name, so that a right to read it suffices.
+async fn follow(
+    secrets: Api<SecretObject>,
+    which: Which,
+    name: String,
+    seen: mpsc::Sender<(Which, Result<Option<SecretObject>, String>)>,
+) {
+    let mut changes = pin!(watch_object(secrets, &name));
+    let mut backoff = Backoff::of_the_api();
+    while let Some(change) = changes.next().await {
+        match change {
+            Ok(secret) => {
+                backoff.reset();
+                if seen.send((which, Ok(secret))).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(secret = name, %error, "can not be watched");
+                if is_forbidden(&error) {
+                    let refusal = format!("grant list and watch on the Secret: {error}");
+                    if seen.send((which, Err(refusal))).await.is_err() {
+                        return;
+                    }
+                }
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+/// After so long, or never.
+async fn after(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,398 @@
+//! Both Secrets in a store that behaves as the API server does, and replicas that see it late, lead, and die.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret as SecretObject;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::keyring::Secret;
+use limpet_core::time::Timestamp;
+use proptest::prelude::*;
+
+use crate::tools::keys::rotation::Phase;
+
+use super::KeyringConfig;
+use super::content::{ROTATE, ROTATED};
+use super::schedule::Served;
+use super::state::{Next, State, Which, Write};
+
+const LIFE: Duration = Duration::from_secs(3600);
+const PHASE: Duration = Duration::from_secs(60);
+
+fn config() -> KeyringConfig {
+    KeyringConfig {
+        phase_time: PHASE.into(),
+        rotate_every: Duration::from_secs(86_400).into(),
+        ..KeyringConfig::default()
+    }
+}
+
+/// What the API server holds.
+#[derive(Default)]
+struct Store {
+    secrets: BTreeMap<Which, SecretObject>,
+    versions: u64,
+    secrets_made: u8,
+}
+
+impl Store {
+    fn put(&mut self, which: Which, mut secret: SecretObject) {
+        self.versions += 1;
+        secret.metadata.resource_version = Some(self.versions.to_string());
+        self.secrets.insert(which, secret);
+    }
+
+    /// Whether it was taken.
+    fn write(&mut self, write: Write) -> bool {
+        let (which, secret) = match write {
+            Write::Create(which, _) if self.secrets.contains_key(&which) => return false,
+            Write::Create(which, secret) => (which, secret),
+            Write::Step(_, secret) => {
+                let held = self.secrets.get(&Which::Keyring);
+                if held.map(|held| &held.metadata.resource_version) != Some(&secret.object().metadata.resource_version)
+                {
+                    return false;
+                }
+                (Which::Keyring, secret)
+            }
+        };
+        self.put(which, secret.object().clone());
+        true
+    }
+
+    fn fresh(&mut self) -> Secret {
+        self.secrets_made += 1;
+        Secret::new([self.secrets_made; 32])
+    }
+
+    fn change(&mut self, which: Which, change: impl FnOnce(&mut SecretObject)) {
+        let mut secret = self.secrets[&which].clone();
+        change(&mut secret);
+        self.put(which, secret);
+    }
+
+    fn annotate(&mut self, wish: &str) {
+        self.change(Which::Keyring, |secret| {
+            let annotations = secret.metadata.annotations.get_or_insert_default();
+            annotations.insert(ROTATE.to_owned(), wish.to_owned());
+        });
+    }
+
+    fn document(&self) -> KeyringDocument {
+        let data = self.secrets[&Which::Keyring].data.as_ref().unwrap();
+        KeyringDocument::parse(&data["keyring.json"].0).unwrap()
+    }
+
+    fn states(&self) -> Vec<(u8, KeyStateConfig)> {
+        let document = self.document();
+        document.keys.iter().map(|key| (key.id, key.state)).collect()
+    }
+}
+
+fn look(state: &mut State, store: &Store) {
+    for which in [Which::Keyring, Which::KeyEncryptionKey] {
+        state.saw(which, store.secrets.get(&which).cloned());
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix_seconds(1_700_000_000 + seconds)
+}
+
+fn served(everywhere: bool) -> Served {
+    Served {
+        since: 2 * PHASE,
+        everywhere,
+        life: LIFE,
+    }
+}
+
+/// One look and what follows. Whether something was written.
+fn turn(state: &mut State, store: &mut Store, seconds: u64, everywhere: bool) -> bool {
+    look(state, store);
+    let fresh = store.fresh();
+    match state.next(at(seconds), Some(served(everywhere)), fresh) {
+        Next::Write(write) => store.write(write),
+        Next::Wait(_) => false,
+    }
+}
+
+/// A cluster with both Secrets, and a leader that has seen them.
+fn established() -> (State, Store) {
+    let (mut state, mut store) = (State::new(config()), Store::default());
+    while turn(&mut state, &mut store, 0, true) {}
+    (state, store)
+}
+
+#[test]
+fn both_secrets_are_made_once_and_all_replicas_read_the_same() {
+    let mut store = Store::default();
+    let mut first = State::new(config());
+    let mut second = State::new(config());
+    assert!(
+        matches!(first.next(at(0), None, store.fresh()), Next::Wait(None)),
+        "nobody has looked yet"
+    );
+    assert_eq!(first.missing().unwrap(), "the Secret limpet-keyring was not read yet");
+    look(&mut second, &store);
+    assert!(turn(&mut first, &mut store, 0, true) && turn(&mut first, &mut store, 0, true));
+    assert!(!turn(&mut first, &mut store, 0, true));
+    let fresh = store.fresh();
+    match second.next(at(0), None, fresh) {
+        Next::Write(write) => assert!(!store.write(write), "what it takes for missing is there"),
+        Next::Wait(_) => panic!("it has seen neither"),
+    }
+    look(&mut second, &store);
+    let keys = first.served().unwrap();
+    assert_eq!(second.served().unwrap(), keys);
+    assert_eq!(keys.key_encryption_keys[0].env, "LIMPET_KEK_1");
+    assert_eq!(store.states(), [(1, KeyStateConfig::Signing)]);
+}
+
+#[test]
+fn a_wish_walks_through_all_phases_and_is_heeded_once() {
+    use KeyStateConfig::{Retiring, Signing, Verifying};
+    let (mut state, mut store) = established();
+    assert!(!turn(&mut state, &mut store, 100, true));
+    store.annotate("now");
+    assert!(turn(&mut state, &mut store, 100, true));
+    assert_eq!(store.states(), [(1, Signing), (2, Verifying)]);
+    assert!(!turn(&mut state, &mut store, 100, false), "not every Envoy has it");
+    assert!(turn(&mut state, &mut store, 100, true));
+    assert_eq!(store.states(), [(1, Verifying), (2, Signing)]);
+    // Another one takes over.
+    let mut state = State::new(config());
+    assert!(turn(&mut state, &mut store, 101, true));
+    assert_eq!(store.states(), [(1, Retiring), (2, Signing)]);
+    assert!(!turn(&mut state, &mut store, 101 + LIFE.as_secs() - 1, true));
+    assert!(turn(&mut state, &mut store, 101 + LIFE.as_secs(), true));
+    assert_eq!(store.states(), [(2, Signing)]);
+    assert!(!turn(&mut state, &mut store, 10_000, true), "heeded once");
+    let annotations = store.secrets[&Which::Keyring].metadata.annotations.clone().unwrap();
+    assert_eq!(annotations[ROTATED], "now");
+    store.annotate("again");
+    assert!(turn(&mut state, &mut store, 10_000, true));
+}
+
+#[test]
+fn a_broken_secret_is_told_and_left_alone_and_the_last_good_one_served() {
+    for (which, field, text, told) in [
+        (Which::Keyring, "keyring.json", "{\"keys\": [", "data[keyring.json]: "),
+        (
+            Which::Keyring,
+            "keyring.json",
+            r#"{"keys": [{"id": 1, "state": "signing", "secret": "bm90IGEgc2VjcmV0"}]}"#,
+            "data[keyring.json]: keys[0].secret: expected 32 bytes in base64",
+        ),
+        (
+            Which::Keyring,
+            "keyring.json",
+            r#"{"keys": [{"id": 1, "state": "signing", "secret": "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ="},
+                {"id": 2, "state": "signing", "secret": "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ="}]}"#,
+            "data[keyring.json]: keys: expected one key with state signing, found several",
+        ),
+        (
+            Which::KeyEncryptionKey,
+            "LIMPET_KEK_1",
+            "bm90IGEgc2VjcmV0",
+            "data[LIMPET_KEK_1]: expected 32 bytes in base64, as `limpet keys generate` prints them",
+        ),
+    ] {
+        let (mut state, mut store) = established();
+        look(&mut state, &store);
+        let good = state.served().unwrap();
+        store.annotate("now");
+        store.change(which, |secret| {
+            let data = secret.data.as_mut().unwrap();
+            data.insert(field.to_owned(), ByteString(text.as_bytes().to_vec()));
+        });
+        let broken = store.secrets[&which].clone();
+        if which == Which::Keyring {
+            assert!(!turn(&mut state, &mut store, 1_000_000, true));
+        }
+        look(&mut state, &store);
+        assert_eq!(store.secrets[&which], broken);
+        assert_eq!(state.served().unwrap(), good);
+        let problems = state.problems();
+        let [(of, message)] = &problems[..] else {
+            panic!("{problems:?}")
+        };
+        assert_eq!(*of, which);
+        assert!(message.starts_with(told), "{message}");
+        assert!(!message.contains("bm90"), "{message}");
+        assert!(!format!("{state:?}").contains("bm90"));
+
+        // Who starts now has nothing to serve, and makes nothing.
+        let mut other = State::new(config());
+        assert!(which == Which::KeyEncryptionKey || !turn(&mut other, &mut store, 1_000_000, true));
+        look(&mut other, &store);
+        assert_eq!(other.served(), None);
+        assert!(other.missing().unwrap().ends_with("is broken"));
+    }
+}
+
+#[test]
+fn what_no_rotation_makes_is_served_and_told() {
+    let (mut state, mut store) = established();
+    let mut document = store.document();
+    for id in [7, 8] {
+        let mut key = document.keys[0].clone();
+        (key.id, key.state) = (id, KeyStateConfig::Verifying);
+        document.keys.push(key);
+    }
+    store.change(Which::Keyring, |secret| {
+        let json = serde_json::to_vec(&document).unwrap();
+        secret
+            .data
+            .as_mut()
+            .unwrap()
+            .insert("keyring.json".to_owned(), ByteString(json));
+    });
+    assert!(!turn(&mut state, &mut store, 1_000_000, true));
+    assert_eq!(state.document(), Some(&document));
+    assert!(state.served().is_some());
+    let problems = state.problems();
+    assert!(
+        problems[0]
+            .1
+            .starts_with("it is served and not rotated: keys: expected"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn what_is_deleted_comes_back_as_it_was() {
+    for which in [Which::Keyring, Which::KeyEncryptionKey] {
+        let (mut state, mut store) = established();
+        look(&mut state, &store);
+        let good = state.served().unwrap();
+        let data = store.secrets.remove(&which).unwrap().data;
+        assert!(turn(&mut state, &mut store, 10, true));
+        assert_eq!(store.secrets[&which].data, data);
+        look(&mut state, &store);
+        assert_eq!(state.served().unwrap(), good);
+    }
+}
+
+#[test]
+fn a_key_encryption_key_that_comes_changes_nothing_until_the_old_one_goes() {
+    let (mut state, mut store) = established();
+    look(&mut state, &store);
+    let before = state.served().unwrap();
+    store.change(Which::KeyEncryptionKey, |secret| {
+        let text = Secret::new([9; 32]).to_base64().as_bytes().to_vec();
+        secret
+            .data
+            .as_mut()
+            .unwrap()
+            .insert("LIMPET_KEK_2".to_owned(), ByteString(text));
+    });
+    look(&mut state, &store);
+    assert_eq!(state.served().unwrap(), before);
+    store.change(Which::KeyEncryptionKey, |secret| {
+        secret.data.as_mut().unwrap().remove("LIMPET_KEK_1");
+    });
+    look(&mut state, &store);
+    let after = state.served().unwrap();
+    assert_eq!(after.key_encryption_keys[0].env, "LIMPET_KEK_2");
+    assert_ne!(after.text, before.text);
+}
+
+#[test]
+fn debug_shows_no_secret() {
+    let (mut state, store) = established();
+    look(&mut state, &store);
+    let shown = format!("{state:?}");
+    for made in 1..=store.secrets_made {
+        let secret = Secret::new([made; 32]).to_base64();
+        assert!(!shown.contains(&**secret), "{shown}");
+        assert!(!shown.contains(&format!("{made}, {made}, {made}")), "{shown}");
+    }
+    assert!(!shown.contains("keyring.json"), "{shown}");
+}
+
+/// What happens to a cluster.
+#[derive(Debug, Clone)]
+enum Event {
+    /// A replica sees the Secrets as they are.
+    Look(usize),
+    /// A replica, whoever leads, does what it takes to be its turn, by what it saw last.
+    Act(usize, bool),
+    /// It dies, and comes back.
+    Die(usize),
+    /// Time passes.
+    Wait(u64),
+    /// Somebody asks for a key.
+    Wish(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => (0..3usize).prop_map(Event::Look),
+        6 => (0..3usize, any::<bool>()).prop_map(|(replica, everywhere)| Event::Act(replica, everywhere)),
+        1 => (0..3usize).prop_map(Event::Die),
+        2 => (0..2000u64).prop_map(Event::Wait),
+        1 => any::<u8>().prop_map(Event::Wish),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whoever leads, however late it sees, whenever it dies: the keyring goes through the phases in their order, each step once, none before its
+    /// time, and no key is lost before it may go.
+    #[test]
+    fn a_rotation_survives_everything(events in prop::collection::vec(event(), 1..200)) {
+        let (_, mut store) = established();
+        let mut replicas = [(); 3].map(|()| State::new(config()));
+        let mut now = 0;
+        for event in events {
+            match event {
+                Event::Look(replica) => look(&mut replicas[replica], &store),
+                Event::Die(replica) => replicas[replica] = State::new(config()),
+                Event::Wait(seconds) => now += seconds,
+                Event::Wish(wish) => store.annotate(&wish.to_string()),
+                Event::Act(replica, everywhere) => {
+                    let before = store.states();
+                    let fresh = store.fresh();
+                    let next = replicas[replica].next(at(now), Some(served(everywhere)), fresh);
+                    let Next::Write(write) = next else { continue };
+                    let step = match &write {
+                        Write::Step(phase, _) => *phase,
+                        Write::Create(..) => { prop_assert!(false, "both are there"); continue }
+                    };
+                    if !store.write(write) {
+                        prop_assert_eq!(before, store.states());
+                        continue;
+                    }
+                    check_step(step, &before, &store.states(), everywhere)?;
+                    if let Phase::Retiring(end) = step {
+                        prop_assert!(end.is_some_and(|end| end <= at(now)));
+                    }
+                }
+            }
+            prop_assert!(store.document().check().is_ok());
+        }
+    }
+}
+
+type Keys = [(u8, KeyStateConfig)];
+
+fn check_step(step: Phase, before: &Keys, after: &Keys, everywhere: bool) -> Result<(), TestCaseError> {
+    use KeyStateConfig::{Retiring, Signing, Verifying};
+    let fits = match (step, before, after) {
+        (Phase::Settled, [(old, Signing)], [(kept, Signing), (new, Verifying)]) => {
+            old == kept && *new == old.wrapping_add(1)
+        }
+        (Phase::Introduced(1), [(a, Signing), (b, Verifying)], [(c, Verifying), (d, Signing)])
+        | (Phase::Signing(0), [(a, Verifying), (b, Signing)], [(c, Retiring), (d, Signing)]) => {
+            a == c && b == d && everywhere
+        }
+        (Phase::Retiring(_), [(_, Retiring), (kept, Signing)], [(left, Signing)]) => kept == left,
+        _ => false,
+    };
+    prop_assert!(fits, "{step:?}: {before:?} became {after:?}, everywhere: {everywhere}");
+    Ok(())
+}

@@ -1,0 +1,426 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client, Error};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::cluster::kube::Backoff;
+use limpet_api::ObjectName;
+use limpet_model::Lost;
+use limpet_model::reports::Condition;
+use limpet_outputs::ControlPlane;
+use limpet_outputs::manifests::{
+    CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Objection, Stage, controller_label,
+};
+
+use super::difference::{Live, excess, is_as_wanted};
+use super::written::{Wanted, Written};
+use super::{FIELD_MANAGER, proxies};
+
+/// Changes that come together are one round.
+const GATHER: Duration = Duration::from_millis(50);
+/// What others do to our objects is seen, and undone, so often.
+const LOOK: Duration = Duration::from_secs(10);
+/// How many problems of a Gateway are told.
+const TOLD: usize = 3;
+/// What was wanted, as an annotation: so that what is not wanted any more is noticed, see `difference`.
+const DIGEST: &str = "limpet.dev/digest";
+
+/// Keeps the objects.
+pub(crate) struct Keeper {
+    client: Client,
+    plane: ControlPlane,
+    label: String,
+    /// So long it takes until proxies have what was written.
+    propagation: Duration,
+    wanted: watch::Receiver<Option<Arc<Wanted>>>,
+    leads: watch::Receiver<bool>,
+    told: watch::Sender<Written>,
+    backoff: Backoff,
+    /// When all proxies have the generation that was written last.
+    settles: Option<Instant>,
+}
+
+/// What is wrong, by Gateway.
+type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
+
+/// What a round found.
+#[derive(Debug, Default)]
+struct Found {
+    /// Why something is not there.
+    problems: Problems,
+    /// Why what is there does not work: the control plane does not take it, or proxies lack something.
+    refusals: Problems,
+    /// What it takes in part.
+    parts: Problems,
+    /// Whether something was written, so that the control plane has yet to say what it thinks of it.
+    wrote: bool,
+}
+
+impl Found {
+    fn object_to(&mut self, manifest: &Manifest, objection: &Objection) {
+        let by_gateway = match objection.lost {
+            Lost::All => &mut self.refusals,
+            Lost::Part => &mut self.parts,
+        };
+        let concerns = |gateway: &&ObjectName| objection.gateway.as_ref().is_none_or(|of| of == *gateway);
+        for gateway in manifest.gateways.iter().filter(concerns) {
+            by_gateway
+                .entry(gateway.clone())
+                .or_default()
+                .insert(objection.message.clone());
+        }
+    }
+
+    /// Whether nothing is to be looked at again soon.
+    fn is_settled(&self) -> bool {
+        self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
+    }
+
+    fn condition(&self, gateway: &ObjectName, name: &str) -> Condition {
+        let told = |problems: &BTreeSet<String>| {
+            let told: Vec<&str> = problems.iter().take(TOLD).map(String::as_str).collect();
+            told.join("; ")
+        };
+        let wrong = self.problems.get(gateway).or_else(|| self.refusals.get(gateway));
+        match (wrong, self.parts.get(gateway)) {
+            (Some(wrong), _) => Condition::fails("Programmed", "Invalid", told(wrong)),
+            (None, Some(parts)) => Condition::holds("Programmed", "PartiallyProgrammed", told(parts)),
+            (None, None) => Condition::holds(
+                "Programmed",
+                "Programmed",
+                format!("The objects for {name} are written; whether proxies have taken them in, {name} does not say"),
+            ),
+        }
+    }
+}
+
+/// How a round ended.
+enum Round {
+    /// All is there.
+    Done(Found),
+    /// Something else is wanted meanwhile.
+    Outdated,
+}
+
+impl Keeper {
+    /// Of the controller of this name, for this control plane, while this replica leads.
+    pub(crate) fn new(
+        client: Client,
+        plane: ControlPlane,
+        controller_name: &str,
+        propagation: Duration,
+        wanted: watch::Receiver<Option<Arc<Wanted>>>,
+        leads: watch::Receiver<bool>,
+    ) -> (Self, watch::Receiver<Written>) {
+        let (told, written) = watch::channel(Written::default());
+        let keeper = Self {
+            client,
+            plane,
+            label: controller_label(controller_name),
+            propagation,
+            wanted,
+            leads,
+            told,
+            backoff: Backoff::of_the_api(),
+            settles: None,
+        };
+        (keeper, written)
+    }
+
+    /// Goes on until it is dropped, or nobody tells it anything any more.
+    pub(crate) async fn run(mut self) {
+        let mut again = None;
+        loop {
+            let is_told = tokio::select! {
+                changed = self.wanted.changed() => changed.is_ok(),
+                changed = self.leads.changed() => changed.is_ok(),
+                () = at(again) => true,
+                () = at(self.settles) => {
+                    self.settles = None;
+                    self.told.send_modify(|written| written.settled = true);
+                    continue;
+                }
+            };
+            if !is_told {
+                return;
+            }
+            tokio::time::sleep(GATHER).await;
+            again = self.turn().await.map(|wait| Instant::now() + wait);
+        }
+    }
+
+    /// How long until the next look.
+    async fn turn(&mut self) -> Option<Duration> {
+        let leads = *self.leads.borrow_and_update();
+        let wanted = self.wanted.borrow_and_update().clone();
+        let (true, Some(wanted)) = (leads, wanted) else {
+            return None;
+        };
+        match self.round(&wanted).await {
+            Ok(Round::Outdated) => Some(Duration::ZERO),
+            Ok(Round::Done(found)) => {
+                self.backoff.reset();
+                self.tell(&wanted, &found);
+                Some(if found.is_settled() { LOOK } else { LOOK / 5 })
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the objects for {} can not be written", self.plane.name());
+                Some(self.backoff.next())
+            }
+        }
+    }
+
+    fn tell(&mut self, wanted: &Wanted, found: &Found) {
+        let name = self.plane.name();
+        let conditions = wanted
+            .gateways
+            .iter()
+            .map(|gateway| (gateway.clone(), found.condition(gateway, name)));
+        let conditions: BTreeMap<_, _> = conditions.collect();
+        let is_new = self.told.borrow().generation != wanted.generation;
+        // What is not written is on no proxy, so nothing settles.
+        if is_new && found.problems.is_empty() {
+            self.settles = Some(Instant::now() + self.propagation);
+        }
+        self.told.send_if_modified(|written| {
+            let before = written.clone();
+            written.conditions = conditions;
+            if is_new && found.problems.is_empty() {
+                written.generation = wanted.generation;
+                written.settled = false;
+            }
+            *written != before
+        });
+    }
+
+    /// Brings everything to where it is to be.
+    async fn round(&mut self, wanted: &Wanted) -> Result<Round, Error> {
+        let mut found = Found::default();
+        let (live, not_served) = self.live().await?;
+        let manifests = &wanted.manifests.objects;
+        for stage in [Stage::Filter, Stage::Routes] {
+            let mut wrote = false;
+            for manifest in manifests.iter().filter(|manifest| manifest.stage == stage) {
+                // The Lease may be lost meanwhile.
+                if !*self.leads.borrow() {
+                    return Ok(Round::Outdated);
+                }
+                let outcome = if not_served.contains(manifest.definition) {
+                    let Definition {
+                        plural, group, version, ..
+                    } = manifest.definition;
+                    Outcome::Refused(format!(
+                        "expected the CustomResourceDefinition {plural}.{group} with version {version}, which is not there"
+                    ))
+                } else {
+                    self.keep(manifest, &live).await?
+                };
+                match outcome {
+                    Outcome::Unchanged => {
+                        let object = live.get(&(manifest.definition, manifest.name.clone()));
+                        let object = object.and_then(|object| serde_json::to_value(object).ok());
+                        for objection in object.iter().flat_map(|object| self.plane.objections(object)) {
+                            found.object_to(manifest, &objection);
+                        }
+                    }
+                    Outcome::Written => wrote = true,
+                    Outcome::Refused(problem) => {
+                        for gateway in &manifest.gateways {
+                            found
+                                .problems
+                                .entry(gateway.clone())
+                                .or_default()
+                                .insert(problem.clone());
+                        }
+                    }
+                }
+            }
+            found.wrote |= wrote;
+            let later = || {
+                manifests
+                    .iter()
+                    .any(|manifest| manifest.stage > stage && !is_there(manifest, &self.object(manifest), &live))
+            };
+            if wrote && later() && self.outdated_within(self.propagation).await {
+                return Ok(Round::Outdated);
+            }
+        }
+        for (definition, name, object) in excess(&live, manifests) {
+            if !*self.leads.borrow() {
+                return Ok(Round::Outdated);
+            }
+            self.delete(definition, name, object).await?;
+        }
+        for gateway in &wanted.gateways {
+            if !manifests.iter().any(|manifest| manifest.gateways.contains(gateway)) {
+                continue;
+            }
+            match proxies::missing(&self.client, &self.plane.proxies(gateway), &wanted.variables).await {
+                Ok(missing) => {
+                    // All is written, so nothing has to wait for it: no rotation of keys, and no other Gateway.
+                    if let Some(missing) = missing {
+                        found.refusals.entry(gateway.clone()).or_default().insert(missing);
+                    }
+                }
+                // Only a look: without the right to it, nothing else suffers.
+                Err(error) => tracing::warn!(%gateway, %error, "the environment of the proxies can not be looked at"),
+            }
+        }
+        Ok(Round::Done(found))
+    }
+
+    /// Whether something else is wanted before so long.
+    async fn outdated_within(&mut self, time: Duration) -> bool {
+        let wait = tokio::time::timeout(time, async {
+            tokio::select! {
+                _ = self.wanted.changed() => {}
+                _ = self.leads.changed() => {}
+            }
+        });
+        if wait.await.is_err() {
+            return false;
+        }
+        // To be seen again by the next turn.
+        self.wanted.mark_changed();
+        true
+    }
+
+    /// Our objects, and the kinds that the API server does not know.
+    async fn live(&self) -> Result<(Live, BTreeSet<&'static Definition>), Error> {
+        let mut live = Live::new();
+        let mut not_served = BTreeSet::new();
+        let label = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={}", self.label);
+        for definition in self.plane.definitions() {
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(definition));
+            match api.list(&ListParams::default().labels(&label)).await {
+                Ok(list) => {
+                    for object in list {
+                        let meta = &object.metadata;
+                        let namespace = meta.namespace.as_deref().unwrap_or_default();
+                        let name = ObjectName::new(namespace, meta.name.as_deref().unwrap_or_default());
+                        live.insert((definition, name), object);
+                    }
+                }
+                Err(Error::Api(status)) if status.code == 404 => {
+                    not_served.insert(*definition);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((live, not_served))
+    }
+
+    /// The object with what we need of it later.
+    fn object(&self, manifest: &Manifest) -> Value {
+        let mut object = manifest.object(&self.label);
+        let digest = limpet_model::short_hash(object.to_string().as_bytes());
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            metadata.insert("annotations".to_owned(), serde_json::json!({DIGEST: digest}));
+        }
+        object
+    }
+
+    /// Writes an object where it is not as it is to be.
+    async fn keep(&self, manifest: &Manifest, live: &Live) -> Result<Outcome, Error> {
+        let mut object = self.object(manifest);
+        if is_there(manifest, &object, live) {
+            return Ok(Outcome::Unchanged);
+        }
+        let api = self.api(manifest.definition, &manifest.name);
+        // A field that the kind does not have would be left out without a word.
+        let mut params = PatchParams::apply(FIELD_MANAGER).validation_strict();
+        let (kind, name) = (manifest.definition.kind, &manifest.name);
+        let taken = || Outcome::Refused(format!("expected no {kind} {name} of somebody else's"));
+        match live.get(&(manifest.definition, manifest.name.clone())) {
+            Some(known) => {
+                // Whatever others made of ours; but not what took its name meanwhile.
+                params = params.force();
+                if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+                    metadata.insert("uid".to_owned(), known.metadata.uid.clone().into());
+                }
+            }
+            None => {
+                if api.get_opt(&name.name).await?.is_some() {
+                    return Ok(taken());
+                }
+            }
+        }
+        match api.patch(&name.name, &params, &Patch::Apply(&object)).await {
+            Ok(_) => {
+                tracing::info!(kind, object = %name, "written");
+                Ok(Outcome::Written)
+            }
+            // Somebody was faster.
+            Err(Error::Api(status)) if status.code == 409 => Ok(taken()),
+            // By the schema, by a right, by an admission webhook: its words are for whoever reads the policy.
+            Err(Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
+                tracing::error!(kind, object = %name, error = status.message, "refused");
+                Ok(Outcome::Refused(format!(
+                    "{kind} {name} was refused: {}",
+                    status.message
+                )))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn delete(
+        &self,
+        definition: &'static Definition,
+        name: &ObjectName,
+        object: &DynamicObject,
+    ) -> Result<(), Error> {
+        let same = Preconditions {
+            uid: object.metadata.uid.clone(),
+            resource_version: None,
+        };
+        let params = DeleteParams::default().preconditions(same);
+        let kind = definition.kind;
+        match self.api(definition, name).delete(&name.name, &params).await {
+            Ok(_) => tracing::info!(kind, object = %name, "deleted"),
+            Err(Error::Api(status)) if status.code == 404 || status.code == 409 => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn api(&self, definition: &Definition, name: &ObjectName) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &name.namespace, &resource(definition))
+    }
+}
+
+/// What became of an object.
+enum Outcome {
+    Unchanged,
+    Written,
+    Refused(String),
+}
+
+fn is_there(manifest: &Manifest, object: &Value, live: &Live) -> bool {
+    let known = live.get(&(manifest.definition, manifest.name.clone()));
+    known.is_some_and(|known| is_as_wanted(object, known))
+}
+
+fn resource(definition: &Definition) -> ApiResource {
+    ApiResource {
+        group: definition.group.to_owned(),
+        version: definition.version.to_owned(),
+        api_version: definition.api_version(),
+        kind: definition.kind.to_owned(),
+        plural: definition.plural.to_owned(),
+    }
+}
+
+/// At this time, or never.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

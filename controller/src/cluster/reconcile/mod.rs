@@ -1,0 +1,15 @@
+//! What is written to the cluster: each part compares what is there with what is wanted, and writes the difference.
+//!
+//! - [`status`]: statuses and Events. [`keyring`], [`fences`]: the Secret and the ConfigMap that Limpet keeps.
+//! - [`services`]: the Services of `XBackend`s. [`manifests`]: objects for another control plane.
+//! - [`replicas`]: what replicas tell each other of their Envoys. [`delivery`]: whether Envoys have what was published.
+//! - [`diagnostics`]: what is wrong with the controller's own objects.
+
+pub(super) mod delivery;
+pub(super) mod diagnostics;
+pub(super) mod fences;
+pub(super) mod keyring;
+pub(super) mod manifests;
+pub(super) mod replicas;
+pub(super) mod services;
+pub(super) mod status;

@@ -1,0 +1,170 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Error};
+use serde_json::json;
+use tokio::sync::watch;
+
+use limpet_model::{MANAGED_BY, MANAGER};
+
+use super::presence::{BEAT, Presence};
+use super::report::{Envoys, Own, Standing, View};
+
+/// Changes that come together are told together.
+const GATHER: Duration = Duration::from_millis(200);
+/// How long one call may last.
+const CALL: Duration = Duration::from_secs(5);
+
+/// Which Lease, and who this replica is.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The namespace of the Lease, and of the Secrets.
+    pub(crate) namespace: String,
+    /// The Lease's name.
+    pub(crate) lease: String,
+    /// This replica's name, which no other one has.
+    pub(crate) replica: String,
+}
+
+/// What this replica says, and what it hears. Clones are handles of the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Replicas {
+    own: watch::Sender<Own>,
+    /// `None`: what the others say is not known.
+    others: watch::Receiver<Option<Arc<View>>>,
+}
+
+impl Replicas {
+    /// Whether this replica's Envoys have the keyring. To be called first before the exchange runs, or others take it that nobody has to wait.
+    pub(crate) fn say_keyring(&self, standing: Standing) {
+        let standing = Some(standing);
+        self.own.send_if_modified(|own| {
+            let changed = own.keyring != standing;
+            own.keyring = standing;
+            changed
+        });
+    }
+
+    /// How far the Envoys of each Gateway are that has any.
+    pub(crate) fn say_envoys(&self, envoys: BTreeMap<String, Envoys>) {
+        self.own.send_if_modified(|own| {
+            let changed = own.envoys != envoys;
+            own.envoys = envoys;
+            changed
+        });
+    }
+
+    /// What the others said when it was asked last; `None`: that is not known.
+    pub(crate) fn others(&mut self) -> Option<Arc<View>> {
+        self.others.borrow_and_update().clone()
+    }
+
+    /// Waits until the others say something else; for ever where nobody asks them.
+    pub(crate) async fn changed(&mut self) {
+        if self.others.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Keeps this replica's report in the Lease that all of them share.
+pub(crate) struct Exchange {
+    leases: Api<Lease>,
+    name: String,
+    presence: Presence,
+    own: watch::Receiver<Own>,
+    leads: watch::Receiver<bool>,
+    told: watch::Sender<Option<Arc<View>>>,
+    /// What failed last, so that it is said once.
+    failed: Option<String>,
+}
+
+impl Exchange {
+    /// Who holds `leads` tidies up. A replica that is silent is waited for by the keyring for `phase_time`.
+    pub(crate) fn new(
+        client: &Client,
+        place: &Place,
+        phase_time: Duration,
+        leads: watch::Receiver<bool>,
+    ) -> (Self, Replicas) {
+        let (saying, own) = watch::channel(Own::default());
+        let (told, others) = watch::channel(None);
+        let exchange = Self {
+            leases: Api::namespaced(client.clone(), &place.namespace),
+            name: place.lease.clone(),
+            presence: Presence::new(&place.replica, phase_time),
+            own,
+            leads,
+            told,
+            failed: None,
+        };
+        (exchange, Replicas { own: saying, others })
+    }
+
+    /// Goes on until it is dropped, or nobody has anything to tell any more.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let own = self.own.borrow_and_update().clone();
+            let view = match tokio::time::timeout(CALL, self.beat(&own)).await {
+                Ok(Ok(view)) => Ok(Arc::new(view)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("no answer".to_owned()),
+            };
+            if let Err(error) = &view
+                && self.failed.as_ref() != Some(error)
+            {
+                tracing::warn!(
+                    lease = self.name,
+                    %error,
+                    "replicas can not tell each other what their Envoys have; rotations of the key wait, and what was said last of Gateways' Envoys counts"
+                );
+            }
+            self.failed = view.as_ref().err().cloned();
+            let view = view.ok();
+            self.told.send_if_modified(|known| {
+                let changed = *known != view;
+                *known = view;
+                changed
+            });
+            tokio::select! {
+                () = tokio::time::sleep(BEAT) => {}
+                changed = self.own.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(GATHER).await;
+                }
+            }
+        }
+    }
+
+    async fn beat(&mut self, own: &Own) -> Result<View, Error> {
+        let leads = *self.leads.borrow();
+        let annotations = self.presence.annotations(own, leads);
+        // Of a Lease that others change, too, this changes only what is in it; so nobody ever comes too late.
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        let lease = match self.leases.patch(&self.name, &PatchParams::default(), &patch).await {
+            Err(Error::Api(status)) if status.code == 404 => {
+                let metadata = ObjectMeta {
+                    name: Some(self.name.clone()),
+                    labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
+                    ..ObjectMeta::default()
+                };
+                let lease = Lease { metadata, spec: None };
+                match self.leases.create(&PostParams::default(), &lease).await {
+                    // Another one was faster.
+                    Err(Error::Api(status)) if status.code == 409 => {}
+                    created => drop(created?),
+                }
+                self.leases.patch(&self.name, &PatchParams::default(), &patch).await?
+            }
+            answer => answer?,
+        };
+        let annotations = lease.metadata.annotations.unwrap_or_default();
+        Ok(self.presence.see(&annotations, Instant::now()))
+    }
+}

@@ -1,0 +1,315 @@
+//! Each replica writes one annotation of a Lease that they share, again and again, and reads those of the others in the answer. One that says nothing
+//! new any more is gone, by this process's clock. Only time in which the API server answered counts for that: while nobody can write, nobody is gone.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use limpet_model::short_hash::hash;
+
+use super::report::{Own, Said, Standing, View};
+
+/// How often a replica says that it is there.
+pub(super) const BEAT: Duration = Duration::from_secs(2);
+/// A replica that has said nothing for so long is gone, and its Envoys with it: as long as the leader's Lease holds. Where a rotation's `phaseTime` is
+/// longer, the keyring waits for it for that long, so that its Envoys have come back elsewhere before it is forgotten.
+const LEASE: Duration = Duration::from_secs(15);
+/// Annotations with this prefix are reports.
+const PREFIX: &str = "replica.limpet.dev/";
+/// How many bytes all reports have: an object's annotations have 256 KiB, and one that is new begins in what is left.
+const ROOM: usize = 224 * 1024;
+
+/// One replica's side of it.
+#[derive(Debug)]
+pub(super) struct Presence {
+    name: String,
+    /// Who says nothing for so long is gone.
+    patience: Duration,
+    beat: u64,
+    /// When the API server answered last.
+    answered: Option<Instant>,
+    others: BTreeMap<String, Other>,
+}
+
+#[derive(Debug)]
+struct Other {
+    text: String,
+    /// For how long it has said the same.
+    silent: Duration,
+}
+
+impl Presence {
+    /// Of the replica with this name.
+    pub(super) fn new(name: &str, phase_time: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            patience: phase_time.max(LEASE),
+            beat: 0,
+            answered: None,
+            others: BTreeMap::new(),
+        }
+    }
+
+    /// The annotations that are to be written; `None`: one that is to go. `tidies`: those of replicas that are gone are taken away.
+    pub(super) fn annotations(&mut self, own: &Own, tidies: bool) -> BTreeMap<String, Option<String>> {
+        self.beat = self.beat.wrapping_add(1);
+        let room = match self.answered {
+            Some(_) => ROOM / (self.others.len() + 1).max(2),
+            // Who does not know yet how many they are may have no room: what is short comes first, and the others make room when they see it.
+            None => 0,
+        };
+        let text = own.text(&self.name, self.beat, room);
+        let gone = self.others.iter().filter(|(_, other)| tidies && self.is_gone(other));
+        let mut annotations: BTreeMap<_, _> = gone.map(|(key, _)| (key.clone(), None)).collect();
+        annotations.insert(key(&self.name), Some(text));
+        annotations
+    }
+
+    /// What the others say, by the annotations that were there when ours was written.
+    pub(super) fn see(&mut self, annotations: &BTreeMap<String, String>, now: Instant) -> View {
+        // Time in which nobody could say anything is no silence.
+        let passed = self
+            .answered
+            .map_or(Duration::ZERO, |before| now.duration_since(before));
+        let passed = passed.min(BEAT * 2);
+        self.answered = Some(now);
+        let own = key(&self.name);
+        let of_others = || {
+            let reports = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
+            reports.filter(|(key, _)| **key != own)
+        };
+        self.others.retain(|key, _| annotations.contains_key(key));
+        for (key, text) in of_others() {
+            match self.others.get_mut(key) {
+                Some(other) if other.text == *text => other.silent += passed,
+                _ => {
+                    let other = Other {
+                        text: text.clone(),
+                        silent: Duration::ZERO,
+                    };
+                    self.others.insert(key.clone(), other);
+                }
+            }
+        }
+        let present = self.others.iter().filter(|(_, other)| !self.is_gone(other));
+        let said = |(key, other): (&String, &Other)| match Said::read(&other.text) {
+            // Its Envoys are elsewhere by now, or nowhere.
+            Ok((replica, said)) if other.silent >= LEASE => (
+                replica,
+                Said {
+                    keyring: said.keyring,
+                    ..Said::default()
+                },
+            ),
+            Ok(said) => said,
+            // Of another release, perhaps.
+            Err(error) => (
+                key.clone(),
+                Said {
+                    keyring: Some(Standing::WaitsFor(format!("its report can not be read: {error}"))),
+                    ..Said::default()
+                },
+            ),
+        };
+        present.map(said).collect()
+    }
+
+    fn is_gone(&self, other: &Other) -> bool {
+        other.silent >= self.patience
+    }
+}
+
+/// The annotation of a replica: names may be longer than an annotation's.
+fn key(replica: &str) -> String {
+    format!("{PREFIX}{}", hash(replica.as_bytes(), 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::reconcile::replicas::report::{Envoys, behind, digest};
+
+    /// A Lease, as the API server keeps it.
+    #[derive(Default)]
+    struct Lease(BTreeMap<String, String>);
+
+    impl Lease {
+        /// A replica writes what it has to say, and reads the answer.
+        fn beat(&mut self, replica: &mut Presence, own: &Own, tidies: bool, now: Instant) -> View {
+            self.offer(replica, own, tidies, now).unwrap()
+        }
+
+        /// As [`Lease::beat`]; `None`: it is refused, for it would be too large.
+        fn offer(&mut self, replica: &mut Presence, own: &Own, tidies: bool, now: Instant) -> Option<View> {
+            let mut annotations = self.0.clone();
+            for (key, text) in replica.annotations(own, tidies) {
+                match text {
+                    Some(text) => drop(annotations.insert(key, text)),
+                    None => drop(annotations.remove(&key)),
+                }
+            }
+            let sizes = annotations.iter().map(|(key, text)| key.len() + text.len());
+            if sizes.sum::<usize>() > 256 * 1024 {
+                return None;
+            }
+            self.0 = annotations;
+            Some(replica.see(&self.0, now))
+        }
+    }
+
+    fn has(keyring: &str) -> Own {
+        Own {
+            keyring: Some(Standing::Keyring(digest(keyring))),
+            ..Own::default()
+        }
+    }
+
+    fn lacks() -> Own {
+        Own {
+            keyring: Some(Standing::WaitsFor("1 Envoy".to_owned())),
+            ..Own::default()
+        }
+    }
+
+    /// One Envoy of each of so many Gateways.
+    fn serves(gateways: usize) -> Own {
+        let envoys = Envoys {
+            connected: 1,
+            settled: 1,
+            refusals: Vec::new(),
+        };
+        Own {
+            keyring: None,
+            envoys: (0..gateways)
+                .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
+                .collect(),
+        }
+    }
+
+    fn pair() -> (Presence, Presence) {
+        let new = |name| Presence::new(name, Duration::from_secs(1));
+        (new("leader"), new("follower"))
+    }
+
+    #[test]
+    fn a_replica_is_behind_until_all_its_envoys_have_the_keyring() {
+        let (mut leader, mut follower) = pair();
+        let (mut lease, now) = (Lease::default(), Instant::now());
+        let alone = lease.beat(&mut leader, &has("a"), true, now);
+        assert_eq!((alone.len(), behind(&alone, &digest("a"))), (0, None));
+        for (own, reason) in [
+            (lacks(), Some(("follower", "1 Envoy"))),
+            (has("a"), None),
+            (
+                has("before"),
+                Some(("follower", "its Envoys had another keyring when it said something last")),
+            ),
+        ] {
+            lease.beat(&mut follower, &own, false, now);
+            let view = lease.beat(&mut leader, &has("a"), true, now);
+            assert_eq!(behind(&view, &digest("a")), reason);
+        }
+    }
+
+    #[test]
+    fn a_replica_that_says_nothing_is_gone_after_a_while_and_forgotten_by_the_leader() {
+        let (mut leader, mut follower) = pair();
+        let (mut lease, mut now) = (Lease::default(), Instant::now());
+        lease.beat(&mut follower, &lacks(), false, now);
+        let mut beats = 0;
+        while behind(&lease.beat(&mut leader, &has("a"), true, now), &digest("a")).is_some() {
+            now += BEAT;
+            beats += 1;
+        }
+        assert_eq!(beats, 8, "more than fifteen seconds");
+        assert_eq!(lease.0.len(), 2);
+        lease.beat(&mut leader, &has("a"), false, now);
+        assert_eq!(lease.0.len(), 2, "for the leader to do");
+        lease.beat(&mut leader, &has("a"), true, now);
+        assert_eq!(lease.0.len(), 1);
+        // It was only slow.
+        lease.beat(&mut follower, &lacks(), false, now);
+        assert!(behind(&lease.beat(&mut leader, &has("a"), true, now), &digest("a")).is_some());
+    }
+
+    #[test]
+    fn a_phase_that_is_longer_is_waited_for() {
+        let mut leader = Presence::new("leader", Duration::from_secs(60));
+        let (_, mut follower) = pair();
+        let (mut lease, mut now) = (Lease::default(), Instant::now());
+        lease.beat(&mut follower, &lacks(), false, now);
+        lease.beat(&mut leader, &has("a"), true, now);
+        for _ in 1..30 {
+            now += BEAT;
+            assert_eq!(lease.beat(&mut leader, &has("a"), true, now).len(), 1);
+        }
+        now += BEAT;
+        assert_eq!(lease.beat(&mut leader, &has("a"), true, now).len(), 0);
+    }
+
+    #[test]
+    fn nobody_is_gone_because_the_api_server_was() {
+        let (mut leader, mut follower) = pair();
+        let (mut lease, now) = (Lease::default(), Instant::now());
+        lease.beat(&mut follower, &lacks(), false, now);
+        lease.beat(&mut leader, &has("a"), true, now);
+        let later = now + Duration::from_secs(600);
+        assert_eq!(lease.beat(&mut leader, &has("a"), true, later).len(), 1);
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_waited_for_and_others_annotations_are_none_of_ours() {
+        let (mut leader, _) = pair();
+        let mut lease = Lease::default();
+        lease.0.insert("example.com/note".to_owned(), "{}".to_owned());
+        lease.0.insert(key("later"), "{\"release\": 2}".to_owned());
+        let view = lease.beat(&mut leader, &has("a"), true, Instant::now());
+        assert_eq!(view.len(), 1);
+        let (_, reason) = behind(&view, &digest("a")).unwrap();
+        assert!(reason.starts_with("its report can not be read: "), "{reason}");
+    }
+
+    #[test]
+    fn the_envoys_of_a_replica_are_gone_sooner_than_the_keyring_forgets_it() {
+        let mut leader = Presence::new("leader", Duration::from_secs(60));
+        let (_, mut follower) = pair();
+        let (mut lease, mut now) = (Lease::default(), Instant::now());
+        lease.beat(&mut follower, &serves(1), false, now);
+        lease.beat(&mut follower, &serves(1), false, now);
+        let mut beats = 0;
+        while !lease.beat(&mut leader, &has("a"), true, now)["follower"]
+            .envoys
+            .is_empty()
+        {
+            now += BEAT;
+            beats += 1;
+        }
+        assert_eq!(beats, 8, "more than fifteen seconds");
+    }
+
+    #[test]
+    fn many_gateways_of_several_replicas_have_room_in_one_object() {
+        let (mut lease, now, many) = (Lease::default(), Instant::now(), serves(6_000));
+        let mut replicas = Vec::new();
+        for count in 1..=5 {
+            let mut new = Presence::new(&format!("replica-{count}"), Duration::ZERO);
+            let first = lease.offer(&mut new, &many, false, now);
+            assert!(first.is_some(), "{count}: it has not much to say yet");
+            replicas.insert(0, new);
+            // It may have to wait until the others have made room.
+            let told: Vec<Vec<bool>> = (0..3)
+                .map(|_| {
+                    let beat = |replica| lease.offer(replica, &many, false, now).is_some();
+                    replicas.iter_mut().map(beat).collect()
+                })
+                .collect();
+            assert!(told.iter().all(|told| told[1..].iter().all(|told| *told)), "{told:?}");
+            assert!(told[2][0], "{told:?}");
+        }
+        let view = lease.beat(&mut replicas[0], &many, true, now);
+        assert_eq!(view.len(), 4);
+        for said in view.values() {
+            assert!(said.envoys.len() > 1_500, "{}", said.envoys.len());
+            assert_eq!(said.envoys.len() + said.untold, 6_000);
+        }
+    }
+}

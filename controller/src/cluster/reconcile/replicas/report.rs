@@ -1,0 +1,241 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use limpet_model::short_hash::hash;
+
+/// Which keyring a text is; it tells nothing else of it.
+pub(crate) fn digest(text: &str) -> String {
+    hash(text.as_bytes(), 16)
+}
+
+/// Whether a replica's Envoys have a keyring.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Standing {
+    /// All that are connected have this keyring, and have had the time to come back: its [`digest`].
+    Keyring(String),
+    /// Why that can not be said.
+    WaitsFor(String),
+}
+
+/// How far the Envoys of a Gateway are that are connected to a replica.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Envoys {
+    /// How many are connected, and how many of them have acknowledged everything.
+    pub(crate) connected: usize,
+    pub(crate) settled: usize,
+    /// Envoys' words, with what they are about: the first ones.
+    pub(crate) refusals: Vec<String>,
+}
+
+/// What a replica has to say of its own Envoys.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Own {
+    /// `None`: its keyring is not the cluster's.
+    pub(super) keyring: Option<Standing>,
+    /// Of each Gateway that has any, by its name.
+    pub(super) envoys: BTreeMap<String, Envoys>,
+}
+
+/// What another replica has said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) keyring: Option<Standing>,
+    /// Of each Gateway that has any, by its name.
+    pub(crate) envoys: BTreeMap<String, Envoys>,
+    /// How many Gateways there was no room for.
+    pub(crate) untold: usize,
+}
+
+/// What the other replicas have said, by their names.
+pub(crate) type View = BTreeMap<String, Said>;
+
+/// The first replica whose Envoys do not all have this keyring, and why.
+pub(crate) fn behind<'a>(view: &'a View, keyring: &str) -> Option<(&'a str, &'a str)> {
+    view.iter().find_map(|(replica, said)| match said.keyring.as_ref()? {
+        Standing::Keyring(known) if known == keyring => None,
+        Standing::Keyring(_) => Some((&**replica, "its Envoys had another keyring when it said something last")),
+        Standing::WaitsFor(reason) => Some((&**replica, &**reason)),
+    })
+}
+
+/// As it is written, in JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    replica: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keyring: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<String>,
+    /// Of each Gateway: how many are connected, and how many have acknowledged everything. Short, for there may be thousands.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    envoys: BTreeMap<String, (usize, usize)>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    refusals: BTreeMap<String, Vec<String>>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    untold: usize,
+    /// Another number each time.
+    beat: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// How much of a text a Gateway's figures are at least, besides its name: `"":[1,1],`.
+const FIGURES: usize = 9;
+/// And what is left out, at most: `"untold":1234567,`.
+const UNTOLD: usize = 18;
+
+impl Own {
+    /// As the replica of this name writes it, in so many bytes. Where they do not suffice, fewer refusals are told, then none, then fewer Gateways.
+    pub(super) fn text(&self, replica: &str, beat: u64, room: usize) -> String {
+        let (keyring, waits_for) = match self.keyring.clone() {
+            Some(Standing::Keyring(keyring)) => (Some(keyring), None),
+            Some(Standing::WaitsFor(reason)) => (None, Some(reason)),
+            None => (None, None),
+        };
+        let figures = |envoys: &Envoys| (envoys.connected, envoys.settled);
+        let envoys = self.envoys.iter().map(|(name, envoys)| (name.clone(), figures(envoys)));
+        let mut report = Report {
+            replica: replica.to_owned(),
+            keyring,
+            waits_for,
+            envoys: envoys.collect(),
+            refusals: BTreeMap::new(),
+            untold: 0,
+            beat,
+        };
+        let mut over = 0;
+        for most in [usize::MAX, 1, 0] {
+            report.refusals = self.refusals(most);
+            let text = report.text();
+            if text.len() <= room {
+                return text;
+            }
+            over = text.len() + UNTOLD - room;
+        }
+        while over > 0
+            && let Some((name, _)) = report.envoys.pop_last()
+        {
+            over = over.saturating_sub(name.len() + FIGURES);
+            report.untold += 1;
+        }
+        report.text()
+    }
+
+    /// So many of each Gateway.
+    fn refusals(&self, most: usize) -> BTreeMap<String, Vec<String>> {
+        let told = self.envoys.iter().map(|(name, envoys)| {
+            let told: Vec<String> = envoys.refusals.iter().take(most).cloned().collect();
+            (name.clone(), told)
+        });
+        told.filter(|(_, told)| !told.is_empty()).collect()
+    }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        // Texts and numbers: this can not fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Said {
+    /// What this text says, and who says it.
+    ///
+    /// # Errors
+    /// It is no report: one of another release, perhaps.
+    pub(super) fn read(text: &str) -> Result<(String, Self), serde_json::Error> {
+        let report: Report = serde_json::from_str(text)?;
+        let keyring = report.keyring.map(Standing::Keyring);
+        let mut refusals = report.refusals;
+        let envoys = report.envoys.into_iter().map(|(name, (connected, settled))| {
+            let envoys = Envoys {
+                connected,
+                settled,
+                refusals: refusals.remove(&name).unwrap_or_default(),
+            };
+            (name, envoys)
+        });
+        let said = Self {
+            envoys: envoys.collect(),
+            keyring: keyring.or_else(|| report.waits_for.map(Standing::WaitsFor)),
+            untold: report.untold,
+        };
+        Ok((report.replica, said))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gateways(count: usize, words: &str) -> Own {
+        let envoys = Envoys {
+            connected: 2,
+            settled: 1,
+            refusals: vec![words.to_owned(); 3],
+        };
+        Own {
+            keyring: Some(Standing::Keyring(digest("a"))),
+            envoys: (0..count)
+                .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_report_is_short_json() {
+        let expected = format!(
+            r#"{{"replica":"leader","keyring":"{}","envoys":{{"shop-0000/web":[2,1]}},"refusals":{{"shop-0000/web":["no","no","no"]}},"beat":1}}"#,
+            digest("a")
+        );
+        assert_eq!(gateways(1, "no").text("leader", 1, 1000), expected);
+        let own = Own {
+            keyring: Some(Standing::WaitsFor("1 Envoy".to_owned())),
+            ..Own::default()
+        };
+        let expected = r#"{"replica":"leader","waitsFor":"1 Envoy","beat":2}"#;
+        assert_eq!(own.text("leader", 2, 1000), expected);
+        assert_eq!(
+            Own::default().text("leader", 3, 1000),
+            r#"{"replica":"leader","beat":3}"#
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_it_was() {
+        let own = gateways(3, "\"no\", said\nEnvoy");
+        let (replica, said) = Said::read(&own.text("leader", 1, usize::MAX)).unwrap();
+        assert_eq!((&*replica, said.untold), ("leader", 0));
+        assert_eq!((said.keyring, said.envoys), (own.keyring, own.envoys));
+    }
+
+    #[test]
+    fn where_there_is_little_room_less_is_told_and_that_it_is_less() {
+        let own = gateways(1000, &"no".repeat(50));
+        // All of it, one refusal each, none, and not all Gateways.
+        for (room, refusals, untold) in [
+            (400_000, 3, false),
+            (150_000, 1, false),
+            (30_000, 0, false),
+            (10_000, 0, true),
+        ] {
+            let text = own.text("leader", u64::MAX, room);
+            assert!(text.len() <= room, "{} in {room}", text.len());
+            let (_, said) = Said::read(&text).unwrap();
+            assert_eq!(said.keyring, own.keyring);
+            assert_eq!(said.envoys["shop-0000/web"].refusals.len(), refusals);
+            assert_eq!(said.envoys.len() + said.untold, 1000);
+            assert_eq!(said.untold > 0, untold, "{room}");
+            // No more is left out than has to be, but for a Gateway or two.
+            assert!(!untold || text.len() + 100 > room, "{} in {room}", text.len());
+        }
+        let (_, said) = Said::read(&own.text("leader", 1, 0)).unwrap();
+        assert_eq!((said.keyring, said.untold), (own.keyring, 1000));
+    }
+}

@@ -1,0 +1,150 @@
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client, Error};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::cluster::kube::{Backoff, Kind};
+use crate::cluster::reconcile::manifests::FIELD_MANAGER;
+use crate::cluster::reconcile::status::{Observation, Reported};
+use limpet_api::ObjectName;
+
+use super::wanted::{changes, is_ours};
+
+/// Changes that come together are one round.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// Keeps the Services of `XBackend`s.
+pub(crate) struct Keeper {
+    client: Client,
+    reported: watch::Receiver<Option<Reported>>,
+    observation: watch::Receiver<Observation>,
+    leads: watch::Receiver<bool>,
+    backoff: Backoff,
+}
+
+impl Keeper {
+    /// Of what was built and is observed, while this replica leads.
+    pub(crate) fn new(
+        client: Client,
+        reported: watch::Receiver<Option<Reported>>,
+        observation: watch::Receiver<Observation>,
+        leads: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            client,
+            reported,
+            observation,
+            leads,
+            backoff: Backoff::of_the_api(),
+        }
+    }
+
+    /// Goes on until it is dropped, or nobody tells it anything any more.
+    pub(crate) async fn run(mut self) {
+        let mut again = None;
+        loop {
+            let changed = tokio::select! {
+                changed = self.reported.changed() => changed.is_ok(),
+                changed = self.leads.changed() => changed.is_ok(),
+                () = after(again) => true,
+            };
+            if !changed {
+                return;
+            }
+            tokio::time::sleep(GATHER).await;
+            let failed = self.round().await;
+            if !failed {
+                self.backoff.reset();
+            }
+            again = failed.then(|| self.backoff.next());
+        }
+    }
+
+    /// Whether something is to be tried again.
+    async fn round(&mut self) -> bool {
+        let Some(reported) = self.reported.borrow_and_update().clone() else {
+            return false;
+        };
+        let leads = *self.leads.borrow_and_update();
+        let served = self.observation.borrow().served.get(&Kind::XBackend).cloned();
+        let (true, Some(served)) = (leads, served) else {
+            return false;
+        };
+        let used = reported.reports.backends.keys();
+        let changes = changes(&reported.objects, used, &served.api_version);
+        let mut failed = false;
+        for (name, object) in &changes.apply {
+            failed |= Self::done(name, self.apply(name, object).await);
+        }
+        for name in &changes.delete {
+            failed |= Self::done(name, self.delete(name).await);
+        }
+        failed
+    }
+
+    /// Whether it is to be tried again.
+    fn done(name: &ObjectName, result: Result<bool, Error>) -> bool {
+        match result {
+            Ok(true) => tracing::info!(service = %name, "the Service of an XBackend is written"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(service = %name, %error, "the Service of an XBackend can not be written");
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether it was done.
+    async fn apply(&self, name: &ObjectName, object: &Value) -> Result<bool, Error> {
+        // The Lease may be lost meanwhile.
+        if !*self.leads.borrow() {
+            return Ok(false);
+        }
+        let api = self.api(name);
+        if let Some(other) = api.get_opt(&name.name).await?.filter(|there| !is_ours(there)) {
+            let labels = other.metadata.labels;
+            tracing::warn!(service = %name, ?labels, "a Service of this name is somebody else's, and left alone");
+            return Ok(false);
+        }
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        api.patch(&name.name, &params, &Patch::Apply(object))
+            .await
+            .map(|_| true)
+    }
+
+    /// Whether it was done.
+    async fn delete(&self, name: &ObjectName) -> Result<bool, Error> {
+        if !*self.leads.borrow() {
+            return Ok(false);
+        }
+        let api = self.api(name);
+        let Some(service) = api.get_opt(&name.name).await?.filter(is_ours) else {
+            return Ok(false);
+        };
+        let same = Preconditions {
+            uid: service.metadata.uid,
+            resource_version: None,
+        };
+        let params = DeleteParams::default().preconditions(same);
+        match api.delete(&name.name, &params).await {
+            Ok(_) => Ok(true),
+            Err(Error::Api(status)) if status.code == 404 => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn api(&self, name: &ObjectName) -> Api<Service> {
+        Api::namespaced(self.client.clone(), &name.namespace)
+    }
+}
+
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,211 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+
+use limpet_api::{Object, ObjectName, ServiceSpec, XBackendSpec};
+use limpet_model::{MANAGED_BY, MANAGER, Objects, selector_service};
+
+/// What is to be done to Services.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// To be made or changed: the objects, as a server-side apply has them.
+    pub(super) apply: BTreeMap<ObjectName, Value>,
+    /// Ours, and of no use any more.
+    pub(super) delete: BTreeSet<ObjectName>,
+}
+
+/// What is to be done where `used` are the `XBackend`s that routes of ours lead to, and `api_version` is theirs. What belongs to an `XBackend` that is
+/// gone, the cluster deletes by itself.
+pub(super) fn changes<'a>(
+    objects: &Objects,
+    used: impl IntoIterator<Item = &'a ObjectName>,
+    api_version: &str,
+) -> Changes {
+    let mut changes = Changes::default();
+    for name in used {
+        let Some(backend) = objects.backends.get(name) else {
+            continue;
+        };
+        let service = selector_service(name);
+        if let Some((selector, port)) = pods(&backend.spec) {
+            let is = objects.services.get(&service);
+            if is.is_none_or(|is| limpet_model::is_ours(is) && !matches(is, selector, port)) {
+                let object = object(&service, backend, api_version, selector, port);
+                changes.apply.insert(service, object);
+            }
+        }
+    }
+    for (name, backend) in &objects.backends {
+        let service = selector_service(name);
+        // What it was can still be, as far as anybody knows.
+        if backend.malformed.is_none()
+            && pods(&backend.spec).is_none()
+            && objects.services.get(&service).is_some_and(limpet_model::is_ours)
+        {
+            changes.delete.insert(service);
+        }
+    }
+    changes
+}
+
+/// Whether a Service that is there is one of ours.
+pub(super) fn is_ours(service: &Service) -> bool {
+    let label = service
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(MANAGED_BY));
+    label.is_some_and(|by| by == MANAGER)
+}
+
+/// The labels and the port of a backend's pods. A Service without labels would select nothing.
+fn pods(spec: &XBackendSpec) -> Option<(&BTreeMap<String, String>, u16)> {
+    let selector = spec
+        .endpoint_selector
+        .as_ref()
+        .filter(|_| spec.kind == "EndpointSelector")?;
+    let port = spec.port.as_ref()?.number;
+    (!selector.match_labels.is_empty()).then_some((&selector.match_labels, port))
+}
+
+fn matches(service: &Object<ServiceSpec>, selector: &BTreeMap<String, String>, port: u16) -> bool {
+    let ports: Vec<u16> = service.spec.ports.iter().map(|port| port.port).collect();
+    service.spec.selector == *selector && ports == [port]
+}
+
+/// Without an address of its own: requests go to the pods.
+fn object(
+    name: &ObjectName,
+    owner: &Object<XBackendSpec>,
+    api_version: &str,
+    selector: &BTreeMap<String, String>,
+    port: u16,
+) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name.name,
+            "namespace": name.namespace,
+            "labels": {MANAGED_BY: MANAGER},
+            "ownerReferences": [{
+                "apiVersion": api_version,
+                "kind": "XBackend",
+                "name": owner.meta.name,
+                "uid": owner.meta.uid,
+                "controller": true,
+            }],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "selector": selector,
+            "ports": [{"port": port, "targetPort": port, "protocol": "TCP"}],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use limpet_api::{self, BackendPort, EndpointSelector, Meta, ServicePort};
+
+    use super::*;
+
+    const VERSION: &str = "gateway.networking.x-k8s.io/v1alpha1";
+
+    fn shop() -> ObjectName {
+        ObjectName::new("shop", "blue")
+    }
+
+    fn of<S>(meta: Meta, spec: S) -> Object<S> {
+        Object {
+            meta,
+            spec,
+            unread: Vec::new(),
+            malformed: None,
+        }
+    }
+
+    /// A cluster with one XBackend of this type, and its Service, if it has these labels and this port.
+    fn objects(kind: &str, service: Option<(&str, u16)>) -> Objects {
+        let meta = Meta {
+            name: "blue".to_owned(),
+            namespace: "shop".to_owned(),
+            uid: "1".to_owned(),
+            ..Meta::default()
+        };
+        let selector = BTreeMap::from([("app".to_owned(), "blue".to_owned())]);
+        let spec = XBackendSpec {
+            kind: kind.to_owned(),
+            endpoint_selector: Some(EndpointSelector {
+                match_labels: selector.clone(),
+            }),
+            port: Some(BackendPort { number: 8080 }),
+            ..XBackendSpec::default()
+        };
+        let mut objects = Objects::default();
+        objects.backends.insert(shop(), of(meta, spec));
+        if let Some((by, port)) = service {
+            let meta = Meta {
+                labels: [(MANAGED_BY.to_owned(), by.to_owned())].into(),
+                ..Meta::default()
+            };
+            let port = ServicePort {
+                port,
+                ..ServicePort::default()
+            };
+            let spec = ServiceSpec {
+                ports: vec![port],
+                selector,
+                ..ServiceSpec::default()
+            };
+            objects.services.insert(selector_service(&shop()), of(meta, spec));
+        }
+        objects
+    }
+
+    #[test]
+    fn a_service_is_made_where_it_is_missing_or_other_than_it_should_be() {
+        let name = selector_service(&shop());
+        for service in [None, Some((MANAGER, 8081))] {
+            let found = changes(&objects("EndpointSelector", service), [&shop()], VERSION);
+            let object = &found.apply[&name];
+            assert_eq!(object["spec"]["selector"], json!({"app": "blue"}));
+            assert_eq!(object["spec"]["ports"][0]["port"], 8080);
+            assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "1");
+            assert!(found.delete.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_right_or_not_used_is_left_alone() {
+        let right = objects("EndpointSelector", Some((MANAGER, 8080)));
+        assert_eq!(changes(&right, [&shop()], VERSION), Changes::default());
+        let unused = objects("EndpointSelector", None);
+        assert_eq!(changes(&unused, [], VERSION), Changes::default());
+        let unknown = changes(&unused, [&ObjectName::new("shop", "red")], VERSION);
+        assert_eq!(unknown, Changes::default());
+    }
+
+    #[test]
+    fn a_backend_that_can_not_be_read_keeps_its_service() {
+        let mut objects = objects("", Some((MANAGER, 8080)));
+        let malformed = api::DecodeError {
+            field: "spec.port".to_owned(),
+            message: "a number".to_owned(),
+        };
+        objects.backends.get_mut(&shop()).unwrap().malformed = Some(malformed);
+        assert_eq!(changes(&objects, [&shop()], VERSION), Changes::default());
+    }
+
+    #[test]
+    fn a_service_of_a_backend_that_selects_no_pods_any_more_goes_if_it_is_ours() {
+        let ours = changes(&objects("ExternalHostname", Some((MANAGER, 8080))), [&shop()], VERSION);
+        assert_eq!(ours.delete, [selector_service(&shop())].into());
+        assert!(ours.apply.is_empty());
+        let others = objects("ExternalHostname", Some(("somebody", 8080)));
+        assert_eq!(changes(&others, [&shop()], VERSION), Changes::default());
+        let others = objects("EndpointSelector", Some(("somebody", 8081)));
+        assert_eq!(changes(&others, [&shop()], VERSION), Changes::default());
+    }
+}

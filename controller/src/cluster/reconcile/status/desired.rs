@@ -1,0 +1,135 @@
+use std::collections::BTreeMap;
+
+use crate::cluster::kube::Kind;
+use limpet_api::ObjectName;
+use limpet_model::reports::{Condition, PolicyReport, RouteReport};
+use limpet_model::{Reports, SessionPolicyKind};
+
+use super::shape::{Digest, Entry, GatewayStatus, Wanted, digest, merge};
+
+/// The statuses that are wanted, by kind and name, with what ours in them is known by; `None`: that is not known yet, and it stays as it is.
+pub(crate) type Desired = BTreeMap<Kind, BTreeMap<ObjectName, Option<(Digest, Wanted)>>>;
+
+/// What statuses say besides the reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The `controllerName` that entries are under.
+    pub(crate) controller: String,
+    /// Where Gateways can be reached, by type and value.
+    pub(crate) addresses: Vec<(&'static str, String)>,
+    /// Of each Gateway, `Programmed`.
+    pub(crate) programmed: BTreeMap<ObjectName, Condition>,
+}
+
+/// The reports as statuses.
+pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
+    let mut desired = Desired::new();
+    let mut add = |kind: Kind, name: ObjectName, wanted: Option<Wanted>| {
+        let Some(wanted) = wanted else {
+            desired.entry(kind).or_default().insert(name, None);
+            return;
+        };
+        let alone = merge(kind, &serde_json::Value::Null, &wanted, &facts.controller, "");
+        if let Some(digest) = digest(kind, &alone, &facts.controller) {
+            desired.entry(kind).or_default().insert(name, Some((digest, wanted)));
+        }
+    };
+    for (name, report) in &reports.gateway_classes {
+        let wanted = Wanted::Whole {
+            generation: report.observed_generation,
+            conditions: report.conditions.clone(),
+            gateway: None,
+        };
+        add(Kind::GatewayClass, ObjectName::new("", name), Some(wanted));
+    }
+    for name in reports.gateways.keys() {
+        add(Kind::Gateway, name.clone(), gateway(reports, name, facts));
+    }
+    for (kind, routes) in [
+        (Kind::HttpRoute, &reports.http_routes),
+        (Kind::GrpcRoute, &reports.grpc_routes),
+    ] {
+        for (name, report) in routes {
+            add(kind, name.clone(), Some(route(report)));
+        }
+    }
+    for (name, report) in &reports.session_policies {
+        let kind = match name.kind {
+            SessionPolicyKind::BackendLbPolicy => Kind::BackendLbPolicy,
+            SessionPolicyKind::XBackendTrafficPolicy => Kind::XBackendTrafficPolicy,
+        };
+        add(kind, name.name.clone(), policy(&name.name, report, facts));
+    }
+    for (name, report) in &reports.backends {
+        add(Kind::XBackend, name.clone(), policy(name, report, facts));
+    }
+    desired
+}
+
+fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted> {
+    let report = reports.gateways.get(name)?;
+    let programmed = facts.programmed.get(name)?;
+    let refused = || Condition::fails("Programmed", "Invalid", "It is not accepted, so it is not served");
+    let is_bad = |condition: &Condition| match condition.kind {
+        "Accepted" | "ResolvedRefs" => !condition.is_true(),
+        "Conflicted" => condition.is_true(),
+        _ => false,
+    };
+    let with_programmed = |conditions: &[Condition]| {
+        let mut all = conditions.to_vec();
+        let bad = conditions.iter().any(is_bad);
+        all.push(if bad { refused() } else { programmed.clone() });
+        all
+    };
+    let mut listeners = report.listeners.clone();
+    for listener in &mut listeners {
+        listener.conditions = with_programmed(&listener.conditions);
+    }
+    Some(Wanted::Whole {
+        generation: report.observed_generation,
+        conditions: with_programmed(&report.conditions),
+        gateway: Some(GatewayStatus {
+            addresses: facts.addresses.clone(),
+            listeners,
+        }),
+    })
+}
+
+fn route(report: &RouteReport) -> Wanted {
+    let entry = |parent: &limpet_model::reports::ParentReport| Entry {
+        reference: parent.parent_ref.clone(),
+        generation: report.observed_generation,
+        conditions: parent.conditions.clone(),
+    };
+    Wanted::Entries(report.parents.iter().map(entry).collect())
+}
+
+/// What shapes the traffic of a Gateway is programmed where the Gateway is.
+fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wanted> {
+    let entry = |ancestor: &limpet_model::reports::AncestorReport| {
+        let mut conditions = ancestor.conditions.clone();
+        let reference = &ancestor.ancestor_ref;
+        let namespace = reference.namespace.as_deref().unwrap_or(&name.namespace);
+        let gateway = ObjectName::new(namespace, &reference.name);
+        let accepted = conditions
+            .iter()
+            .any(|known| known.kind == "Accepted" && known.is_true());
+        let known = conditions.iter().position(|known| known.kind == "Programmed");
+        if accepted && reference.kind == "Gateway" {
+            let of_gateway = facts.programmed.get(&gateway)?;
+            match known.and_then(|known| conditions.get_mut(known)) {
+                // What is not on the Gateway at all is not on it in part.
+                Some(known) if known.is_true() && !of_gateway.is_true() => *known = of_gateway.clone(),
+                Some(_) => {}
+                None => conditions.push(of_gateway.clone()),
+            }
+        }
+        Some(Entry {
+            reference: reference.clone(),
+            generation: report.observed_generation,
+            conditions,
+        })
+    };
+    let entries: Option<Vec<Entry>> = report.ancestors.iter().map(entry).collect();
+    entries.map(Wanted::Entries)
+}

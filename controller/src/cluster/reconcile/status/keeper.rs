@@ -1,0 +1,313 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use kube::Client;
+use kube::core::ApiResource;
+use tokio::sync::watch;
+
+use crate::cluster::controller::Metrics;
+use crate::cluster::kube::{Backoff, Kind, Observed};
+use crate::cluster::reconcile::delivery::Delivery;
+use crate::cluster::reconcile::replicas::{Replicas, View};
+use limpet_api::ObjectName;
+use limpet_model::{Objects, Reports};
+
+use super::desired::{Desired, Facts, desired};
+use super::events::{Problem, Regarding, Teller, problems};
+use super::programmed::{Programmed, seen};
+use super::shape::{Digest, Wanted};
+use super::writer::{self, Job, Outcome};
+
+/// Changes that come together are one round.
+const GATHER: Duration = Duration::from_millis(100);
+/// Writes under way at once.
+const PARALLEL: usize = 4;
+/// Writes of a round. Then it is looked anew what is to be written.
+const ROUND: usize = 128;
+
+/// What objects say of themselves, as the watches have it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Observation {
+    /// Objects that can have a status of ours.
+    pub(crate) objects: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
+    /// How kinds are asked for.
+    pub(crate) served: BTreeMap<Kind, ApiResource>,
+}
+
+/// What a build said.
+#[derive(Debug, Clone)]
+pub(crate) struct Reported {
+    /// Of objects that could be read.
+    pub(crate) reports: Arc<Reports>,
+    /// What it was built from.
+    pub(crate) objects: Arc<Objects>,
+}
+
+/// Where the keeper's knowledge comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Inputs {
+    pub(crate) reported: watch::Receiver<Option<Reported>>,
+    pub(crate) observation: watch::Receiver<Observation>,
+    pub(crate) delivery: Delivery,
+    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    pub(crate) replicas: Replicas,
+    pub(crate) leads: watch::Receiver<bool>,
+}
+
+/// Keeps statuses as they are to be.
+pub(crate) struct Keeper {
+    client: Client,
+    inputs: Inputs,
+    metrics: Metrics,
+    facts: Facts,
+    programmed: Programmed,
+    /// What other replicas said last. While they can not say anything, it counts on.
+    others: Arc<View>,
+    desired: Desired,
+    /// The reports that `desired` is made of.
+    of: Option<Arc<Reports>>,
+    /// What was written, and which version of the object had been seen: until the watch brings another one, it is not written again.
+    written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
+    teller: Teller,
+    backoff: Backoff,
+}
+
+impl Keeper {
+    /// Of the replica `instance`.
+    pub(crate) fn new(
+        client: Client,
+        inputs: Inputs,
+        metrics: Metrics,
+        controller: String,
+        addresses: Vec<(&'static str, String)>,
+        instance: String,
+    ) -> Self {
+        Self {
+            teller: Teller::new(client.clone(), controller.clone(), instance),
+            client,
+            inputs,
+            metrics,
+            facts: Facts {
+                controller,
+                addresses,
+                programmed: BTreeMap::new(),
+            },
+            programmed: Programmed::default(),
+            others: Arc::default(),
+            desired: Desired::new(),
+            of: None,
+            written: BTreeMap::new(),
+            backoff: Backoff::of_the_api(),
+        }
+    }
+
+    /// Goes on until it is dropped, or nobody tells it anything any more.
+    pub(crate) async fn run(mut self) {
+        let mut again = None;
+        loop {
+            let changed = tokio::select! {
+                changed = self.inputs.reported.changed() => changed.is_ok(),
+                changed = self.inputs.observation.changed() => changed.is_ok(),
+                changed = self.inputs.leads.changed() => changed.is_ok(),
+                () = self.inputs.delivery.changed() => true,
+                () = self.inputs.replicas.changed() => true,
+                () = after(again) => true,
+            };
+            if !changed {
+                return;
+            }
+            tokio::time::sleep(GATHER).await;
+            again = self.round().await;
+        }
+    }
+
+    /// One look at everything. How long until the next one, if nothing happens before.
+    async fn round(&mut self) -> Option<Duration> {
+        let leads = *self.inputs.leads.borrow_and_update();
+        self.metrics.leads.set(leads.into());
+        let reported = self.inputs.reported.borrow_and_update().clone()?;
+        let observation = self.inputs.observation.borrow_and_update().clone();
+        let look = self.look(&reported);
+        if !leads {
+            // What others write meanwhile is seen, not known.
+            self.written.clear();
+            return look;
+        }
+        let jobs = self.jobs(&observation);
+        let more = jobs.len() >= ROUND;
+        let failed = self.write(jobs).await;
+        let tell = self.teller.tell(self.problems(&observation, &reported.objects)).await;
+        if failed {
+            return Some(self.backoff.next());
+        }
+        self.backoff.reset();
+        if more {
+            return Some(Duration::ZERO);
+        }
+        look.into_iter().chain(tell).min()
+    }
+
+    /// Brings what is wanted up to date.
+    fn look(&mut self, reported: &Reported) -> Option<Duration> {
+        let (programmed, again) = match &self.inputs.delivery {
+            Delivery::Xds(status) => {
+                let gateways = reported.reports.gateways.keys();
+                let seen = gateways.map(|gateway| (gateway.clone(), seen(gateway, status)));
+                if let Some(others) = self.inputs.replicas.others() {
+                    self.others = others;
+                }
+                let again = self.programmed.take(seen.collect(), &self.others, Instant::now());
+                self.inputs.replicas.say_envoys(self.programmed.told());
+                (self.programmed.conditions(&self.others), again)
+            }
+            Delivery::Objects { written, .. } => (written.borrow().conditions.clone(), None),
+        };
+        let is_known = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
+        if !is_known || programmed != self.facts.programmed {
+            self.facts.programmed = programmed;
+            self.desired = desired(&reported.reports, &self.facts);
+            self.of = Some(Arc::clone(&reported.reports));
+        }
+        again
+    }
+
+    /// What differs.
+    fn jobs(&mut self, observation: &Observation) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        let nothing = super::shape::nothing();
+        let is_judged = |kind: Kind| matches!(self.inputs.delivery, Delivery::Xds(_)) || kind.is_session_policy();
+        for (kind, observed) in &*observation.objects {
+            let Some(resource) = observation.served.get(kind).filter(|_| is_judged(*kind)) else {
+                continue;
+            };
+            let of_kind = self.desired.get(kind);
+            for (name, observed) in observed {
+                if jobs.len() >= ROUND {
+                    return jobs;
+                }
+                let (digest, wanted) = match of_kind.and_then(|of_kind| of_kind.get(name)) {
+                    Some(Some((digest, wanted))) => (*digest, wanted.clone()),
+                    Some(None) => continue,
+                    // Whose controller is another's, its status is another's, too.
+                    None if matches!(kind, Kind::GatewayClass | Kind::Gateway) => continue,
+                    None => (nothing, Wanted::Entries(Vec::new())),
+                };
+                let written = self.written.get(&(*kind, name.clone()));
+                let is_written = written.is_some_and(|(version, of)| *version == observed.version && *of == digest);
+                if observed.status == digest || is_written {
+                    continue;
+                }
+                jobs.push(Job {
+                    kind: *kind,
+                    resource: resource.clone(),
+                    name: name.clone(),
+                    uid: observed.uid.clone(),
+                    version: observed.version.clone(),
+                    digest,
+                    wanted,
+                });
+            }
+        }
+        jobs
+    }
+
+    /// Whether some are to be tried again.
+    async fn write(&mut self, jobs: Vec<Job>) -> bool {
+        let client = &self.client;
+        let controller = self.facts.controller.as_str();
+        let leads = self.inputs.leads.clone();
+        let write = |job: Job| {
+            let leads = leads.clone();
+            async move {
+                // The Lease may be lost meanwhile.
+                let result = if *leads.borrow() {
+                    Some(writer::write(client.clone(), &job, controller).await)
+                } else {
+                    None
+                };
+                (job, result)
+            }
+        };
+        let results: Vec<_> = futures::stream::iter(jobs)
+            .map(write)
+            .buffer_unordered(PARALLEL)
+            .collect()
+            .await;
+        let mut failed = false;
+        for (job, result) in results {
+            let Some(result) = result else { continue };
+            let (kind, name) = (job.kind.name(), &job.name);
+            let outcome = result.as_ref().map_or("failed", |outcome| outcome.name());
+            self.metrics.wrote_status(outcome);
+            match result {
+                Ok(Outcome::Conflict) => failed = true,
+                Ok(outcome) => {
+                    tracing::debug!(kind, object = %name, outcome = outcome.name(), "status");
+                    self.written.insert((job.kind, job.name), (job.version, job.digest));
+                }
+                // It would be refused again.
+                Err(kube::Error::Api(status)) if status.code == 422 => {
+                    tracing::error!(kind, object = %name, error = status.message, "a status was refused");
+                    self.written.insert((job.kind, job.name), (job.version, job.digest));
+                }
+                Err(error) => {
+                    tracing::warn!(kind, object = %name, %error, "a status can not be written");
+                    failed = true;
+                }
+            }
+        }
+        failed
+    }
+
+    /// What is wrong, of all objects.
+    fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<Regarding, BTreeSet<Problem>> {
+        let mut all = BTreeMap::new();
+        let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<Problem>| {
+            let observed = observation.objects.get(&kind).and_then(|of_kind| of_kind.get(name));
+            let resource = observation.served.get(&kind);
+            if let (false, Some(observed), Some(resource)) = (problems.is_empty(), observed, resource) {
+                let regarding = Regarding {
+                    kind: kind.name(),
+                    api_version: resource.api_version.clone(),
+                    name: name.clone(),
+                    uid: observed.uid.clone(),
+                };
+                all.insert(regarding, problems);
+            }
+        };
+        for (kind, of_kind) in &self.desired {
+            for (name, wanted) in of_kind {
+                if let Some((_, wanted)) = wanted {
+                    add(*kind, name, problems(wanted));
+                }
+            }
+        }
+        // Where a condition of the object says it, that is told above.
+        let has_condition = |kind: Kind, name: &ObjectName| {
+            let wanted = self.desired.get(&kind).and_then(|of_kind| of_kind.get(name));
+            matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())
+        };
+        for (object, malformed) in objects.malformed() {
+            if let Some(kind) = Kind::of_name(object.kind)
+                && !has_condition(kind, &object.name)
+            {
+                let problem = Problem {
+                    reason: "Invalid".to_owned(),
+                    note: malformed.to_string(),
+                };
+                add(kind, &object.name, [problem].into());
+            }
+        }
+        all
+    }
+}
+
+/// After so long, or never.
+pub(super) async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}

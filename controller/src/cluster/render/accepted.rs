@@ -1,0 +1,39 @@
+//! Whether all was accepted.
+
+use limpet_model::reports::{Condition, ConditionStatus, Reports};
+
+/// Whether no condition of any object says that something of it is not followed.
+pub(super) fn all(reports: &Reports) -> bool {
+    let Reports {
+        gateway_classes,
+        gateways,
+        http_routes,
+        grpc_routes,
+        session_policies,
+        backends,
+    } = reports;
+    let classes = gateway_classes.values().flat_map(|report| &report.conditions);
+    let of_gateways = gateways.values().flat_map(|report| {
+        let listeners = report.listeners.iter().flat_map(|listener| &listener.conditions);
+        report.conditions.iter().chain(listeners)
+    });
+    let routes = http_routes.values().chain(grpc_routes.values());
+    let of_routes = routes
+        .flat_map(|report| &report.parents)
+        .flat_map(|parent| &parent.conditions);
+    let policies = session_policies.values().chain(backends.values());
+    let of_policies = policies
+        .flat_map(|report| &report.ancestors)
+        .flat_map(|ancestor| &ancestor.conditions);
+    let mut all = classes.chain(of_gateways).chain(of_routes).chain(of_policies);
+    all.all(is_good)
+}
+
+/// These two are bad when they hold, all others when they do not.
+fn is_good(condition: &Condition) -> bool {
+    let bad = match condition.kind {
+        "Conflicted" | "PartiallyInvalid" => ConditionStatus::True,
+        _ => ConditionStatus::False,
+    };
+    condition.status != bad
+}

@@ -1,0 +1,142 @@
+//! `limpet render` on the command line.
+
+use std::fs::Permissions;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
+use serde_json::{Value, json};
+
+use crate::cluster::cli::RenderArgs;
+use crate::cluster::controller::Config;
+use crate::output::Output;
+use crate::{Failure, Verdict, output};
+use limpet_api::ObjectName;
+use limpet_outputs::{FilterInputs, FilterKeys};
+use limpet_resources::{Resource, ResourceType};
+
+use super::{Rendered, render, static_file, xds_folder};
+
+pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure> {
+    let config = match &args.config {
+        Some(file) => Config::read(file)?,
+        None => Config::default(),
+    };
+    // There is no cluster to keep a keyring in: the key comes from Envoy's environment.
+    let key = KeyConfig {
+        id: 1,
+        env: Some(args.key_env.clone()),
+        inline: None,
+        state: KeyStateConfig::Signing,
+    };
+    let inputs = FilterInputs::with_keys(FilterKeys::Listed(vec![key]));
+    let settings = config.settings(args.output);
+    let plane = config.control_plane(args.output);
+    let rendered = render(&args.files, &settings, &config.envoy, plane.as_ref(), &inputs);
+    let rendered = rendered.map_err(|error| Failure(error.0))?;
+    if plane.is_some() {
+        for option in [("--envoy", &args.envoy), ("--xds", &args.xds)] {
+            if let (name, Some(_)) = option {
+                return Err(Failure(format!("{name}: expected it with --output envoy alone")));
+            }
+        }
+        output::print(&objects(&rendered.objects, format)?)?;
+        output::complain(&text(&rendered.report(), format)?);
+        return Ok(verdict(&rendered));
+    }
+    if let Some(file) = &args.envoy {
+        let (_, resources) = gateway(&rendered, args.gateway.as_deref())?;
+        let secret = resources
+            .iter()
+            .any(|resource| resource.resource_type() == ResourceType::Secret);
+        let text = text(&static_file(resources, args.admin_port)?, format)?;
+        write_file(Path::new(file), &text, secret)?;
+    }
+    if let Some(folder) = &args.xds {
+        let (gateway, resources) = gateway(&rendered, args.gateway.as_deref())?;
+        let folder = std::path::absolute(folder).map_err(|error| Failure(format!("{folder}: {error}")))?;
+        for (file, value) in xds_folder(gateway, resources, &folder, args.admin_port)? {
+            let secret = file.starts_with("sds");
+            write_file(&folder.join(file), &text(&value, Output::Text)?, secret)?;
+        }
+    }
+    output::print(&text(&rendered.report(), format)?)?;
+    Ok(verdict(&rendered))
+}
+
+fn verdict(rendered: &Rendered) -> Verdict {
+    if rendered.all_accepted() {
+        Verdict::Good
+    } else {
+        Verdict::Bad
+    }
+}
+
+/// As kubectl takes them: a stream of documents, or a list.
+fn objects(objects: &[Value], format: Output) -> Result<String, Failure> {
+    match format {
+        Output::Json => text(&json!({"apiVersion": "v1", "kind": "List", "items": objects}), format),
+        Output::Text => {
+            let documents = objects.iter().map(|object| text(object, format));
+            documents
+                .map(|document| document.map(|text| format!("---\n{text}")))
+                .collect()
+        }
+    }
+}
+
+/// The Gateway that is asked for, or the only one.
+fn gateway<'a>(rendered: &'a Rendered, wanted: Option<&str>) -> Result<(&'a ObjectName, &'a [Resource]), Failure> {
+    let mut found = rendered
+        .resources
+        .iter()
+        .filter(|(name, _)| wanted.is_none_or(|wanted| name.to_string() == wanted));
+    let one = found.next();
+    let names = || {
+        rendered
+            .resources
+            .keys()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match (one, found.next(), wanted) {
+        (Some((name, resources)), None, _) => Ok((name, resources)),
+        (None, _, None) => Err(Failure(
+            "expected a Gateway that is served, found none: the report says why".to_owned(),
+        )),
+        (None, _, Some(wanted)) => Err(Failure(format!(
+            "--gateway: expected one that is served ({}), found {wanted}",
+            names()
+        ))),
+        (Some(_), Some(_), _) => Err(Failure(format!(
+            "--gateway: expected it, since there are several: {}",
+            names()
+        ))),
+    }
+}
+
+/// For people, that is YAML.
+fn text(value: &Value, format: Output) -> Result<String, Failure> {
+    match format {
+        Output::Json => Ok(format!("{value:#}\n")),
+        Output::Text => serde_saphyr::to_string(value).map_err(|error| Failure(format!("can not write YAML: {error}"))),
+    }
+}
+
+/// Whole files, each at once: an Envoy may be watching them. Those with a private key are their owner's alone.
+pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Failure> {
+    let written = || {
+        let folder = file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let permissions = Permissions::from_mode(if secret { 0o600 } else { 0o644 });
+        let mut new = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
+        new.write_all(text.as_bytes())?;
+        new.persist(file).map_err(|error| error.error).map(drop)
+    };
+    written().map_err(|error: std::io::Error| Failure(format!("{}: can not be written: {error}", file.display())))
+}

@@ -1,0 +1,144 @@
+//! Objects from manifests: the same reading, and the same store, as those of an API server.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::Failure;
+use crate::cluster::kube::{Kind, Store, Update, Watched, from_manifest, secret_from_manifest};
+use crate::envoy_config::config_file;
+use limpet_api::ObjectName;
+use limpet_model::Settings;
+
+/// The namespace of objects that name none, as kubectl has it.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// What files say.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) store: Store,
+    /// The kinds that nothing reads, and how many objects there are of each.
+    pub(crate) skipped: BTreeMap<String, usize>,
+}
+
+/// Reads a file of manifests, `-` for standard input, or all of a folder and its folders: `.yaml`, `.yml` and `.json`.
+///
+/// # Errors
+/// A file can not be read, is neither YAML nor JSON, or has something that is no object.
+pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failure> {
+    let mut reader = Reading {
+        controller: &settings.controller_name,
+        skipped: BTreeMap::new(),
+        secrets: BTreeMap::new(),
+        store: Store::new(Watched {
+            controller: Arc::from(settings.controller_name.as_str()),
+            certificates: settings.judges(),
+            namespaces: Vec::new(),
+        }),
+    };
+    for path in paths {
+        for file in files(Path::new(path))? {
+            let name = file.display().to_string();
+            for (index, value) in config_file::read_all(&name)?.into_iter().enumerate() {
+                let place = format!("{name}, document {}", index + 1);
+                reader.add(&place, value)?;
+            }
+        }
+    }
+    let Reading {
+        mut store,
+        skipped,
+        mut secrets,
+        ..
+    } = reader;
+    // Whether a Secret is read depends on the listeners that name it; those that are not there have to be known, too.
+    for name in store.wanted_secrets().clone() {
+        let found = secrets.remove(&name).map(secret_from_manifest);
+        store.apply(Update::Secret(name, found));
+    }
+    Ok(Files { store, skipped })
+}
+
+/// The file itself, or what is in the folder, sorted.
+fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let failed = |error: std::io::Error| Failure(format!("{}: can not be read: {error}", path.display()));
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
+        .map_err(failed)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    entries.sort();
+    let mut all = Vec::new();
+    for entry in entries {
+        let is_manifest = entry
+            .extension()
+            .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
+        if entry.is_dir() || is_manifest {
+            all.extend(files(&entry)?);
+        }
+    }
+    Ok(all)
+}
+
+struct Reading<'a> {
+    controller: &'a str,
+    store: Store,
+    skipped: BTreeMap<String, usize>,
+    secrets: BTreeMap<ObjectName, Value>,
+}
+
+impl Reading<'_> {
+    fn add(&mut self, place: &str, mut value: Value) -> Result<(), Failure> {
+        let Some(kind) = value.get("kind").and_then(Value::as_str).map(str::to_owned) else {
+            return Err(Failure(format!("{place}: kind: expected an object's kind")));
+        };
+        let items = value.get_mut("items").map(Value::take);
+        if let (true, Some(Value::Array(items))) = (kind.ends_with("List"), items) {
+            for (index, item) in items.into_iter().enumerate() {
+                self.add(&format!("{place}, items[{index}]"), item)?;
+            }
+            return Ok(());
+        }
+        let text = |field: &str| {
+            value
+                .get("metadata")
+                .and_then(|meta| meta.get(field))
+                .and_then(Value::as_str)
+        };
+        let Some(name) = text("name").map(str::to_owned) else {
+            return Err(Failure(format!("{place}: metadata.name: expected the {kind}'s name")));
+        };
+        let namespace = text("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
+        let read = Kind::of_name(&kind).filter(|read| Some(read.group()) == group(&value));
+        if kind == "Secret" {
+            self.secrets.insert(ObjectName::new(&namespace, &name), value);
+            return Ok(());
+        }
+        let Some(read) = read else {
+            *self.skipped.entry(kind).or_default() += 1;
+            return Ok(());
+        };
+        if read.is_namespaced()
+            && let Some(Value::Object(meta)) = value.get_mut("metadata")
+        {
+            meta.insert("namespace".to_owned(), namespace.into());
+        }
+        let entry = from_manifest(read, value, self.controller)
+            .map_err(|error| Failure(format!("{place}: {kind} {name}: {error}")))?;
+        if let Some(entry) = entry {
+            self.store.apply(Update::Applied(read, Box::new(entry)));
+        }
+        Ok(())
+    }
+}
+
+/// The API group of an object; empty for the core group.
+fn group(value: &Value) -> Option<&str> {
+    let version = value.get("apiVersion").and_then(Value::as_str)?;
+    Some(version.rsplit_once('/').map_or("", |(group, _)| group))
+}

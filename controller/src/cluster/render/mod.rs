@@ -1,0 +1,197 @@
+//! `limpet render`: what the controller would make of objects, without a cluster.
+//!
+//! The same path: manifests are read into the same store, the same `build` makes the graph and the reports, the same output the resources. What it
+//! writes is one file for an Envoy without a controller, or a folder for one that takes its configuration from files and sees them change.
+
+mod accepted;
+mod command;
+mod files;
+mod manifests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName};
+use limpet_model::reports::ObjectRef;
+use limpet_model::{Graph, Objects, Reports, Settings, build};
+use limpet_outputs::envoy::{EnvoyOptions, load_assignment, resources};
+use limpet_outputs::json;
+use limpet_outputs::manifests::{Source, controller_label};
+use limpet_outputs::{ControlPlane, FilterInputs};
+use limpet_resources::{Resource, ResourceType};
+
+pub(crate) use command::{run, write_file};
+use files::{static_file, xds_folder};
+
+/// What manifests become.
+#[derive(Debug)]
+pub struct Rendered {
+    /// What is served.
+    pub graph: Graph,
+    /// What became of each object.
+    pub reports: Reports,
+    /// Objects that could not be read.
+    pub malformed: BTreeMap<ObjectRef, DecodeError>,
+    /// The kinds that nothing reads, and how many objects there are of each.
+    pub skipped: BTreeMap<String, usize>,
+    /// All resources of each Gateway.
+    pub resources: BTreeMap<ObjectName, Vec<Resource>>,
+    /// What a control plane gets in their stead: objects, as documents.
+    pub objects: Vec<Value>,
+}
+
+/// Why manifests could not be rendered: a file can not be read, or has something that is no object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RenderError(String);
+
+impl From<Failure> for RenderError {
+    fn from(failure: Failure) -> Self {
+        Self(failure.0)
+    }
+}
+
+/// Reads files and folders of manifests, and makes of them what the controller would.
+///
+/// # Errors
+/// A file can not be read, or has something that is no object. What is wrong with an object is in the reports.
+pub fn render(
+    paths: &[String],
+    settings: &Settings,
+    options: &EnvoyOptions,
+    plane: Option<&ControlPlane>,
+    inputs: &FilterInputs,
+) -> Result<Rendered, RenderError> {
+    let files = manifests::read(paths, settings)?;
+    let mut objects = files.store.objects();
+    if let Some(plane) = plane {
+        add_classes(Arc::make_mut(&mut objects), plane);
+    }
+    let (graph, mut reports) = build(&objects, settings);
+    let manifests = plane.map(|plane| {
+        plane.manifests(&Source {
+            objects: &objects,
+            graph: &graph,
+            options,
+            inputs,
+            superseded: &BTreeMap::new(),
+        })
+    });
+    let manifests = manifests.unwrap_or_default();
+    reports.lose(&graph, &manifests.losses);
+    let label = controller_label(&settings.controller_name);
+    let of_gateway = |gateway: &ObjectName| {
+        let mut all = resources(&graph, gateway, options, inputs);
+        let used: BTreeSet<String> = all
+            .iter()
+            .filter(|resource| resource.resource_type() == ResourceType::Cluster)
+            .map(|resource| resource.name().to_string())
+            .collect();
+        let endpoints: Vec<Resource> = graph
+            .clusters
+            .iter()
+            .filter(|(name, _)| used.contains(&name.0))
+            .map(|(name, cluster)| load_assignment(name, &files.store.endpoints(&cluster.service, &cluster.port_name)))
+            .collect();
+        all.extend(endpoints);
+        all
+    };
+    let resources = graph
+        .gateways
+        .keys()
+        .filter(|_| plane.is_none())
+        .map(|gateway| (gateway.clone(), of_gateway(gateway)))
+        .collect();
+    Ok(Rendered {
+        malformed: objects
+            .malformed()
+            .into_iter()
+            .map(|(object, error)| (object, error.clone()))
+            .collect(),
+        skipped: files.skipped,
+        resources,
+        objects: manifests.objects.iter().map(|one| one.object(&label)).collect(),
+        graph,
+        reports,
+    })
+}
+
+/// What the control plane makes itself is in no file.
+fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
+    for (name, controller) in plane.own_classes() {
+        objects
+            .gateway_classes
+            .entry((*name).to_owned())
+            .or_insert_with(|| Object {
+                meta: Meta {
+                    name: (*name).to_owned(),
+                    ..Meta::default()
+                },
+                spec: GatewayClassSpec {
+                    controller_name: (*controller).to_owned(),
+                },
+                unread: Vec::new(),
+                malformed: None,
+            });
+    }
+}
+
+impl Rendered {
+    /// Whether every object was accepted as a whole.
+    #[must_use]
+    pub fn all_accepted(&self) -> bool {
+        self.malformed.is_empty() && accepted::all(&self.reports)
+    }
+
+    /// What became of each object, as a document.
+    #[must_use]
+    pub fn report(&self) -> Value {
+        let mut report = to_value(&self.reports);
+        if let Value::Object(report) = &mut report {
+            report.retain(|_, objects| objects.as_object().is_some_and(|objects| !objects.is_empty()));
+            if !self.malformed.is_empty() {
+                let malformed = self.malformed.iter();
+                let malformed = malformed.map(|(object, why)| (object.to_string(), why.to_string().into()));
+                report.insert("malformed".to_owned(), Value::Object(malformed.collect()));
+            }
+            if !self.skipped.is_empty() {
+                report.insert("notRead".to_owned(), json!(self.skipped));
+            }
+        }
+        report
+    }
+
+    /// Everything, as a document: the graph, the reports, and each Gateway's resources by type.
+    ///
+    /// # Errors
+    /// A resource is of a type that `outputs::json` does not know.
+    pub fn document(&self) -> Result<Value, json::JsonError> {
+        let mut gateways = serde_json::Map::new();
+        for (gateway, resources) in &self.resources {
+            let mut by_type: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+            for resource in resources {
+                let of_type = by_type.entry(resource.resource_type().to_string()).or_default();
+                of_type.push(json::resource(resource)?);
+            }
+            gateways.insert(gateway.to_string(), json!(by_type));
+        }
+        let mut document = json!({"graph": to_value(&self.graph), "reports": self.report()});
+        if let Value::Object(document) = &mut document {
+            if self.objects.is_empty() {
+                document.insert("resources".to_owned(), json!(gateways));
+            } else {
+                document.insert("objects".to_owned(), json!(self.objects));
+            }
+        }
+        Ok(document)
+    }
+}
+
+/// Our own types: they have text for keys, and nothing that fails.
+fn to_value(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

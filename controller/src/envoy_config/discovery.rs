@@ -1,0 +1,110 @@
+//! What an Envoy discovers: the filter's configuration (ECDS), routes (RDS) and clusters (CDS), from files or from the other documents.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::config_file;
+use super::node::Node;
+use crate::Failure;
+use crate::envoy_config::filter_locator::{self, Found};
+
+const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
+const ROUTE_CONFIGURATION: &str = "envoy.config.route.v3.RouteConfiguration";
+
+/// A document, and those that it has the filter's configuration or routes discovered from.
+pub(crate) fn read(file: &str) -> Result<Vec<(String, Value)>, Failure> {
+    let mut documents = vec![(file.to_owned(), config_file::read(file)?)];
+    add_files(&mut documents);
+    Ok(documents)
+}
+
+/// Adds the files that the documents have the filter's configuration or routes discovered from, where they can be read here.
+/// Their paths are relative to where Envoy runs, which is taken to be here.
+pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
+    let mut paths: Vec<String> = Vec::new();
+    for (file, value) in documents.iter() {
+        Node::root(file, value).visit(&mut |object| {
+            let sources = [
+                object.at(&["config_discovery", "config_source"]),
+                object.at(&["rds", "config_source"]),
+            ];
+            paths.extend(sources.iter().flatten().filter_map(watched_file).map(str::to_owned));
+        });
+    }
+    for path in paths {
+        let canonical = |path: &str| Path::new(path).canonicalize().ok();
+        let is_new = documents.iter().all(|(file, _)| canonical(file) != canonical(&path));
+        if is_new && let Ok(value) = config_file::read(&path) {
+            documents.push((path, value));
+        }
+    }
+}
+
+/// The file that a configuration source watches.
+pub(crate) fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
+    source
+        .at(&["path_config_source", "path"])
+        .or_else(|| source.get("path"))?
+        .value
+        .as_str()
+}
+
+/// What the documents hold for others to discover, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Sources<'a> {
+    filters: BTreeMap<&'a str, Found<'a>>,
+    routes: BTreeMap<&'a str, Node<'a>>,
+    clusters: BTreeMap<&'a str, Node<'a>>,
+    /// Those of a bootstrap are for its own Envoy alone, so by file.
+    static_clusters: BTreeMap<&'a str, BTreeMap<&'a str, Node<'a>>>,
+}
+
+impl<'a> Sources<'a> {
+    pub(crate) fn new(roots: &[Node<'a>]) -> Self {
+        let mut sources = Self::default();
+        for root in roots {
+            let resources = filter_locator::filters(root).into_iter().filter(Found::is_resource);
+            sources.filters.extend(resources.map(|found| (found.name(), found)));
+            root.visit(&mut |object| {
+                let name = object.text("name").unwrap_or_default();
+                match object.kind() {
+                    Some(ROUTE_CONFIGURATION) => drop(sources.routes.insert(name, object.clone())),
+                    Some(CLUSTER) => drop(sources.clusters.insert(name, object.clone())),
+                    _ => {}
+                }
+            });
+            let resources = root.get("static_resources");
+            let clusters = resources
+                .map(|resources| resources.list("clusters"))
+                .unwrap_or_default();
+            let named = clusters
+                .into_iter()
+                .filter_map(|cluster| Some((cluster.text("name")?, cluster)));
+            sources.static_clusters.insert(root.file, named.collect());
+        }
+        sources
+    }
+
+    /// The filter's configuration that is discovered under this name.
+    pub(crate) fn filter(&self, name: &str) -> Option<&Found<'a>> {
+        self.filters.get(name)
+    }
+
+    /// The route configuration of this name.
+    pub(crate) fn routes(&self, name: &str) -> Option<&Node<'a>> {
+        self.routes.get(name)
+    }
+
+    /// The cluster of this name that the Envoy of this file has.
+    pub(crate) fn cluster(&self, file: &str, name: &str) -> Option<&Node<'a>> {
+        let own = self.static_clusters.get(file).and_then(|clusters| clusters.get(name));
+        own.or_else(|| self.clusters.get(name))
+    }
+
+    /// Whether routes for others to discover are in this document.
+    pub(crate) fn has_routes(&self, root: &Node<'_>) -> bool {
+        self.routes.values().any(|routes| routes.file == root.file)
+    }
+}

@@ -1,0 +1,239 @@
+//! Finding the filter in a configuration of Envoy, wherever it is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use limpet_core::config;
+use limpet_core::config::schema::FilterConfig;
+use limpet_core::envoy::FILTER_NAME;
+use serde_json::Value;
+
+use super::node::Node;
+use crate::Failure;
+use crate::envoy_config::foreign_config;
+
+const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
+const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
+/// What configures the module for a route.
+pub(crate) const PER_ROUTE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute";
+/// What may be around the configuration of any filter for a route.
+pub(crate) const FILTER_CONFIG: &str = "envoy.config.route.v3.FilterConfig";
+const TYPED_EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
+
+/// A build of the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// The wasm filter.
+    Wasm,
+    /// The dynamic module.
+    Module,
+}
+
+impl Build {
+    /// By the type of what Envoy is configured with.
+    fn of(kind: &str) -> Option<Self> {
+        match kind {
+            WASM => Some(Self::Wasm),
+            MODULE => Some(Self::Module),
+            _ => None,
+        }
+    }
+
+    /// Whether a list of types that may be discovered has this build.
+    pub(crate) fn is_among(self, types: &[Node<'_>]) -> bool {
+        let kinds = types.iter().filter_map(|kind| kind.value.as_str());
+        kinds
+            .filter_map(|url| url.rsplit('/').next())
+            .any(|kind| Self::of(kind) == Some(self))
+    }
+}
+
+/// A filter that is ours.
+#[derive(Debug, Clone)]
+pub(crate) struct Found<'a> {
+    /// The object that names it: an entry of `http_filters`, or a resource of its own.
+    pub(crate) holder: Node<'a>,
+    /// Which of its builds it is.
+    pub(crate) build: Build,
+    /// Envoy's configuration of it.
+    pub(crate) envoy: Node<'a>,
+    /// The filter's own configuration.
+    pub(crate) configuration: Configuration<'a>,
+}
+
+/// The filter's own configuration, as Envoy hands it to the filter.
+#[derive(Debug, Clone)]
+pub(crate) struct Configuration<'a> {
+    /// Where it stands.
+    pub(crate) node: Node<'a>,
+    /// What Envoy hands over, where there is anything: JSON.
+    pub(crate) text: Option<Vec<u8>>,
+    /// What is wrong with the message around it.
+    pub(crate) problem: Option<&'static str>,
+}
+
+impl Configuration<'_> {
+    /// The configuration where it has the schema's types, right or wrong.
+    pub(crate) fn parsed(&self) -> Option<FilterConfig> {
+        config::parse(self.text.as_ref()?).ok()
+    }
+}
+
+impl<'a> Found<'a> {
+    /// The name of the filter, or of the resource that it is discovered as.
+    pub(crate) fn name(&self) -> &'a str {
+        self.holder.text("name").unwrap_or_default()
+    }
+
+    /// Whether it is a resource of its own, for a listener elsewhere to discover.
+    pub(crate) fn is_resource(&self) -> bool {
+        self.holder.kind() == Some(TYPED_EXTENSION)
+    }
+}
+
+/// Every filter of ours in a document, in order.
+pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
+    let mut found = Vec::new();
+    root.visit(&mut |holder| {
+        for field in holder.children() {
+            if let Some((kind, envoy)) = field.typed()
+                && let Some(build) = Build::of(kind)
+            {
+                let filter = Found {
+                    holder: holder.clone(),
+                    configuration: configuration(build, &envoy),
+                    build,
+                    envoy,
+                };
+                if is_ours(&filter) {
+                    found.push(filter);
+                }
+            }
+        }
+    });
+    found
+}
+
+/// The configurations of the filter that `file`, and what is discovered by way of it, have: those with the schema's types, each once.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn configs(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, Failure> {
+    let of = |root: &Node<'_>| -> Vec<FilterConfig> {
+        if let Some(found) = foreign_config::find(root) {
+            let configs = found.into_iter().flatten();
+            configs.filter_map(|found| config::parse(&found.json()).ok()).collect()
+        } else if root.has_types() {
+            let filters = filters(root);
+            filters
+                .iter()
+                .filter_map(|found| found.configuration.parsed())
+                .collect()
+        } else {
+            config::parse(root.value.to_string().as_bytes()).into_iter().collect()
+        }
+    };
+    let mut configs: Vec<FilterConfig> = Vec::new();
+    for config in roots.iter().flat_map(of) {
+        if !configs.contains(&config) {
+            configs.push(config);
+        }
+    }
+    if configs.is_empty() {
+        let message = format!("no configuration of the filter in it that can be read; `limpet check {file}` says more");
+        return Err(Failure(format!("{file}: {message}")));
+    }
+    Ok(configs)
+}
+
+/// By its name, or by what it is configured with.
+fn is_ours(filter: &Found<'_>) -> bool {
+    let inner = match filter.build {
+        Build::Wasm => filter.envoy.at(&["config", "name"]),
+        Build::Module => filter.envoy.at(&["dynamic_module_config", "name"]),
+    };
+    let named = filter.name() == FILTER_NAME || inner.and_then(|name| name.value.as_str()) == Some(FILTER_NAME);
+    named || filter.configuration.parsed().is_some() || {
+        let json = filter.configuration.text.as_deref().unwrap_or_default();
+        let value: Option<Value> = serde_json::from_slice(json).ok();
+        let has = |value: &Value, field| value.get(field).is_some();
+        value.is_some_and(|value| {
+            has(&value, "policies") && ["keys", "wrappedKeys", "sdsKeys"].iter().any(|keys| has(&value, keys))
+        })
+    }
+}
+
+/// The filter's own configuration: in Envoy's of it.
+fn configuration<'a>(build: Build, envoy: &Node<'a>) -> Configuration<'a> {
+    let (message, missing, no_struct) = match build {
+        Build::Wasm => (
+            envoy.at(&["config", "configuration"]),
+            "expected the filter's configuration in config.configuration",
+            Some("expected a google.protobuf.StringValue: Envoy hands a Struct to the filter as protobuf, not as JSON"),
+        ),
+        Build::Module => (
+            envoy.get("filter_config"),
+            "expected the filter's configuration in filter_config",
+            None,
+        ),
+    };
+    match message {
+        Some(message) => handed(&message, no_struct),
+        None => Configuration {
+            node: envoy.clone(),
+            text: None,
+            problem: Some(missing),
+        },
+    }
+}
+
+/// What Envoy hands to a filter: the text of a `StringValue` or `BytesValue`, and to modules a `Struct` as JSON. `no_struct`: why a
+/// `Struct` will not do.
+fn handed<'a>(message: &Node<'a>, no_struct: Option<&'static str>) -> Configuration<'a> {
+    let Some(node) = message.entry("value") else {
+        return Configuration {
+            node: message.clone(),
+            text: None,
+            problem: Some("expected a value"),
+        };
+    };
+    let text = node.value.as_str();
+    let (text, problem) = match message.kind() {
+        Some("google.protobuf.StringValue") => (text.map(|text| text.as_bytes().to_vec()), "expected a string"),
+        Some("google.protobuf.BytesValue") => (
+            text.and_then(|text| STANDARD.decode(text).ok()),
+            "expected bytes in base64",
+        ),
+        Some("google.protobuf.Struct") => {
+            let text = Some(node.value.to_string().into_bytes());
+            let problem = no_struct;
+            return Configuration { node, text, problem };
+        }
+        _ => (None, "expected a google.protobuf.StringValue or BytesValue"),
+    };
+    let problem = text.is_none().then_some(problem);
+    Configuration { node, text, problem }
+}
+
+/// Envoy's configuration of the filter for a route, a virtual host, all routes, or one of weighted clusters; with its type.
+pub(crate) fn per_route<'a>(level: &Node<'a>, filter: &str) -> Option<(&'a str, Node<'a>)> {
+    let (kind, content) = level.get("typed_per_filter_config")?.entry(filter)?.typed()?;
+    if kind == FILTER_CONFIG {
+        return content.get("config")?.typed();
+    }
+    Some((kind, content))
+}
+
+/// The session that Envoy's configuration of the module for a route names.
+pub(crate) fn route_session<'a>(per_route: &Node<'a>) -> Configuration<'a> {
+    match per_route.get("filter_config") {
+        Some(message) => handed(
+            &message,
+            Some("expected a google.protobuf.StringValue with <policy>/<scope>"),
+        ),
+        None => Configuration {
+            node: per_route.clone(),
+            text: None,
+            problem: Some("expected a google.protobuf.StringValue with <policy>/<scope> in filter_config"),
+        },
+    }
+}

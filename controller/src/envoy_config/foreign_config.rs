@@ -1,0 +1,80 @@
+//! The filter's configuration as a part of an object of another control plane: it stands there as it is, in no message of Envoy's.
+
+use std::collections::BTreeSet;
+
+use super::filter_locator::Build;
+use super::node::Node;
+use limpet_core::envoy::FILTER_NAME;
+
+/// A configuration of the filter, and what the object around it says of its use.
+#[derive(Debug, Clone)]
+pub(crate) struct Embedded<'a> {
+    /// Where it stands.
+    pub(crate) node: Node<'a>,
+    /// Which build reads it.
+    pub(crate) build: Build,
+    /// The variables that a wasm filter is handed.
+    pub(crate) forwarded: BTreeSet<String>,
+}
+
+impl Embedded<'_> {
+    /// The configuration as the filter reads it.
+    pub(crate) fn json(&self) -> Vec<u8> {
+        self.node.value.to_string().into_bytes()
+    }
+}
+
+/// The configurations in a document, at least one, if it is an object that may have some; or what it lacks.
+pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<Embedded<'a>>, &'static str>> {
+    let (group, _) = root.text("apiVersion")?.split_once('/')?;
+    let spec = root.get("spec");
+    match (group, root.text("kind")?) {
+        ("extensions.istio.io", "WasmPlugin") => {
+            let found = spec.as_ref().and_then(wasm_plugin);
+            let missing = "expected the filter's configuration in spec.pluginConfig";
+            Some(found.map(|found| vec![found]).ok_or(missing))
+        }
+        ("gateway.envoyproxy.io", "EnvoyExtensionPolicy") => {
+            let found = spec.as_ref().map(extension_policy).unwrap_or_default();
+            let missing = "no Limpet filter in it: expected an entry of spec.dynamicModule or spec.wasm named limpet, with a config";
+            Some(if found.is_empty() { Err(missing) } else { Ok(found) })
+        }
+        _ => None,
+    }
+}
+
+/// Istio's.
+fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<Embedded<'a>> {
+    let variables = spec.get("vmConfig").map(|vm| vm.list("env")).unwrap_or_default();
+    Some(Embedded {
+        node: spec.get("pluginConfig")?,
+        build: Build::Wasm,
+        forwarded: variables
+            .iter()
+            .filter_map(|variable| variable.text("name"))
+            .map(str::to_owned)
+            .collect(),
+    })
+}
+
+/// Envoy Gateway's.
+fn extension_policy<'a>(spec: &Node<'a>) -> Vec<Embedded<'a>> {
+    let entry = |entry: Node<'a>, build| {
+        let names = entry.get("env").map(|env| env.list("hostKeys")).unwrap_or_default();
+        let forwarded = names.iter().filter_map(|name| name.value.as_str());
+        (entry.text("name") == Some(FILTER_NAME)).then_some(Embedded {
+            node: entry.get("config")?,
+            build,
+            forwarded: forwarded.map(str::to_owned).collect(),
+        })
+    };
+    let wasm = spec
+        .list("wasm")
+        .into_iter()
+        .filter_map(|item| entry(item, Build::Wasm));
+    let modules = spec
+        .list("dynamicModule")
+        .into_iter()
+        .filter_map(|item| entry(item, Build::Module));
+    wasm.chain(modules).collect()
+}

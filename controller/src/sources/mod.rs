@@ -1,5 +1,0 @@
-//! Where objects come from.
-
-mod certificate;
-pub(crate) mod files;
-pub(crate) mod kube;

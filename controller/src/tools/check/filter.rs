@@ -1,0 +1,155 @@
+//! The filter's own configuration.
+
+use std::collections::BTreeSet;
+
+use limpet_core::config::schema::{FilterConfig, KeyConfig, KeyStateConfig};
+use limpet_core::keyring::wrapped::Wrapped;
+use limpet_core::{Filter, config};
+
+use super::report::{Checked, Report, Severity};
+use crate::envoy_config::filter_locator::Build;
+use crate::envoy_config::node::Node;
+use crate::tools::keys::source;
+
+/// What stands in for a key that only Envoy's environment has: the rest of the configuration is checked with it.
+const STAND_IN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+/// What is known of how a configuration is used.
+#[derive(Default)]
+pub(super) struct Usage {
+    /// Which build reads it, where that is known.
+    pub(super) build: Option<Build>,
+    /// The variables that Envoy hands to a wasm filter.
+    pub(super) forwarded: BTreeSet<String>,
+}
+
+/// Checks a configuration that stands at `node`.
+pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &Usage, require_environment: bool) {
+    let mut config = match config::parse(json) {
+        Ok(config) => config,
+        Err(error) => return add_problems(report, node, error),
+    };
+    let variables = variables(&config);
+    report.checked.push(Checked {
+        file: node.file.to_owned(),
+        path: node.path.clone(),
+        keys: key_ids(&config),
+        policies: config.policies.keys().cloned().collect(),
+    });
+    // A module reads the environment of Envoy's process itself.
+    let forwarded = (usage.build == Some(Build::Wasm)).then_some(&usage.forwarded);
+    if !check_variables(report, node, &variables, forwarded) {
+        // The filter's own message would repeat what stands in `env`.
+        return;
+    }
+    let is_missing = |variable: &&Variable| variable.needed && std::env::var_os(&variable.name).is_none();
+    let missing = variables.iter().find(is_missing);
+    if let (Some(_), Some(missing)) = (&config.wrapped_keys, missing) {
+        // Nothing stands in for a key-encryption key, so a key stands in for the keyring.
+        config.wrapped_keys = None;
+        config.keys = Some(vec![KeyConfig {
+            id: 0,
+            env: Some(missing.name.clone()),
+            inline: None,
+            state: KeyStateConfig::Signing,
+        }]);
+    }
+    let environment = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| STAND_IN.to_owned()));
+    let checked = match &config.sds_keys {
+        Some(_) if usage.build != Some(Build::Wasm) => {
+            let message = "not checked: the keyring, in a secret that Envoy discovers";
+            report.field(Severity::Note, node, "sdsKeys", message);
+            Filter::without_keys(&config).map(|_| Vec::new())
+        }
+        _ => Filter::new(&config, &environment).map(|(_, warnings)| warnings),
+    };
+    match checked {
+        Ok(warnings) => {
+            for warning in warnings {
+                report.field(Severity::Warning, node, "keys", warning.to_string());
+            }
+        }
+        Err(error) => add_problems(report, node, error),
+    }
+    for Variable { field, name, holds, .. } in variables.iter().filter(is_missing) {
+        if require_environment {
+            let message = format!("expected the environment variable {name}, which is not set here");
+            report.field(Severity::Error, node, field, message);
+        } else {
+            let message = format!(
+                "not checked: the {holds} in the environment variable {name}, which is not set here (--env requires it)"
+            );
+            report.field(Severity::Note, node, field, message);
+        }
+    }
+}
+
+fn add_problems(report: &mut Report, node: &Node<'_>, error: config::ConfigError) {
+    for problem in error.problems {
+        report.field(Severity::Error, node, &problem.field, problem.message);
+    }
+}
+
+/// The ids of the keys; `None` where they are wrapped or in a secret, and can not be had here.
+fn key_ids(config: &FilterConfig) -> Option<Vec<u8>> {
+    let states = source::states(config).ok()?;
+    Some(states.iter().map(|(id, _)| *id).collect())
+}
+
+/// A variable that something secret comes from.
+struct Variable {
+    /// The field that names it.
+    field: String,
+    name: String,
+    holds: &'static str,
+    /// Whether there are no sessions without it.
+    needed: bool,
+}
+
+fn variables(config: &FilterConfig) -> Vec<Variable> {
+    let keys = config.keys.iter().flatten().enumerate();
+    let keys = keys.filter_map(|(i, key)| {
+        Some(Variable {
+            field: format!("keys[{i}].env"),
+            name: key.env.clone()?,
+            holds: "key",
+            needed: true,
+        })
+    });
+    let wrapped = config.wrapped_keys.as_ref();
+    let named = wrapped.and_then(|wrapped| Some(Wrapped::parse(&wrapped.text).ok()?.key_encryption_key().0));
+    let list = wrapped.iter().flat_map(|wrapped| &wrapped.key_encryption_keys);
+    let wrapping = list.enumerate().map(|(i, key)| Variable {
+        field: format!("wrappedKeys.keyEncryptionKeys[{i}].env"),
+        name: key.env.clone(),
+        holds: "key-encryption key, and the keyring under it,",
+        needed: named == Some(key.id),
+    });
+    keys.chain(wrapping).collect()
+}
+
+/// Whether every `env` can be a variable. One that Envoy does not hand to the filter is reported.
+fn check_variables(
+    report: &mut Report,
+    node: &Node<'_>,
+    variables: &[Variable],
+    forwarded: Option<&BTreeSet<String>>,
+) -> bool {
+    let mut plausible = true;
+    for Variable {
+        field, name, needed, ..
+    } in variables
+    {
+        if !source::is_variable(name) {
+            plausible = false;
+            report.field(Severity::Error, node, field, source::NO_VARIABLE);
+        } else if forwarded.is_some_and(|forwarded| !forwarded.contains(name)) {
+            let message = format!(
+                "expected {name} in vm_config.environment_variables.host_env_keys (in a WasmPlugin, in vmConfig.env; in an EnvoyExtensionPolicy, in env.hostKeys): without it Envoy does not hand the variable to the filter"
+            );
+            let severity = if *needed { Severity::Error } else { Severity::Warning };
+            report.field(severity, node, field, message);
+        }
+    }
+    plausible
+}

@@ -1,0 +1,97 @@
+//! What a check finds.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+
+use crate::envoy_config::node::Node;
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    /// It does not work, or not as it is meant.
+    Error,
+    /// It works, and an operator should know of it.
+    Warning,
+    /// Something was not checked.
+    Note,
+}
+
+/// One thing that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct Finding {
+    #[serde(skip)]
+    pub(crate) file: String,
+    pub(crate) severity: Severity,
+    /// The place in the file; empty for the file as a whole.
+    pub(crate) path: String,
+    /// The field of the filter's configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) field: Option<String>,
+    pub(crate) message: String,
+}
+
+/// A filter's configuration that was checked.
+#[derive(Debug, Serialize)]
+pub(crate) struct Checked {
+    #[serde(skip)]
+    pub(crate) file: String,
+    pub(crate) path: String,
+    /// The ids of its keys, where they can be known.
+    pub(crate) keys: Option<Vec<u8>>,
+    pub(crate) policies: Vec<String>,
+}
+
+/// Everything that was found, over all files.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) findings: Vec<Finding>,
+    /// The same findings, to know one again.
+    known: HashSet<Finding>,
+    pub(crate) checked: Vec<Checked>,
+}
+
+impl Report {
+    pub(crate) fn error(&mut self, node: &Node<'_>, message: impl Into<String>) {
+        self.add(Severity::Error, node, None, message.into());
+    }
+
+    pub(crate) fn warning(&mut self, node: &Node<'_>, message: impl Into<String>) {
+        self.add(Severity::Warning, node, None, message.into());
+    }
+
+    pub(crate) fn note(&mut self, node: &Node<'_>, message: impl Into<String>) {
+        self.add(Severity::Note, node, None, message.into());
+    }
+
+    /// A finding at a field of the filter's configuration, which stands at `node`.
+    pub(crate) fn field(&mut self, severity: Severity, node: &Node<'_>, field: &str, message: impl Into<String>) {
+        self.add(severity, node, Some(field.to_owned()), message.into());
+    }
+
+    /// Each finding once, however many ways lead to it.
+    fn add(&mut self, severity: Severity, node: &Node<'_>, field: Option<String>, message: String) {
+        let finding = Finding {
+            file: node.file.to_owned(),
+            severity,
+            path: node.path.clone(),
+            field,
+            message,
+        };
+        if self.known.insert(finding.clone()) {
+            self.findings.push(finding);
+        }
+    }
+
+    pub(crate) fn of_file<'r>(&'r self, file: &'r str) -> impl Iterator<Item = &'r Finding> {
+        self.findings.iter().filter(move |finding| finding.file == file)
+    }
+
+    pub(crate) fn count(&self, severity: Severity) -> usize {
+        self.findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    }
+}

@@ -1,0 +1,45 @@
+//! What depends on Envoy's version: all of it is about the dynamic module.
+
+use super::report::{Report, Severity};
+use crate::cli::EnvoyVersion;
+use crate::envoy_config::filter_locator::Found;
+
+/// The first Envoy by whose interface a module can steer.
+const MODULES: EnvoyVersion = (1, 38);
+/// The first Envoy that tells modules the virtual host, and hands them secrets.
+const ALL_ANSWERS: EnvoyVersion = (1, 40);
+
+/// Checks a module, `envoy` being the version that it is for where that is known.
+pub(super) fn check(report: &mut Report, module: &Found<'_>, envoy: Option<EnvoyVersion>) {
+    if envoy.is_some_and(|envoy| envoy < MODULES) {
+        let message = "expected Envoy 1.38 or newer: an older one does not load Limpet's dynamic module";
+        report.error(&module.envoy, message);
+    }
+    let Some(config) = module.configuration.parsed() else {
+        return;
+    };
+    let (severity, doubt) = match envoy {
+        Some(envoy) if envoy >= ALL_ANSWERS => return,
+        Some(_) => (Severity::Error, ""),
+        None => (Severity::Note, "not checked (--envoy VERSION does): "),
+    };
+    let node = &module.configuration.node;
+    let with_virtual_host = config
+        .routes
+        .iter()
+        .enumerate()
+        .filter(|(_, route)| route.virtual_host.is_some());
+    for (i, _) in with_virtual_host {
+        let field = format!("routes[{i}].virtualHost");
+        let message = format!(
+            "{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, for it is not told the virtual host"
+        );
+        report.field(severity, node, &field, message);
+    }
+    if config.sds_keys.is_some() {
+        let message = format!(
+            "{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, for it gets no secrets"
+        );
+        report.field(severity, node, "sdsKeys", message);
+    }
+}

@@ -1,0 +1,54 @@
+//! `limpet keys generate`.
+
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::keyring::Secret;
+use serde_json::json;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::cli::GenerateArgs;
+use crate::output::{self, Output};
+use crate::time_format;
+use crate::{Failure, Verdict};
+
+use super::ring::{self, Ring};
+use super::rotation;
+
+pub(crate) fn run(args: &GenerateArgs, form: Output) -> Result<Verdict, Failure> {
+    match &args.file {
+        Some(file) => keyring(file, form),
+        None => key(form),
+    }
+}
+
+/// Prints a key.
+fn key(form: Output) -> Result<Verdict, Failure> {
+    let key = secret()?.to_base64();
+    match form {
+        Output::Text => output::print(&Zeroizing::new(format!("{}\n", *key)))?,
+        Output::Json => output::print_json(&json!({"key": *key}))?,
+    }
+    Ok(Verdict::Good)
+}
+
+/// Makes a keyring file with one key, which signs.
+fn keyring(file: &str, form: Output) -> Result<Verdict, Failure> {
+    let now = time_format::now();
+    let key = rotation::new_key(1, KeyStateConfig::Signing, now, secret()?);
+    let ring = Ring {
+        file: file.to_owned(),
+        document: KeyringDocument { keys: vec![key] },
+    };
+    ring.create()?;
+    ring.print(form, now, ring::default_life())?;
+    Ok(Verdict::Good)
+}
+
+/// 32 random bytes.
+pub(crate) fn secret() -> Result<Secret, Failure> {
+    let mut bytes = [0; Secret::LEN];
+    getrandom::fill(&mut bytes).map_err(|error| Failure(format!("the system has no random bytes: {error}")))?;
+    let secret = Secret::new(bytes);
+    bytes.zeroize();
+    Ok(secret)
+}

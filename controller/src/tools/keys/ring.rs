@@ -1,0 +1,190 @@
+//! Keyring files: reading and writing them, and which phase of a rotation one is in.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::config::{KeyDocument, KeyringDocument};
+use limpet_core::time::Timestamp;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::Failure;
+use crate::envoy_config::config_file;
+use crate::output::{self, Output};
+use crate::time_format;
+
+use super::rotation::{self, Phase, Unfit, created, since};
+
+/// A keyring file.
+pub(super) struct Ring {
+    pub(super) file: String,
+    pub(super) document: KeyringDocument,
+}
+
+/// How long a token of the longest-lived session lives unused, by the defaults of the filter's configuration.
+pub(super) fn default_life() -> Duration {
+    // 168 hours, a tenth of that, and a minute between clocks: `config::longest_life` of a configuration that says nothing.
+    Duration::from_secs(168 * 3960 + 60)
+}
+
+impl Ring {
+    pub(super) fn read(file: &str) -> Result<Self, Failure> {
+        let document = config_file::read(file)?;
+        Self::from_document(file, &document).unwrap_or_else(|| {
+            let expected = "expected a keyring file, as `limpet keys generate FILE` makes one";
+            Err(Failure(format!("{file}: {expected}")))
+        })
+    }
+
+    /// `None`: this is something else. A keyring file is known by its secrets.
+    pub(super) fn from_document(file: &str, document: &Value) -> Option<Result<Self, Failure>> {
+        let keys = document.get("keys")?.as_array()?;
+        keys.iter().find(|key| key.get("secret").is_some())?;
+        let text = Zeroizing::new(document.to_string());
+        let parsed = KeyringDocument::parse(text.as_bytes()).map_err(|error| Failure(format!("{file}: {error}")));
+        Some(parsed.and_then(|document| {
+            let file = file.to_owned();
+            let ring = Self { file, document };
+            rotation::check_times(&ring.document).map_err(|unfit| ring.failed(&unfit))?;
+            ring.warn_of_readers();
+            Ok(ring)
+        }))
+    }
+
+    fn failed(&self, unfit: &Unfit) -> Failure {
+        Failure(format!("{}: {unfit}", self.file))
+    }
+
+    fn warn_of_readers(&self) {
+        let mode = std::fs::metadata(&self.file).map(|metadata| metadata.permissions().mode());
+        if let Ok(mode) = mode
+            && mode & 0o077 != 0
+        {
+            let mode = mode & 0o777;
+            let warning = format!(
+                "warning: {}: others than its owner may read it (mode {mode:o})\n",
+                self.file
+            );
+            output::complain(&warning);
+        }
+    }
+
+    /// Writes a file that is not there yet.
+    pub(super) fn create(&self) -> Result<(), Failure> {
+        config_file::create(&self.file, &self.text())
+    }
+
+    /// Writes over the file.
+    pub(super) fn replace(&self) -> Result<(), Failure> {
+        config_file::replace(&self.file, &self.text(), true)
+    }
+
+    fn text(&self) -> Zeroizing<String> {
+        // Every field is text or a number: this can not fail.
+        let text = Zeroizing::new(serde_json::to_string_pretty(&self.document).unwrap_or_default());
+        Zeroizing::new(format!("{}\n", *text))
+    }
+
+    /// Which phase this is, where a token lives `life` long.
+    ///
+    /// # Errors
+    /// None: the keys have states that no rotation gives them.
+    pub(super) fn phase(&self, life: Duration) -> Result<Phase, Failure> {
+        rotation::phase(&self.document, life).map_err(|unfit| self.failed(&unfit))
+    }
+
+    /// Says which keys there are and what comes next; secrets never.
+    pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), Failure> {
+        let phase = self.phase(life).ok();
+        match form {
+            Output::Text => output::print(&self.words(phase, now)),
+            Output::Json => output::print_json(&json!({
+                "file": self.file,
+                "phase": phase.and_then(Phase::number),
+                "keys": self.document.keys.iter().map(|key| key_json(key, now)).collect::<Vec<_>>(),
+                "removableFrom": match phase {
+                    Some(Phase::Retiring(Some(end))) => Some(time_format::exact(end)),
+                    _ => None,
+                },
+            })),
+        }
+    }
+
+    fn words(&self, phase: Option<Phase>, now: Timestamp) -> String {
+        let key_words = |key: &KeyDocument| {
+            let state = name(key.state);
+            let unknown = || "unknown".to_owned();
+            let since = since(key).map_or_else(unknown, |since| time_format::distance(since, now));
+            let created = created(key).map_or_else(unknown, |created| time_format::words(created, now));
+            format!("key {:<3}  {state:9}  since {since}, made {created}\n", key.id)
+        };
+        let keys: String = self.document.keys.iter().map(key_words).collect();
+        let (done, next) = self.story(phase, now);
+        format!("phase    {done}\n{keys}next     {next}\n")
+    }
+
+    /// What the phase is, and what comes next.
+    fn story(&self, phase: Option<Phase>, now: Timestamp) -> (String, String) {
+        let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
+        let (signing, rotate) = (
+            id(rotation::signing(&self.document)),
+            format!("limpet keys rotate {}", self.file),
+        );
+        let everywhere = |then: String| format!("once every Envoy has this keyring, `{rotate}`: {then}");
+        match phase {
+            None => (
+                "unknown: no rotation makes these states".to_owned(),
+                "by hand".to_owned(),
+            ),
+            Some(Phase::Settled) => (
+                format!("none: key {signing} signs, and no other is about"),
+                format!("`{rotate}` makes a new key, which verifies"),
+            ),
+            Some(Phase::Introduced(new)) => {
+                let new = id(new);
+                (
+                    format!("1 of 3: key {new} verifies and signs nothing yet"),
+                    everywhere(format!("key {new} signs")),
+                )
+            }
+            Some(Phase::Signing(old)) => {
+                let old = id(old);
+                (
+                    format!("2 of 3: key {signing} signs, and tokens of key {old} are good"),
+                    everywhere(format!(
+                        "key {old} retires, and its tokens are replaced as they come in"
+                    )),
+                )
+            }
+            Some(Phase::Retiring(end)) => (
+                format!("3 of 3: key {signing} signs, and tokens of retiring keys are replaced as they come in"),
+                match end {
+                    Some(end) if end <= now => format!("`{rotate}`: retiring keys go"),
+                    Some(end) => format!("{}, `{rotate}`: retiring keys go", time_format::words(end, now)),
+                    None => format!("`{rotate} --force`: retiring keys go; since when they retire is not known"),
+                },
+            ),
+        }
+    }
+}
+
+/// The word of the configuration.
+pub(super) fn name(state: KeyStateConfig) -> &'static str {
+    match state {
+        KeyStateConfig::Signing => "signing",
+        KeyStateConfig::Verifying => "verifying",
+        KeyStateConfig::Retiring => "retiring",
+    }
+}
+
+fn key_json(key: &KeyDocument, now: Timestamp) -> Value {
+    json!({
+        "id": key.id,
+        "state": name(key.state),
+        "created": key.created,
+        "ageSeconds": created(key).map(|created| now.since(created).as_secs()),
+        "since": key.since,
+        "sinceSeconds": since(key).map(|since| now.since(since).as_secs()),
+    })
+}

@@ -1,0 +1,143 @@
+//! `limpet keys wrap`.
+
+use std::collections::BTreeSet;
+
+use limpet_core::config::schema::{FilterConfig, WrappedKeysConfig};
+use limpet_core::keyring::wrapped::{self, Wrapped};
+use limpet_core::keyring::{Entry, KeyId};
+use serde_json::json;
+
+use crate::cli::WrapArgs;
+use crate::envoy_config::config_file;
+use crate::envoy_config::filter_locator;
+use crate::envoy_config::node::Node;
+use crate::output::{self, Output};
+use crate::{Failure, Verdict};
+
+use super::source::{self, Unavailable};
+
+/// A key-encryption key, by its id and its variable.
+struct Wrapping {
+    id: KeyId,
+    variable: String,
+}
+
+pub(crate) fn run(args: &WrapArgs, form: Output) -> Result<Verdict, Failure> {
+    let entries = entries(&args.file)?;
+    let given = args.key_encryption_key.as_deref().map(Wrapping::parse).transpose()?;
+    let (text, id) = match (&args.into, given) {
+        (Some(file), given) => into(file, &entries, given)?,
+        (None, Some(given)) => (given.wrap(&entries)?, given.id),
+        (None, None) => {
+            return Err(Failure(
+                "expected --key-encryption-key ID=VARIABLE, or --into a configuration that names it".to_owned(),
+            ));
+        }
+    };
+    match (form, &args.into) {
+        (Output::Text, None) => output::print(&format!("{text}\n"))?,
+        (Output::Text, Some(file)) => {
+            let keys = if entries.len() == 1 { "key" } else { "keys" };
+            let count = entries.len();
+            output::print(&format!(
+                "{file}: {count} {keys}, wrapped under key-encryption key {id}\n"
+            ))?;
+        }
+        (Output::Json, into) => {
+            let keys: Vec<u8> = entries.iter().map(|entry| entry.id.0).collect();
+            output::print_json(&json!({"text": text, "keyEncryptionKey": id.0, "keys": keys, "into": into}))?;
+        }
+    }
+    Ok(Verdict::Good)
+}
+
+/// The keys of a file of keys, with their secrets.
+fn entries(file: &str) -> Result<Vec<Entry>, Failure> {
+    let failed = |unavailable: Unavailable| Failure(format!("{file}: {unavailable}"));
+    super::read(file)?
+        .iter()
+        .map(|key| source::entry(key).map_err(failed))
+        .collect()
+}
+
+impl Wrapping {
+    /// `ID=VARIABLE`. What is wrong is not repeated: it may be a key.
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let expected = || {
+            Failure("--key-encryption-key: expected ID=VARIABLE, like 1=LIMPET_KEK_1: a number up to 255 and the name of an environment variable".to_owned())
+        };
+        let (id, variable) = text.split_once('=').ok_or_else(expected)?;
+        let id = id
+            .parse()
+            .ok()
+            .filter(|_| source::is_variable(variable))
+            .ok_or_else(expected)?;
+        Ok(Self {
+            id: KeyId(id),
+            variable: variable.to_owned(),
+        })
+    }
+
+    fn wrap(&self, entries: &[Entry]) -> Result<String, Failure> {
+        let wrong = |reason: &str| Unavailable::Wrong(format!("key-encryption key {}: {reason}", self.id));
+        let secret = source::from_environment(&self.variable, wrong).map_err(|error| Failure(error.to_string()))?;
+        wrapped::wrap(entries, self.id, &secret).map_err(|error| Failure(format!("keys: {error}")))
+    }
+}
+
+/// Puts a wrapped keyring in the place of the one that a configuration has. The rest of the file stays byte for byte.
+fn into(file: &str, entries: &[Entry], given: Option<Wrapping>) -> Result<(String, KeyId), Failure> {
+    let failed = |reason: &str| Failure(format!("{file}: {reason}"));
+    let (content, value) = config_file::read_with_text(file)?;
+    let present = wrapped_keys(file, &value)?;
+    let texts: BTreeSet<&str> = present.iter().map(|wrapped| wrapped.text.as_str()).collect();
+    let [old] = texts.into_iter().collect::<Vec<_>>()[..] else {
+        return Err(failed("expected one wrappedKeys.text, found several that differ"));
+    };
+    let parsed = Wrapped::parse(old).map_err(|error| {
+        failed(&format!(
+            "wrappedKeys.text: {error}; the first one is for a hand to put there"
+        ))
+    })?;
+    let id = given.as_ref().map_or(parsed.key_encryption_key(), |given| given.id);
+    for wrapped in &present {
+        if !wrapped.key_encryption_keys.iter().any(|key| key.id == id.0) {
+            return Err(failed(&format!(
+                "wrappedKeys.keyEncryptionKeys: expected one with the id {id}"
+            )));
+        }
+    }
+    let named = present.iter().flat_map(|wrapped| &wrapped.key_encryption_keys);
+    let variable = named.filter(|key| key.id == id.0).map(|key| key.env.clone()).next();
+    let wrapping = given.unwrap_or_else(|| Wrapping {
+        id,
+        variable: variable.unwrap_or_default(),
+    });
+    let text = wrapping.wrap(entries)?;
+    if text != old {
+        // Long enough to be nothing else, and nothing in it is written differently in any kind of string.
+        let changed = content.replace(old, &text);
+        let all_changed = |wrapped: &WrappedKeysConfig| wrapped.text == text;
+        if !wrapped_keys(file, &config_file::parse(file, &changed)?)?
+            .iter()
+            .all(all_changed)
+        {
+            return Err(failed("expected wrappedKeys.text in one piece"));
+        }
+        config_file::replace(file, &changed, false)?;
+    }
+    Ok((text, id))
+}
+
+/// The wrapped keyrings in a document, one at least.
+fn wrapped_keys(file: &str, document: &serde_json::Value) -> Result<Vec<WrappedKeysConfig>, Failure> {
+    let configs = filter_locator::configs(file, &[Node::root(file, document)])?;
+    let wrapped: Vec<_> = configs
+        .into_iter()
+        .filter_map(|config: FilterConfig| config.wrapped_keys)
+        .collect();
+    if wrapped.is_empty() {
+        return Err(Failure(format!("{file}: expected a configuration with wrappedKeys")));
+    }
+    Ok(wrapped)
+}

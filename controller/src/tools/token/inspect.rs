@@ -1,0 +1,221 @@
+//! `limpet token inspect`.
+
+use std::time::Duration;
+
+use limpet_core::config::schema::PolicyConfig;
+use limpet_core::outcome::RequestOutcome;
+use limpet_core::time::{GatewayDuration, Timestamp};
+use limpet_core::token::{CarrierMode, Claims, Refusal, Unverified};
+use serde_json::{Map, Value, json};
+
+use crate::cli::InspectArgs;
+use crate::output::{self, Output, Rows};
+use crate::time_format;
+use crate::{Failure, Verdict};
+
+use super::known::{Candidate, Known, session_json};
+use super::presented::Presented;
+use super::verdict::{self, Opening};
+
+pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> {
+    let presented = Presented::parse(&args.token);
+    let now = args.now.unwrap_or_else(time_format::now);
+    let known = Known::from_args(
+        &args.realm,
+        Some(&presented),
+        [args.absolute_timeout, args.idle_timeout],
+    )?;
+    let mut inspection = Inspection::new(now);
+    let verdict = inspection.inspect(presented.token, &known)?;
+    match form {
+        Output::Text => output::print(&inspection.rows.text())?,
+        Output::Json => output::print_json(&Value::Object(inspection.json))?,
+    }
+    Ok(verdict)
+}
+
+/// What is said of a token, in both forms.
+struct Inspection {
+    now: Timestamp,
+    rows: Rows,
+    json: Map<String, Value>,
+}
+
+impl Inspection {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            now,
+            rows: Rows::default(),
+            json: Map::new(),
+        }
+    }
+
+    fn add(&mut self, label: &'static str, text: impl Into<String>) {
+        self.rows.add(label, text);
+    }
+
+    fn say(&mut self, name: &str, value: impl Into<Value>) {
+        self.json.insert(name.to_owned(), value.into());
+    }
+
+    fn inspect(&mut self, token: &str, known: &Known) -> Result<Verdict, Failure> {
+        self.say("length", token.len());
+        let unverified = match Unverified::parse(token.as_bytes()) {
+            Ok(unverified) => unverified,
+            Err(refusal) => {
+                self.add("token", format!("{} characters", token.len()));
+                return Ok(self.refused(refusal, "no token of this version: 60 or 76 characters of base64url"));
+            }
+        };
+        let form = unverified.form.name();
+        self.add(
+            "token",
+            format!("{form}, {} characters, key {}", token.len(), unverified.key_id),
+        );
+        self.say("form", form);
+        self.say("keyId", unverified.key_id.0);
+        if known.candidates.is_empty() {
+            return Ok(self.not_verified(&unverified, "neither --keys nor --config was given", known));
+        }
+        match verdict::open(known, token, unverified.key_id) {
+            Opening::NoKey(reason) => Ok(self.not_verified(&unverified, &reason.to_string(), known)),
+            Opening::Refused(Refusal::UnknownKey) => Ok(self.refused(
+                Refusal::UnknownKey,
+                &format!("no key {} is among the keys", unverified.key_id),
+            )),
+            Opening::Refused(refusal) => {
+                let tried = known.words();
+                let reason = format!("changed, or made with another key, or for another session than {tried}");
+                Ok(self.refused(refusal, &reason))
+            }
+            Opening::Opened(candidate, claims) => {
+                self.add("session", candidate.words(known));
+                self.say("session", session_json(&candidate, known));
+                let outcome = verdict::judge(&candidate, token, unverified.key_id, self.now)?;
+                let verdict = match outcome {
+                    RequestOutcome::Refused(refusal) => self.refused(refusal, meaning(refusal)),
+                    _ => self.honoured(),
+                };
+                self.claims(&claims, known);
+                self.left(&candidate, &claims, known);
+                Ok(verdict)
+            }
+        }
+    }
+
+    fn honoured(&mut self) -> Verdict {
+        self.add("verdict", "honoured");
+        self.say("verdict", "honoured");
+        Verdict::Good
+    }
+
+    fn refused(&mut self, refusal: Refusal, reason: &str) -> Verdict {
+        // The word that counters and access logs have.
+        let word = RequestOutcome::Refused(refusal).word();
+        let word = word.trim_start_matches("refused.");
+        self.add("verdict", format!("refused: {word} ({reason})"));
+        self.say("verdict", "refused");
+        self.say("reason", word);
+        Verdict::Bad
+    }
+
+    fn not_verified(&mut self, unverified: &Unverified, reason: &str, known: &Known) -> Verdict {
+        self.add("verdict", format!("not verified: {reason}"));
+        self.say("verdict", "not verified");
+        self.say("reason", reason);
+        match &unverified.claims {
+            Some(claims) => {
+                self.add("content", "UNVERIFIED: anybody can have written what follows");
+                self.claims(claims, known);
+            }
+            None => self.add("content", "sealed: nothing of it can be read without the key"),
+        }
+        Verdict::Good
+    }
+
+    fn claims(&mut self, claims: &Claims, known: &Known) {
+        let now = self.now;
+        let cluster = known.cluster(claims.destination);
+        self.add("backend", claims.host.to_string());
+        self.add(
+            "cluster",
+            match cluster {
+                Some(name) => format!("{name} ({})", claims.destination),
+                None => format!("the one whose name has the hash {}", claims.destination),
+            },
+        );
+        self.add("issued", time_format::words(claims.issued_at, now));
+        self.add("last seen", time_format::words(claims.last_seen, now));
+        self.say(
+            "claims",
+            json!({
+                "host": claims.host.to_string(),
+                "destination": claims.destination.to_string(),
+                "cluster": cluster,
+                "issuedAt": time_format::exact(claims.issued_at),
+                "lastSeen": time_format::exact(claims.last_seen),
+                "ageSeconds": now.since(claims.issued_at).as_secs(),
+                "idleSeconds": now.since(claims.last_seen).as_secs(),
+            }),
+        );
+    }
+
+    /// What is left of the session: until the absolute timeout, and until it has been idle for too long.
+    fn left(&mut self, candidate: &Candidate, claims: &Claims, known: &Known) {
+        let Some(policy) = candidate.policy_config() else {
+            return;
+        };
+        let absolute = policy
+            .absolute_timeout
+            .map(|timeout| (claims.issued_at.after(timeout.get()), timeout));
+        if let Some((end, timeout)) = absolute {
+            self.add(
+                "absolute",
+                format!("{}  (absoluteTimeout {timeout})", time_format::words(end, self.now)),
+            );
+        }
+        let idle = idle_bound(policy, candidate, known).map(|(bound, field)| {
+            let end = claims.last_seen.after(bound.get());
+            // Nothing but the application renews a token in its own cookie or header.
+            let kept = match candidate.carrier().0 {
+                CarrierMode::Cookie | CarrierMode::Header => "kept to a tenth",
+                CarrierMode::CookiePrefix | CarrierMode::CookieRewrite | CarrierMode::HeaderPrefix => {
+                    "from when the application last set it"
+                }
+            };
+            self.add(
+                "idle",
+                format!("{}  ({field} {bound}, {kept})", time_format::words(end, self.now)),
+            );
+            end
+        });
+        let seconds = |end: Timestamp| end.since(self.now).max(Duration::ZERO).as_secs();
+        self.say(
+            "left",
+            json!({
+                "absoluteSeconds": absolute.map(|(end, _)| seconds(end)),
+                "idleSeconds": idle.map(seconds),
+            }),
+        );
+    }
+}
+
+/// How long the session may be idle, and the field that says so.
+fn idle_bound(policy: &PolicyConfig, candidate: &Candidate, known: &Known) -> Option<(GatewayDuration, &'static str)> {
+    match (policy.idle_timeout, policy.absolute_timeout) {
+        (Some(bound), _) => Some((bound, "idleTimeout")),
+        (None, None) if known.has_policies => Some((candidate.config.max_idle, "maxIdle")),
+        _ => None,
+    }
+}
+
+/// What a refusal of a token that verifies means.
+fn meaning(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Expired => "older than absoluteTimeout",
+        Refusal::Idle => "unused for longer than the session may be idle",
+        Refusal::FromTheFuture => "its times are further ahead than clockSkew",
+        Refusal::Fenced => "issued before its address got its present owner",
+        _ => "the filter would not honour it",
+    }
+}

@@ -1,0 +1,62 @@
+//! `limpet token issue`.
+
+use limpet_core::config::schema::TokenConfig;
+use limpet_core::token::{Claims, Destination, Form};
+use serde_json::json;
+
+use crate::cli::IssueArgs;
+use crate::output::{self, Output};
+use crate::time_format;
+use crate::{Failure, Verdict};
+
+use super::known::{Candidate, Known, session_json};
+
+pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
+    let known = Known::from_args(&args.realm, None, [None, None])?;
+    let candidate = the_only(&known)?;
+    let realm = candidate.realm(None).map_err(|unavailable| match unavailable {
+        Some(unavailable) => Failure(unavailable.to_string()),
+        None => Failure("keys: expected one with state signing".to_owned()),
+    })?;
+    let issued_at = args.issued_at.unwrap_or_else(time_format::now);
+    let last_seen = args.last_seen.unwrap_or(issued_at);
+    if last_seen < issued_at {
+        return Err(Failure(
+            "--last-seen: expected a time that is not before --issued-at".to_owned(),
+        ));
+    }
+    let claims = Claims {
+        host: args.host,
+        destination: Destination::of_cluster(args.cluster.as_bytes()),
+        issued_at,
+        last_seen,
+    };
+    let of_policy = || match candidate.policy_config().map(|policy| policy.token) {
+        Some(TokenConfig::Signed) => Form::Signed,
+        _ => Form::Sealed,
+    };
+    let token_form = args.form.map_or_else(of_policy, Form::from);
+    let mut nonce = [0; 4];
+    getrandom::fill(&mut nonce).map_err(|error| Failure(format!("the system has no random bytes: {error}")))?;
+    let token = realm.seal(token_form, &claims, nonce);
+    match form {
+        Output::Text => output::print(&format!("{token}\n"))?,
+        Output::Json => {
+            let session = session_json(candidate, &known);
+            output::print_json(&json!({"token": token, "form": token_form.name(), "session": session}))?;
+        }
+    }
+    Ok(Verdict::Good)
+}
+
+/// A token is for one session, so the arguments must leave one.
+fn the_only(known: &Known) -> Result<&Candidate, Failure> {
+    match known.candidates.as_slice() {
+        [] => Err(Failure("expected --keys or --config".to_owned())),
+        [candidate] => Ok(candidate),
+        _ => Err(Failure(format!(
+            "expected --policy and --scope to name one session of these: {}",
+            known.words()
+        ))),
+    }
+}

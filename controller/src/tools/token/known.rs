@@ -1,0 +1,275 @@
+//! The keys, policies and scopes that a token is tried with.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use limpet_core::RouteSession;
+use limpet_core::carrier::cookie_name::CookieNames;
+use limpet_core::config;
+use limpet_core::config::schema::{FilterConfig, PolicyConfig};
+use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
+use limpet_core::time::GatewayDuration;
+use limpet_core::token::{CarrierMode, Destination, Realm};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::cli::RealmArgs;
+use crate::envoy_config::discovery;
+use crate::envoy_config::filter_locator;
+use crate::envoy_config::node::Node;
+use crate::tools::keys::{self, source::Unavailable};
+
+use super::presented::Presented;
+
+/// The scope of sessions that have no other.
+const DEFAULT_SCOPE: &str = "default";
+
+/// What a session may be, and with which keys.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    pub(super) config: Rc<FilterConfig>,
+    /// The policy, in `config`.
+    pub(super) policy: String,
+    pub(super) scope: String,
+}
+
+/// Everything that a token can be tried with.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) candidates: Vec<Candidate>,
+    /// The clusters that the configuration names.
+    clusters: BTreeSet<String>,
+    /// Whether policies are those of a configuration, rather than made up from arguments.
+    pub(super) has_policies: bool,
+}
+
+impl Candidate {
+    pub(super) fn policy_config(&self) -> Option<&PolicyConfig> {
+        self.config.policies.get(&self.policy)
+    }
+
+    /// How the token travels, and under which name.
+    pub(super) fn carrier(&self) -> (CarrierMode, &str) {
+        let carrier = self.policy_config().and_then(PolicyConfig::carrier);
+        carrier.unwrap_or((CarrierMode::Cookie, ""))
+    }
+
+    /// What tokens of this session are bound to, with one key: the one of this id, or the one that signs.
+    ///
+    /// # Errors
+    /// `None`: there is no such key.
+    pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<Unavailable>> {
+        let entry = keys::source::key(&self.config, id).map_err(Some)?.ok_or(None)?;
+        let key = Key::new(entry.id, KeyState::Signing, &entry.secret);
+        let keyring = Keyring::new(vec![key]).map_err(|error| Some(Unavailable::Wrong(error.to_string())))?;
+        let (mode, name) = self.carrier();
+        Ok(Realm::new(&keyring, self.scope.as_bytes(), mode, name))
+    }
+
+    /// Policy, scope and carrier in words.
+    pub(super) fn words(&self, known: &Known) -> String {
+        let (mode, name) = self.carrier();
+        let scope = &self.scope;
+        if known.has_policies {
+            format!("policy {}, scope {scope}, {} {name}", self.policy, mode.name())
+        } else {
+            format!("scope {scope}, {} {name}", mode.name())
+        }
+    }
+}
+
+impl Known {
+    /// The cluster of this destination, where the configuration names it.
+    pub(super) fn cluster(&self, destination: Destination) -> Option<&str> {
+        let is_it = |cluster: &&String| Destination::of_cluster(cluster.as_bytes()) == destination;
+        self.clusters.iter().find(is_it).map(String::as_str)
+    }
+
+    /// The sessions in words, the first few of them.
+    pub(super) fn words(&self) -> String {
+        let shown = self.candidates.iter().take(8).map(|candidate| candidate.words(self));
+        let more = self.candidates.len().saturating_sub(8);
+        let rest = (more > 0).then(|| format!("and {more} more"));
+        shown.chain(rest).collect::<Vec<_>>().join("; ")
+    }
+
+    /// From `--keys`, or from `--config`; nothing where neither was given.
+    pub(super) fn from_args(
+        args: &RealmArgs,
+        presented: Option<&Presented<'_>>,
+        timeouts: [Option<GatewayDuration>; 2],
+    ) -> Result<Self, Failure> {
+        match (&args.keys, &args.config) {
+            (Some(file), _) => Self::from_keys(args, file, presented, timeouts),
+            (None, Some(file)) => Self::from_config(args, file),
+            (None, None) => Ok(Self::default()),
+        }
+    }
+
+    fn from_keys(
+        args: &RealmArgs,
+        file: &str,
+        presented: Option<&Presented<'_>>,
+        [absolute_timeout, idle_timeout]: [Option<GatewayDuration>; 2],
+    ) -> Result<Self, Failure> {
+        let name = args.name.as_deref().or(presented.and_then(|presented| presented.name));
+        let Some(name) = name else {
+            let problem = "expected --name, the cookie's or header's name, which a token is bound to (or give the token as name=value)";
+            return Err(Failure(problem.to_owned()));
+        };
+        let scope = args.scope.clone().unwrap_or_else(|| DEFAULT_SCOPE.to_owned());
+        let name = without_scope(name, &scope);
+        let mode = args.mode.or(presented.and_then(|presented| presented.mode));
+        let mode = mode.unwrap_or(CarrierMode::Cookie);
+        let (carrier, how) = mode.name().split_once('-').unwrap_or((mode.name(), "insert"));
+        let written = json!({
+            "keys": [],
+            "policies": {"-": {
+                carrier: {"name": name, "mode": how},
+                "absoluteTimeout": absolute_timeout,
+                "idleTimeout": idle_timeout,
+            }},
+            // Without timeouts nothing is known of the configuration that the token is for, so nothing ends it.
+            "maxIdle": "99999h",
+        });
+        let mut config = config::parse(written.to_string().as_bytes()).map_err(|error| Failure(error.to_string()))?;
+        config.keys = Some(keys::read(file)?);
+        let candidate = Candidate {
+            config: Rc::new(config),
+            policy: "-".to_owned(),
+            scope,
+        };
+        Ok(Self {
+            candidates: vec![candidate],
+            ..Self::default()
+        })
+    }
+
+    fn from_config(args: &RealmArgs, file: &str) -> Result<Self, Failure> {
+        let documents = discovery::read(file)?;
+        let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
+        let configs = filter_locator::configs(file, &roots)?;
+        let mut known = Self {
+            has_policies: true,
+            clusters: clusters(&roots),
+            ..Self::default()
+        };
+        let routes = routes(&roots);
+        for config in configs {
+            let config = Rc::new(config);
+            for (policy, scope) in sessions(&config, &routes, args.scope.as_deref()) {
+                if args.policy.as_ref().is_none_or(|wanted| *wanted == policy) {
+                    known.candidates.push(Candidate {
+                        config: Rc::clone(&config),
+                        policy,
+                        scope,
+                    });
+                }
+            }
+        }
+        if known.candidates.is_empty() {
+            let wanted = args.policy.as_deref().unwrap_or_default();
+            return Err(Failure(format!("{file}: no policy {wanted:?} in it")));
+        }
+        Ok(known)
+    }
+}
+
+/// The name that tokens are bound to, of a cookie that may be called by its scope as well (`perScope`).
+fn without_scope<'n>(name: &'n str, scope: &str) -> &'n str {
+    let base = name.rsplit_once('~').map_or(name, |(base, _)| base);
+    if CookieNames::new(base, scope.as_bytes(), true).current() == name {
+        base
+    } else {
+        name
+    }
+}
+
+/// What routes say of sessions.
+#[derive(Debug, Default)]
+struct Routes<'a> {
+    names: Vec<&'a str>,
+    /// Sessions that are named, with the name of the route where it is that of one.
+    named: Vec<(Option<&'a str>, String)>,
+}
+
+fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
+    let mut routes = Routes::default();
+    for root in roots {
+        root.visit(&mut |object| {
+            let name = object.get("match").map(|_| object.text("name").unwrap_or_default());
+            routes.names.extend(name);
+            // Of a route, or of a cluster.
+            let metadata = object.at(&[
+                "metadata",
+                "filter_metadata",
+                limpet_core::envoy::FILTER_NAME,
+                "session",
+            ]);
+            if let Some(session) = metadata.and_then(|session| session.value.as_str()) {
+                routes.named.push((name, session.to_owned()));
+            }
+            if object.kind() == Some(filter_locator::PER_ROUTE)
+                && let Some(text) = filter_locator::route_session(object).text
+            {
+                routes.named.push((None, String::from_utf8_lossy(&text).into_owned()));
+            }
+        });
+    }
+    routes
+}
+
+fn clusters(roots: &[Node<'_>]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for root in roots {
+        root.visit(&mut |object| {
+            let listed = object.list("clusters");
+            let listed = listed.iter().filter_map(|cluster| cluster.text("name"));
+            names.extend(object.text("cluster").into_iter().chain(listed).map(str::to_owned));
+        });
+    }
+    names
+}
+
+/// The policies and scopes that sessions of this configuration have on these routes.
+fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> BTreeSet<(String, String)> {
+    let mut sessions: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut add = |policy: &str, scope: &str| {
+        if config.policies.contains_key(policy) && !scope.is_empty() {
+            sessions.insert((policy.to_owned(), scope.to_owned()));
+        }
+    };
+    if let Some(scope) = scope {
+        config.policies.keys().for_each(|policy| add(policy, scope));
+        return sessions;
+    }
+    for (name, session) in &routes.named {
+        let Ok(RouteSession::Rule { policy, scope, .. }) = RouteSession::parse(session.as_bytes()) else {
+            continue;
+        };
+        let scope = scope.and_then(|scope| std::str::from_utf8(scope).ok());
+        match (scope, name) {
+            (Some(scope), _) => add(policy, scope),
+            (None, Some(name)) => add(policy, name),
+            (None, None) => routes.names.iter().for_each(|name| add(policy, name)),
+        }
+    }
+    for entry in &config.routes {
+        add(&entry.policy, entry.scope.as_deref().unwrap_or(&entry.route));
+    }
+    if let Some(default) = &config.default {
+        match &default.scope {
+            Some(scope) => add(&default.policy, scope),
+            None => routes.names.iter().for_each(|name| add(&default.policy, name)),
+        }
+    }
+    config.policies.keys().for_each(|policy| add(policy, DEFAULT_SCOPE));
+    sessions
+}
+
+/// For the JSON output: what a candidate is.
+pub(super) fn session_json(candidate: &Candidate, known: &Known) -> Value {
+    let (mode, name) = candidate.carrier();
+    let policy = known.has_policies.then_some(&candidate.policy);
+    json!({"policy": policy, "scope": candidate.scope, "mode": mode.name(), "name": name})
+}

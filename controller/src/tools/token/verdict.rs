@@ -1,0 +1,133 @@
+//! What the filter would say to a token: asked of the filter itself.
+
+use std::borrow::Cow;
+
+use limpet_core::Filter;
+use limpet_core::config::schema::{DefaultConfig, FilterConfig};
+use limpet_core::keyring::KeyId;
+use limpet_core::outcome::RequestOutcome;
+use limpet_core::time::Timestamp;
+use limpet_core::token::{CarrierMode, Claims, Destination, Refusal};
+use limpet_core::view::{Answer, RequestView};
+
+use crate::Failure;
+use crate::tools::keys::source::{self, Unavailable};
+
+use super::known::{Candidate, Known};
+
+/// How trying the candidates ended.
+#[derive(Debug)]
+pub(super) enum Opening {
+    /// The token is of this session.
+    Opened(Candidate, Claims),
+    /// Its key is there, and it is of none of the sessions.
+    Refused(Refusal),
+    /// Its key is named, and not to be had.
+    NoKey(Unavailable),
+}
+
+/// Tries every candidate.
+pub(super) fn open(known: &Known, token: &str, key: KeyId) -> Opening {
+    let mut outcome = Opening::Refused(Refusal::UnknownKey);
+    for candidate in &known.candidates {
+        match candidate.realm(Some(key)) {
+            Ok(realm) => match realm.open(token.as_bytes()) {
+                Ok(opened) => return Opening::Opened(candidate.clone(), opened.claims),
+                Err(refusal) => outcome = Opening::Refused(refusal),
+            },
+            Err(Some(unavailable)) if matches!(outcome, Opening::Refused(Refusal::UnknownKey)) => {
+                outcome = Opening::NoKey(unavailable);
+            }
+            Err(_) => {}
+        }
+    }
+    outcome
+}
+
+/// What the filter says to a token of this session at this time. Whether the route leads to the token's cluster is left out.
+pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timestamp) -> Result<RequestOutcome, Failure> {
+    let config = alone(candidate, key)?;
+    let (filter, _) = Filter::new(&config, &|_| None)
+        .map_err(|error| Failure(format!("the filter refuses the configuration: {error}")))?;
+    let mut request = Request::new(candidate, token);
+    // This request answers every question.
+    let unanswered = |error: &dyn std::fmt::Display| Failure(error.to_string());
+    let session = filter.session(&request).map_err(|error| unanswered(&error))?;
+    let mut session = session.ok_or_else(|| Failure("the configuration has no such session".to_owned()))?;
+    let plan = session
+        .on_request(&mut request, now)
+        .map_err(|error| unanswered(&error))?;
+    plan.outcome
+        .ok_or_else(|| Failure("the session is of a split route".to_owned()))
+}
+
+/// The candidate's configuration with its session for every request, and with the token's key alone.
+fn alone(candidate: &Candidate, key: KeyId) -> Result<FilterConfig, Failure> {
+    let mut config = FilterConfig::clone(&candidate.config);
+    let key = source::key(&config, Some(key)).map_err(|unavailable| Failure(unavailable.to_string()))?;
+    config.keys = Some(key.iter().flat_map(source::alone).collect());
+    config.wrapped_keys = None;
+    config.sds_keys = None;
+    config.policies.retain(|name, _| *name == candidate.policy);
+    for policy in config.policies.values_mut() {
+        policy.strict = false;
+    }
+    config.routes.clear();
+    config.default = Some(DefaultConfig {
+        policy: candidate.policy.clone(),
+        scope: Some(candidate.scope.clone()),
+    });
+    Ok(config)
+}
+
+/// A request that has nothing but the token.
+struct Request {
+    header: String,
+    value: Vec<u8>,
+}
+
+impl Request {
+    fn new(candidate: &Candidate, token: &str) -> Self {
+        let (mode, name) = candidate.carrier();
+        let (header, value) = match mode {
+            CarrierMode::Cookie | CarrierMode::CookieRewrite => ("cookie", format!("{name}={token}")),
+            CarrierMode::CookiePrefix => ("cookie", format!("{name}={token}~")),
+            CarrierMode::Header => (name, token.to_owned()),
+            CarrierMode::HeaderPrefix => (name, format!("{token}~")),
+        };
+        Self {
+            header: header.to_ascii_lowercase(),
+            value: value.into_bytes(),
+        }
+    }
+}
+
+impl RequestView for Request {
+    fn route_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn route_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn virtual_host(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn header(&self, name: &str) -> Answer<'_> {
+        Ok((name == self.header).then_some(Cow::Borrowed(self.value.as_slice())))
+    }
+}

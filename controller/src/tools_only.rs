@@ -1,0 +1,16 @@
+//! In the place of `cluster`, where the command is built without it.
+
+use clap::Subcommand;
+
+use crate::output::Output;
+use crate::{Failure, Verdict};
+
+/// No command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {}
+
+impl ClusterCommand {
+    pub(crate) fn run(&self, _format: Output) -> Result<Verdict, Failure> {
+        match *self {}
+    }
+}

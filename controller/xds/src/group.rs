@@ -1,0 +1,252 @@
+//! What the nodes of one group are to have, and what of it changed since when. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use limpet_resources::{Name, PerType, Resource, ResourceType, Resources};
+
+/// How many removed names are remembered. Beyond, whoever has not heard of their removals compares everything.
+const REMOVALS_KEPT: usize = 4096;
+
+/// The resources of a group.
+///
+/// Each change has a number, and the last change of each name is remembered, so what changed since a number is found without looking at
+/// what did not, and takes no more room the longer somebody does not ask.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    published: bool,
+    sequence: u64,
+    catalogues: PerType<Catalogue>,
+}
+
+impl Group {
+    /// Whether it is known what its nodes are to have.
+    pub(super) fn is_published(&self) -> bool {
+        self.published
+    }
+
+    /// The number of the last change.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// All resources of a type.
+    pub(super) fn catalogue(&self, resource_type: ResourceType) -> &Catalogue {
+        &self.catalogues[resource_type]
+    }
+
+    /// Replaces everything. Whether that changed anything.
+    pub(super) fn publish(&mut self, mut resources: Resources) -> bool {
+        let before = self.sequence;
+        if !self.published {
+            self.published = true;
+            self.sequence += 1;
+            for each in ResourceType::ALL {
+                // What a node has that nobody here has heard of is to be removed.
+                self.catalogues[each].floor = self.sequence;
+            }
+        }
+        for each in ResourceType::ALL {
+            let resources = resources.take(each);
+            let catalogue = &mut self.catalogues[each];
+            let gone = catalogue.resources.keys().filter(|name| !resources.contains_key(*name));
+            for name in gone.cloned().collect::<Vec<_>>() {
+                catalogue.remove(&name, &mut self.sequence);
+            }
+            for resource in resources.into_values() {
+                catalogue.insert(resource, &mut self.sequence);
+            }
+        }
+        self.sequence != before
+    }
+
+    /// Replaces one resource. Whether that changed anything; nothing is known of a group that is not published.
+    pub(super) fn publish_one(&mut self, resource: Arc<Resource>) -> bool {
+        let catalogue = &mut self.catalogues[resource.resource_type()];
+        self.published && catalogue.insert(resource, &mut self.sequence)
+    }
+
+    /// Removes one resource. Whether it was there.
+    pub(super) fn remove_one(&mut self, resource_type: ResourceType, name: &str) -> bool {
+        self.catalogues[resource_type].remove(name, &mut self.sequence)
+    }
+
+    /// It is no longer known what the nodes are to have.
+    pub(super) fn forget(&mut self) {
+        *self = Self {
+            sequence: self.sequence + 1,
+            ..Self::default()
+        };
+    }
+}
+
+/// The resources of one type.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    resources: BTreeMap<Name, Entry>,
+    removed: BTreeMap<Name, u64>,
+    /// The last change of each name.
+    changes: BTreeMap<u64, Name>,
+    /// Removals up to this one may not be in `changes`.
+    floor: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    resource: Arc<Resource>,
+    changed: u64,
+}
+
+/// What changed.
+pub(super) enum Changes<'a> {
+    /// These names, and no others.
+    Names(Vec<&'a Name>),
+    /// Everything may have changed.
+    Unknown,
+}
+
+impl Catalogue {
+    pub(super) fn get(&self, name: &str) -> Option<&Arc<Resource>> {
+        self.resources.get(name).map(|entry| &entry.resource)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.values().map(|entry| &entry.resource)
+    }
+
+    /// What changed after the change of this number.
+    pub(super) fn since(&self, sequence: u64) -> Changes<'_> {
+        if sequence < self.floor {
+            return Changes::Unknown;
+        }
+        Changes::Names(self.changes.range(sequence + 1..).map(|(_, name)| name).collect())
+    }
+
+    fn insert(&mut self, resource: Arc<Resource>, sequence: &mut u64) -> bool {
+        let name = Arc::clone(resource.name());
+        if self
+            .get(&name)
+            .is_some_and(|known| known.version() == resource.version())
+        {
+            return false;
+        }
+        *sequence += 1;
+        let changed = *sequence;
+        let entry = Entry { resource, changed };
+        let replaced = self
+            .resources
+            .insert(Arc::clone(&name), entry)
+            .map(|entry| entry.changed);
+        if let Some(before) = replaced.or_else(|| self.removed.remove(&name)) {
+            self.changes.remove(&before);
+        }
+        self.changes.insert(changed, name);
+        true
+    }
+
+    fn remove(&mut self, name: &str, sequence: &mut u64) -> bool {
+        let Some((name, entry)) = self.resources.remove_entry(name) else {
+            return false;
+        };
+        *sequence += 1;
+        self.changes.remove(&entry.changed);
+        self.changes.insert(*sequence, Arc::clone(&name));
+        self.removed.insert(name, *sequence);
+        if self.removed.len() > REMOVALS_KEPT {
+            for changed in std::mem::take(&mut self.removed).into_values() {
+                self.changes.remove(&changed);
+            }
+            self.floor = *sequence;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ResourceType::{Cluster, ClusterLoadAssignment};
+
+    fn resource(resource_type: ResourceType, name: &str, body: &str) -> Arc<Resource> {
+        Arc::new(Resource::new(resource_type, name, body.into()))
+    }
+
+    fn changed(group: &Group, resource_type: ResourceType, since: u64) -> Option<Vec<String>> {
+        match group.catalogue(resource_type).since(since) {
+            Changes::Names(names) => Some(names.into_iter().map(ToString::to_string).collect()),
+            Changes::Unknown => None,
+        }
+    }
+
+    #[test]
+    fn what_changed_is_found_and_nothing_else() {
+        let mut group = Group::default();
+        assert!(
+            group.publish(
+                ["a", "b", "c"]
+                    .map(|name| resource(Cluster, name, "1"))
+                    .into_iter()
+                    .collect()
+            )
+        );
+        assert_eq!(
+            changed(&group, Cluster, 0),
+            None,
+            "what nodes have already is not known"
+        );
+        let first = group.sequence();
+        assert_eq!(changed(&group, Cluster, first), Some(vec![]));
+
+        let next = [
+            resource(Cluster, "a", "1"),
+            resource(Cluster, "b", "2"),
+            resource(Cluster, "d", "1"),
+        ];
+        assert!(group.publish(next.clone().into_iter().collect()));
+        let names = changed(&group, Cluster, first);
+        assert_eq!(names, Some(["c", "b", "d"].map(str::to_owned).to_vec()));
+        assert!(!group.publish(next.into_iter().collect()), "this changes nothing");
+        assert_eq!(changed(&group, Cluster, first), names);
+    }
+
+    #[test]
+    fn many_changes_of_one_name_are_one_change() {
+        let mut group = Group::default();
+        group.publish(Resources::new());
+        let start = group.sequence();
+        for round in 0..100 {
+            assert!(group.publish_one(resource(ClusterLoadAssignment, "a", &round.to_string())));
+            assert!(group.remove_one(ClusterLoadAssignment, "b") == (round > 0));
+            assert!(group.publish_one(resource(ClusterLoadAssignment, "b", &round.to_string())));
+        }
+        let names = changed(&group, ClusterLoadAssignment, start);
+        assert_eq!(names, Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(changed(&group, Cluster, start), Some(vec![]));
+    }
+
+    #[test]
+    fn removals_do_not_pile_up() {
+        let mut group = Group::default();
+        group.publish(Resources::new());
+        let start = group.sequence();
+        for number in 0..3 * REMOVALS_KEPT {
+            group.publish_one(resource(Cluster, &number.to_string(), ""));
+            group.remove_one(Cluster, &number.to_string());
+        }
+        assert!(group.catalogue(Cluster).changes.len() <= REMOVALS_KEPT);
+        assert_eq!(changed(&group, Cluster, start), None);
+        assert_eq!(changed(&group, Cluster, group.sequence()), Some(vec![]));
+    }
+
+    #[test]
+    fn a_group_that_is_forgotten_knows_nothing_until_it_is_published_again() {
+        let mut group = Group::default();
+        assert!(!group.publish_one(resource(Cluster, "a", "1")));
+        group.publish([resource(Cluster, "a", "1")].into_iter().collect());
+        let before = group.sequence();
+        group.forget();
+        assert!(!group.is_published() && group.sequence() > before);
+        group.publish(Resources::new());
+        assert_eq!(changed(&group, Cluster, before), None);
+    }
+}

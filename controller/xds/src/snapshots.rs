@@ -1,0 +1,213 @@
+//! The handle by which resources are published, shared by whoever publishes and whoever serves.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use tokio::sync::watch;
+
+use super::counters::{Counters, Counts};
+use super::group::Group;
+use limpet_resources::{Name, Resource, ResourceType, Resources};
+use super::status::Status;
+use super::subscriber::Subscriber;
+
+/// Everything that is served, by group of nodes. Clones are handles of the same.
+///
+/// A node's group is its `node.cluster`, which for a Gateway's nodes is `<namespace>/<name>`. What is published need not be, and should not be,
+/// published bit by bit: order and acknowledgements are seen to for each node.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshots(Arc<Shared>);
+
+type Groups = BTreeMap<Name, Arc<GroupCell>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    groups: Mutex<Groups>,
+    pub(super) counters: Counters,
+    /// Counts the changes of what [`Status`] tells.
+    pub(super) changes: watch::Sender<u64>,
+}
+
+/// A group, and the streams of its nodes.
+#[derive(Debug)]
+pub(super) struct GroupCell {
+    pub(super) name: Name,
+    group: Mutex<Group>,
+    /// The number of the group's last change.
+    pub(super) sequence: watch::Sender<u64>,
+    streams: Mutex<BTreeMap<u64, Arc<Connected>>>,
+}
+
+/// A stream of a node.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) node: Name,
+    pub(super) since: SystemTime,
+    /// Locked before the group, where both are.
+    subscriber: Mutex<Subscriber>,
+}
+
+impl Connected {
+    pub(super) fn new(node: Name, subscriber: Subscriber) -> Self {
+        Self {
+            node,
+            since: SystemTime::now(),
+            subscriber: Mutex::new(subscriber),
+        }
+    }
+
+    pub(super) fn subscriber(&self) -> MutexGuard<'_, Subscriber> {
+        lock(&self.subscriber)
+    }
+}
+
+/// Nothing panics while it holds a lock, and were it to, what the lock guards would still be whole.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Snapshots {
+    /// Nothing published yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces the resources of a group. What did not change is sent to nobody.
+    ///
+    /// Publish only what is referred to: see [`Status::is_settled`].
+    pub fn publish(&self, group: &str, resources: Resources) {
+        self.change(group, true, |group| group.publish(resources));
+    }
+
+    /// Replaces one resource of a group, or adds it; the work does not depend on how many others there are. Whether the group is published:
+    /// otherwise nothing is done, for the group's other resources are not known.
+    pub fn publish_one(&self, group: &str, resource: impl Into<Arc<Resource>>) -> bool {
+        let resource = resource.into();
+        self.change(group, false, |group| group.publish_one(resource))
+    }
+
+    /// Removes one resource of a group.
+    pub fn remove_one(&self, group: &str, resource_type: ResourceType, name: &str) {
+        self.change(group, false, |group| group.remove_one(resource_type, name));
+    }
+
+    /// It is no longer known what the group's nodes are to have: they keep what they have, and new ones wait. To take everything from them,
+    /// publish [`Resources::new`] first.
+    pub fn forget(&self, group: &str) {
+        self.change(group, false, |group| {
+            group.forget();
+            true
+        });
+        self.0.drop_unused(group);
+    }
+
+    /// What became of what was published.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status::new(Arc::clone(&self.0))
+    }
+
+    /// What was sent and answered since the start.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.counters.counts()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    /// Changes a group. Whether it is published then. A group that nobody knows is made only to be published.
+    fn change(&self, name: &str, make: bool, change: impl FnOnce(&mut Group) -> bool) -> bool {
+        // Until the end, or the group could be dropped before it is published.
+        let mut groups = lock(&self.0.groups);
+        if make {
+            Shared::cell(&mut groups, name);
+        }
+        let Some(cell) = groups.get(name) else {
+            return false;
+        };
+        let mut group = cell.group();
+        let changed = change(&mut group);
+        let (published, sequence) = (group.is_published(), group.sequence());
+        drop(group);
+        if changed {
+            cell.sequence.send_replace(sequence);
+            self.0.status_changed();
+        }
+        published
+    }
+}
+
+impl Shared {
+    pub(super) fn status_changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// The group of this name, known or not.
+    fn cell<'a>(groups: &'a mut Groups, name: &str) -> &'a Arc<GroupCell> {
+        groups
+            .entry(name.into())
+            .or_insert_with_key(|name| Arc::new(GroupCell::new(Arc::clone(name))))
+    }
+
+    /// The group of this name, if anything was published for it or anybody asked for it.
+    pub(super) fn find(&self, name: &str) -> Option<Arc<GroupCell>> {
+        lock(&self.groups).get(name).cloned()
+    }
+
+    /// All groups that [`Self::find`] finds.
+    pub(super) fn cells(&self) -> Vec<Arc<GroupCell>> {
+        lock(&self.groups).values().cloned().collect()
+    }
+
+    /// Adds a stream to its group.
+    pub(super) fn connect(&self, group: &str, number: u64, stream: Arc<Connected>) -> Arc<GroupCell> {
+        // Under the lock, for the group could be dropped before.
+        let mut groups = lock(&self.groups);
+        let cell = Self::cell(&mut groups, group);
+        lock(&cell.streams).insert(number, stream);
+        let cell = Arc::clone(cell);
+        drop(groups);
+        self.status_changed();
+        cell
+    }
+
+    /// Takes a stream away from its group.
+    pub(super) fn disconnect(&self, cell: &GroupCell, number: u64) {
+        lock(&cell.streams).remove(&number);
+        self.drop_unused(&cell.name);
+        self.status_changed();
+    }
+
+    /// Drops a group that is neither published nor asked for.
+    fn drop_unused(&self, name: &str) {
+        let mut groups = lock(&self.groups);
+        let unused = |cell: &Arc<GroupCell>| !cell.group().is_published() && lock(&cell.streams).is_empty();
+        if groups.get(name).is_some_and(unused) {
+            groups.remove(name);
+        }
+    }
+}
+
+impl GroupCell {
+    fn new(name: Name) -> Self {
+        Self {
+            name,
+            group: Mutex::default(),
+            sequence: watch::Sender::default(),
+            streams: Mutex::default(),
+        }
+    }
+
+    pub(super) fn group(&self) -> MutexGuard<'_, Group> {
+        lock(&self.group)
+    }
+
+    /// The streams of its nodes, in the order in which they came.
+    pub(super) fn streams(&self) -> Vec<Arc<Connected>> {
+        lock(&self.streams).values().cloned().collect()
+    }
+}

@@ -1,0 +1,251 @@
+//! What became of what was published.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::watch;
+
+use limpet_resources::{Name, ResourceType, Version};
+use super::snapshots::{Connected, GroupCell, Shared};
+
+/// What the connected nodes have acknowledged and refused. Answers are of the moment; [`Status::changed`] waits for the next change.
+#[derive(Debug, Clone)]
+pub struct Status {
+    shared: Arc<Shared>,
+    changes: watch::Receiver<u64>,
+}
+
+/// A connected node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its `node.id`.
+    pub id: Name,
+    /// When the oldest of its streams began.
+    pub connected_since: SystemTime,
+    /// Whether it has acknowledged everything that is published now: see [`Status::is_settled`].
+    pub settled: bool,
+}
+
+/// A resource that a node refused, and did not get again since.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// The resource's type.
+    pub resource_type: ResourceType,
+    /// Its name.
+    pub name: Name,
+    /// What was refused of it.
+    pub version: Version,
+    /// Whose refusal it is: the node's id.
+    pub node: Name,
+    /// Envoy's words.
+    pub message: Arc<str>,
+}
+
+/// How many of a group's connected nodes have acknowledged one version of a resource. Each node is counted once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Nodes that have it.
+    pub acknowledged: usize,
+    /// Nodes that refused it.
+    pub refused: usize,
+    /// Nodes that have asked for the resource and have another version, or none.
+    pub pending: usize,
+    /// Nodes that have not asked for the resource, or not yet.
+    pub unsubscribed: usize,
+}
+
+impl Progress {
+    /// Whether all connected nodes have acknowledged it. So it is while none is connected.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.refused + self.pending + self.unsubscribed == 0
+    }
+
+    /// The connected nodes.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.acknowledged + self.refused + self.pending + self.unsubscribed
+    }
+}
+
+impl Status {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let changes = shared.changes.subscribe();
+        Self { shared, changes }
+    }
+
+    /// Waits until something changed after the last call: a node came or went, something was published, acknowledged or refused. Many changes
+    /// may be one.
+    pub async fn changed(&mut self) {
+        // The sender is in `shared`, so it is there.
+        let _ = self.changes.changed().await;
+    }
+
+    /// All groups that are published or have connected nodes, and the number of those nodes.
+    #[must_use]
+    pub fn groups(&self) -> BTreeMap<Name, usize> {
+        let cells = self.shared.cells().into_iter();
+        cells
+            .map(|cell| (Arc::clone(&cell.name), by_node(cell.streams()).len()))
+            .collect()
+    }
+
+    /// How many nodes of a group are connected.
+    #[must_use]
+    pub fn connected(&self, group: &str) -> usize {
+        self.nodes_of(group).len()
+    }
+
+    /// The connected nodes of a group, by their ids.
+    #[must_use]
+    pub fn nodes(&self, group: &str) -> Vec<Node> {
+        let Some(cell) = self.shared.find(group) else {
+            return Vec::new();
+        };
+        let node = |(id, streams): (Name, Vec<Arc<Connected>>)| Node {
+            id,
+            connected_since: streams
+                .iter()
+                .map(|stream| stream.since)
+                .min()
+                .unwrap_or(SystemTime::UNIX_EPOCH),
+            settled: has_settled(&streams, &cell),
+        };
+        by_node(cell.streams()).into_iter().map(node).collect()
+    }
+
+    /// Whether every connected node has acknowledged everything that is published now. So it is while none is connected; not so while nothing
+    /// is published.
+    ///
+    /// Everything is what was published, whether the node has asked for it or not: a node asks for routes only after it has got the listener that
+    /// names them. So what nothing refers to is never acknowledged. Of a node that is served filter configurations alone it is what it asked for.
+    #[must_use]
+    pub fn is_settled(&self, group: &str) -> bool {
+        let Some(cell) = self.shared.find(group) else {
+            return false;
+        };
+        cell.group().is_published()
+            && by_node(cell.streams())
+                .values()
+                .all(|streams| has_settled(streams, &cell))
+    }
+
+    /// How far one version of a resource has come.
+    #[must_use]
+    pub fn progress(&self, group: &str, resource_type: ResourceType, name: &str, version: Version) -> Progress {
+        let mut progress = Progress::default();
+        for streams in self.nodes_of(group).values() {
+            let mut standings = BTreeSet::new();
+            for stream in streams {
+                let subscriber = stream.subscriber();
+                if subscriber.subscribes(resource_type, name) {
+                    standings.insert(match subscriber.standing(resource_type, name) {
+                        (_, Some((refused, _))) if refused == version => Standing::Refused,
+                        (Some(acknowledged), _) if acknowledged == version => Standing::Acknowledged,
+                        _ => Standing::Pending,
+                    });
+                }
+            }
+            // Of several streams, the one that is farthest behind counts.
+            match standings.first() {
+                Some(Standing::Refused) => progress.refused += 1,
+                Some(Standing::Pending) => progress.pending += 1,
+                Some(Standing::Acknowledged) => progress.acknowledged += 1,
+                None => progress.unsubscribed += 1,
+            }
+        }
+        progress
+    }
+
+    /// What the connected nodes of a group refuse, of what is published now.
+    #[must_use]
+    pub fn refusals(&self, group: &str) -> Vec<Refusal> {
+        let mut refusals = BTreeSet::new();
+        for (node, streams) in self.nodes_of(group) {
+            for stream in streams {
+                let subscriber = stream.subscriber();
+                refusals.extend(
+                    subscriber
+                        .refusals()
+                        .map(|(resource_type, name, version, message)| Refusal {
+                            resource_type,
+                            name: Arc::clone(name),
+                            version,
+                            node: Arc::clone(&node),
+                            message: Arc::clone(message),
+                        }),
+                );
+            }
+        }
+        refusals.into_iter().collect()
+    }
+
+    /// The version of every resource that a node has acknowledged, by type and name.
+    #[must_use]
+    pub fn acknowledged(&self, group: &str, node: &str) -> BTreeMap<(ResourceType, Name), Version> {
+        let mut acknowledged = BTreeMap::new();
+        for stream in self.nodes_of(group).get(node).into_iter().flatten() {
+            let subscriber = stream.subscriber();
+            let own = subscriber.acknowledged();
+            acknowledged.extend(own.map(|(resource_type, name, version)| ((resource_type, Arc::clone(name)), version)));
+        }
+        acknowledged
+    }
+
+    fn nodes_of(&self, group: &str) -> BTreeMap<Name, Vec<Arc<Connected>>> {
+        let cell = self.shared.find(group);
+        cell.map(|cell| by_node(cell.streams())).unwrap_or_default()
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Refused,
+    Pending,
+    Acknowledged,
+}
+
+fn by_node(streams: Vec<Arc<Connected>>) -> BTreeMap<Name, Vec<Arc<Connected>>> {
+    let mut nodes: BTreeMap<Name, Vec<Arc<Connected>>> = BTreeMap::new();
+    for stream in streams {
+        nodes.entry(Arc::clone(&stream.node)).or_default().push(stream);
+    }
+    nodes
+}
+
+/// Whether the streams of one node have acknowledged everything.
+fn has_settled(streams: &[Arc<Connected>], cell: &GroupCell) -> bool {
+    // What is quickly told comes first.
+    if !streams.iter().all(|stream| stream.subscriber().is_idle(&cell.group())) {
+        return false;
+    }
+    let mut aggregated = false;
+    let mut asked = BTreeMap::new();
+    for stream in streams {
+        let subscriber = stream.subscriber();
+        aggregated |= subscriber.is_aggregated();
+        for each in ResourceType::ALL {
+            *asked.entry(each).or_insert(0) += usize::from(subscriber.has_asked_for(each));
+        }
+    }
+    let asked = |each| asked.get(&each).copied().unwrap_or(0);
+    let settled = |each| {
+        if asked(each) == 0 {
+            return if aggregated {
+                cell.group().catalogue(each).iter().next().is_none()
+            } else {
+                each != ResourceType::ExtensionConfig
+            };
+        }
+        let asked_for = !aggregated || each == ResourceType::ExtensionConfig && asked(each) > 1;
+        streams.iter().all(|stream| {
+            let subscriber = stream.subscriber();
+            !subscriber.has_asked_for(each) || subscriber.has_all(each, &cell.group(), asked_for)
+        })
+    };
+    ResourceType::ALL.into_iter().all(settled)
+}
+
+#[cfg(test)]
+mod tests;

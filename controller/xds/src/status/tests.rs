@@ -1,0 +1,191 @@
+use std::time::Instant;
+
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use envoy_types::pb::google::rpc;
+
+use super::*;
+use crate::subscriber::{Protocol, Service, Subscriber};
+use crate::{Resource, Resources, Snapshots};
+use ResourceType::{Cluster, ExtensionConfig};
+
+const GROUP: &str = "default/web";
+
+fn published(content: &str) -> Resources {
+    let resource = |each| Resource::new(each, "a", content.into());
+    [Cluster, ExtensionConfig].map(resource).into_iter().collect()
+}
+
+fn version(content: &str) -> Version {
+    published(content).get(Cluster, "a").unwrap().version()
+}
+
+/// A stream of a node, by hand.
+struct Stream(Arc<Connected>, Arc<GroupCell>);
+
+impl Stream {
+    fn connect(snapshots: &Snapshots, number: u64, node: &str, service: Service) -> Self {
+        let stream = Arc::new(Connected::new(node.into(), Subscriber::new(Protocol::Delta, service)));
+        let cell = snapshots.shared().connect(GROUP, number, Arc::clone(&stream));
+        Self(stream, cell)
+    }
+
+    fn ask(&self, resource_type: ResourceType) {
+        self.request(resource_type, |request| {
+            request.resource_names_subscribe.push("a".to_owned());
+        });
+    }
+
+    /// Answers what is sent of this type, if anything is.
+    fn answer(&self, resource_type: ResourceType, refusal: Option<&str>) {
+        let response = self.0.subscriber().next(&self.1.group(), Instant::now()).unwrap();
+        assert_eq!(response.resource_type, resource_type);
+        self.request(resource_type, |request| {
+            request.response_nonce = response.nonce.to_string();
+            request.error_detail = refusal.map(|message| rpc::Status {
+                message: message.to_owned(),
+                ..rpc::Status::default()
+            });
+        });
+        assert!(self.0.subscriber().next(&self.1.group(), Instant::now()).is_none());
+    }
+
+    fn request(&self, resource_type: ResourceType, change: impl FnOnce(&mut DeltaDiscoveryRequest)) {
+        let mut request = DeltaDiscoveryRequest::default();
+        change(&mut request);
+        self.0
+            .subscriber()
+            .delta_request(resource_type, request, &self.1.group());
+    }
+}
+
+#[test]
+fn a_group_has_settled_when_every_node_has_everything() {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    assert!(!status.is_settled(GROUP), "nothing is published");
+    snapshots.publish(GROUP, published("1"));
+    assert!(status.is_settled(GROUP), "nobody is connected");
+    assert!(status.progress(GROUP, Cluster, "a", version("1")).is_complete());
+
+    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    assert!(!status.is_settled(GROUP), "it may have anything");
+    let progress = status.progress(GROUP, Cluster, "a", version("1"));
+    assert_eq!((progress.unsubscribed, progress.is_complete()), (1, false));
+    one.ask(Cluster);
+    assert_eq!(status.progress(GROUP, Cluster, "a", version("1")).pending, 1);
+    one.answer(Cluster, None);
+    assert!(!status.is_settled(GROUP), "the filter is published, too");
+    one.ask(ExtensionConfig);
+    one.answer(ExtensionConfig, None);
+    assert!(status.is_settled(GROUP) && status.nodes(GROUP)[0].settled);
+    assert_eq!(status.acknowledged(GROUP, "one").len(), 2);
+
+    // Another node, which asks for the filter alone.
+    let two = Stream::connect(&snapshots, 2, "two", Service::ExtensionConfig);
+    assert_eq!((status.connected(GROUP), status.is_settled(GROUP)), (2, false));
+    two.ask(ExtensionConfig);
+    two.answer(ExtensionConfig, None);
+    assert!(status.is_settled(GROUP));
+
+    snapshots.publish(GROUP, published("2"));
+    assert!(!status.is_settled(GROUP));
+    let progress = status.progress(GROUP, ExtensionConfig, "a", version("1"));
+    assert_eq!(
+        (progress.acknowledged, progress.nodes()),
+        (2, 2),
+        "they have the old one"
+    );
+    assert_eq!(status.progress(GROUP, ExtensionConfig, "a", version("2")).pending, 2);
+
+    snapshots.shared().disconnect(&one.1, 1);
+    two.answer(ExtensionConfig, None);
+    assert_eq!((status.connected(GROUP), status.is_settled(GROUP)), (1, true));
+}
+
+#[test]
+fn a_group_has_settled_when_what_is_gone_is_gone_everywhere() {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    snapshots.publish(GROUP, published("1"));
+    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    for each in [Cluster, ExtensionConfig] {
+        one.ask(each);
+        one.answer(each, None);
+    }
+    assert!(status.is_settled(GROUP));
+    snapshots.remove_one(GROUP, Cluster, "a");
+    assert!(!status.is_settled(GROUP));
+    one.answer(Cluster, None);
+    assert!(status.is_settled(GROUP));
+}
+
+#[test]
+fn of_a_nodes_streams_the_one_that_is_behind_counts() {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    snapshots.publish(GROUP, published("1"));
+    let streams = [1, 2].map(|number| Stream::connect(&snapshots, number, "one", Service::Aggregated));
+    for stream in &streams {
+        stream.ask(Cluster);
+        assert!(!status.progress(GROUP, Cluster, "a", version("1")).is_complete());
+        stream.answer(Cluster, None);
+    }
+    let progress = status.progress(GROUP, Cluster, "a", version("1"));
+    assert_eq!((progress.nodes(), progress.is_complete()), (1, true));
+}
+
+#[test]
+fn a_refusal_has_the_nodes_words() {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    snapshots.publish(GROUP, published("1"));
+    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    one.ask(Cluster);
+    one.answer(Cluster, Some("no such thing"));
+    let refusal = Refusal {
+        resource_type: Cluster,
+        name: "a".into(),
+        version: version("1"),
+        node: "one".into(),
+        message: "no such thing".into(),
+    };
+    assert_eq!(status.refusals(GROUP), [refusal]);
+    assert_eq!(status.progress(GROUP, Cluster, "a", version("1")).refused, 1);
+    assert!(!status.is_settled(GROUP));
+}
+
+#[tokio::test]
+async fn changes_are_told() {
+    let snapshots = Snapshots::new();
+    let mut status = snapshots.status();
+    snapshots.publish(GROUP, published("1"));
+    status.changed().await;
+    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    status.changed().await;
+    snapshots.shared().disconnect(&one.1, 1);
+    status.changed().await;
+    snapshots.publish(GROUP, published("1"));
+    let wait = std::time::Duration::from_millis(1);
+    assert!(
+        tokio::time::timeout(wait, status.changed()).await.is_err(),
+        "nothing changed"
+    );
+}
+
+#[test]
+fn groups_that_nobody_knows_are_not_kept() {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    let one = || Resource::new(Cluster, "a", "1".into());
+    assert!(!snapshots.publish_one(GROUP, one()));
+    snapshots.remove_one(GROUP, Cluster, "a");
+    snapshots.forget(GROUP);
+    assert!(status.groups().is_empty());
+    let stream = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    assert_eq!(status.groups(), BTreeMap::from([(GROUP.into(), 1)]));
+    snapshots.publish(GROUP, published("1"));
+    assert!(snapshots.publish_one(GROUP, one()));
+    snapshots.forget(GROUP);
+    snapshots.shared().disconnect(&stream.1, 1);
+    assert!(status.groups().is_empty());
+}

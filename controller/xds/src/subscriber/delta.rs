@@ -1,0 +1,68 @@
+//! Requests of the incremental protocol.
+
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+
+use super::subscription::{Held, WILDCARD};
+use super::{Answer, Subscriber};
+use crate::group::Group;
+use limpet_resources::{ResourceType, Version};
+
+impl Subscriber {
+    /// Takes in a request: the answer to a response, what the node asks for, or both.
+    pub(in crate) fn delta_request(
+        &mut self,
+        resource_type: ResourceType,
+        request: DeltaDiscoveryRequest,
+        group: &Group,
+    ) -> Answer {
+        let error = request.error_detail.as_ref().map(|error| error.message.as_str());
+        let answer = self.answer(resource_type, &request.response_nonce, error, group);
+        let catalogue = group.catalogue(resource_type);
+        let subscription = &mut self.types[resource_type];
+
+        if !subscription.started {
+            subscription.started = true;
+            let names = &request.resource_names_subscribe;
+            let everything =
+                names.is_empty() && resource_type.has_wildcard() || names.iter().any(|name| name == WILDCARD);
+            subscription.wildcard = everything;
+            subscription.owed_an_answer = everything && request.initial_resource_versions.is_empty();
+            for name in request.resource_names_subscribe {
+                if name != WILDCARD {
+                    subscription.names.insert(name.into());
+                }
+            }
+            for (name, version) in request.initial_resource_versions {
+                if subscription.subscribes(&name) {
+                    let version = Version::parse(&version);
+                    subscription.has.insert(
+                        name.into(),
+                        Held {
+                            version,
+                            resource: None,
+                        },
+                    );
+                }
+            }
+            // The group's changes are taken in from the very first, and so is what is there since.
+            return answer;
+        }
+
+        for name in request.resource_names_subscribe {
+            if name == WILDCARD {
+                subscription.subscribe_wildcard(catalogue);
+            } else {
+                subscription.subscribe(&name.into(), catalogue);
+            }
+        }
+        for name in request.resource_names_unsubscribe {
+            if name == WILDCARD {
+                subscription.unsubscribe_wildcard();
+            } else {
+                subscription.unsubscribe(&name);
+                self.awaited.remove(name.as_str());
+            }
+        }
+        answer
+    }
+}

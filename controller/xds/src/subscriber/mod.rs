@@ -1,0 +1,261 @@
+//! One stream of a node: what it asked for, what it has, and what is to be sent next. Pure: requests, what is published and the time come in,
+//! responses go out.
+//!
+//! Nothing is queued. What is to be sent is what the node does not have of what is published now, so changes that come while a response is
+//! unanswered become one change, and a slow reader costs what a fast one does.
+
+mod delta;
+mod order;
+mod state_of_the_world;
+mod subscription;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use self::order::Hold;
+use self::subscription::{Allowed, InFlight, Item, Subscription, is_complete_state, version_of};
+use super::group::Group;
+use limpet_resources::{Name, PerType, Resource, ResourceType, Version};
+
+/// Which of the two forms of the protocol a stream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// Incremental: what changed.
+    Delta,
+    /// Everything of a type, or of the names asked for.
+    StateOfTheWorld,
+}
+
+/// What a stream is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Service {
+    /// All types (ADS).
+    Aggregated,
+    /// Filter configurations alone (ECDS).
+    ExtensionConfig,
+}
+
+/// One stream of a node.
+#[derive(Debug)]
+pub(super) struct Subscriber {
+    protocol: Protocol,
+    service: Service,
+    types: PerType<Subscription>,
+    last_nonce: u64,
+    /// Clusters that the node has for the first time, and their endpoints not yet.
+    awaited: BTreeSet<Name>,
+    updates_held: Hold,
+    removals_held: Hold,
+    /// When listeners that the node refused are offered again.
+    listeners_again: Option<Instant>,
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) resource_type: ResourceType,
+    pub(super) nonce: u64,
+    /// Of everything that the node then has of the type: state of the world only.
+    pub(super) version: Option<Version>,
+    pub(super) resources: Vec<Arc<Resource>>,
+    pub(super) removed: Vec<Name>,
+}
+
+/// What a request says of the response that it answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Nothing.
+    None,
+    /// The node has these.
+    Acknowledged(Vec<(Name, Option<Version>)>),
+    /// The node takes none of these, or not all.
+    Refused(Vec<(Name, Option<Version>)>, Arc<str>),
+}
+
+impl Subscriber {
+    pub(super) fn new(protocol: Protocol, service: Service) -> Self {
+        Self {
+            protocol,
+            service,
+            types: PerType::default(),
+            last_nonce: 0,
+            awaited: BTreeSet::new(),
+            updates_held: Hold::default(),
+            removals_held: Hold::default(),
+            listeners_again: None,
+        }
+    }
+
+    /// Whether the stream is served all types.
+    pub(super) fn is_aggregated(&self) -> bool {
+        self.service == Service::Aggregated
+    }
+
+    /// Whether the stream is served this type.
+    pub(super) fn serves(&self, resource_type: ResourceType) -> bool {
+        self.is_aggregated() || resource_type == ResourceType::ExtensionConfig
+    }
+
+    /// Whether this resource is one of those that the node asked for.
+    pub(super) fn subscribes(&self, resource_type: ResourceType, name: &str) -> bool {
+        self.types[resource_type].subscribes(name)
+    }
+
+    /// Whether the node asked for anything of this type.
+    pub(super) fn has_asked_for(&self, resource_type: ResourceType) -> bool {
+        self.types[resource_type].started
+    }
+
+    /// The version of a resource that the node has, and the one that it refuses, with its words.
+    pub(super) fn standing(
+        &self,
+        resource_type: ResourceType,
+        name: &str,
+    ) -> (Option<Version>, Option<(Version, &Arc<str>)>) {
+        let subscription = &self.types[resource_type];
+        let refused = subscription.refused.get(name);
+        (
+            subscription.has.get(name).and_then(|held| held.version),
+            refused.map(|refused| (refused.version, &refused.message)),
+        )
+    }
+
+    /// What the node refuses, and its words.
+    pub(super) fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Name, Version, &Arc<str>)> {
+        ResourceType::ALL.into_iter().flat_map(|each| {
+            let refused = self.types[each].refused.iter();
+            refused.map(move |(name, refused)| (each, name, refused.version, &refused.message))
+        })
+    }
+
+    /// What the node has.
+    pub(super) fn acknowledged(&self) -> impl Iterator<Item = (ResourceType, &Name, Version)> {
+        ResourceType::ALL.into_iter().flat_map(|each| {
+            let has = self.types[each].has.iter();
+            has.filter_map(move |(name, held)| Some((each, name, held.version?)))
+        })
+    }
+
+    /// Whether nothing is to be sent, on its way, or refused.
+    pub(super) fn is_idle(&self, group: &Group) -> bool {
+        ResourceType::ALL.into_iter().all(|each| {
+            let subscription = &self.types[each];
+            !subscription.started || subscription.is_settled() && subscription.knows(group.sequence())
+        })
+    }
+
+    /// Whether the node has everything of this type that is published, or where `asked_for`, everything that it asked for.
+    pub(super) fn has_all(&self, resource_type: ResourceType, group: &Group, asked_for: bool) -> bool {
+        let subscription = &self.types[resource_type];
+        group.catalogue(resource_type).iter().all(|resource| {
+            let name = resource.name();
+            let has = || self.standing(resource_type, name).0 == Some(resource.version());
+            (asked_for && !subscription.subscribes(name)) || has()
+        })
+    }
+
+    /// The next response, if there is one to be sent now.
+    pub(super) fn next(&mut self, group: &Group, now: Instant) -> Option<Response> {
+        if !group.is_published() {
+            return None;
+        }
+        for each in ResourceType::ALL {
+            self.recognize(each, group);
+            self.types[each].catch_up(group.catalogue(each), group.sequence());
+        }
+        self.offer_listeners_again(group, now);
+        ResourceType::ALL
+            .into_iter()
+            .find_map(|each| self.next_of(each, group, now))
+    }
+
+    fn next_of(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> Option<Response> {
+        let subscription = &self.types[resource_type];
+        if !subscription.started || subscription.in_flight.is_some() {
+            return None;
+        }
+        let updates = self.may_update(resource_type, group, now);
+        let removals = self.may_remove(resource_type, updates, group, now);
+        let allowed = Allowed { updates, removals };
+        let complete = is_complete_state(resource_type);
+        let catalogue = group.catalogue(resource_type);
+        let subscription = &mut self.types[resource_type];
+        let mut items = subscription.take(catalogue, allowed, complete);
+        if self.protocol == Protocol::StateOfTheWorld && !complete {
+            // What is gone can not be said; the node will no longer ask for it.
+            let (gone, rest) = items.into_iter().partition(|item| item.resource.is_none());
+            subscription.acknowledge(gone, catalogue);
+            items = rest;
+        }
+        let owed = subscription.owed_an_answer && allowed.updates;
+        if items.is_empty() && !owed {
+            return None;
+        }
+        subscription.owed_an_answer = false;
+        self.last_nonce += 1;
+        let nonce = self.last_nonce;
+        let response = self.response(resource_type, nonce, &items);
+        self.expect_endpoints(resource_type, &items, group);
+        let subscription = &mut self.types[resource_type];
+        subscription.sent_nonce = nonce;
+        subscription.in_flight = Some(InFlight { nonce, items });
+        Some(response)
+    }
+
+    fn response(&self, resource_type: ResourceType, nonce: u64, items: &[Item]) -> Response {
+        let subscription = &self.types[resource_type];
+        let mut response = Response {
+            resource_type,
+            nonce,
+            version: None,
+            resources: items.iter().filter_map(|item| item.resource.clone()).collect(),
+            removed: Vec::new(),
+        };
+        match self.protocol {
+            Protocol::Delta => {
+                let removed = items.iter().filter(|item| item.resource.is_none());
+                response.removed = removed.map(|item| Arc::clone(&item.name)).collect();
+            }
+            Protocol::StateOfTheWorld => {
+                let view = subscription.view_after(items);
+                response.version = Some(version_of(view.values().copied()));
+                if is_complete_state(resource_type) {
+                    response.resources = view.into_values().cloned().collect();
+                }
+            }
+        }
+        response
+    }
+
+    /// Takes in the answer to the response of this nonce, if that one is still unanswered.
+    fn answer(&mut self, resource_type: ResourceType, nonce: &str, error: Option<&str>, group: &Group) -> Answer {
+        let subscription = &mut self.types[resource_type];
+        let answered = subscription
+            .in_flight
+            .take_if(|in_flight| in_flight.nonce.to_string() == nonce);
+        let Some(InFlight { items, .. }) = answered else {
+            return Answer::None;
+        };
+        let version = |item: &Item| item.resource.as_ref().map(|resource| resource.version());
+        let told = items
+            .iter()
+            .map(|item| (Arc::clone(&item.name), version(item)))
+            .collect();
+        let catalogue = group.catalogue(resource_type);
+        let single = items.len() == 1;
+        if error.is_none() || single {
+            self.stop_expecting(resource_type, &items, error.is_some());
+        }
+        let subscription = &mut self.types[resource_type];
+        if let Some(error) = error {
+            let message = Arc::from(error);
+            subscription.refuse(items, &message, catalogue);
+            return Answer::Refused(told, message);
+        }
+        subscription.acknowledge(items, catalogue);
+        Answer::Acknowledged(told)
+    }
+}

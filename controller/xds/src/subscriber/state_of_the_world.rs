@@ -1,0 +1,85 @@
+//! Requests of the state-of-the-world protocol.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
+
+use super::subscription::{Held, WILDCARD, version_of};
+use super::{Answer, Subscriber};
+use crate::group::Group;
+use limpet_resources::{Name, ResourceType};
+
+impl Subscriber {
+    /// Takes in a request: the answer to a response, what the node asks for, or both.
+    pub(in crate) fn request(
+        &mut self,
+        resource_type: ResourceType,
+        request: DiscoveryRequest,
+        group: &Group,
+    ) -> Answer {
+        let nonce = &request.response_nonce;
+        let subscription = &mut self.types[resource_type];
+        if !nonce.is_empty() && *nonce != subscription.sent_nonce.to_string() {
+            // A later response is under way, and so is its answer ("xDS protocol": ACK and NACK semantics, stale nonces).
+            return Answer::None;
+        }
+        let error = request.error_detail.as_ref().map(|error| error.message.as_str());
+        let answer = self.answer(resource_type, nonce, error, group);
+        let catalogue = group.catalogue(resource_type);
+        let subscription = &mut self.types[resource_type];
+
+        let mut names: BTreeSet<Name> = request.resource_names.into_iter().map(Name::from).collect();
+        let everything = names.remove(WILDCARD);
+        // Whoever has named some once, and names none now, wants none ("xDS protocol": wildcards).
+        let by_default = names.is_empty() && resource_type.has_wildcard() && subscription.names.is_empty();
+        let everything = everything || by_default && (!subscription.started || subscription.wildcard);
+
+        if !subscription.started {
+            subscription.started = true;
+            subscription.wildcard = everything;
+            subscription.names = names;
+            subscription.owed_an_answer = everything && request.version_info.is_empty();
+            subscription.had_version = request.version_info;
+            return answer;
+        }
+        if everything && !subscription.wildcard {
+            subscription.subscribe_wildcard(catalogue);
+        } else if !everything && subscription.wildcard {
+            subscription.unsubscribe_wildcard();
+        }
+        let gone: Vec<_> = subscription.names.difference(&names).cloned().collect();
+        let new: Vec<_> = names.difference(&subscription.names).cloned().collect();
+        for name in gone {
+            subscription.unsubscribe(&name);
+            self.awaited.remove(&name);
+        }
+        for name in new {
+            subscription.subscribe(&name, catalogue);
+        }
+        answer
+    }
+
+    /// A node that comes with the very version that it would be sent has it all.
+    pub(super) fn recognize(&mut self, resource_type: ResourceType, group: &Group) {
+        let subscription = &mut self.types[resource_type];
+        if !subscription.started || subscription.had_version.is_empty() {
+            return;
+        }
+        let version = std::mem::take(&mut subscription.had_version);
+        let catalogue = group.catalogue(resource_type);
+        let asked_for: Vec<_> = catalogue
+            .iter()
+            .filter(|resource| subscription.subscribes(resource.name()))
+            .collect();
+        if version_of(asked_for.iter().copied()).to_string() == version {
+            for resource in asked_for {
+                let held = Held {
+                    version: Some(resource.version()),
+                    resource: Some(Arc::clone(resource)),
+                };
+                subscription.has.insert(Arc::clone(resource.name()), held);
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! What one stream has of one type.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::super::group::{Catalogue, Changes};
+use limpet_resources::{Name, Resource, ResourceType, Version};
+
+/// The name that stands for all of them ("xDS protocol": wildcards).
+pub(super) const WILDCARD: &str = "*";
+
+/// How many bytes of resources go into one response, where a response need not be complete. So a slow reader is owed little, and others of its
+/// stream wait little.
+const RESPONSE_BYTES: usize = 1 << 20;
+
+/// What one stream has of one type, and what it is to get.
+#[derive(Debug, Default)]
+pub(super) struct Subscription {
+    /// Whether it was asked for at all.
+    pub(super) started: bool,
+    pub(super) wildcard: bool,
+    pub(super) names: BTreeSet<Name>,
+    /// The group's changes are known up to this one.
+    cursor: u64,
+    /// What the client has.
+    pub(super) has: BTreeMap<Name, Held>,
+    /// What it is to get, unless it turns out to have it.
+    updates: BTreeSet<Name>,
+    /// What is to be taken from it.
+    removals: BTreeSet<Name>,
+    /// What it asked for and is to be told that it does not exist.
+    absent: BTreeSet<Name>,
+    /// What it is to get although it has it.
+    forced: BTreeSet<Name>,
+    pub(super) in_flight: Option<InFlight>,
+    /// The last one that was sent.
+    pub(super) sent_nonce: u64,
+    /// What it said it has of the type, before anything was sent. State of the world only.
+    pub(super) had_version: String,
+    /// Parts of a response that was refused: one of its resources is the reason, and which is found out by sending less.
+    suspects: Vec<Vec<Name>>,
+    pub(super) refused: BTreeMap<Name, Refused>,
+    /// It asked for everything, has nothing, and is waiting to hear that there is nothing.
+    pub(super) owed_an_answer: bool,
+}
+
+/// A resource that a client has.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    /// None where it got it from somebody else.
+    pub(super) version: Option<Version>,
+    /// Where it is known. It is the last good one, should the next be refused.
+    pub(super) resource: Option<Arc<Resource>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Refused {
+    pub(super) version: Version,
+    pub(super) message: Arc<str>,
+}
+
+/// A response that is not answered yet.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) nonce: u64,
+    pub(super) items: Vec<Item>,
+}
+
+/// A change that a client is told.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) name: Name,
+    /// None: it does not exist any more, or never did.
+    pub(super) resource: Option<Arc<Resource>>,
+}
+
+/// What may be sent now.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowed {
+    pub(super) updates: bool,
+    pub(super) removals: bool,
+}
+
+impl Subscription {
+    pub(super) fn subscribes(&self, name: &str) -> bool {
+        self.wildcard || self.names.contains(name)
+    }
+
+    /// Whether anything is on its way to the client that it does not have yet.
+    pub(super) fn is_updating(&self) -> bool {
+        let sent = |in_flight: &InFlight| in_flight.items.iter().any(|item| item.resource.is_some());
+        self.has_updates() || self.in_flight.as_ref().is_some_and(sent)
+    }
+
+    /// Whether anything is to be sent that the client does not have yet.
+    pub(super) fn has_updates(&self) -> bool {
+        !self.updates.is_empty() || !self.suspects.is_empty()
+    }
+
+    pub(super) fn has_removals(&self) -> bool {
+        !self.removals.is_empty()
+    }
+
+    /// Whether the client has what it asked for, all of it, as it is known to this subscription.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.has_updates() && !self.has_removals() && self.in_flight.is_none() && self.refused.is_empty()
+    }
+
+    pub(super) fn knows(&self, sequence: u64) -> bool {
+        self.cursor >= sequence
+    }
+
+    /// Takes in what changed.
+    pub(super) fn catch_up(&mut self, catalogue: &Catalogue, sequence: u64) {
+        if !self.started || self.cursor == sequence {
+            return;
+        }
+        match catalogue.since(self.cursor) {
+            Changes::Names(names) => names.into_iter().for_each(|name| self.look_at(name, catalogue)),
+            Changes::Unknown => {
+                let known = catalogue.iter().map(|resource| resource.name());
+                let names: BTreeSet<_> = known.chain(self.has.keys()).chain(&self.names).cloned().collect();
+                for name in &names {
+                    self.look_at(name, catalogue);
+                }
+            }
+        }
+        self.cursor = sequence;
+    }
+
+    /// Compares what the client has of one name with what it is to have.
+    pub(super) fn look_at(&mut self, name: &Name, catalogue: &Catalogue) {
+        self.updates.remove(name);
+        self.removals.remove(name);
+        self.absent.remove(name);
+        if !self.subscribes(name) {
+            return;
+        }
+        let Some(resource) = catalogue.get(name) else {
+            self.refused.remove(name);
+            self.forced.remove(name);
+            if self.has.contains_key(name) {
+                self.removals.insert(Arc::clone(name));
+            } else if self.names.contains(name) {
+                self.absent.insert(Arc::clone(name));
+            }
+            return;
+        };
+        let version = resource.version();
+        if self.refused.get(name).is_some_and(|refused| refused.version != version) {
+            self.refused.remove(name);
+        }
+        let has_it = self.has.get(name).is_some_and(|held| held.version == Some(version));
+        if (!has_it && !self.refused.contains_key(name)) || self.forced.contains(name) {
+            self.updates.insert(Arc::clone(name));
+        }
+    }
+
+    /// The client asks for this name, again or for the first time: it gets it, even if it should have it.
+    pub(super) fn subscribe(&mut self, name: &Name, catalogue: &Catalogue) {
+        self.names.insert(Arc::clone(name));
+        self.force(name, catalogue);
+    }
+
+    /// The client asks no longer for this name.
+    pub(super) fn unsubscribe(&mut self, name: &str) {
+        self.names.remove(name);
+        if !self.wildcard {
+            self.forget(name);
+        }
+    }
+
+    /// The client does not have this name, and is not to get it.
+    fn forget(&mut self, name: &str) {
+        self.has.remove(name);
+        self.refused.remove(name);
+        for names in [
+            &mut self.updates,
+            &mut self.removals,
+            &mut self.absent,
+            &mut self.forced,
+        ] {
+            names.remove(name);
+        }
+    }
+
+    /// The client asks for everything.
+    pub(super) fn subscribe_wildcard(&mut self, catalogue: &Catalogue) {
+        self.wildcard = true;
+        self.owed_an_answer = true;
+        for resource in catalogue.iter() {
+            self.look_at(resource.name(), catalogue);
+        }
+    }
+
+    /// The client asks no longer for everything.
+    pub(super) fn unsubscribe_wildcard(&mut self) {
+        self.wildcard = false;
+        let pending = [&self.updates, &self.removals].into_iter().flatten();
+        let known = self.has.keys().chain(self.refused.keys()).chain(pending);
+        let others: Vec<_> = known.filter(|name| !self.names.contains(*name)).cloned().collect();
+        for name in &others {
+            self.forget(name);
+        }
+    }
+
+    /// The client is to get this, whether it has it or not.
+    pub(super) fn force(&mut self, name: &Name, catalogue: &Catalogue) {
+        self.forced.insert(Arc::clone(name));
+        self.look_at(name, catalogue);
+    }
+
+    /// What is to be sent next. `whole`: responses of this type have no limit.
+    pub(super) fn take(&mut self, catalogue: &Catalogue, allowed: Allowed, whole: bool) -> Vec<Item> {
+        while let Some(suspects) = self.suspects.pop() {
+            for name in &suspects {
+                self.look_at(name, catalogue);
+            }
+            let wanted = suspects
+                .into_iter()
+                .filter(|name| self.updates.contains(name) || self.removals.contains(name));
+            let items = self.items(wanted.collect(), catalogue);
+            if !items.is_empty() {
+                return items;
+            }
+        }
+        let mut names: Vec<Name> = self.absent.iter().cloned().collect();
+        if allowed.removals {
+            names.extend(self.removals.iter().cloned());
+        }
+        if allowed.updates {
+            let mut bytes = 0;
+            for name in &self.updates {
+                if bytes > RESPONSE_BYTES && !whole {
+                    break;
+                }
+                bytes += catalogue.get(name).map_or(0, |resource| resource.body().len());
+                names.push(Arc::clone(name));
+            }
+        }
+        self.items(names, catalogue)
+    }
+
+    fn items(&mut self, names: Vec<Name>, catalogue: &Catalogue) -> Vec<Item> {
+        for name in &names {
+            for pending in [
+                &mut self.updates,
+                &mut self.removals,
+                &mut self.absent,
+                &mut self.forced,
+            ] {
+                pending.remove(name);
+            }
+        }
+        let item = |name: Name| Item {
+            resource: catalogue.get(&name).cloned(),
+            name,
+        };
+        names.into_iter().map(item).collect()
+    }
+
+    /// The client has what it was sent.
+    pub(super) fn acknowledge(&mut self, items: Vec<Item>, catalogue: &Catalogue) {
+        for Item { name, resource } in items {
+            if !self.subscribes(&name) {
+                continue;
+            }
+            self.refused.remove(&name);
+            let told = resource.is_none();
+            if let Some(resource) = resource {
+                let held = Held {
+                    version: Some(resource.version()),
+                    resource: Some(resource),
+                };
+                self.has.insert(Arc::clone(&name), held);
+            } else {
+                self.has.remove(&name);
+            }
+            self.look_at(&name, catalogue);
+            if told {
+                self.absent.remove(&name);
+            }
+        }
+    }
+
+    /// The client does not take what it was sent. Of several resources, each may be the reason: half of them are sent at a time, until the
+    /// one is found, and the others are there.
+    pub(super) fn refuse(&mut self, mut items: Vec<Item>, message: &Arc<str>, catalogue: &Catalogue) {
+        if items.len() > 1 {
+            for item in &items {
+                let version = item.resource.as_ref().map(|resource| resource.version());
+                if self.has.get(&item.name).is_some_and(|held| held.version == version) {
+                    // It has it, and was to get it.
+                    self.forced.insert(Arc::clone(&item.name));
+                }
+            }
+            let others = items.split_off(items.len() / 2);
+            for half in [others, items] {
+                self.suspects.push(half.into_iter().map(|item| item.name).collect());
+            }
+            return;
+        }
+        for Item { name, resource } in items {
+            if !self.subscribes(&name) {
+                continue;
+            }
+            if let Some(resource) = resource {
+                let refused = Refused {
+                    version: resource.version(),
+                    message: Arc::clone(message),
+                };
+                self.refused.insert(Arc::clone(&name), refused);
+            } else {
+                // There is nothing more to be said.
+                self.has.remove(&name);
+            }
+            self.look_at(&name, catalogue);
+            self.absent.remove(&name);
+        }
+    }
+
+    /// What the client has, by name, once it has taken `items`.
+    pub(super) fn view_after<'a>(&'a self, items: &'a [Item]) -> BTreeMap<&'a str, &'a Arc<Resource>> {
+        let resource = |(name, held): (&'a Name, &'a Held)| Some((&**name, held.resource.as_ref()?));
+        let mut view: BTreeMap<_, _> = self.has.iter().filter_map(resource).collect();
+        for item in items {
+            match &item.resource {
+                Some(resource) => view.insert(&item.name, resource),
+                None => view.remove(&*item.name),
+            };
+        }
+        view
+    }
+}
+
+/// The version of a set of resources.
+pub(super) fn version_of<'a>(resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> Version {
+    let versions = resources
+        .into_iter()
+        .map(|resource| (&**resource.name(), resource.version()));
+    Version::of_all(versions)
+}
+
+/// Whether a response of this type is everything that the client is to have, in the state-of-the-world protocol ("xDS protocol": deleting
+/// resources).
+pub(super) const fn is_complete_state(resource_type: ResourceType) -> bool {
+    resource_type.has_wildcard()
+}

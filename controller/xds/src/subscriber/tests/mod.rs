@@ -1,0 +1,201 @@
+//! Requests and publications in, responses out.
+
+mod delta;
+mod order;
+mod state_of_the_world;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use envoy_types::pb::google::rpc::Status;
+
+use super::*;
+use limpet_resources::Resources;
+use ResourceType::{Cluster, ClusterLoadAssignment, ExtensionConfig, Listener, RouteConfiguration, Secret};
+
+/// A resource whose content is a word.
+fn resource(resource_type: ResourceType, name: &str, content: &str) -> Arc<Resource> {
+    Arc::new(Resource::new(resource_type, name, content.into()))
+}
+
+/// A stream, and the group of its node.
+struct Bed {
+    group: Group,
+    stream: Subscriber,
+    resources: Resources,
+    now: Instant,
+    /// Of the last response of each type.
+    sent: BTreeMap<ResourceType, Response>,
+    names: BTreeMap<ResourceType, Vec<String>>,
+}
+
+impl Bed {
+    fn new(protocol: Protocol) -> Self {
+        Self {
+            group: Group::default(),
+            stream: Subscriber::new(protocol, Service::Aggregated),
+            resources: Resources::new(),
+            now: Instant::now(),
+            sent: BTreeMap::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// Publishes these in addition to what is there; what has no content is removed.
+    fn publish(&mut self, changes: &[(ResourceType, &str, &str)]) {
+        for (resource_type, name, content) in changes {
+            if content.is_empty() {
+                self.resources.remove(*resource_type, name);
+            } else {
+                self.resources.insert(resource(*resource_type, name, content));
+            }
+        }
+        self.group.publish(self.resources.clone());
+    }
+
+    /// The node is gone, and comes back with nothing but what it says.
+    fn reconnect(&mut self) {
+        self.stream = Subscriber::new(self.stream.protocol, Service::Aggregated);
+        self.sent.clear();
+    }
+
+    /// Everything that is sent now, in order: `TYPE name=content … -removed …`.
+    fn responses(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(response) = self.stream.next(&self.group, self.now) {
+            let mut words = vec![response.resource_type.to_string()];
+            for resource in &response.resources {
+                words.push(format!(
+                    "{}={}",
+                    resource.name(),
+                    String::from_utf8_lossy(resource.body())
+                ));
+            }
+            words.extend(response.removed.iter().map(|name| format!("-{name}")));
+            all.push(words.join(" "));
+            self.sent.insert(response.resource_type, response);
+        }
+        all
+    }
+
+    /// The node asks for these, for the first time or in addition.
+    fn ask(&mut self, resource_type: ResourceType, names: &[&str]) {
+        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+        let all = self.names.entry(resource_type).or_default();
+        all.extend(names.clone());
+        if self.stream.protocol == Protocol::StateOfTheWorld {
+            let nonce = self.sent.get(&resource_type).map(|response| response.nonce.to_string());
+            self.send(resource_type, nonce.unwrap_or_default(), None);
+        } else {
+            let request = DeltaDiscoveryRequest {
+                resource_names_subscribe: names,
+                ..DeltaDiscoveryRequest::default()
+            };
+            self.stream.delta_request(resource_type, request, &self.group);
+        }
+    }
+
+    /// The node asks no longer for these.
+    fn drop_names(&mut self, resource_type: ResourceType, names: &[&str]) {
+        let all = self.names.entry(resource_type).or_default();
+        all.retain(|name| !names.contains(&name.as_str()));
+        if self.stream.protocol == Protocol::StateOfTheWorld {
+            self.ask(resource_type, &[]);
+        } else {
+            let request = DeltaDiscoveryRequest {
+                resource_names_unsubscribe: names.iter().map(ToString::to_string).collect(),
+                ..DeltaDiscoveryRequest::default()
+            };
+            self.stream.delta_request(resource_type, request, &self.group);
+        }
+    }
+
+    /// The node comes with what it has.
+    fn come_with(&mut self, resource_type: ResourceType, names: &[&str], has: &[(&str, &str)]) {
+        let version = |(name, content): &(&str, &str)| {
+            let version = resource(resource_type, name, content).version();
+            ((*name).to_owned(), version.to_string())
+        };
+        let request = DeltaDiscoveryRequest {
+            resource_names_subscribe: names.iter().map(ToString::to_string).collect(),
+            initial_resource_versions: has.iter().map(version).collect(),
+            ..DeltaDiscoveryRequest::default()
+        };
+        self.stream.delta_request(resource_type, request, &self.group);
+    }
+
+    fn ack(&mut self, resource_type: ResourceType) -> Answer {
+        let nonce = self.sent[&resource_type].nonce.to_string();
+        self.send(resource_type, nonce, None)
+    }
+
+    fn nack(&mut self, resource_type: ResourceType, message: &str) -> Answer {
+        let nonce = self.sent[&resource_type].nonce.to_string();
+        self.send(resource_type, nonce, Some(message))
+    }
+
+    fn send(&mut self, resource_type: ResourceType, nonce: String, error: Option<&str>) -> Answer {
+        let error_detail = error.map(|message| Status {
+            message: message.to_owned(),
+            ..Status::default()
+        });
+        match self.stream.protocol {
+            Protocol::Delta => {
+                let request = DeltaDiscoveryRequest {
+                    response_nonce: nonce,
+                    error_detail,
+                    ..DeltaDiscoveryRequest::default()
+                };
+                self.stream.delta_request(resource_type, request, &self.group)
+            }
+            Protocol::StateOfTheWorld => {
+                let request = DiscoveryRequest {
+                    response_nonce: nonce,
+                    error_detail,
+                    resource_names: self.names.get(&resource_type).cloned().unwrap_or_default(),
+                    ..DiscoveryRequest::default()
+                };
+                self.stream.request(resource_type, request, &self.group)
+            }
+        }
+    }
+
+    /// Acknowledges everything until there is nothing more; what was sent.
+    fn settle(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let responses = self.responses();
+            if responses.is_empty() {
+                return all;
+            }
+            all.extend(responses);
+            for each in ResourceType::ALL {
+                if self.stream.types[each].in_flight.is_some() {
+                    self.ack(each);
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// Whether the node has everything that is published of the types that it asked for.
+    fn is_settled(&self) -> bool {
+        let mut asked_for = ResourceType::ALL
+            .into_iter()
+            .filter(|each| self.stream.has_asked_for(*each));
+        self.stream.is_idle(&self.group) && asked_for.all(|each| self.stream.has_all(each, &self.group, false))
+    }
+
+    /// What the node refuses, as `TYPE name: words`.
+    fn refusals(&self) -> Vec<String> {
+        let refusals = self.stream.refusals();
+        refusals
+            .map(|(resource_type, name, _, words)| format!("{resource_type} {name}: {words}"))
+            .collect()
+    }
+}
