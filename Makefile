@@ -14,7 +14,7 @@ MODULE_VERSIONS ?= 1.38.3 1.39.3 1.40.0
 too_old := 1.37.0
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
-host_crates := -p limpet-core -p limpet-dynamic-module -p limpet -p limpet-e2e -p limpet-panicking-module
+host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-model -p limpet-resources -p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-panicking-module
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 # Tests take the command as it is built for them: optimising it, with all that the controller depends on, takes minutes.
 with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
@@ -49,8 +49,8 @@ schema: ## Regenerate the JSON Schema of the configuration
 	@UPDATE_SCHEMA=1 cargo test --locked -p limpet-core --features schema --test schema -- --exact the_schema_is_what_the_types_say
 
 descriptors: ## Regenerate what the controller knows of Envoy's protocol buffers
-	@echo "Writing controller/src/outputs/descriptors.binpb (2 minutes the first time)"
-	@UPDATE_DESCRIPTORS=1 cargo test --locked -p limpet --test descriptors
+	@echo "Writing controller/outputs/src/descriptors.binpb (2 minutes the first time)"
+	@UPDATE_DESCRIPTORS=1 cargo test --locked -p limpet-outputs --test descriptors
 
 golden: ## Write the controller's golden cases anew: controller/tests/golden
 	@UPDATE_GOLDEN=1 cargo test --locked -q -p limpet --test golden && git status --short controller/tests/golden

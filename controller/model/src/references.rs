@@ -241,6 +241,7 @@ fn unresolved(reason: &'static str, field: &'static str, message: String) -> Unr
 }
 
 /// Whether a Service is one that is made here.
+#[must_use]
 pub fn is_ours(service: &Object<ServiceSpec>) -> bool {
     service.meta.labels.get(MANAGED_BY).is_some_and(|by| by == MANAGER)
 }

@@ -56,6 +56,7 @@ impl ResourceType {
     }
 
     /// Whether a request without names asks for everything ("xDS protocol": wildcards).
+    #[must_use]
     pub const fn has_wildcard(self) -> bool {
         matches!(self, Self::Cluster | Self::Listener)
     }
@@ -154,6 +155,7 @@ impl Version {
     }
 
     /// The version that is written like this, if any of ours is.
+    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut version = [0; 16];
         if text.len() != 2 * version.len() {

@@ -13,7 +13,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
 use super::*;
-use ResourceType::ClusterLoadAssignment;
+use limpet_resources::Resource;
+use limpet_resources::ResourceType::ClusterLoadAssignment;
 
 const GROUP: &str = "default/web";
 const PATIENCE: Duration = Duration::from_secs(30);

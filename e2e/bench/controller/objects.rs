@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context, Result, bail};
-use limpet_api::{self, ObjectName};
+use limpet_api::{ObjectName};
 use limpet_model::endpoints::{Endpoint, EndpointSlice, EndpointState, SliceEndpoint, endpoints};
 use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 use serde_json::{Value, json};
@@ -200,17 +200,17 @@ pub(crate) fn add(objects: &mut Objects, object: &Value) -> Result<()> {
     };
     match kind {
         "Namespace" => drop(objects.namespaces.insert(name.name, [].into())),
-        "GatewayClass" => drop(objects.gateway_classes.insert(name.name, api::object(object)?)),
-        "Gateway" => drop(objects.gateways.insert(name, api::object(object)?)),
-        "HTTPRoute" => drop(objects.http_routes.insert(name, api::object(object)?)),
-        "Service" => drop(objects.services.insert(name, api::object(object)?)),
+        "GatewayClass" => drop(objects.gateway_classes.insert(name.name, limpet_api::object(object)?)),
+        "Gateway" => drop(objects.gateways.insert(name, limpet_api::object(object)?)),
+        "HTTPRoute" => drop(objects.http_routes.insert(name, limpet_api::object(object)?)),
+        "Service" => drop(objects.services.insert(name, limpet_api::object(object)?)),
         "BackendLBPolicy" => {
             let name = policy(SessionPolicyKind::BackendLbPolicy);
-            objects.session_policies.insert(name, api::object(object)?);
+            objects.session_policies.insert(name, limpet_api::object(object)?);
         }
         "XBackendTrafficPolicy" => {
             let name = policy(SessionPolicyKind::XBackendTrafficPolicy);
-            objects.session_policies.insert(name, api::object(object)?);
+            objects.session_policies.insert(name, limpet_api::object(object)?);
         }
         other => bail!("nothing is made of a {other}"),
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use limpet_api::ObjectName;
 use limpet_model::endpoints::endpoints;
-use limpet_model::{self, Objects, Settings};
+use limpet_model::{Objects, Settings};
 use limpet_outputs::envoy::{self, EnvoyOptions};
 use limpet_outputs::{FilterInputs, FilterKeys};
 use limpet_resources::{Resource, ResourceType, Resources, Version};
@@ -31,7 +31,7 @@ impl Build {
             ..Settings::default()
         };
         let start = Instant::now();
-        let (graph, _reports) = model::build(objects, &settings);
+        let (graph, _reports) = limpet_model::build(objects, &settings);
         let built = Instant::now();
         let inputs = FilterInputs::with_keys(FilterKeys::Listed(Vec::new()));
         let options = EnvoyOptions::default();
@@ -66,7 +66,7 @@ impl Build {
 /// The endpoints of all clusters.
 pub(crate) fn assignments(site: &Site) -> Vec<Arc<Resource>> {
     let assignment = |rule| {
-        let name = model::graph::ClusterName(objects::cluster_name(rule));
+        let name = limpet_model::graph::ClusterName(objects::cluster_name(rule));
         Arc::new(envoy::load_assignment(
             &name,
             &endpoints([&objects::slice(rule)], "http"),

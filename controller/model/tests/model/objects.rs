@@ -1,6 +1,5 @@
 //! Objects from manifests.
 
-use limpet_api;
 use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 use serde_json::Value;
 
@@ -23,16 +22,16 @@ pub(crate) fn read_any(manifests: &str) -> Objects {
 }
 
 fn add(objects: &mut Objects, value: &Value) {
-    let meta = |namespace: &str, name: &str| api::ObjectName::new(namespace, name);
+    let meta = |namespace: &str, name: &str| limpet_api::ObjectName::new(namespace, name);
     macro_rules! insert {
         ($into:ident) => {{
-            let read = api::readable(value);
+            let read = limpet_api::readable(value);
             objects.$into.insert(read.meta.object_name(), read);
         }};
     }
     match value["kind"].as_str().expect("a kind") {
         "GatewayClass" => {
-            let read: api::Object<api::GatewayClassSpec> = api::readable(value);
+            let read: limpet_api::Object<limpet_api::GatewayClassSpec> = limpet_api::readable(value);
             objects.gateway_classes.insert(read.meta.name.clone(), read);
         }
         "Gateway" => insert!(gateways),
@@ -42,7 +41,7 @@ fn add(objects: &mut Objects, value: &Value) {
         "Service" => insert!(services),
         "XBackend" => insert!(backends),
         "BackendLBPolicy" => {
-            let read: api::Object<api::SessionPolicySpec> = api::readable(value);
+            let read: limpet_api::Object<limpet_api::SessionPolicySpec> = limpet_api::readable(value);
             let name = SessionPolicyName {
                 kind: SessionPolicyKind::BackendLbPolicy,
                 name: read.meta.object_name(),

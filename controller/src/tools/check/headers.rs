@@ -2,9 +2,7 @@
 
 use super::chain::Chain;
 use super::report::Report;
-use limpet_core::envoy::{
-    HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
-};
+use limpet_core::envoy::{HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER};
 
 use crate::envoy_config::node::Node;
 

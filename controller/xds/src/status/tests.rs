@@ -5,7 +5,8 @@ use envoy_types::pb::google::rpc;
 
 use super::*;
 use crate::subscriber::{Protocol, Service, Subscriber};
-use crate::{Resource, Resources, Snapshots};
+use limpet_resources::{Resource, ResourceType, Resources};
+use crate::{Snapshots};
 use ResourceType::{Cluster, ExtensionConfig};
 
 const GROUP: &str = "default/web";

@@ -49,7 +49,7 @@ async fn what_is_deleted_while_a_watch_expires_is_noticed() -> Result<()> {
     let _pods = objects(&namespace).await?;
     namespace.apply(&redirect("gone")).await?;
     let mut controller = limpet_e2e::kube::Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
-    controller.environment("RUST_LOG", "info,limpet::sources=debug");
+    controller.environment("RUST_LOG", "info,limpet::cluster::kube=debug");
     controller.launch()?;
     controller.until_ready().await?;
     let mut envoy = controller.envoy("web", "one").await?;

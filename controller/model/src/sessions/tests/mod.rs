@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{RuleBackend, RuleFacts, RuleSession, Sessions, sessions};
-use limpet_api::{self, BackendRef, HttpMatch, Object, ObjectName, ParentRef, SessionPersistence};
+use limpet_api::{BackendRef, HttpMatch, Object, ObjectName, ParentRef, SessionPersistence};
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
 use crate::reports::{AncestorReport, Condition, ConditionStatus, ObjectRef, PolicyReport};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
@@ -43,7 +43,7 @@ pub(super) fn world(manifests: &str) -> World {
 }
 
 fn decode<S: DeserializeOwned + Default>(value: &Value) -> Object<S> {
-    api::object(value).unwrap()
+    limpet_api::object(value).unwrap()
 }
 
 impl World {

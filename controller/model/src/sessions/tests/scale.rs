@@ -1,4 +1,5 @@
 //! Thousands of rules.
+#![allow(clippy::disallowed_methods, reason = "a test may measure time")]
 
 use std::time::{Duration, Instant};
 

@@ -107,7 +107,7 @@ fn object(
 
 #[cfg(test)]
 mod tests {
-    use limpet_api::{self, BackendPort, EndpointSelector, Meta, ServicePort};
+    use limpet_api::{BackendPort, EndpointSelector, Meta, ServicePort};
 
     use super::*;
 
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_backend_that_can_not_be_read_keeps_its_service() {
         let mut objects = objects("", Some((MANAGER, 8080)));
-        let malformed = api::DecodeError {
+        let malformed = limpet_api::DecodeError {
             field: "spec.port".to_owned(),
             message: "a number".to_owned(),
         };
