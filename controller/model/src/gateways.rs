@@ -8,8 +8,8 @@ use super::graph::Hostname;
 use super::references::{References, Referrer};
 use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
-use limpet_api::{GATEWAY_GROUP};
 use super::{Objects, Settings};
+use limpet_api::GATEWAY_GROUP;
 
 /// A Gateway of ours.
 #[derive(Debug)]

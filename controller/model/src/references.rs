@@ -7,8 +7,8 @@ use limpet_api::{BackendRef, GrantFrom, Object, ObjectName, ReferenceGrantSpec, 
 use super::graph::{Cluster, ClusterName, Protocol};
 use super::sessions::RuleBackend;
 use super::short_hash::short_hash;
-use limpet_api::{GATEWAY_X_GROUP};
 use super::{MANAGED_BY, MANAGER, Objects};
+use limpet_api::GATEWAY_X_GROUP;
 
 /// Who refers.
 #[derive(Debug, Clone, Copy)]

@@ -227,7 +227,6 @@ impl Resource {
     pub fn body(&self) -> &[u8] {
         &self.body
     }
-
 }
 
 /// Without its content, which may be a secret.

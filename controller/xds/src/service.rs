@@ -15,10 +15,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
-use limpet_resources::{Name, ResourceType};
 use super::snapshots::{Connected, GroupCell, Snapshots};
 use super::subscriber::{Answer, Service, Subscriber};
 use super::wire::Wire;
+use limpet_resources::{Name, ResourceType};
 
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 

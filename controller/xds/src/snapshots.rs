@@ -8,9 +8,9 @@ use tokio::sync::watch;
 
 use super::counters::{Counters, Counts};
 use super::group::Group;
-use limpet_resources::{Name, Resource, ResourceType, Resources};
 use super::status::Status;
 use super::subscriber::Subscriber;
+use limpet_resources::{Name, Resource, ResourceType, Resources};
 
 /// Everything that is served, by group of nodes. Clones are handles of the same.
 ///

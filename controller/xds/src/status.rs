@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use limpet_resources::{Name, ResourceType, Version};
 use super::snapshots::{Connected, GroupCell, Shared};
+use limpet_resources::{Name, ResourceType, Version};
 
 /// What the connected nodes have acknowledged and refused. Answers are of the moment; [`Status::changed`] waits for the next change.
 #[derive(Debug, Clone)]

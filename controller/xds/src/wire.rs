@@ -1,13 +1,13 @@
 //! The two forms of the protocol, as messages.
 
 use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::google::protobuf::Any;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 use envoy_types::pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse, Resource as Message};
+use envoy_types::pb::google::protobuf::Any;
 
 use super::group::Group;
-use limpet_resources::{Resource, ResourceType};
 use super::subscriber::{Answer, Protocol, Response, Subscriber};
+use limpet_resources::{Resource, ResourceType};
 
 /// A form of the protocol.
 pub(super) trait Wire: Send + 'static {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hyper::Method;
-use limpet_resources::ResourceType;
 use limpet_e2e::kube::{self, ApiServer, Cluster, Controller, Release};
 use limpet_e2e::tools;
+use limpet_resources::ResourceType;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context, Result, bail};
-use limpet_api::{ObjectName};
+use limpet_api::ObjectName;
 use limpet_model::endpoints::{Endpoint, EndpointSlice, EndpointState, SliceEndpoint, endpoints};
 use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use limpet_model::graph::ClusterName;
 use limpet_outputs::envoy;
-use limpet_resources::{ResourceType};
+use limpet_resources::ResourceType;
 use limpet_xds::{Options, Security, Server, Snapshots};
 
 use crate::changes;

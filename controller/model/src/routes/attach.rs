@@ -2,36 +2,36 @@
 
 use std::collections::BTreeMap;
 
-use limpet_api::{ObjectName, ParentRef};
+use crate::Objects;
 use crate::build::UNSUPPORTED_VALUE;
 use crate::gateways::{GatewayState, ListenerState};
 use crate::graph::Hostname;
 use crate::reports::Condition;
-use limpet_api::{GATEWAY_GROUP};
-use crate::{Objects};
+use limpet_api::GATEWAY_GROUP;
+use limpet_api::{ObjectName, ParentRef};
 
 use super::RouteInput;
 
 /// A listener that a route attaches to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate) struct Attachment {
-    pub(in crate) gateway: ObjectName,
+pub(crate) struct Attachment {
+    pub(crate) gateway: ObjectName,
     /// The listener's place in the Gateway.
-    pub(in crate) listener: usize,
+    pub(crate) listener: usize,
     /// The hosts that both are for.
-    pub(in crate) hostnames: Vec<Hostname>,
+    pub(crate) hostnames: Vec<Hostname>,
 }
 
 /// A parent of ours, as the route names it.
 #[derive(Debug)]
-pub(in crate) struct Parent {
-    pub(in crate) reference: ParentRef,
+pub(crate) struct Parent {
+    pub(crate) reference: ParentRef,
     /// `Accepted`, as far as attaching goes.
-    pub(in crate) accepted: Condition,
+    pub(crate) accepted: Condition,
 }
 
 /// The Gateway that a parent reference names, if it names one.
-pub(in crate) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
+pub(crate) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
     let is_gateway = parent.group == GATEWAY_GROUP && parent.kind == "Gateway";
     is_gateway.then(|| ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
 }

@@ -1,10 +1,10 @@
 //! Where a rule's requests go.
 
-use limpet_api::BackendRef;
-use limpet_api::GATEWAY_GROUP;
 use crate::build::UNSUPPORTED_VALUE;
 use crate::graph::{Destination, HeaderChanges, Target};
 use crate::references::{Backend, References, Referrer};
+use limpet_api::BackendRef;
+use limpet_api::GATEWAY_GROUP;
 
 use super::{BadReference, RouteInput, Rule, RuleInput, filters};
 

@@ -1,9 +1,9 @@
 //! Filters of rules and backends.
 
-use limpet_api::{Filter, HeaderModifier, PathModifier, Redirect as RequestRedirect};
 use crate::graph::{Destination, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
 use crate::sessions::Problem;
 use crate::unread::Unread;
+use limpet_api::{Filter, HeaderModifier, PathModifier, Redirect as RequestRedirect};
 
 use super::{Rule, RuleAction, RuleInput, not_supported};
 

@@ -1,8 +1,8 @@
 //! What a GRPCRoute says. A gRPC method is a path, `/<service>/<method>`.
 
-use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Object};
 use crate::graph::{Match, PathMatch};
 use crate::sessions::Problem;
+use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Object};
 
 use super::{RouteInput, RuleInput, expressions, matches};
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use limpet_core::time::GatewayDuration;
 
-use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Object, PathMatch as PathMatchSpec};
 use crate::graph::{Match, PathMatch};
 use crate::sessions::Problem;
+use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Object, PathMatch as PathMatchSpec};
 
 use super::{RouteInput, RuleInput, expressions, matches};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use limpet_api::NamedMatch;
 use crate::graph::ValueMatch;
 use crate::sessions::Problem;
+use limpet_api::NamedMatch;
 
 use super::expressions::regex;
 use super::filters::token;

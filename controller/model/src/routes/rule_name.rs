@@ -1,8 +1,8 @@
 //! The name of a rule, which is the scope of its sessions. It must stay when rules are inserted or change places, so it is not the rule's place.
 
-use limpet_api::Meta;
 use crate::graph::{Match, PathMatch, RuleName, ValueMatch};
 use crate::short_hash::short_hash;
+use limpet_api::Meta;
 
 /// `<kind>/<namespace>/<route>/<name>`; a rule without a name has a hash of its matches in its place, whatever order they are in.
 pub(super) fn rule_name(kind: &str, meta: &Meta, name: Option<&str>, matches: &[Match]) -> RuleName {

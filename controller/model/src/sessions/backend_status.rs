@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::ObjectName;
 use crate::Objects;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
+use limpet_api::ObjectName;
 
 use super::RuleFacts;
 use super::backends::{Backends, x_backends};

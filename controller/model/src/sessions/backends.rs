@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::ObjectName;
 use crate::{Objects, Settings};
+use limpet_api::ObjectName;
 
 use super::annotations;
 use super::fault::Fault;

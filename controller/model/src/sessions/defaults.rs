@@ -1,7 +1,7 @@
 //! What sessions are like where no object says anything else.
 
-use limpet_api::SessionPersistence;
 use crate::SessionDefaults;
+use limpet_api::SessionPersistence;
 
 use super::annotations::Overrides;
 use super::fault::{Fault, Place};

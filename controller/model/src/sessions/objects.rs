@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use limpet_api::{Object, ObjectName, SessionPolicySpec};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
+use limpet_api::{Object, ObjectName, SessionPolicySpec};
 
 use super::annotations::{self, Overrides};
 use super::persistence::{self, Dialect, Wanted};

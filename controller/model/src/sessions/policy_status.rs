@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use limpet_api::ObjectName;
 use crate::Objects;
 use crate::objects::RouteReferences;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
+use limpet_api::ObjectName;
 
 use super::RuleBackend;
 use super::RuleFacts;
@@ -15,7 +15,7 @@ use super::rules::{Outcome, Rule, services};
 use super::status::{Remarks, ancestor, invalid, report};
 
 /// GEP-713's bound of a policy's ancestors.
-pub(in crate) const MAX_ANCESTORS: usize = 16;
+pub(crate) const MAX_ANCESTORS: usize = 16;
 
 /// What there is to report of each policy.
 pub(super) struct Statuses<'a> {

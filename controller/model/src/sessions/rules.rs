@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
-use limpet_api::ObjectName;
 use crate::graph::PathMatch;
 use crate::reports::ObjectRef;
 use crate::{CookiePath, SessionDefaults};
+use limpet_api::ObjectName;
 
 use super::annotations::{self, Overrides};
 use super::backends::Backends;

@@ -10,9 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{Meta, ObjectName, ParentRef};
-use limpet_api::GATEWAY_GROUP;
 use crate::reports::{AncestorReport, Condition, PolicyReport};
+use limpet_api::GATEWAY_GROUP;
+use limpet_api::{Meta, ObjectName, ParentRef};
 
 use super::Problem;
 
@@ -20,7 +20,7 @@ use super::Problem;
 const MAX_LISTED: usize = 4;
 
 /// The Gateway as an ancestor.
-pub(in crate) fn ancestor(gateway: &ObjectName, conditions: Vec<Condition>) -> AncestorReport {
+pub(crate) fn ancestor(gateway: &ObjectName, conditions: Vec<Condition>) -> AncestorReport {
     AncestorReport {
         ancestor_ref: ParentRef {
             group: GATEWAY_GROUP.to_owned(),

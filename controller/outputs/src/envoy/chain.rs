@@ -25,10 +25,10 @@ use prost::Name as _;
 use super::filter::pass_through;
 use super::options::FilterBuild;
 use super::pack::{ads, pack};
-use limpet_core::envoy::{
-    DESTINATION_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, HOST_HEADER, STRICT_HOST_HEADER,
-};
 use limpet_core::envoy::FILTER_NAME;
+use limpet_core::envoy::{
+    DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
+};
 
 /// Steers sessions of policies that are not strict.
 const SOFT: &str = "limpet.stateful_session";
@@ -36,7 +36,7 @@ const SOFT: &str = "limpet.stateful_session";
 const STRICT: &str = "limpet.stateful_session_strict";
 
 /// The headers that clients and backends are not to see, nor to send.
-pub(in crate) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
+pub(crate) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
     match build {
         FilterBuild::Wasm(_) => &INTERNAL_HEADERS,
         // It steers by itself. Only routes are told where a session is led.
@@ -45,7 +45,7 @@ pub(in crate) fn internal_headers(build: &FilterBuild) -> &'static [&'static str
 }
 
 /// Takes clients' copies of the internal headers away, before the first route match.
-pub(in crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
+pub(crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
     TypedExtensionConfig {
         name: "envoy.http.early_header_mutation.header_mutation".to_owned(),
         typed_config: Some(pack(Early {
@@ -67,12 +67,12 @@ pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
 }
 
 /// What stands in front of the wasm filter.
-pub(in crate) fn before_wasm() -> HttpFilter {
+pub(crate) fn before_wasm() -> HttpFilter {
     filter("limpet.internal_headers", internal_headers_filter())
 }
 
 /// What stands behind it. Routes ask for the one that they need: one entry each, since the entries of a map are encoded in any order.
-pub(in crate) fn behind_wasm() -> [HttpFilter; 2] {
+pub(crate) fn behind_wasm() -> [HttpFilter; 2] {
     [false, true].map(|strict| {
         let (name, config) = steering(strict);
         HttpFilter {
@@ -88,7 +88,7 @@ fn discovered(type_url: String) -> HttpFilter {
 }
 
 /// The same under another name, with other types that may come.
-pub(in crate) fn discovered_as(name: &str, mut type_urls: Vec<String>) -> HttpFilter {
+pub(crate) fn discovered_as(name: &str, mut type_urls: Vec<String>) -> HttpFilter {
     type_urls.push(HeaderMutation::type_url());
     let discovery = ExtensionConfigSource {
         config_source: Some(ads()),
@@ -165,7 +165,7 @@ fn remove(name: &str) -> Change {
 
 /// What a route needs of the filters that steer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate) enum Steering {
+pub(crate) enum Steering {
     /// Requests are steered here.
     Active {
         /// By a strict policy.
@@ -197,7 +197,7 @@ impl Steering {
         (if strict { STRICT } else { SOFT }.to_owned(), pack(within))
     }
     /// The same for those who take no configuration that is empty: an active filter is told once more what it is.
-    pub(in crate) fn per_route_in_full(self) -> (String, Any) {
+    pub(crate) fn per_route_in_full(self) -> (String, Any) {
         match self {
             Self::Idle { .. } => self.per_route(),
             Self::Active { strict } => {

@@ -15,8 +15,8 @@ use limpet_core::config::schema::FilterConfig;
 use super::code::CODE_CLUSTER;
 use super::options::{EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter};
 use super::pack::{duration, pack};
-use limpet_core::envoy::FILTER_NAME;
 use crate::filter::variables;
+use limpet_core::envoy::FILTER_NAME;
 
 /// The filter with this configuration, as ECDS has it. One that has no policies is left out: requests pass.
 #[must_use]

@@ -31,12 +31,12 @@ pub use filter::extension_config;
 pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 pub use standalone::static_bootstrap;
 
+use crate::filter::{FilterInputs, filter_config};
+use crate::used::Used;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
 use limpet_model::{Certificate, Graph};
-use crate::filter::{FilterInputs, filter_config};
-use crate::used::Used;
 use limpet_resources::{Resource, ResourceType};
 use routes::Routes;
 

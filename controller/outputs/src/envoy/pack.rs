@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::config::core::v3::{
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{BoolValue, Duration, Struct, UInt32Value, Value};
 
-pub(in crate) use envoy_types::util::pack_any as pack;
+pub(crate) use envoy_types::util::pack_any as pack;
 
 use limpet_core::envoy::FILTER_NAME;
 
@@ -25,7 +25,7 @@ pub(super) fn ads() -> ConfigSource {
 }
 
 /// Metadata that the filter reads, of a route or a cluster.
-pub(in crate) fn session(session: &str) -> Metadata {
+pub(crate) fn session(session: &str) -> Metadata {
     metadata(FILTER_NAME, "session", session)
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use limpet_api::ObjectName;
-use limpet_api::{GATEWAY_GROUP};
-use limpet_model::{short_hash};
 use crate::manifests::{Manifest, Owner, Source, Stage};
+use limpet_api::GATEWAY_GROUP;
+use limpet_api::ObjectName;
+use limpet_model::short_hash;
 
 use super::PATCH_POLICY;
 use super::rules::Rule;

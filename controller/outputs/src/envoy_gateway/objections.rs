@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use crate::manifests::Objection;
 use limpet_api::ObjectName;
 use limpet_model::Lost;
-use crate::manifests::Objection;
 
 use super::PATCH_POLICY;
 
@@ -13,7 +13,7 @@ use super::PATCH_POLICY;
 const WRONG: [(&str, &str); 3] = [("Accepted", "False"), ("Programmed", "False"), ("Overridden", "True")];
 
 /// What is said of the object as it is now, and not of one before.
-pub(in crate) fn objections(object: &Value) -> Vec<Objection> {
+pub(crate) fn objections(object: &Value) -> Vec<Objection> {
     let metadata = |field: &str| object.pointer(&format!("/metadata/{field}"));
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, namespace) = (text(object.get("kind")), text(metadata("namespace")));

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use limpet_core::config::schema::DefaultConfig;
 use serde_json::{Value, json};
 
-use limpet_api::ObjectName;
-use limpet_api::{GATEWAY_GROUP};
-use limpet_model::{short_hash};
 use crate::manifests::{Manifest, Owner, Source, Stage};
 use crate::{FilterInputs, filter_config};
+use limpet_api::GATEWAY_GROUP;
+use limpet_api::ObjectName;
+use limpet_model::short_hash;
 
 use super::rules::Rule;
 use super::{EXTENSION_POLICY, EnvoyGatewayOptions};

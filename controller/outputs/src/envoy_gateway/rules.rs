@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::manifests::Source;
 use limpet_api::ObjectName;
 use limpet_model::graph::{
     Action, AskedBy, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
 use limpet_model::{Loss, Lost};
-use crate::manifests::Source;
 
 /// A rule whose sessions can be had.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use prost::{Message, Name};
 use serde_json::{Value, json};
 
-use limpet_api::ObjectName;
 use crate::envoy::{FilterBuild, chain};
 use crate::json;
 use crate::manifests::{Manifest, Source, Stage};
+use limpet_api::ObjectName;
 
 use super::{ENVOY_FILTER, object_name, owned_by_gateway, plugin, target_refs};
 

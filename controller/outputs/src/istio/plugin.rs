@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use limpet_api::ObjectName;
 use crate::filter::{FilterInputs, filter_config, variables};
 use crate::manifests::{Manifest, Source, Stage};
 use crate::used_policies;
+use limpet_api::ObjectName;
 
 use super::{IstioOptions, Module, WASM_PLUGIN, object_name, owned_by_gateway, target_refs};
 

@@ -7,15 +7,15 @@ use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
 use envoy_types::pb::google::protobuf::Any;
 use serde_json::{Value, json};
 
+use crate::envoy::chain::Steering;
+use crate::envoy::{pack, routes};
+use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
+use limpet_api::GATEWAY_GROUP;
 use limpet_api::ObjectName;
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
-use limpet_api::{GATEWAY_GROUP};
 use limpet_model::{Loss, Lost, short_hash};
-use crate::envoy::chain::Steering;
-use crate::envoy::{pack, routes};
-use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
 
 use super::chain::written;
 use super::names::{Names, Which, route_name};

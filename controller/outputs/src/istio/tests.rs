@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::names::Names;
 use super::{IstioOptions, Module};
+use crate::envoy::{FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 use limpet_api::ObjectName;
 use limpet_model::graph::{
     Action, Gateway, HeaderChanges, Hostname, Listener, Match, Route, RuleName, RuleOrigin, VirtualHost,
 };
 use limpet_model::reports::ObjectRef;
 use limpet_model::{Graph, Objects};
-use crate::envoy::{FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 
 /// A rule without sessions of its own, wherever it leads.
 fn route(rule: &str) -> Route {

@@ -4,10 +4,10 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use envoy_types::pb::google::rpc;
 
 use super::*;
+use crate::Snapshots;
 use crate::subscriber::{Protocol, Service, Subscriber};
-use limpet_resources::{Resource, ResourceType, Resources};
-use crate::{Snapshots};
 use ResourceType::{Cluster, ExtensionConfig};
+use limpet_resources::{Resource, ResourceType, Resources};
 
 const GROUP: &str = "default/web";
 

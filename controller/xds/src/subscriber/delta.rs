@@ -9,7 +9,7 @@ use limpet_resources::{ResourceType, Version};
 
 impl Subscriber {
     /// Takes in a request: the answer to a response, what the node asks for, or both.
-    pub(in crate) fn delta_request(
+    pub(crate) fn delta_request(
         &mut self,
         resource_type: ResourceType,
         request: DeltaDiscoveryRequest,

@@ -40,7 +40,7 @@ impl Hold {
 
 impl Subscriber {
     /// When to look again for what can be sent, even if nothing happens.
-    pub(in crate) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let holds = [&self.updates_held, &self.removals_held];
         let holds = holds.iter().filter_map(|hold| hold.since).map(|since| since + PATIENCE);
         holds.chain(self.listeners_again).min()

@@ -12,12 +12,7 @@ use limpet_resources::{Name, ResourceType};
 
 impl Subscriber {
     /// Takes in a request: the answer to a response, what the node asks for, or both.
-    pub(in crate) fn request(
-        &mut self,
-        resource_type: ResourceType,
-        request: DiscoveryRequest,
-        group: &Group,
-    ) -> Answer {
+    pub(crate) fn request(&mut self, resource_type: ResourceType, request: DiscoveryRequest, group: &Group) -> Answer {
         let nonce = &request.response_nonce;
         let subscription = &mut self.types[resource_type];
         if !nonce.is_empty() && *nonce != subscription.sent_nonce.to_string() {

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
+use limpet_e2e::{Backend, Config, Envoy, Request, poll};
 use limpet_model::Graph;
 use limpet_outputs::envoy::{BootstrapOptions, bootstrap};
 use limpet_outputs::json;
 use limpet_xds::{Options, Security, Server, Snapshots};
-use limpet_e2e::{Backend, Config, Envoy, Request, poll};
 
 use super::all;
 use super::graphs::{gateway, listener, listening, to, with_session};

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use limpet_api::ObjectName;
+use limpet_core::config::schema::{CacheControlConfig, CookieConfig, PolicyConfig, TokenConfig};
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
     Protocol, Rewrite, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
-use limpet_core::config::schema::{CacheControlConfig, CookieConfig, PolicyConfig, TokenConfig};
 
 pub(crate) fn gateway() -> ObjectName {
     ObjectName::new("shop", "web")

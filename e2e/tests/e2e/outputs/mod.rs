@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
+use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
+use limpet_e2e::{Backend, Build, Config, Envoy, Request, tools};
 use limpet_model::Graph;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::ClusterName;
@@ -22,8 +24,6 @@ use limpet_outputs::envoy::{
 use limpet_outputs::json;
 use limpet_outputs::{FilterInputs, FilterKeys};
 use limpet_resources::Resource;
-use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
-use limpet_e2e::{Backend, Build, Config, Envoy, Request, tools};
 
 use self::graphs::gateway;
 

@@ -1,10 +1,10 @@
 //! Matches, redirects and rewrites.
 
 use anyhow::{Context, Result};
+use limpet_e2e::Answer;
 use limpet_model::graph::{
     Action, HeaderChanges, Hostname, PathChange, PathMatch, Redirect, Rewrite, Route, ValueMatch, VirtualHost,
 };
-use limpet_e2e::Answer;
 
 use super::Shop;
 use super::graphs::{forward, graph, listener, listening, route, to};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use limpet_model::graph::{Action, Session};
 use limpet_e2e::{Answer, Request};
+use limpet_model::graph::{Action, Session};
 
 use super::Shop;
 use super::graphs::{forward, graph, policy, route, to, with_own_session, with_session};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use limpet_api::ObjectName;
+use limpet_e2e::{Connection, Tls};
 use limpet_model::Certificate;
 use limpet_model::graph::Listener;
-use limpet_e2e::{Connection, Tls};
 use zeroize::Zeroizing;
 
 use super::Shop;

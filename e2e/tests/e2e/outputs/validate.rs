@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use limpet_e2e::{Envoy, tools};
 use limpet_model::Graph;
 use limpet_model::graph::{Action, HeaderChanges, PathChange, PathMatch, Protocol, Redirect, Session, ValueMatch};
 use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets, static_bootstrap};
 use limpet_outputs::json;
-use limpet_e2e::{Envoy, tools};
 
 use super::graphs::{forward, gateway, graph, nowhere, route, to, with_own_session, with_session};
 use super::{all, config};

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use limpet_api::ObjectName;
-use limpet_model::selector_service;
 use limpet_e2e::Answer;
 use limpet_e2e::kube::{POD_PORT, Release};
+use limpet_model::selector_service;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, V1, V2, is_from, rule, stated};

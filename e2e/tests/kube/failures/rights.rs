@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use limpet_api::ObjectName;
-use limpet_model::selector_service;
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_e2e::poll;
+use limpet_model::selector_service;
 use serde_json::{Value, json};
 
 use super::objects;

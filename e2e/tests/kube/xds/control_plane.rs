@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use limpet_resources::{Resources};
-use limpet_xds::{Options, Security, Server, Snapshots};
 use limpet_e2e::kube::Proxy;
 use limpet_e2e::poll;
+use limpet_resources::Resources;
+use limpet_xds::{Options, Security, Server, Snapshots};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

@@ -1,7 +1,7 @@
 //! An Envoy whose listeners and routes belong to somebody else, and that discovers one filter (ECDS alone).
 
-use limpet_resources::{ResourceType};
-use limpet_xds::{Security};
+use limpet_resources::ResourceType;
+use limpet_xds::Security;
 use serde_json::{Value, json};
 
 use super::control_plane::{api_config, socket_address, xds_cluster};

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use limpet_resources::Resources;
 use limpet_e2e::kube::Proxy;
 use limpet_e2e::{Answer, Backend, Connection, Request, Tls, poll};
+use limpet_resources::Resources;
 
 use self::control_plane::{BOTH, ControlPlane, GROUP, bootstrap};
 use crate::certificates::Authority;

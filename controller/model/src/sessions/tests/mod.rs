@@ -17,10 +17,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{RuleBackend, RuleFacts, RuleSession, Sessions, sessions};
-use limpet_api::{BackendRef, HttpMatch, Object, ObjectName, ParentRef, SessionPersistence};
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
 use crate::reports::{AncestorReport, Condition, ConditionStatus, ObjectRef, PolicyReport};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
+use limpet_api::{BackendRef, HttpMatch, Object, ObjectName, ParentRef, SessionPersistence};
 
 /// Objects, and what they are built with.
 #[derive(Default)]

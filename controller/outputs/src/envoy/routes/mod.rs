@@ -243,7 +243,7 @@ fn led_to(hash: &str, mut made: EnvoyRoute) -> EnvoyRoute {
 
 /// The route by which the sessions of a rule are led to one of its destinations, for a table of routes that somebody else writes: it does not depend on
 /// its place there, because it is for requests that a route with this session (`@split/...`) had already.
-pub(in crate) fn destination_route(
+pub(crate) fn destination_route(
     name: &str,
     session: &str,
     route: &Route,

@@ -1,10 +1,10 @@
 use serde_json::json;
 
 use super::{all, cluster, forward, gateway, graph, route, to, with_session};
-use limpet_model::endpoints::{Endpoint, EndpointState};
-use limpet_model::graph::{ClusterName, Protocol, SessionUse};
 use crate::envoy::{EnvoyOptions, load_assignment, resources};
 use crate::json;
+use limpet_model::endpoints::{Endpoint, EndpointState};
+use limpet_model::graph::{ClusterName, Protocol, SessionUse};
 use limpet_resources::ResourceType;
 
 #[test]

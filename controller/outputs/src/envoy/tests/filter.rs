@@ -4,11 +4,11 @@ use limpet_core::config::schema::{FenceConfig, KeyEncryptionKeyConfig, WrappedKe
 use serde_json::{Value, json};
 
 use super::{forward, gateway, graph, inputs, module, only, route, to, with_session};
-use limpet_model::Graph;
-use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
 use crate::envoy::{EnvoyOptions, FilterBuild, RemoteFile, WasmFilter, extension_config};
 use crate::json::typed;
 use crate::{FilterInputs, FilterKeys, filter_config, used_policies};
+use limpet_model::Graph;
+use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
 use limpet_resources::ResourceType;
 
 fn with_sessions() -> Graph {

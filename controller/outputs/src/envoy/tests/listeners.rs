@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::{all, forward, graph, listening, module, only, route, to, with_session};
+use crate::envoy::EnvoyOptions;
 use limpet_api::ObjectName;
 use limpet_model::graph::{Hostname, Listener, VirtualHost};
 use limpet_model::{Certificate, Graph};
-use crate::envoy::EnvoyOptions;
 use limpet_resources::ResourceType;
 
 fn plain() -> Graph {

@@ -14,14 +14,14 @@ use limpet_core::config::schema::{KeyConfig, KeyStateConfig, PolicyConfig};
 use serde_json::{Value, json};
 
 use super::{EnvoyOptions, FilterBuild, ModuleFilter, resources};
+use crate::json;
+use crate::{FilterInputs, FilterKeys};
 use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
     Protocol, Rewrite, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
-use crate::json;
-use crate::{FilterInputs, FilterKeys};
 use limpet_resources::ResourceType;
 
 pub(super) fn gateway() -> ObjectName {

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use super::{acting, forward, graph, listening, made, prefix, to};
-use limpet_model::graph::{Action, Hostname, Listener, PathChange, PathMatch, Redirect, VirtualHost};
 use crate::envoy::EnvoyOptions;
+use limpet_model::graph::{Action, Hostname, Listener, PathChange, PathMatch, Redirect, VirtualHost};
 use limpet_resources::ResourceType;
 
 fn rewritten(matched: &str, change: PathChange) -> Value {

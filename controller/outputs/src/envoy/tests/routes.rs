@@ -4,8 +4,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{acting, forward, graph, made, module, nowhere, only, route, to};
-use limpet_model::graph::{Action, HeaderChanges, Match, PathMatch, ValueMatch};
 use crate::envoy::EnvoyOptions;
+use limpet_model::graph::{Action, HeaderChanges, Match, PathMatch, ValueMatch};
 use limpet_resources::ResourceType;
 
 fn matching(matches: Match) -> Value {

@@ -12,8 +12,8 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Disc
 use envoy_types::pb::google::rpc::Status;
 
 use super::*;
-use limpet_resources::Resources;
 use ResourceType::{Cluster, ClusterLoadAssignment, ExtensionConfig, Listener, RouteConfiguration, Secret};
+use limpet_resources::Resources;
 
 /// A resource whose content is a word.
 fn resource(resource_type: ResourceType, name: &str, content: &str) -> Arc<Resource> {
