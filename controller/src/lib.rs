@@ -14,17 +14,19 @@ mod cli;
 #[cfg_attr(not(feature = "controller"), path = "tools_only.rs")]
 pub mod cluster;
 mod envoy_config;
+mod exit;
 mod output;
 mod time_format;
 mod tools;
 
-use std::fmt;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use cli::{CheckArgs, EXIT_CODES, KeysCommand, TokenCommand};
+use cli::{CheckArgs, KeysCommand, TokenCommand};
 use cluster::ClusterCommand;
+use exit::EXIT_CODES;
+pub(crate) use exit::{Failure, Verdict};
 use output::Output;
 use tools::{check, keys, token};
 
@@ -50,23 +52,6 @@ enum Command {
     /// Makes keys, changes them in three phases, and wraps them for configurations
     #[command(subcommand)]
     Keys(KeysCommand),
-}
-
-/// Why a command could not do its work: exit code 2.
-#[derive(Debug)]
-struct Failure(String);
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// What a command that did its work found out: exit code 0 or 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Good,
-    Bad,
 }
 
 /// Does what the command line asks for.

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::Failure;
+use crate::exit::Failure;
 
 /// The form of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,8 +2,8 @@
 
 use clap::Subcommand;
 
+use crate::exit::{Failure, Verdict};
 use crate::output::Output;
-use crate::{Failure, Verdict};
 
 /// No command.
 #[derive(Debug, Subcommand)]

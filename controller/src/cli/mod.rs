@@ -7,13 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_core::token::{CarrierMode, Form};
 
+use crate::exit::EXIT_CODES;
 use crate::time_format;
-
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes:
-  0  all is well
-  1  the check found an error, an object is not accepted, the token is refused, or it is too early to remove a key
-  2  the command could not do its work: a wrong argument, or a file that can not be read";
 
 const KEYS_FILE: &str = "\
 A file of keys is the `keys` list of the filter's configuration, in YAML or JSON; a whole configuration of the filter serves as well:

@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Value};
 use tempfile::NamedTempFile;
 
-use crate::Failure;
+use crate::exit::Failure;
 
 /// No configuration comes near this; what is larger was named by mistake.
 const MAX_LEN: u64 = 64 * 1024 * 1024;

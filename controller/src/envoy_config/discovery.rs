@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::config_file;
 use super::node::Node;
-use crate::Failure;
 use crate::envoy_config::filter_locator::{self, Found};
+use crate::exit::Failure;
 
 const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
 const ROUTE_CONFIGURATION: &str = "envoy.config.route.v3.RouteConfiguration";

@@ -8,8 +8,8 @@ use limpet_core::envoy::FILTER_NAME;
 use serde_json::Value;
 
 use super::node::Node;
-use crate::Failure;
 use crate::envoy_config::foreign_config;
+use crate::exit::Failure;
 
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";

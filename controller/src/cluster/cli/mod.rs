@@ -5,8 +5,8 @@ mod render;
 
 use clap::Subcommand;
 
+use crate::exit::{Failure, Verdict};
 use crate::output::Output;
-use crate::{Failure, Verdict};
 
 pub(crate) use controller::{BootstrapArgs, ControllerArgs, ControllerCommand, LogFormat, OutputKind};
 pub(crate) use render::RenderArgs;

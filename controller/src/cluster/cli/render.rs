@@ -1,7 +1,7 @@
 use clap::Args;
 
 use super::OutputKind;
-use crate::cli::EXIT_CODES;
+use crate::exit::EXIT_CODES;
 
 /// Makes of manifests what the controller would make of objects in a cluster, and says what became of each.
 ///

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::cluster::cli::RenderArgs;
 use crate::cluster::controller::Config;
-use crate::output::Output;
-use crate::{Failure, Verdict, output};
+use crate::exit::{Failure, Verdict};
+use crate::output::{self, Output};
 use limpet_api::ObjectName;
 use limpet_outputs::{FilterInputs, FilterKeys};
 use limpet_resources::{Resource, ResourceType};

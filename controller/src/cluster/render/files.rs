@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::Failure;
+use crate::exit::Failure;
 use limpet_api::ObjectName;
 use limpet_outputs::envoy::static_bootstrap;
 use limpet_outputs::json;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::Failure;
 use crate::cluster::kube::{Kind, Store, Update, Watched, from_manifest, secret_from_manifest};
 use crate::envoy_config::config_file;
+use crate::exit::Failure;
 use limpet_api::ObjectName;
 use limpet_model::Settings;
 

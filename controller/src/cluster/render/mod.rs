@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::Failure;
+use crate::exit::Failure;
 use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName};
 use limpet_model::reports::ObjectRef;
 use limpet_model::{Graph, Objects, Reports, Settings, build};

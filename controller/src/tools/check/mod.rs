@@ -20,8 +20,8 @@ use crate::envoy_config::config_file;
 use crate::envoy_config::filter_locator::{self, Build, Found};
 use crate::envoy_config::foreign_config::{self, Embedded};
 use crate::envoy_config::node::Node;
+use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
-use crate::{Failure, Verdict};
 
 use crate::envoy_config::discovery::{self, Sources};
 use filter::Usage;

@@ -7,9 +7,9 @@ use serde_json::json;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::cli::GenerateArgs;
+use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
-use crate::{Failure, Verdict};
 
 use super::ring::{self, Ring};
 use super::rotation;

@@ -8,9 +8,9 @@ use crate::envoy_config::config_file;
 use crate::envoy_config::discovery;
 use crate::envoy_config::filter_locator;
 use crate::envoy_config::node::Node;
+use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
-use crate::{Failure, Verdict};
 
 use super::ring::{self, Ring};
 use super::{rotate, source};

@@ -12,8 +12,8 @@ use limpet_core::config::schema::{InlineKey, KeyConfig};
 use limpet_core::keyring::Entry;
 use serde_json::Value;
 
-use crate::Failure;
 use crate::envoy_config::config_file;
+use crate::exit::Failure;
 
 use ring::Ring;
 

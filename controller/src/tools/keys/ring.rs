@@ -9,8 +9,8 @@ use limpet_core::time::Timestamp;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use crate::Failure;
 use crate::envoy_config::config_file;
+use crate::exit::Failure;
 use crate::output::{self, Output};
 use crate::time_format;
 

@@ -9,9 +9,9 @@ use crate::cli::{LifeArgs, RotateArgs};
 use crate::envoy_config::discovery;
 use crate::envoy_config::filter_locator;
 use crate::envoy_config::node::Node;
+use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
-use crate::{Failure, Verdict};
 
 use super::generate;
 use super::ring::{self, Ring};

@@ -11,8 +11,8 @@ use crate::cli::WrapArgs;
 use crate::envoy_config::config_file;
 use crate::envoy_config::filter_locator;
 use crate::envoy_config::node::Node;
+use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
-use crate::{Failure, Verdict};
 
 use super::source::{self, Unavailable};
 

@@ -9,9 +9,9 @@ use limpet_core::token::{CarrierMode, Claims, Refusal, Unverified};
 use serde_json::{Map, Value, json};
 
 use crate::cli::InspectArgs;
+use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output, Rows};
 use crate::time_format;
-use crate::{Failure, Verdict};
 
 use super::known::{Candidate, Known, session_json};
 use super::presented::Presented;

@@ -5,9 +5,9 @@ use limpet_core::token::{Claims, Destination, Form};
 use serde_json::json;
 
 use crate::cli::IssueArgs;
+use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
-use crate::{Failure, Verdict};
 
 use super::known::{Candidate, Known, session_json};
 

@@ -12,11 +12,11 @@ use limpet_core::time::GatewayDuration;
 use limpet_core::token::{CarrierMode, Destination, Realm};
 use serde_json::{Value, json};
 
-use crate::Failure;
 use crate::cli::RealmArgs;
 use crate::envoy_config::discovery;
 use crate::envoy_config::filter_locator;
 use crate::envoy_config::node::Node;
+use crate::exit::Failure;
 use crate::tools::keys::{self, source::Unavailable};
 
 use super::presented::Presented;

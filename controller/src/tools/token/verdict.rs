@@ -10,7 +10,7 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Refusal};
 use limpet_core::view::{Answer, RequestView};
 
-use crate::Failure;
+use crate::exit::Failure;
 use crate::tools::keys::source::{self, Unavailable};
 
 use super::known::{Candidate, Known};

@@ -1,0 +1,27 @@
+//! How a command ends: exit code 0, 1 or 2.
+
+use std::fmt;
+
+/// For the help of a command.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  all is well
+  1  the check found an error, an object is not accepted, the token is refused, or it is too early to remove a key
+  2  the command could not do its work: a wrong argument, or a file that cannot be read";
+
+/// What a command that did its work found out: exit code 0 or 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Good,
+    Bad,
+}
+
+/// Why a command could not do its work: exit code 2.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
