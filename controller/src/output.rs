@@ -1,6 +1,9 @@
-//! The two forms of output: text for people, JSON for programs. Both go to stdout, complaints to stderr.
+//! What a command writes: text for people or JSON for programs on stdout, complaints on stderr, and files.
 
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -20,7 +23,7 @@ pub(crate) enum Output {
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure(format!("can not write the output: {error}")))
+            Err(Failure(format!("cannot write the output: {error}")))
         }
         _ => Ok(()),
     }
@@ -35,6 +38,22 @@ pub(crate) fn complain(text: &str) {
 /// Writes JSON to stdout.
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
     print(&format!("{value:#}\n"))
+}
+
+/// Writes a whole file in one step, since an Envoy may be watching it, and the folders that it is in. A `secret` file is for its owner alone.
+pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Failure> {
+    let written = || {
+        let folder = file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let permissions = Permissions::from_mode(if secret { 0o600 } else { 0o644 });
+        let mut new = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
+        new.write_all(text.as_bytes())?;
+        new.persist(file).map_err(|error| error.error).map(drop)
+    };
+    written().map_err(|error: io::Error| Failure(format!("{}: cannot be written: {error}", file.display())))
 }
 
 /// Rows of a label and what it says, the second column aligned.
