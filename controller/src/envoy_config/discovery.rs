@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::config_file;
 use super::node::Node;
-use crate::envoy_config::filter_locator::{self, Found};
+use crate::envoy_config::filter_locator::{self, LocatedFilter};
 use crate::exit::Failure;
 
 const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
@@ -54,7 +54,7 @@ pub(crate) fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
 /// What the documents hold for others to discover, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Sources<'a> {
-    filters: BTreeMap<&'a str, Found<'a>>,
+    filters: BTreeMap<&'a str, LocatedFilter<'a>>,
     routes: BTreeMap<&'a str, Node<'a>>,
     clusters: BTreeMap<&'a str, Node<'a>>,
     /// Those of a bootstrap are for its own Envoy alone, so by file.
@@ -65,7 +65,9 @@ impl<'a> Sources<'a> {
     pub(crate) fn new(roots: &[Node<'a>]) -> Self {
         let mut sources = Self::default();
         for root in roots {
-            let resources = filter_locator::filters(root).into_iter().filter(Found::is_resource);
+            let resources = filter_locator::filters(root)
+                .into_iter()
+                .filter(LocatedFilter::is_resource);
             sources.filters.extend(resources.map(|found| (found.name(), found)));
             root.visit(&mut |object| {
                 let name = object.text("name").unwrap_or_default();
@@ -88,7 +90,7 @@ impl<'a> Sources<'a> {
     }
 
     /// The filter's configuration that is discovered under this name.
-    pub(crate) fn filter(&self, name: &str) -> Option<&Found<'a>> {
+    pub(crate) fn filter(&self, name: &str) -> Option<&LocatedFilter<'a>> {
         self.filters.get(name)
     }
 

@@ -8,8 +8,6 @@ use limpet_core::envoy::FILTER_NAME;
 use serde_json::Value;
 
 use super::node::Node;
-use crate::envoy_config::foreign_config;
-use crate::exit::Failure;
 
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
@@ -49,7 +47,7 @@ impl Build {
 
 /// A filter that is ours.
 #[derive(Debug, Clone)]
-pub(crate) struct Found<'a> {
+pub(crate) struct LocatedFilter<'a> {
     /// The object that names it: an entry of `http_filters`, or a resource of its own.
     pub(crate) holder: Node<'a>,
     /// Which of its builds it is.
@@ -78,7 +76,7 @@ impl Configuration<'_> {
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> LocatedFilter<'a> {
     /// The name of the filter, or of the resource that it is discovered as.
     pub(crate) fn name(&self) -> &'a str {
         self.holder.text("name").unwrap_or_default()
@@ -91,14 +89,14 @@ impl<'a> Found<'a> {
 }
 
 /// Every filter of ours in a document, in order.
-pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
+pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<LocatedFilter<'a>> {
     let mut found = Vec::new();
     root.visit(&mut |holder| {
         for field in holder.children() {
             if let Some((kind, envoy)) = field.typed()
                 && let Some(build) = Build::of(kind)
             {
-                let filter = Found {
+                let filter = LocatedFilter {
                     holder: holder.clone(),
                     configuration: configuration(build, &envoy),
                     build,
@@ -113,40 +111,8 @@ pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<Found<'a>> {
     found
 }
 
-/// The configurations of the filter that `file`, and what is discovered by way of it, have: those with the schema's types, each once.
-///
-/// # Errors
-/// There is none.
-pub(crate) fn configs(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, Failure> {
-    let of = |root: &Node<'_>| -> Vec<FilterConfig> {
-        if let Some(found) = foreign_config::find(root) {
-            let configs = found.into_iter().flatten();
-            configs.filter_map(|found| config::parse(&found.json()).ok()).collect()
-        } else if root.has_types() {
-            let filters = filters(root);
-            filters
-                .iter()
-                .filter_map(|found| found.configuration.parsed())
-                .collect()
-        } else {
-            config::parse(root.value.to_string().as_bytes()).into_iter().collect()
-        }
-    };
-    let mut configs: Vec<FilterConfig> = Vec::new();
-    for config in roots.iter().flat_map(of) {
-        if !configs.contains(&config) {
-            configs.push(config);
-        }
-    }
-    if configs.is_empty() {
-        let message = format!("no configuration of the filter in it that can be read; `limpet check {file}` says more");
-        return Err(Failure(format!("{file}: {message}")));
-    }
-    Ok(configs)
-}
-
 /// By its name, or by what it is configured with.
-fn is_ours(filter: &Found<'_>) -> bool {
+fn is_ours(filter: &LocatedFilter<'_>) -> bool {
     let inner = match filter.build {
         Build::Wasm => filter.envoy.at(&["config", "name"]),
         Build::Module => filter.envoy.at(&["dynamic_module_config", "name"]),

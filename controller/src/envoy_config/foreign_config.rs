@@ -8,7 +8,7 @@ use limpet_core::envoy::FILTER_NAME;
 
 /// A configuration of the filter, and what the object around it says of its use.
 #[derive(Debug, Clone)]
-pub(crate) struct Embedded<'a> {
+pub(crate) struct ForeignConfig<'a> {
     /// Where it stands.
     pub(crate) node: Node<'a>,
     /// Which build reads it.
@@ -17,7 +17,7 @@ pub(crate) struct Embedded<'a> {
     pub(crate) forwarded: BTreeSet<String>,
 }
 
-impl Embedded<'_> {
+impl ForeignConfig<'_> {
     /// The configuration as the filter reads it.
     pub(crate) fn json(&self) -> Vec<u8> {
         self.node.value.to_string().into_bytes()
@@ -25,7 +25,7 @@ impl Embedded<'_> {
 }
 
 /// The configurations in a document, at least one, if it is an object that may have some; or what it lacks.
-pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<Embedded<'a>>, &'static str>> {
+pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<ForeignConfig<'a>>, &'static str>> {
     let (group, _) = root.text("apiVersion")?.split_once('/')?;
     let spec = root.get("spec");
     match (group, root.text("kind")?) {
@@ -44,9 +44,9 @@ pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<Embedded<'a>>, &'st
 }
 
 /// Istio's.
-fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<Embedded<'a>> {
+fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<ForeignConfig<'a>> {
     let variables = spec.get("vmConfig").map(|vm| vm.list("env")).unwrap_or_default();
-    Some(Embedded {
+    Some(ForeignConfig {
         node: spec.get("pluginConfig")?,
         build: Build::Wasm,
         forwarded: variables
@@ -58,11 +58,11 @@ fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<Embedded<'a>> {
 }
 
 /// Envoy Gateway's.
-fn extension_policy<'a>(spec: &Node<'a>) -> Vec<Embedded<'a>> {
+fn extension_policy<'a>(spec: &Node<'a>) -> Vec<ForeignConfig<'a>> {
     let entry = |entry: Node<'a>, build| {
         let names = entry.get("env").map(|env| env.list("hostKeys")).unwrap_or_default();
         let forwarded = names.iter().filter_map(|name| name.value.as_str());
-        (entry.text("name") == Some(FILTER_NAME)).then_some(Embedded {
+        (entry.text("name") == Some(FILTER_NAME)).then_some(ForeignConfig {
             node: entry.get("config")?,
             build,
             forwarded: forwarded.map(str::to_owned).collect(),

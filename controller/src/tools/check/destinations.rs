@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use limpet_core::RouteSession;
 use limpet_core::config::schema::FilterConfig;
+use limpet_core::envoy::FILTER_NAME;
 
 use super::chain::Chain;
 use super::report::Report;
-use super::routes::{Place, Session};
+use super::route_entry::RouteEntry;
+use super::session::{Session, expected_session, session_entry};
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::node::Node;
-use limpet_core::envoy::FILTER_NAME;
 
 /// The sessions of the clusters of a route, and where they are named.
 pub(super) fn sessions<'a, 'c>(
@@ -18,25 +19,24 @@ pub(super) fn sessions<'a, 'c>(
     chain: &Chain<'a>,
     config: &'c FilterConfig,
     sources: &Sources<'a>,
-    place: &Place<'_, 'a>,
-    clusters: &[&str],
+    entry: &RouteEntry<'_, 'a>,
 ) -> Vec<(Session<'c>, Node<'a>)> {
     let mut sessions: Vec<(Session<'c>, Node<'a>)> = Vec::new();
     let mut owners = BTreeMap::new();
-    for name in clusters {
+    for name in &entry.clusters {
         let Some(cluster) = sources.cluster(chain.manager.file, name) else {
             let message = format!("not checked: the session of the cluster {name}, which Envoy gets from elsewhere");
-            report.note(place.route, message);
+            report.note(entry.route, message);
             continue;
         };
         let Some((session, node)) = session(report, config, cluster) else {
             continue;
         };
-        let owner = *owners.entry(session.words()).or_insert(*name);
+        let owner = *owners.entry(session.name()).or_insert(*name);
         if owner != *name {
             let message = format!(
                 "expected a session of the cluster's own: {} is the session of {owner} as well, so each of the two ends the other",
-                session.words()
+                session.name()
             );
             report.warning(&node, message);
         }
@@ -52,10 +52,7 @@ fn session<'a, 'c>(
     cluster: &Node<'a>,
 ) -> Option<(Session<'c>, Node<'a>)> {
     let metadata = cluster.at(&["metadata", "filter_metadata"])?.entry(FILTER_NAME)?;
-    for field in metadata.children().filter(|field| !field.path.ends_with(".session")) {
-        report.warning(&field, "expected nothing but session here");
-    }
-    let node = metadata.entry("session")?;
+    let node = session_entry(report, &metadata)?;
     let text = node.value.as_str().unwrap_or_default();
     let named = match RouteSession::parse(text.as_bytes()) {
         // The core wants a scope: one that were the route's name would change with the route.
@@ -68,13 +65,7 @@ fn session<'a, 'c>(
     };
     let session = named.and_then(|(policy, scope)| Session::new(config, policy, std::str::from_utf8(scope).ok()?));
     if session.is_none() {
-        let known: Vec<&str> = config.policies.keys().map(String::as_str).collect();
-        let message = format!(
-            "expected <policy>/<scope> with a policy of the filter's configuration ({}), found {}",
-            known.join(", "),
-            node.value
-        );
-        report.error(&node, message);
+        report.error(&node, expected_session(config, &node.value.to_string()));
     }
     Some((session?, node))
 }

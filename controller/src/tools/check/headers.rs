@@ -1,51 +1,17 @@
 //! The internal headers of a chain: none of a client's own may get in, and none may get out.
 
-use super::chain::Chain;
-use super::report::Report;
-use limpet_core::envoy::{HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER};
+use limpet_core::envoy::{
+    DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
+};
 
+use super::chain::Chain;
+use super::mutations::{is_route_session, removes, session_append};
+use super::report::Report;
+use super::route_entry::RouteEntry;
+use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
 
 const EARLY_HEADER_MUTATION: &str = "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
-
-/// Whether a mutation takes the header away.
-pub(super) fn removes(mutation: &Node<'_>, header: &str) -> bool {
-    let matcher = mutation.at(&["remove_on_match", "key_matcher"]);
-    let pattern = |kind: &str| matcher.as_ref()?.text(kind).map(str::to_ascii_lowercase);
-    mutation
-        .text("remove")
-        .is_some_and(|name| name.eq_ignore_ascii_case(header))
-        || pattern("exact").is_some_and(|name| name == header)
-        || pattern("prefix").is_some_and(|prefix| header.starts_with(&prefix))
-}
-
-/// What a mutation appends to the header for the route's session, where it does.
-pub(super) fn session_append<'a>(mutation: &Node<'a>) -> Option<Node<'a>> {
-    let append = mutation.get("append")?;
-    let key = append.at(&["header", "key"])?;
-    let is_it = key.value.as_str()?.eq_ignore_ascii_case(SESSION_HEADER);
-    is_it.then_some(append)
-}
-
-fn is_route_session(append: &Node<'_>) -> bool {
-    append
-        .at(&["header", "value"])
-        .is_some_and(|value| value.value == ROUTE_SESSION_FORMAT)
-}
-
-/// Whether the header for the route's session has just that after a mutation, `before` being whether it had.
-pub(super) fn has_session(before: bool, mutation: &Node<'_>) -> bool {
-    let Some(append) = session_append(mutation) else {
-        return before && !removes(mutation, SESSION_HEADER);
-    };
-    let is_session = is_route_session(&append);
-    match append.text("append_action") {
-        Some("OVERWRITE_IF_EXISTS_OR_ADD") => is_session,
-        Some("OVERWRITE_IF_EXISTS") => before && is_session,
-        Some("ADD_IF_ABSENT") => before || is_session,
-        _ => !before && is_session,
-    }
-}
 
 /// The headers that `is_removed` does not hold for, as words.
 pub(super) fn missing(headers: &[&str], is_removed: impl Fn(&str) -> bool) -> String {
@@ -95,5 +61,34 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
         if removed {
             report.error(&filter.node, "expected in front of limpet or behind the stateful_session filters: here it takes away what they tell each other");
         }
+    }
+}
+
+/// Whether backends do not see the internal headers; `led`: sessions are led to this route, or away from it.
+pub(super) fn check_upstream(report: &mut Report, chain: &Chain<'_>, entry: &RouteEntry<'_, '_>, led: bool) {
+    let internal = match chain.build {
+        Build::Wasm => INTERNAL_HEADERS.as_slice(),
+        Build::Module if led => &[DESTINATION_HEADER],
+        Build::Module => &[],
+    };
+    if entry.route.get("route").is_none() {
+        return;
+    }
+    let visible = missing(internal, |header| {
+        let is_it = |name: &Node<'_>| {
+            name.value
+                .as_str()
+                .is_some_and(|name| name.eq_ignore_ascii_case(header))
+        };
+        chain.hides_from_upstream(header)
+            || entry
+                .levels()
+                .any(|level| level.list("request_headers_to_remove").iter().any(is_it))
+    });
+    if !visible.is_empty() {
+        report.error(
+            entry.route_configuration,
+            format!("request_headers_to_remove: expected {visible}: backends would see them"),
+        );
     }
 }

@@ -1,13 +1,19 @@
 //! `limpet check`: configurations of the filter, and of Envoy with the filter inside.
 
 mod chain;
+mod connection_manager;
+mod destination_routes;
 mod destinations;
 mod filter;
-pub(crate) mod headers;
+mod headers;
+mod mutations;
 mod per_route;
 mod report;
+mod route_entry;
+mod route_sessions;
 mod routes;
-mod splits;
+mod session;
+mod session_conflicts;
 mod steering;
 mod version;
 
@@ -17,8 +23,8 @@ use serde_json::{Value, json};
 
 use crate::cli::CheckArgs;
 use crate::envoy_config::config_file;
-use crate::envoy_config::filter_locator::{self, Build, Found};
-use crate::envoy_config::foreign_config::{self, Embedded};
+use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
+use crate::envoy_config::foreign_config::{self, ForeignConfig};
 use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
@@ -59,7 +65,7 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
 /// Checks one document. `given`: it was asked for, rather than found by way of another.
 fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs, given: bool) {
     if let Some(found) = foreign_config::find(root) {
-        return check_embedded(report, root, found, args);
+        return check_foreign(report, root, found, args);
     }
     if !root.has_types() {
         return filter::check(
@@ -74,7 +80,7 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: 
     for filter in &found {
         check_filter(report, filter, args);
     }
-    let chains = chain::check_all(report, root, sources);
+    let chains = connection_manager::check_all(report, root, sources);
     if found.is_empty() && !chains && given && !sources.has_routes(root) {
         let message = "no Limpet filter in it: expected a wasm filter or dynamic module named limpet, or one with a configuration of ours";
         report.error(root, message);
@@ -82,10 +88,10 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: 
 }
 
 /// The filter as another control plane has it: its configuration is a part of the object, and so are the variables that it has.
-fn check_embedded(
+fn check_foreign(
     report: &mut Report,
     root: &Node<'_>,
-    found: Result<Vec<Embedded<'_>>, &'static str>,
+    found: Result<Vec<ForeignConfig<'_>>, &'static str>,
     args: &CheckArgs,
 ) {
     match found {
@@ -103,7 +109,7 @@ fn check_embedded(
     }
 }
 
-fn check_filter(report: &mut Report, filter: &Found<'_>, args: &CheckArgs) {
+fn check_filter(report: &mut Report, filter: &LocatedFilter<'_>, args: &CheckArgs) {
     let configuration = &filter.configuration;
     let variables = filter.envoy.at(&["config", "vm_config", "environment_variables"]);
     let mut forwarded = BTreeSet::new();

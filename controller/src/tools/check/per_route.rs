@@ -1,19 +1,24 @@
 //! A route's session in Envoy's own configuration of the dynamic module for it.
 
 use limpet_core::RouteSession;
+use limpet_core::envoy::FILTER_NAME;
 
 use super::chain::Chain;
 use super::report::Report;
-use super::routes::{Named, Place};
+use super::route_entry::RouteEntry;
+use super::session::NamedSession;
 use crate::envoy_config::filter_locator::{self, Build};
 use crate::envoy_config::node::Node;
-use limpet_core::envoy::FILTER_NAME;
 
 /// The session of the innermost level that has a configuration of the filter.
-pub(super) fn session<'a>(report: &mut Report, chain: &Chain<'a>, place: &Place<'_, 'a>) -> Option<Named<'a>> {
+pub(super) fn session<'a>(
+    report: &mut Report,
+    chain: &Chain<'a>,
+    entry: &RouteEntry<'_, 'a>,
+) -> Option<NamedSession<'a>> {
     let filter = chain.limpet()?.name;
     let mut innermost = None;
-    for level in place.levels() {
+    for level in entry.levels() {
         let Some((kind, per_route)) = filter_locator::per_route(level, filter) else {
             continue;
         };
@@ -41,9 +46,8 @@ fn check_module(report: &mut Report, chain: &Chain<'_>, per_route: &Node<'_>) {
             found.map(|node| node.value) != expected.get(field).map(|node| node.value)
         };
         if ["name", "module"].into_iter().any(differs) {
-            let place = module.as_ref().unwrap_or(per_route);
             report.error(
-                place,
+                module.as_ref().unwrap_or(per_route),
                 format!("expected the module of the filter itself, as in {}", expected.path),
             );
         }
@@ -56,22 +60,22 @@ fn check_module(report: &mut Report, chain: &Chain<'_>, per_route: &Node<'_>) {
     }
 }
 
-fn named<'a>(report: &mut Report, per_route: &Node<'a>) -> Named<'a> {
+fn named<'a>(report: &mut Report, per_route: &Node<'a>) -> NamedSession<'a> {
     let session = filter_locator::route_session(per_route);
-    let text = session.text.map(|text| String::from_utf8_lossy(&text).into_owned());
+    let name = session.text.map(|text| String::from_utf8_lossy(&text).into_owned());
     let problem = session.problem.map(str::to_owned).or_else(|| {
-        let text = text.as_ref()?;
-        let error = RouteSession::parse(text.as_bytes()).err()?;
+        let name = name.as_ref()?;
+        let error = RouteSession::parse(name.as_bytes()).err()?;
         Some(format!(
-            "{error}, found {text:?}: Envoy refuses the route configuration"
+            "{error}, found {name:?}: Envoy refuses the route configuration"
         ))
     });
-    let text = text.filter(|_| problem.is_none());
+    let name = name.filter(|_| problem.is_none());
     if let Some(problem) = problem {
         report.error(&session.node, problem);
     }
-    Named {
+    NamedSession {
         node: session.node,
-        text,
+        name,
     }
 }

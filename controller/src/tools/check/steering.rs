@@ -2,7 +2,8 @@
 
 use super::chain::{Chain, HttpFilter};
 use super::report::Report;
-use super::routes::{Place, Session};
+use super::route_entry::RouteEntry;
+use super::session::Session;
 use crate::envoy_config::filter_locator::FILTER_CONFIG;
 use crate::envoy_config::node::Node;
 
@@ -10,7 +11,7 @@ const PER_ROUTE: &str = "envoy.extensions.filters.http.stateful_session.v3.State
 
 /// What a filter does on a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum FilterStatus {
     /// It is not in the chain. Envoy makes a request's chain once, for the first route that the request matches.
     Absent,
     /// It is in the chain and does nothing. That is asked when the request gets to it, of the route that the request has by then.
@@ -20,14 +21,14 @@ enum Standing {
 }
 
 /// What the route has this filter do: the innermost level that says something counts.
-fn standing(filter: &HttpFilter<'_>, place: &Place<'_, '_>) -> Standing {
+fn status(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> FilterStatus {
     let (mut is_absent, mut is_idle) = (filter.disabled, false);
-    for level in place.levels() {
-        let entry = level.get("typed_per_filter_config");
-        let Some(entry) = entry.and_then(|filters| filters.entry(filter.name)) else {
+    for level in entry.levels() {
+        let own = level.get("typed_per_filter_config");
+        let Some(own) = own.and_then(|filters| filters.entry(filter.name)) else {
             continue;
         };
-        let Some((mut kind, mut content)) = entry.typed() else {
+        let Some((mut kind, mut content)) = own.typed() else {
             continue;
         };
         is_absent = false;
@@ -45,15 +46,15 @@ fn standing(filter: &HttpFilter<'_>, place: &Place<'_, '_>) -> Standing {
         }
     }
     match (is_absent, is_idle) {
-        (true, _) => Standing::Absent,
-        (false, true) => Standing::Idle,
-        (false, false) => Standing::Active,
+        (true, _) => FilterStatus::Absent,
+        (false, true) => FilterStatus::Idle,
+        (false, false) => FilterStatus::Active,
     }
 }
 
 /// Whether a filter works on a route.
-pub(super) fn is_enabled(filter: &HttpFilter<'_>, place: &Place<'_, '_>) -> bool {
-    standing(filter, place) == Standing::Active
+pub(super) fn is_enabled(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> bool {
+    status(filter, entry) == FilterStatus::Active
 }
 
 /// Whether the filters that these sessions need are on their route. `split`: it is the last route of a split, which none of its sessions
@@ -62,53 +63,59 @@ pub(super) fn check(
     report: &mut Report,
     chain: &Chain<'_>,
     sessions: &[Session<'_>],
-    place: &Place<'_, '_>,
+    entry: &RouteEntry<'_, '_>,
     split: bool,
 ) {
     let Some(any) = sessions.first() else {
         return;
     };
-    if let Some(limpet) = chain.limpet().filter(|limpet| !is_enabled(limpet, place)) {
-        let (name, words) = (limpet.name, any.words());
+    if let Some(limpet) = chain.limpet().filter(|limpet| !is_enabled(limpet, entry)) {
+        let (name, words) = (limpet.name, any.name());
         let message = format!("the filter {name} is disabled here, so there is no session {words}");
-        return report.warning(place.route, message);
+        return report.warning(entry.route, message);
     }
     let filters = [(chain.soft(), false), (chain.strict(), true)];
     let filters = filters
         .into_iter()
         .filter_map(|(filter, strict)| Some((filter?, strict)));
-    let filters = filters.map(|(filter, strict)| (filter.name, standing(filter, place), strict));
+    let filters = filters.map(|(filter, strict)| (filter.name, status(filter, entry), strict));
     let filters: Vec<_> = filters.collect();
     let of = |strict: bool| sessions.iter().find(|session| session.config.strict == strict);
     let kind = |strict: bool| if strict { "strict" } else { "not strict" };
-    for &(name, standing, strict) in &filters {
+    for &(name, status, strict) in &filters {
         match of(strict) {
-            Some(session) if split => check_last(report, place, session, name, standing),
-            Some(session) if standing != Standing::Active => {
-                let (words, kind) = (session.words(), kind(strict));
-                report.error(place.route, format!("typed_per_filter_config: expected {name} enabled: the session {words} is {kind}, and this filter steers it"));
+            Some(session) if split => check_last(report, entry, session, name, status),
+            Some(session) if status != FilterStatus::Active => {
+                let (words, kind) = (session.name(), kind(strict));
+                report.error(entry.route, format!("typed_per_filter_config: expected {name} enabled: the session {words} is {kind}, and this filter steers it"));
             }
             _ => {}
         }
     }
-    for &(name, standing, strict) in &filters {
-        if standing == Standing::Active && of(strict).is_none() {
-            let (words, kind) = (any.words(), kind(!strict));
-            report.warning(place.route, format!("typed_per_filter_config: expected {name} disabled: the session {words} is {kind}, and there this filter only adds a header to every response"));
+    for &(name, status, strict) in &filters {
+        if status == FilterStatus::Active && of(strict).is_none() {
+            let (words, kind) = (any.name(), kind(!strict));
+            report.warning(entry.route, format!("typed_per_filter_config: expected {name} disabled: the session {words} is {kind}, and there this filter only adds a header to every response"));
         }
     }
 }
 
 /// The filter that steers sessions of a split must be in the chain of its last route, for those that are led elsewhere, and do nothing for
 /// those that are not.
-fn check_last(report: &mut Report, place: &Place<'_, '_>, session: &Session<'_>, name: &str, standing: Standing) {
-    let words = session.words();
+fn check_last(
+    report: &mut Report,
+    entry: &RouteEntry<'_, '_>,
+    session: &Session<'_>,
+    name: &str,
+    status: FilterStatus,
+) {
+    let words = session.name();
     let idle =
         format!("typed_per_filter_config: expected {name} disabled by a StatefulSessionPerRoute with disabled: true");
-    match standing {
-        Standing::Idle => {}
-        Standing::Absent => report.error(place.route, format!("{idle}, and not otherwise: Envoy makes the chain for this route, so sessions {words} that are led to the routes of their clusters would not be steered there")),
-        Standing::Active if session.config.strict => report.error(place.route, format!("{idle}: a session {words} whose cluster has no route any more would fail here until it ends")),
-        Standing::Active => report.warning(place.route, format!("{idle}: a session {words} whose cluster has no route any more is not to be steered here")),
+    match status {
+        FilterStatus::Idle => {}
+        FilterStatus::Absent => report.error(entry.route, format!("{idle}, and not otherwise: Envoy makes the chain for this route, so sessions {words} that are led to the routes of their clusters would not be steered there")),
+        FilterStatus::Active if session.config.strict => report.error(entry.route, format!("{idle}: a session {words} whose cluster has no route any more would fail here until it ends")),
+        FilterStatus::Active => report.warning(entry.route, format!("{idle}: a session {words} whose cluster has no route any more is not to be steered here")),
     }
 }

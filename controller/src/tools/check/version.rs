@@ -2,7 +2,7 @@
 
 use super::report::{Report, Severity};
 use crate::cli::EnvoyVersion;
-use crate::envoy_config::filter_locator::Found;
+use crate::envoy_config::filter_locator::LocatedFilter;
 
 /// The first Envoy by whose interface a module can steer.
 const MODULES: EnvoyVersion = (1, 38);
@@ -10,7 +10,7 @@ const MODULES: EnvoyVersion = (1, 38);
 const ALL_ANSWERS: EnvoyVersion = (1, 40);
 
 /// Checks a module, `envoy` being the version that it is for where that is known.
-pub(super) fn check(report: &mut Report, module: &Found<'_>, envoy: Option<EnvoyVersion>) {
+pub(super) fn check(report: &mut Report, module: &LocatedFilter<'_>, envoy: Option<EnvoyVersion>) {
     if envoy.is_some_and(|envoy| envoy < MODULES) {
         let message = "expected Envoy 1.38 or newer: an older one does not load Limpet's dynamic module";
         report.error(&module.envoy, message);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::ListArgs;
 use crate::envoy_config::config_file;
 use crate::envoy_config::discovery;
-use crate::envoy_config::filter_locator;
+use crate::envoy_config::filter_configs;
 use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
@@ -29,7 +29,7 @@ fn print_configurations(file: &str, form: Output) -> Result<(), Failure> {
     let documents = discovery::read(file)?;
     let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
     let mut rings: Vec<Vec<(u8, KeyStateConfig)>> = Vec::new();
-    for config in filter_locator::configs(file, &roots)? {
+    for config in filter_configs::read(file, &roots)? {
         let keys = source::states(&config).map_err(|reason| Failure(format!("{file}: {reason}")))?;
         if !rings.contains(&keys) {
             rings.push(keys);

@@ -7,7 +7,7 @@ use limpet_core::time::Timestamp;
 
 use crate::cli::{LifeArgs, RotateArgs};
 use crate::envoy_config::discovery;
-use crate::envoy_config::filter_locator;
+use crate::envoy_config::filter_configs;
 use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
@@ -66,7 +66,7 @@ pub(super) fn life(args: &LifeArgs) -> Result<Duration, Failure> {
         (Some(file), None) => {
             let documents = discovery::read(file)?;
             let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
-            let configs = filter_locator::configs(file, &roots)?;
+            let configs = filter_configs::read(file, &roots)?;
             Ok(configs.iter().map(config::longest_life).max().unwrap_or_default())
         }
         (None, None) => Ok(ring::default_life()),

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::cli::WrapArgs;
 use crate::envoy_config::config_file;
-use crate::envoy_config::filter_locator;
+use crate::envoy_config::filter_configs;
 use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
@@ -131,7 +131,7 @@ fn into(file: &str, entries: &[Entry], given: Option<Wrapping>) -> Result<(Strin
 
 /// The wrapped keyrings in a document, one at least.
 fn wrapped_keys(file: &str, document: &serde_json::Value) -> Result<Vec<WrappedKeysConfig>, Failure> {
-    let configs = filter_locator::configs(file, &[Node::root(file, document)])?;
+    let configs = filter_configs::read(file, &[Node::root(file, document)])?;
     let wrapped: Vec<_> = configs
         .into_iter()
         .filter_map(|config: FilterConfig| config.wrapped_keys)

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::cli::RealmArgs;
 use crate::envoy_config::discovery;
-use crate::envoy_config::filter_locator;
 use crate::envoy_config::node::Node;
+use crate::envoy_config::{filter_configs, filter_locator};
 use crate::exit::Failure;
 use crate::tools::keys::{self, source::Unavailable};
 
@@ -148,7 +148,7 @@ impl Known {
     fn from_config(args: &RealmArgs, file: &str) -> Result<Self, Failure> {
         let documents = discovery::read(file)?;
         let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
-        let configs = filter_locator::configs(file, &roots)?;
+        let configs = filter_configs::read(file, &roots)?;
         let mut known = Self {
             has_policies: true,
             clusters: clusters(&roots),

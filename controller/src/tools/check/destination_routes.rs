@@ -1,31 +1,31 @@
 //! Splits: routes whose traffic goes to several clusters, each of which has a route of its own in front that sessions are led to.
 
+use limpet_core::envoy::{DESTINATION_HEADER, UNAVAILABLE_CLUSTER};
 use limpet_core::token::Destination;
 use serde_json::Value;
 
 use super::report::Report;
-use super::routes::{Place, Session};
+use super::route_entry::RouteEntry;
+use super::session::Session;
 use crate::envoy_config::node::{Node, camel_case};
-use limpet_core::envoy::DESTINATION_HEADER;
-use limpet_core::envoy::UNAVAILABLE_CLUSTER;
 
 /// What a route asks of the header that sessions are led by.
 #[derive(Debug)]
-pub(super) struct Matcher<'a> {
+pub(super) struct DestinationMatcher<'a> {
     node: Node<'a>,
     /// The value that it must have; `None` where it is matched otherwise.
     exact: Option<Node<'a>>,
 }
 
 /// What a route asks of the header that sessions are led by, where it does.
-pub(super) fn matcher<'a>(route: &Node<'a>) -> Option<Matcher<'a>> {
+pub(super) fn matcher<'a>(route: &Node<'a>) -> Option<DestinationMatcher<'a>> {
     let headers = route.get("match")?.list("headers");
     let node = headers.into_iter().find(is_destination)?;
     let exact = node
         .at(&["string_match", "exact"])
         .or_else(|| node.get("exact_match"))
         .filter(|_| !node.flag("invert_match"));
-    Some(Matcher { node, exact })
+    Some(DestinationMatcher { node, exact })
 }
 
 fn is_destination(matcher: &Node<'_>) -> bool {
@@ -35,30 +35,30 @@ fn is_destination(matcher: &Node<'_>) -> bool {
 
 /// The routes of a virtual host that sessions are led to, in order.
 #[derive(Debug, Default)]
-pub(super) struct Led(Vec<LedRoute>);
+pub(super) struct DestinationRoutes(Vec<DestinationRoute>);
 
 #[derive(Debug)]
-struct LedRoute {
+struct DestinationRoute {
     /// What else the route matches on.
     rest: Value,
     cluster: String,
     session: String,
 }
 
-impl Led {
+impl DestinationRoutes {
     /// Checks a route that matches on the header, and remembers it.
     pub(super) fn add(
         &mut self,
         report: &mut Report,
-        matcher: &Matcher<'_>,
-        place: &Place<'_, '_>,
+        matcher: &DestinationMatcher<'_>,
+        entry: &RouteEntry<'_, '_>,
         session: Option<&Session<'_>>,
     ) {
-        let Some(cluster) = place.route.get("route").and_then(|action| action.text("cluster")) else {
+        let Some(cluster) = entry.route.get("route").and_then(|action| action.text("cluster")) else {
             let message = format!(
                 "expected a route to one cluster: it matches on {DESTINATION_HEADER}, which says which cluster a session is on"
             );
-            return report.error(place.route, message);
+            return report.error(entry.route, message);
         };
         let expected = hash(cluster);
         match &matcher.exact {
@@ -77,32 +77,32 @@ impl Led {
             }
         }
         if let Some(session) = session {
-            self.0.push(LedRoute {
-                rest: rest(place.route),
+            self.0.push(DestinationRoute {
+                rest: rest(entry.route),
                 cluster: cluster.to_owned(),
-                session: session.words(),
+                session: session.name(),
             });
         }
     }
 
     /// Checks the last route of a split.
-    pub(super) fn check(&self, report: &mut Report, session: &Session<'_>, place: &Place<'_, '_>, clusters: &[&str]) {
-        let (rest, words) = (rest(place.route), session.words());
-        for cluster in clusters.iter().filter(|cluster| **cluster != UNAVAILABLE_CLUSTER) {
-            let is_its = |led: &LedRoute| led.cluster == *cluster && led.session == words && led.rest == rest;
+    pub(super) fn check(&self, report: &mut Report, session: &Session<'_>, entry: &RouteEntry<'_, '_>) {
+        let (rest, words) = (rest(entry.route), session.name());
+        for cluster in entry.clusters.iter().filter(|cluster| **cluster != UNAVAILABLE_CLUSTER) {
+            let is_its = |led: &DestinationRoute| led.cluster == *cluster && led.session == words && led.rest == rest;
             if !self.0.iter().any(is_its) {
                 let message = format!(
                     "expected a route to {cluster} in front, with the same match and session, and {DESTINATION_HEADER} exact {}: without it a session {words} there may be lost with its next request",
                     hash(cluster)
                 );
-                report.warning(place.route, message);
+                report.warning(entry.route, message);
             }
         }
     }
 }
 
 /// What tokens know a cluster by.
-pub(super) fn hash(cluster: &str) -> String {
+fn hash(cluster: &str) -> String {
     Destination::of_cluster(cluster.as_bytes()).to_string()
 }
 

@@ -1,0 +1,41 @@
+//! Every configuration of the filter in a set of documents, wherever it is.
+
+use limpet_core::config;
+use limpet_core::config::schema::FilterConfig;
+
+use super::node::Node;
+use super::{filter_locator, foreign_config};
+use crate::exit::Failure;
+
+/// The configurations of the filter in `file` and in what is discovered by way of it: those with the schema's types, each once.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn read(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, Failure> {
+    let mut configs: Vec<FilterConfig> = Vec::new();
+    for config in roots.iter().flat_map(in_document) {
+        if !configs.contains(&config) {
+            configs.push(config);
+        }
+    }
+    if configs.is_empty() {
+        let message = format!("no configuration of the filter in it that can be read; `limpet check {file}` says more");
+        return Err(Failure(format!("{file}: {message}")));
+    }
+    Ok(configs)
+}
+
+fn in_document(root: &Node<'_>) -> Vec<FilterConfig> {
+    if let Some(found) = foreign_config::find(root) {
+        let configs = found.into_iter().flatten();
+        configs.filter_map(|found| config::parse(&found.json()).ok()).collect()
+    } else if root.has_types() {
+        let filters = filter_locator::filters(root);
+        filters
+            .iter()
+            .filter_map(|located| located.configuration.parsed())
+            .collect()
+    } else {
+        config::parse(root.value.to_string().as_bytes()).into_iter().collect()
+    }
+}

@@ -1,0 +1,157 @@
+//! A connection manager with Limpet's filter in its chain. `docs/configuration.md` says what each part is for.
+
+use limpet_core::config::schema::FilterConfig;
+use limpet_core::envoy::{FILTER_NAME, HOST_HEADER, STRICT_HOST_HEADER};
+use limpet_core::outcome::FILTER_STATE;
+
+use super::chain::Chain;
+use super::report::Report;
+use super::{headers, routes};
+use crate::envoy_config::discovery::{self, Sources};
+use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
+use crate::envoy_config::node::Node;
+
+/// Whether an entry of `http_filters` is Limpet's, and where its configuration is.
+enum Ownership<'s, 'a> {
+    NotOurs,
+    /// The configuration is in none of the documents.
+    ConfiguredElsewhere,
+    Configured(&'s LocatedFilter<'a>),
+}
+
+/// Checks every connection manager of a document that has Limpet's filter; returns whether there is one.
+pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>) -> bool {
+    let located = filter_locator::filters(root);
+    let mut any = false;
+    root.visit(&mut |manager| {
+        for (i, entry) in manager.list("http_filters").iter().enumerate() {
+            let ownership = match entry.get("config_discovery") {
+                None => located
+                    .iter()
+                    .find(|located| located.holder.path == entry.path)
+                    .map_or(Ownership::NotOurs, Ownership::Configured),
+                Some(discovery) => discovered(report, entry, &discovery, sources),
+            };
+            let located = match ownership {
+                Ownership::NotOurs => continue,
+                Ownership::ConfiguredElsewhere => None,
+                Ownership::Configured(located) => Some(located),
+            };
+            any = true;
+            check(report, &Chain::new(manager, i, located), located, sources);
+        }
+    });
+    any
+}
+
+/// An entry of `http_filters` whose configuration is discovered.
+fn discovered<'s, 'a>(
+    report: &mut Report,
+    entry: &Node<'a>,
+    discovery: &Node<'a>,
+    sources: &'s Sources<'a>,
+) -> Ownership<'s, 'a> {
+    let name = entry.text("name").unwrap_or_default();
+    let ownership = match sources.filter(name) {
+        Some(located) => Ownership::Configured(located),
+        None if name == FILTER_NAME => Ownership::ConfiguredElsewhere,
+        None => return Ownership::NotOurs,
+    };
+    if matches!(ownership, Ownership::ConfiguredElsewhere) {
+        let source = discovery.get("config_source");
+        let from = match source.as_ref().and_then(discovery::watched_file) {
+            Some(file) => format!("from {file}, which can not be read from here"),
+            None => "from elsewhere".to_owned(),
+        };
+        report.note(entry, format!("not checked: the filter's configuration, which Envoy gets {from}; give that file as well, or run the check where Envoy runs"));
+    }
+    if discovery.get("default_config").is_none() {
+        report.warning(discovery, "expected a default_config that lets requests pass: without it Envoy answers 500 until there is a first good configuration");
+    }
+    ownership
+}
+
+fn check<'a>(report: &mut Report, chain: &Chain<'a>, located: Option<&LocatedFilter<'a>>, sources: &Sources<'a>) {
+    let config = located.and_then(|located| located.configuration.parsed());
+    let config = config.as_ref();
+    // The module steers by itself, and nothing is said in headers.
+    if chain.build == Build::Wasm {
+        check_steering(report, chain, config);
+        headers::check(report, chain);
+    }
+    check_access_log(report, chain, config);
+    if let Some(last) = chain.last().filter(|last| !last.may_be_router()) {
+        report.error(&last.node, "expected the router as the last filter");
+    }
+    let manager = &chain.manager;
+    match manager.get("route_config") {
+        Some(routes) => routes::check(report, chain, config, sources, &routes),
+        None => match manager
+            .at(&["rds", "route_config_name"])
+            .and_then(|name| sources.routes(name.value.as_str()?))
+        {
+            Some(routes) => routes::check(report, chain, config, sources, routes),
+            None => report.note(
+                manager,
+                "not checked: the routes, which Envoy gets from elsewhere; a file that has them can be given as well",
+            ),
+        },
+    }
+}
+
+/// The two `stateful_session` filters of Envoy's that steer for the wasm filter.
+fn check_steering(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
+    let any = |strict: bool| config.is_none_or(|config| config.policies.values().any(|policy| policy.strict == strict));
+    let has_strict = config.is_some() && any(true);
+    check_steering_filter(report, chain, false, any(false));
+    check_steering_filter(report, chain, true, has_strict);
+    if let Some(strict) = chain.strict().filter(|strict| !strict.disabled) {
+        report.warning(&strict.node, "expected disabled: true, with the routes that have a strict policy enabling it: where it is not needed, it only adds a header to every response");
+    }
+}
+
+/// The filter that steers sessions of strict policies, or the one for all others.
+fn check_steering_filter(report: &mut Report, chain: &Chain<'_>, strict: bool, needed: bool) {
+    let (filter, header, policies) = if strict {
+        (chain.strict(), STRICT_HOST_HEADER, "strict policies")
+    } else {
+        (chain.soft(), HOST_HEADER, "policies that are not strict")
+    };
+    let Some(filter) = filter else {
+        if needed {
+            report.error(&chain.manager, format!("http_filters: expected a stateful_session filter with header state {header} behind limpet: sessions of {policies} need it"));
+        }
+        return;
+    };
+    if chain.in_front().iter().any(|front| front.node.path == filter.node.path) {
+        let message = format!("expected behind limpet, which tells it the host by {header}");
+        report.error(&filter.node, message);
+    }
+    match (strict, filter.is_strict()) {
+        (true, false) => report.error(
+            &filter.node,
+            "expected strict: true, because sessions of strict policies are steered by this filter",
+        ),
+        (false, true) => report.error(
+            &filter.node,
+            "expected no strict: true, because sessions of policies that are not strict are steered by this filter",
+        ),
+        _ => {}
+    }
+}
+
+/// An access log that shows what happened to sessions is empty unless the filter fills it.
+fn check_access_log(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
+    let state = match chain.build {
+        Build::Wasm => format!("wasm.{FILTER_STATE}"),
+        Build::Module => FILTER_STATE.to_owned(),
+    };
+    let logs = chain.manager.get("access_log");
+    let shown = logs.filter(|logs| logs.value.to_string().contains(&format!("({state}")));
+    if let Some(logs) = shown.filter(|_| config.is_some_and(|config| !config.access_log)) {
+        report.warning(
+            &logs,
+            format!("shows {state}, which is empty unless the filter's configuration has accessLog: true"),
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! Sessions of one route configuration that get in each other's way.
+
+use std::collections::{BTreeMap, HashMap};
+
+use limpet_core::carrier::cookie_name::CookieNames;
+use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
+use limpet_core::token::Destination;
+
+use super::report::Report;
+use super::session::Session;
+use crate::envoy_config::node::Node;
+
+/// Name, domain and path: a client keeps one cookie of each.
+type CookieIdentity = (String, Option<String>, String);
+
+/// The sessions of a route configuration, as far as they are known yet.
+#[derive(Debug, Default)]
+pub(super) struct SessionConflicts {
+    /// By the session's name: its clusters, by destination.
+    clusters: BTreeMap<String, HashMap<Destination, String>>,
+    /// The name of the session that travels in the cookie, and whether the cookie is the filter's own.
+    cookies: BTreeMap<CookieIdentity, (String, bool)>,
+}
+
+/// Whether the filter writes the cookie; otherwise it is the application's, whose path is not known here.
+fn is_own(cookie: &CookieConfig) -> bool {
+    cookie.mode == CookieModeConfig::Insert
+}
+
+impl SessionConflicts {
+    /// Adds the session of a route or cluster, which stands at `node` and leads to these clusters.
+    pub(super) fn add(&mut self, report: &mut Report, session: &Session<'_>, node: &Node<'_>, clusters: &[&str]) {
+        for cluster in clusters {
+            self.add_cluster(report, session, node, cluster);
+        }
+        self.add_cookie(report, session, node);
+    }
+
+    /// Tokens name a cluster by a short hash, so the hash must be unique within a session.
+    fn add_cluster(&mut self, report: &mut Report, session: &Session<'_>, route: &Node<'_>, cluster: &str) {
+        let destination = Destination::of_cluster(cluster.as_bytes());
+        let destinations = self.clusters.entry(session.name()).or_default();
+        let other = destinations.entry(destination).or_insert_with(|| cluster.to_owned());
+        if other != cluster {
+            let name = session.name();
+            report.error(route, format!("the clusters {other} and {cluster} of the session {name} have one destination hash, so tokens can not tell them apart: rename one of them"));
+        }
+    }
+
+    fn add_cookie(&mut self, report: &mut Report, session: &Session<'_>, node: &Node<'_>) {
+        let Some(cookie) = &session.config.cookie else {
+            return;
+        };
+        let names = CookieNames::new(&cookie.name, session.scope.as_bytes(), cookie.per_scope);
+        let (cookie_name, path, name) = (names.current(), &cookie.path, session.name());
+        let identity = (cookie_name.to_owned(), cookie.domain.clone(), path.clone());
+        let (other, other_is_own) = self
+            .cookies
+            .entry(identity)
+            .or_insert_with(|| (name.clone(), is_own(cookie)));
+        if *other == name {
+            return;
+        }
+        if *other_is_own && is_own(cookie) {
+            let message = format!(
+                "the session {name} has the cookie {cookie_name} with path {path}, as {other} has: a client has one such cookie, so each of the two ends the other; perScope: true gives each its own"
+            );
+            return report.warning(node, message);
+        }
+        let message = format!(
+            "not checked: the path of the application's cookie {cookie_name}, in which the session {name} travels as {other} does: where the path is the same, each of the two ends the other"
+        );
+        report.note(node, message);
+    }
+}
