@@ -11,3 +11,13 @@ mod reconcile;
 pub mod render;
 
 pub(crate) use cli::ClusterCommand;
+
+use crate::exit::{Failure, Verdict};
+use crate::output::Output;
+
+pub(crate) fn run(command: &ClusterCommand, format: Output) -> Result<Verdict, Failure> {
+    match command {
+        ClusterCommand::Controller(args) => controller::run(args, format),
+        ClusterCommand::Render(args) => render::run(args, format),
+    }
+}

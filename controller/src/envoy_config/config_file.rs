@@ -22,31 +22,20 @@ pub(crate) fn read(file: &str) -> Result<Value, Failure> {
     read_with_text(file).map(|(_, value)| value)
 }
 
-/// Reads a file of documents, as manifests are: several in YAML, or one. Empty ones are left out.
-///
-/// # Errors
-/// As [`read`].
-#[cfg(feature = "controller")]
-pub(crate) fn read_all(file: &str) -> Result<Vec<Value>, Failure> {
-    let text = text(file)?;
-    if is_json(file) {
-        return parse(file, &text).map(|value| vec![value]);
-    }
-    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options())
-        .map_err(|error| Failure(format!("{file}: {}", yaml_error(&error))))?;
-    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
-}
-
 /// Reads a file, with its text.
 ///
 /// # Errors
 /// As [`read`].
 pub(crate) fn read_with_text(file: &str) -> Result<(String, Value), Failure> {
-    let text = text(file)?;
+    let text = read_text(file)?;
     parse(file, &text).map(|value| (text, value))
 }
 
-fn text(file: &str) -> Result<String, Failure> {
+/// Reads a file as text; `-` is standard input.
+///
+/// # Errors
+/// If the file cannot be read, is too large, or is not UTF-8.
+pub(crate) fn read_text(file: &str) -> Result<String, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
     let mut bytes = Vec::new();
     let mut limited = |reader: &mut dyn std::io::Read| reader.take(MAX_LEN + 1).read_to_end(&mut bytes);
@@ -123,17 +112,19 @@ fn written(path: &Path, text: &str, permissions: Option<Permissions>) -> io::Res
     Ok(new)
 }
 
-fn is_json(file: &str) -> bool {
+/// By its name: JSON is read more strictly than YAML, which it is as well.
+pub(crate) fn is_json(file: &str) -> bool {
     let extension = Path::new(file).extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
 /// Reads YAML.
 fn yaml(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str_with_options(text, options()).map_err(|error| yaml_error(&error))
+    serde_saphyr::from_str_with_options(text, yaml_options()).map_err(|error| yaml_error(&error))
 }
 
-fn options() -> serde_saphyr::Options {
+/// How YAML is read.
+pub(crate) fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         // No snippet of the file: it may hold a key.
         with_snippet: false,
@@ -142,7 +133,8 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-fn yaml_error(error: &serde_saphyr::Error) -> String {
+/// What is wrong with YAML.
+pub(crate) fn yaml_error(error: &serde_saphyr::Error) -> String {
     let message = error.to_string();
     if message.contains("budget breached") {
         return format!("larger or deeper than any configuration ({message})");

@@ -5,9 +5,6 @@ mod render;
 
 use clap::Subcommand;
 
-use crate::exit::{Failure, Verdict};
-use crate::output::Output;
-
 pub(crate) use controller::{BootstrapArgs, ControllerArgs, ControllerCommand, LogFormat, OutputKind};
 pub(crate) use render::RenderArgs;
 
@@ -16,13 +13,4 @@ pub(crate) use render::RenderArgs;
 pub(crate) enum ClusterCommand {
     Controller(ControllerArgs),
     Render(RenderArgs),
-}
-
-impl ClusterCommand {
-    pub(crate) fn run(&self, format: Output) -> Result<Verdict, Failure> {
-        match self {
-            Self::Controller(args) => super::controller::run(args, format),
-            Self::Render(args) => super::render::run(args, format),
-        }
-    }
 }

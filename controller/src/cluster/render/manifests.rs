@@ -41,7 +41,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
     for path in paths {
         for file in files(Path::new(path))? {
             let name = file.display().to_string();
-            for (index, value) in config_file::read_all(&name)?.into_iter().enumerate() {
+            for (index, value) in documents(&name)?.into_iter().enumerate() {
                 let place = format!("{name}, document {}", index + 1);
                 reader.add(&place, value)?;
             }
@@ -59,6 +59,17 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         store.apply(Update::Secret(name, found));
     }
     Ok(Files { store, skipped })
+}
+
+/// The documents of a file: several in YAML, or one. Empty ones are left out.
+fn documents(file: &str) -> Result<Vec<Value>, Failure> {
+    let text = config_file::read_text(file)?;
+    if config_file::is_json(file) {
+        return config_file::parse(file, &text).map(|value| vec![value]);
+    }
+    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, config_file::yaml_options())
+        .map_err(|error| Failure(format!("{file}: {}", config_file::yaml_error(&error))))?;
+    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
 }
 
 /// The file itself, or what is in the folder, sorted.
