@@ -26,6 +26,7 @@ use clap::{Parser, Subcommand};
 use cli::{CheckArgs, KeysCommand, TokenCommand};
 use cluster::ClusterCommand;
 use exit::EXIT_CODES;
+
 pub(crate) use exit::{Failure, Verdict};
 use output::Output;
 use tools::{check, keys, token};

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use limpet_core::time::Timestamp;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+use limpet_core::time::Timestamp;
 
 /// The time of this machine's clock.
 pub(crate) fn now() -> Timestamp {

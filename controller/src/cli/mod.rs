@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand, ValueEnum};
-use limpet_core::time::{GatewayDuration, Timestamp};
-use limpet_core::token::{CarrierMode, Form};
 
 use crate::exit::EXIT_CODES;
 use crate::time_format;
+use limpet_core::time::{GatewayDuration, Timestamp};
+use limpet_core::token::{CarrierMode, Form};
 
 const KEYS_FILE: &str = "\
 A file of keys is the `keys` list of the filter's configuration, in YAML or JSON; a whole configuration of the filter serves as well:

@@ -1,11 +1,10 @@
 //! Every configuration of the filter in a set of documents, wherever it is.
 
-use limpet_core::config;
-use limpet_core::config::schema::FilterConfig;
-
 use super::node::Node;
 use super::{filter_locator, foreign_config};
 use crate::exit::Failure;
+use limpet_core::config;
+use limpet_core::config::schema::FilterConfig;
 
 /// The configurations of the filter in `file` and in what is discovered by way of it: those with the schema's types, each once.
 ///

@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use limpet_core::config;
-use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::FILTER_NAME;
 use serde_json::Value;
 
 use super::node::Node;
+use limpet_core::config;
+use limpet_core::config::schema::FilterConfig;
+use limpet_core::envoy::FILTER_NAME;
 
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";

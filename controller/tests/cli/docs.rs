@@ -1,10 +1,9 @@
 //! What the pages of `docs/` show and say.
 
+use crate::{KEY, checkout, file, limpet, path};
 use limpet_core::outcome::{
     HOST_ERRORS, NO_KEYS, REFUSED_SECRETS, RequestOutcome, ResponseOutcome, UNKNOWN_SESSIONS, counter_name,
 };
-
-use crate::{KEY, checkout, file, limpet, path};
 
 fn page(name: &str) -> String {
     std::fs::read_to_string(checkout().join("docs").join(name)).unwrap()

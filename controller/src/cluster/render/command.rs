@@ -2,18 +2,17 @@
 
 use std::path::Path;
 
-use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
 use serde_json::{Value, json};
 
+use super::{Rendered, render, static_file, xds_folder};
 use crate::cluster::cli::RenderArgs;
 use crate::cluster::controller::Config;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output, write_file};
 use limpet_api::ObjectName;
+use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
 use limpet_outputs::{FilterInputs, FilterKeys};
 use limpet_resources::{Resource, ResourceType};
-
-use super::{Rendered, render, static_file, xds_folder};
 
 pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure> {
     let config = match &args.config {

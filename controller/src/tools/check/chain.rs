@@ -1,10 +1,9 @@
 //! The chain of HTTP filters around Limpet's.
 
-use limpet_core::envoy::{HOST_HEADER, SESSION_HEADER, STRICT_HOST_HEADER};
-
 use super::mutations::{has_session, removes};
 use crate::envoy_config::filter_locator::{Build, LocatedFilter};
 use crate::envoy_config::node::Node;
+use limpet_core::envoy::{HOST_HEADER, SESSION_HEADER, STRICT_HOST_HEADER};
 
 const STATEFUL_SESSION: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession";
 const HEADER_MUTATION: &str = "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation";

@@ -1,15 +1,14 @@
 //! A connection manager with Limpet's filter in its chain. `docs/configuration.md` says what each part is for.
 
-use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::{FILTER_NAME, HOST_HEADER, STRICT_HOST_HEADER};
-use limpet_core::outcome::FILTER_STATE;
-
 use super::chain::Chain;
 use super::report::Report;
 use super::{headers, routes};
 use crate::envoy_config::discovery::{self, Sources};
 use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
 use crate::envoy_config::node::Node;
+use limpet_core::config::schema::FilterConfig;
+use limpet_core::envoy::{FILTER_NAME, HOST_HEADER, STRICT_HOST_HEADER};
+use limpet_core::outcome::FILTER_STATE;
 
 /// Whether an entry of `http_filters` is Limpet's, and where its configuration is.
 enum Ownership<'s, 'a> {

@@ -1,13 +1,13 @@
 //! Splits: routes whose traffic goes to several clusters, each of which has a route of its own in front that sessions are led to.
 
-use limpet_core::envoy::{DESTINATION_HEADER, UNAVAILABLE_CLUSTER};
-use limpet_core::token::Destination;
 use serde_json::Value;
 
 use super::report::Report;
 use super::route_entry::RouteEntry;
 use super::session::Session;
 use crate::envoy_config::node::{Node, camel_case};
+use limpet_core::envoy::{DESTINATION_HEADER, UNAVAILABLE_CLUSTER};
+use limpet_core::token::Destination;
 
 /// What a route asks of the header that sessions are led by.
 #[derive(Debug)]

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use limpet_core::RouteSession;
-use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::FILTER_NAME;
-
 use super::chain::Chain;
 use super::report::Report;
 use super::route_entry::RouteEntry;
 use super::session::{Session, expected_session, session_entry};
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::node::Node;
+use limpet_core::RouteSession;
+use limpet_core::config::schema::FilterConfig;
+use limpet_core::envoy::FILTER_NAME;
 
 /// The sessions of the clusters of a route, and where they are named.
 pub(super) fn sessions<'a, 'c>(

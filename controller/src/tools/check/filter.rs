@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use limpet_core::config::schema::{FilterConfig, KeyConfig, KeyStateConfig};
-use limpet_core::keyring::wrapped::Wrapped;
-use limpet_core::{Filter, config};
-
 use super::report::{Checked, Report, Severity};
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
 use crate::tools::keys::source;
+use limpet_core::config::schema::{FilterConfig, KeyConfig, KeyStateConfig};
+use limpet_core::keyring::wrapped::Wrapped;
+use limpet_core::{Filter, config};
 
 /// What stands in for a key that only Envoy's environment has: the rest of the configuration is checked with it.
 const STAND_IN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";

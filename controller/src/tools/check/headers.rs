@@ -1,15 +1,14 @@
 //! The internal headers of a chain: none of a client's own may get in, and none may get out.
 
-use limpet_core::envoy::{
-    DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
-};
-
 use super::chain::Chain;
 use super::mutations::{is_route_session, removes, session_append};
 use super::report::Report;
 use super::route_entry::RouteEntry;
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
+use limpet_core::envoy::{
+    DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
+};
 
 const EARLY_HEADER_MUTATION: &str = "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 

@@ -23,13 +23,12 @@ use serde_json::{Value, json};
 
 use crate::cli::CheckArgs;
 use crate::envoy_config::config_file;
+use crate::envoy_config::discovery::{self, Sources};
 use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
 use crate::envoy_config::foreign_config::{self, ForeignConfig};
 use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
-
-use crate::envoy_config::discovery::{self, Sources};
 use filter::Usage;
 use report::{Finding, Report, Severity};
 

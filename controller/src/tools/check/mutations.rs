@@ -1,8 +1,7 @@
 //! Envoy's header mutations, and what they do to the internal headers.
 
-use limpet_core::envoy::{ROUTE_SESSION_FORMAT, SESSION_HEADER};
-
 use crate::envoy_config::node::Node;
+use limpet_core::envoy::{ROUTE_SESSION_FORMAT, SESSION_HEADER};
 
 /// Whether a mutation removes the header.
 pub(super) fn removes(mutation: &Node<'_>, header: &str) -> bool {

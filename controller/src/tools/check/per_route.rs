@@ -1,14 +1,13 @@
 //! A route's session in Envoy's own configuration of the dynamic module for it.
 
-use limpet_core::RouteSession;
-use limpet_core::envoy::FILTER_NAME;
-
 use super::chain::Chain;
 use super::report::Report;
 use super::route_entry::RouteEntry;
 use super::session::NamedSession;
 use crate::envoy_config::filter_locator::{self, Build};
 use crate::envoy_config::node::Node;
+use limpet_core::RouteSession;
+use limpet_core::envoy::FILTER_NAME;
 
 /// The session of the innermost level that has a configuration of the filter.
 pub(super) fn session<'a>(

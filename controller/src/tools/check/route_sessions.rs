@@ -1,9 +1,5 @@
 //! Which session a route has: as Envoy's configuration names it, by the table of routes, or by default.
 
-use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::{FILTER_NAME, ROUTE_SESSION_FORMAT, SESSION_HEADER};
-use limpet_core::{RouteSession, RouteSessionError};
-
 use super::chain::Chain;
 use super::per_route;
 use super::report::Report;
@@ -11,6 +7,9 @@ use super::route_entry::RouteEntry;
 use super::session::{NamedSession, Session, expected_session, session_entry};
 use super::steering::is_enabled;
 use crate::envoy_config::filter_locator::Build;
+use limpet_core::config::schema::FilterConfig;
+use limpet_core::envoy::{FILTER_NAME, ROUTE_SESSION_FORMAT, SESSION_HEADER};
+use limpet_core::{RouteSession, RouteSessionError};
 
 /// Whose sessions the requests of a route have.
 #[derive(Debug)]

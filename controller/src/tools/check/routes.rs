@@ -1,8 +1,5 @@
 //! The routes of a chain, and the sessions that they have.
 
-use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::DESTINATION_HEADER;
-
 use super::chain::Chain;
 use super::destination_routes::{self, DestinationMatcher, DestinationRoutes};
 use super::report::{Report, Severity};
@@ -14,6 +11,8 @@ use super::{destinations, headers, steering};
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
+use limpet_core::config::schema::FilterConfig;
+use limpet_core::envoy::DESTINATION_HEADER;
 
 /// Checks a route configuration; `config`: the filter's own, if it is known.
 pub(super) fn check<'a>(

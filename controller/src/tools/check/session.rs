@@ -1,9 +1,8 @@
 //! The sessions that a configuration of Envoy names.
 
-use limpet_core::config::schema::{FilterConfig, PolicyConfig};
-
 use super::report::Report;
 use crate::envoy_config::node::Node;
+use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 
 /// A session, by its policy and scope.
 #[derive(Debug, Clone)]

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use limpet_core::carrier::cookie_name::CookieNames;
-use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
-use limpet_core::token::Destination;
-
 use super::report::Report;
 use super::session::Session;
 use crate::envoy_config::node::Node;
+use limpet_core::carrier::cookie_name::CookieNames;
+use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
+use limpet_core::token::Destination;
 
 /// Name, domain and path: a client keeps one cookie of each.
 type CookieIdentity = (String, Option<String>, String);

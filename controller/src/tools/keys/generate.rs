@@ -1,18 +1,17 @@
 //! `limpet keys generate`.
 
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::KeyStateConfig;
-use limpet_core::keyring::Secret;
 use serde_json::json;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::keyring_file::KeyringFile;
+use super::{lifetime, rotation};
 use crate::cli::GenerateArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
-
-use super::ring::{self, Ring};
-use super::rotation;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::keyring::Secret;
 
 pub(crate) fn run(args: &GenerateArgs, form: Output) -> Result<Verdict, Failure> {
     match &args.file {
@@ -35,12 +34,12 @@ fn key(form: Output) -> Result<Verdict, Failure> {
 fn keyring(file: &str, form: Output) -> Result<Verdict, Failure> {
     let now = time_format::now();
     let key = rotation::new_key(1, KeyStateConfig::Signing, now, secret()?);
-    let ring = Ring {
+    let keyring = KeyringFile {
         file: file.to_owned(),
         document: KeyringDocument { keys: vec![key] },
     };
-    ring.create()?;
-    ring.print(form, now, ring::default_life())?;
+    keyring.create()?;
+    keyring.print(form, now, lifetime::default())?;
     Ok(Verdict::Good)
 }
 

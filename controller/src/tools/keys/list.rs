@@ -1,8 +1,9 @@
 //! `limpet keys list`.
 
-use limpet_core::config::schema::KeyStateConfig;
 use serde_json::{Value, json};
 
+use super::keyring_file::{KeyringFile, state_name};
+use super::{lifetime, source};
 use crate::cli::ListArgs;
 use crate::envoy_config::config_file;
 use crate::envoy_config::discovery;
@@ -11,14 +12,12 @@ use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
-
-use super::ring::{self, Ring};
-use super::{rotate, source};
+use limpet_core::config::schema::KeyStateConfig;
 
 pub(crate) fn run(args: &ListArgs, form: Output) -> Result<Verdict, Failure> {
     let document = config_file::read(&args.file)?;
-    match Ring::from_document(&args.file, &document) {
-        Some(ring) => ring?.print(form, time_format::now(), rotate::life(&args.life)?)?,
+    match KeyringFile::from_document(&args.file, &document) {
+        Some(keyring) => keyring?.print(form, time_format::now(), lifetime::from_args(&args.life)?)?,
         None => print_configurations(&args.file, form)?,
     }
     Ok(Verdict::Good)
@@ -28,23 +27,23 @@ pub(crate) fn run(args: &ListArgs, form: Output) -> Result<Verdict, Failure> {
 fn print_configurations(file: &str, form: Output) -> Result<(), Failure> {
     let documents = discovery::read(file)?;
     let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
-    let mut rings: Vec<Vec<(u8, KeyStateConfig)>> = Vec::new();
+    let mut keyrings: Vec<Vec<(u8, KeyStateConfig)>> = Vec::new();
     for config in filter_configs::read(file, &roots)? {
         let keys = source::states(&config).map_err(|reason| Failure(format!("{file}: {reason}")))?;
-        if !rings.contains(&keys) {
-            rings.push(keys);
+        if !keyrings.contains(&keys) {
+            keyrings.push(keys);
         }
     }
     match form {
         Output::Text => {
-            let line = |(id, state): &(u8, KeyStateConfig)| format!("key {id:<3}  {}\n", ring::name(*state));
-            let text: Vec<String> = rings.iter().map(|keys| keys.iter().map(line).collect()).collect();
+            let line = |(id, state): &(u8, KeyStateConfig)| format!("key {id:<3}  {}\n", state_name(*state));
+            let text: Vec<String> = keyrings.iter().map(|keys| keys.iter().map(line).collect()).collect();
             output::print(&text.join("\n"))
         }
         Output::Json => {
-            let key = |(id, state): &(u8, KeyStateConfig)| json!({"id": id, "state": ring::name(*state)});
-            let keyrings = rings.iter().map(|keys| keys.iter().map(key).collect());
-            output::print_json(&json!({"file": file, "keyrings": keyrings.collect::<Vec<Value>>()}))
+            let key = |(id, state): &(u8, KeyStateConfig)| json!({"id": id, "state": state_name(*state)});
+            let listed = keyrings.iter().map(|keys| keys.iter().map(key).collect());
+            output::print_json(&json!({"file": file, "keyrings": listed.collect::<Vec<Value>>()}))
         }
     }
 }

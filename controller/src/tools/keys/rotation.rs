@@ -4,12 +4,11 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::time::Duration;
 
+use crate::time_format;
 use limpet_core::config::schema::KeyStateConfig;
 use limpet_core::config::{KeyDocument, KeyringDocument};
 use limpet_core::keyring::Secret;
 use limpet_core::time::Timestamp;
-
-use crate::time_format;
 
 /// How far a change of keys has come. Every phase is to be on every Envoy before the next one begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Where a configuration's keys come from, as far as this process has them.
 
+use zeroize::Zeroizing;
+
 use limpet_core::config::schema::{FilterConfig, InlineKey, KeyConfig, KeyStateConfig, WrappedKeysConfig};
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
-use zeroize::Zeroizing;
 
 /// Why a key can not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,29 +2,33 @@
 
 use std::collections::BTreeSet;
 
-use limpet_core::config::schema::{FilterConfig, WrappedKeysConfig};
-use limpet_core::keyring::wrapped::{self, Wrapped};
-use limpet_core::keyring::{Entry, KeyId};
 use serde_json::json;
 
+use super::keys_file;
+use super::source::{self, Unavailable};
 use crate::cli::WrapArgs;
 use crate::envoy_config::config_file;
 use crate::envoy_config::filter_configs;
 use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
-
-use super::source::{self, Unavailable};
+use limpet_core::config::schema::{FilterConfig, WrappedKeysConfig};
+use limpet_core::keyring::wrapped::{self, Wrapped};
+use limpet_core::keyring::{Entry, KeyId};
 
 /// A key-encryption key, by its id and its variable.
-struct Wrapping {
+struct KeyEncryptionKey {
     id: KeyId,
     variable: String,
 }
 
 pub(crate) fn run(args: &WrapArgs, form: Output) -> Result<Verdict, Failure> {
     let entries = entries(&args.file)?;
-    let given = args.key_encryption_key.as_deref().map(Wrapping::parse).transpose()?;
+    let given = args
+        .key_encryption_key
+        .as_deref()
+        .map(KeyEncryptionKey::parse)
+        .transpose()?;
     let (text, id) = match (&args.into, given) {
         (Some(file), given) => into(file, &entries, given)?,
         (None, Some(given)) => (given.wrap(&entries)?, given.id),
@@ -54,13 +58,13 @@ pub(crate) fn run(args: &WrapArgs, form: Output) -> Result<Verdict, Failure> {
 /// The keys of a file of keys, with their secrets.
 fn entries(file: &str) -> Result<Vec<Entry>, Failure> {
     let failed = |unavailable: Unavailable| Failure(format!("{file}: {unavailable}"));
-    super::read(file)?
+    keys_file::read(file)?
         .iter()
         .map(|key| source::entry(key).map_err(failed))
         .collect()
 }
 
-impl Wrapping {
+impl KeyEncryptionKey {
     /// `ID=VARIABLE`. What is wrong is not repeated: it may be a key.
     fn parse(text: &str) -> Result<Self, Failure> {
         let expected = || {
@@ -86,7 +90,7 @@ impl Wrapping {
 }
 
 /// Puts a wrapped keyring in the place of the one that a configuration has. The rest of the file stays byte for byte.
-fn into(file: &str, entries: &[Entry], given: Option<Wrapping>) -> Result<(String, KeyId), Failure> {
+fn into(file: &str, entries: &[Entry], given: Option<KeyEncryptionKey>) -> Result<(String, KeyId), Failure> {
     let failed = |reason: &str| Failure(format!("{file}: {reason}"));
     let (content, value) = config_file::read_with_text(file)?;
     let present = wrapped_keys(file, &value)?;
@@ -109,7 +113,7 @@ fn into(file: &str, entries: &[Entry], given: Option<Wrapping>) -> Result<(Strin
     }
     let named = present.iter().flat_map(|wrapped| &wrapped.key_encryption_keys);
     let variable = named.filter(|key| key.id == id.0).map(|key| key.env.clone()).next();
-    let wrapping = given.unwrap_or_else(|| Wrapping {
+    let wrapping = given.unwrap_or_else(|| KeyEncryptionKey {
         id,
         variable: variable.unwrap_or_default(),
     });

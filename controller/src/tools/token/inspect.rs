@@ -2,31 +2,26 @@
 
 use std::time::Duration;
 
-use limpet_core::config::schema::PolicyConfig;
-use limpet_core::outcome::RequestOutcome;
-use limpet_core::time::{GatewayDuration, Timestamp};
-use limpet_core::token::{CarrierMode, Claims, Refusal, Unverified};
 use serde_json::{Map, Value, json};
 
+use super::candidates::{Candidate, Candidates, session_json};
+use super::token_argument::TokenArgument;
+use super::verification::{self, Opening};
 use crate::cli::InspectArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output, Rows};
 use crate::time_format;
-
-use super::known::{Candidate, Known, session_json};
-use super::presented::Presented;
-use super::verdict::{self, Opening};
+use limpet_core::config::schema::PolicyConfig;
+use limpet_core::outcome::RequestOutcome;
+use limpet_core::time::{GatewayDuration, Timestamp};
+use limpet_core::token::{CarrierMode, Claims, Refusal, Unverified};
 
 pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> {
-    let presented = Presented::parse(&args.token);
+    let argument = TokenArgument::parse(&args.token);
     let now = args.now.unwrap_or_else(time_format::now);
-    let known = Known::from_args(
-        &args.realm,
-        Some(&presented),
-        [args.absolute_timeout, args.idle_timeout],
-    )?;
+    let candidates = Candidates::from_args(&args.realm, Some(&argument), [args.absolute_timeout, args.idle_timeout])?;
     let mut inspection = Inspection::new(now);
-    let verdict = inspection.inspect(presented.token, &known)?;
+    let verdict = inspection.inspect(argument.token, &candidates)?;
     match form {
         Output::Text => output::print(&inspection.rows.text())?,
         Output::Json => output::print_json(&Value::Object(inspection.json))?,
@@ -58,7 +53,7 @@ impl Inspection {
         self.json.insert(name.to_owned(), value.into());
     }
 
-    fn inspect(&mut self, token: &str, known: &Known) -> Result<Verdict, Failure> {
+    fn inspect(&mut self, token: &str, candidates: &Candidates) -> Result<Verdict, Failure> {
         self.say("length", token.len());
         let unverified = match Unverified::parse(token.as_bytes()) {
             Ok(unverified) => unverified,
@@ -74,30 +69,30 @@ impl Inspection {
         );
         self.say("form", form);
         self.say("keyId", unverified.key_id.0);
-        if known.candidates.is_empty() {
-            return Ok(self.not_verified(&unverified, "neither --keys nor --config was given", known));
+        if candidates.list.is_empty() {
+            return Ok(self.not_verified(&unverified, "neither --keys nor --config was given", candidates));
         }
-        match verdict::open(known, token, unverified.key_id) {
-            Opening::NoKey(reason) => Ok(self.not_verified(&unverified, &reason.to_string(), known)),
+        match verification::open(candidates, token, unverified.key_id) {
+            Opening::NoKey(reason) => Ok(self.not_verified(&unverified, &reason.to_string(), candidates)),
             Opening::Refused(Refusal::UnknownKey) => Ok(self.refused(
                 Refusal::UnknownKey,
                 &format!("no key {} is among the keys", unverified.key_id),
             )),
             Opening::Refused(refusal) => {
-                let tried = known.words();
+                let tried = candidates.words();
                 let reason = format!("changed, or made with another key, or for another session than {tried}");
                 Ok(self.refused(refusal, &reason))
             }
             Opening::Opened(candidate, claims) => {
-                self.add("session", candidate.words(known));
-                self.say("session", session_json(&candidate, known));
-                let outcome = verdict::judge(&candidate, token, unverified.key_id, self.now)?;
+                self.add("session", candidate.words(candidates));
+                self.say("session", session_json(&candidate, candidates));
+                let outcome = verification::judge(&candidate, token, unverified.key_id, self.now)?;
                 let verdict = match outcome {
                     RequestOutcome::Refused(refusal) => self.refused(refusal, meaning(refusal)),
                     _ => self.honoured(),
                 };
-                self.claims(&claims, known);
-                self.left(&candidate, &claims, known);
+                self.claims(&claims, candidates);
+                self.left(&candidate, &claims, candidates);
                 Ok(verdict)
             }
         }
@@ -119,23 +114,23 @@ impl Inspection {
         Verdict::Bad
     }
 
-    fn not_verified(&mut self, unverified: &Unverified, reason: &str, known: &Known) -> Verdict {
+    fn not_verified(&mut self, unverified: &Unverified, reason: &str, candidates: &Candidates) -> Verdict {
         self.add("verdict", format!("not verified: {reason}"));
         self.say("verdict", "not verified");
         self.say("reason", reason);
         match &unverified.claims {
             Some(claims) => {
                 self.add("content", "UNVERIFIED: anybody can have written what follows");
-                self.claims(claims, known);
+                self.claims(claims, candidates);
             }
             None => self.add("content", "sealed: nothing of it can be read without the key"),
         }
         Verdict::Good
     }
 
-    fn claims(&mut self, claims: &Claims, known: &Known) {
+    fn claims(&mut self, claims: &Claims, candidates: &Candidates) {
         let now = self.now;
-        let cluster = known.cluster(claims.destination);
+        let cluster = candidates.cluster(claims.destination);
         self.add("backend", claims.host.to_string());
         self.add(
             "cluster",
@@ -161,7 +156,7 @@ impl Inspection {
     }
 
     /// What is left of the session: until the absolute timeout, and until it has been idle for too long.
-    fn left(&mut self, candidate: &Candidate, claims: &Claims, known: &Known) {
+    fn left(&mut self, candidate: &Candidate, claims: &Claims, candidates: &Candidates) {
         let Some(policy) = candidate.policy_config() else {
             return;
         };
@@ -174,7 +169,7 @@ impl Inspection {
                 format!("{}  (absoluteTimeout {timeout})", time_format::words(end, self.now)),
             );
         }
-        let idle = idle_bound(policy, candidate, known).map(|(bound, field)| {
+        let idle = idle_bound(policy, candidate, candidates).map(|(bound, field)| {
             let end = claims.last_seen.after(bound.get());
             // Nothing but the application renews a token in its own cookie or header.
             let kept = match candidate.carrier().0 {
@@ -201,10 +196,14 @@ impl Inspection {
 }
 
 /// How long the session may be idle, and the field that says so.
-fn idle_bound(policy: &PolicyConfig, candidate: &Candidate, known: &Known) -> Option<(GatewayDuration, &'static str)> {
+fn idle_bound(
+    policy: &PolicyConfig,
+    candidate: &Candidate,
+    candidates: &Candidates,
+) -> Option<(GatewayDuration, &'static str)> {
     match (policy.idle_timeout, policy.absolute_timeout) {
         (Some(bound), _) => Some((bound, "idleTimeout")),
-        (None, None) if known.has_policies => Some((candidate.config.max_idle, "maxIdle")),
+        (None, None) if candidates.has_policies => Some((candidate.config.max_idle, "maxIdle")),
         _ => None,
     }
 }

@@ -1,19 +1,18 @@
 //! `limpet token issue`.
 
-use limpet_core::config::schema::TokenConfig;
-use limpet_core::token::{Claims, Destination, Form};
 use serde_json::json;
 
+use super::candidates::{Candidate, Candidates, session_json};
 use crate::cli::IssueArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
-
-use super::known::{Candidate, Known, session_json};
+use limpet_core::config::schema::TokenConfig;
+use limpet_core::token::{Claims, Destination, Form};
 
 pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
-    let known = Known::from_args(&args.realm, None, [None, None])?;
-    let candidate = the_only(&known)?;
+    let candidates = Candidates::from_args(&args.realm, None, [None, None])?;
+    let candidate = the_only(&candidates)?;
     let realm = candidate.realm(None).map_err(|unavailable| match unavailable {
         Some(unavailable) => Failure(unavailable.to_string()),
         None => Failure("keys: expected one with state signing".to_owned()),
@@ -42,7 +41,7 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
     match form {
         Output::Text => output::print(&format!("{token}\n"))?,
         Output::Json => {
-            let session = session_json(candidate, &known);
+            let session = session_json(candidate, &candidates);
             output::print_json(&json!({"token": token, "form": token_form.name(), "session": session}))?;
         }
     }
@@ -50,13 +49,13 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
 }
 
 /// A token is for one session, so the arguments must leave one.
-fn the_only(known: &Known) -> Result<&Candidate, Failure> {
-    match known.candidates.as_slice() {
+fn the_only(candidates: &Candidates) -> Result<&Candidate, Failure> {
+    match candidates.list.as_slice() {
         [] => Err(Failure("expected --keys or --config".to_owned())),
         [candidate] => Ok(candidate),
         _ => Err(Failure(format!(
             "expected --policy and --scope to name one session of these: {}",
-            known.words()
+            candidates.words()
         ))),
     }
 }

@@ -1,7 +1,7 @@
 //! `limpet token`: what a token says, and tokens for tests.
 
+mod candidates;
 pub(crate) mod inspect;
 pub(crate) mod issue;
-mod known;
-mod presented;
-mod verdict;
+mod token_argument;
+mod verification;

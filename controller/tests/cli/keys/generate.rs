@@ -1,6 +1,5 @@
-use crate::limpet;
-
 use super::{Keyring, states};
+use crate::limpet;
 
 #[test]
 fn a_key_is_32_random_bytes_in_base64() {

@@ -1,8 +1,7 @@
 use serde_json::{Value, json};
 
-use crate::{OTHER_KEY, file, limpet, path};
-
 use super::Keyring;
+use crate::{OTHER_KEY, file, limpet, path};
 
 #[test]
 fn ids_states_and_ages_are_shown() {

@@ -1,8 +1,7 @@
 use serde_json::json;
 
-use crate::{KEY, file, limpet, path};
-
 use super::{Keyring, ago, states};
+use crate::{KEY, file, limpet, path};
 
 #[test]
 fn a_key_changes_in_three_phases() {

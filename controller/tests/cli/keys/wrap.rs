@@ -2,9 +2,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::{KEY, OTHER_KEY, example, file, limpet, path};
-
 use super::{Keyring, mode, set_mode};
+use crate::{KEY, OTHER_KEY, example, file, limpet, path};
 
 const UNDER_1: [&str; 2] = ["--key-encryption-key", "1=LIMPET_KEK_1"];
 

@@ -3,32 +3,25 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use limpet_core::config::schema::KeyStateConfig;
-use limpet_core::config::{KeyDocument, KeyringDocument};
-use limpet_core::time::Timestamp;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use super::rotation::{self, Phase, Unfit, created, since};
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
 use crate::output::{self, Output};
 use crate::time_format;
-
-use super::rotation::{self, Phase, Unfit, created, since};
+use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::config::{KeyDocument, KeyringDocument};
+use limpet_core::time::Timestamp;
 
 /// A keyring file.
-pub(super) struct Ring {
+pub(super) struct KeyringFile {
     pub(super) file: String,
     pub(super) document: KeyringDocument,
 }
 
-/// How long a token of the longest-lived session lives unused, by the defaults of the filter's configuration.
-pub(super) fn default_life() -> Duration {
-    // 168 hours, a tenth of that, and a minute between clocks: `config::longest_life` of a configuration that says nothing.
-    Duration::from_secs(168 * 3960 + 60)
-}
-
-impl Ring {
+impl KeyringFile {
     pub(super) fn read(file: &str) -> Result<Self, Failure> {
         let document = config_file::read(file)?;
         Self::from_document(file, &document).unwrap_or_else(|| {
@@ -45,10 +38,10 @@ impl Ring {
         let parsed = KeyringDocument::parse(text.as_bytes()).map_err(|error| Failure(format!("{file}: {error}")));
         Some(parsed.and_then(|document| {
             let file = file.to_owned();
-            let ring = Self { file, document };
-            rotation::check_times(&ring.document).map_err(|unfit| ring.failed(&unfit))?;
-            ring.warn_of_readers();
-            Ok(ring)
+            let keyring = Self { file, document };
+            rotation::check_times(&keyring.document).map_err(|unfit| keyring.failed(&unfit))?;
+            keyring.warn_of_readers();
+            Ok(keyring)
         }))
     }
 
@@ -72,15 +65,15 @@ impl Ring {
 
     /// Writes a file that is not there yet.
     pub(super) fn create(&self) -> Result<(), Failure> {
-        config_file::create(&self.file, &self.text())
+        config_file::create(&self.file, &self.json())
     }
 
     /// Writes over the file.
     pub(super) fn replace(&self) -> Result<(), Failure> {
-        config_file::replace(&self.file, &self.text(), true)
+        config_file::replace(&self.file, &self.json(), true)
     }
 
-    fn text(&self) -> Zeroizing<String> {
+    fn json(&self) -> Zeroizing<String> {
         // Every field is text or a number: this can not fail.
         let text = Zeroizing::new(serde_json::to_string_pretty(&self.document).unwrap_or_default());
         Zeroizing::new(format!("{}\n", *text))
@@ -98,7 +91,7 @@ impl Ring {
     pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), Failure> {
         let phase = self.phase(life).ok();
         match form {
-            Output::Text => output::print(&self.words(phase, now)),
+            Output::Text => output::print(&self.text_report(phase, now)),
             Output::Json => output::print_json(&json!({
                 "file": self.file,
                 "phase": phase.and_then(Phase::number),
@@ -111,21 +104,21 @@ impl Ring {
         }
     }
 
-    fn words(&self, phase: Option<Phase>, now: Timestamp) -> String {
-        let key_words = |key: &KeyDocument| {
-            let state = name(key.state);
+    fn text_report(&self, phase: Option<Phase>, now: Timestamp) -> String {
+        let line = |key: &KeyDocument| {
+            let state = state_name(key.state);
             let unknown = || "unknown".to_owned();
             let since = since(key).map_or_else(unknown, |since| time_format::distance(since, now));
             let created = created(key).map_or_else(unknown, |created| time_format::words(created, now));
             format!("key {:<3}  {state:9}  since {since}, made {created}\n", key.id)
         };
-        let keys: String = self.document.keys.iter().map(key_words).collect();
-        let (done, next) = self.story(phase, now);
+        let keys: String = self.document.keys.iter().map(line).collect();
+        let (done, next) = self.progress(phase, now);
         format!("phase    {done}\n{keys}next     {next}\n")
     }
 
     /// What the phase is, and what comes next.
-    fn story(&self, phase: Option<Phase>, now: Timestamp) -> (String, String) {
+    fn progress(&self, phase: Option<Phase>, now: Timestamp) -> (String, String) {
         let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
         let (signing, rotate) = (
             id(rotation::signing(&self.document)),
@@ -170,7 +163,7 @@ impl Ring {
 }
 
 /// The word of the configuration.
-pub(super) fn name(state: KeyStateConfig) -> &'static str {
+pub(super) fn state_name(state: KeyStateConfig) -> &'static str {
     match state {
         KeyStateConfig::Signing => "signing",
         KeyStateConfig::Verifying => "verifying",
@@ -181,7 +174,7 @@ pub(super) fn name(state: KeyStateConfig) -> &'static str {
 fn key_json(key: &KeyDocument, now: Timestamp) -> Value {
     json!({
         "id": key.id,
-        "state": name(key.state),
+        "state": state_name(key.state),
         "created": key.created,
         "ageSeconds": created(key).map(|created| now.since(created).as_secs()),
         "since": key.since,

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::candidates::{Candidate, Candidates};
+use crate::exit::Failure;
+use crate::tools::keys::source::{self, Unavailable};
 use limpet_core::Filter;
 use limpet_core::config::schema::{DefaultConfig, FilterConfig};
 use limpet_core::keyring::KeyId;
@@ -9,11 +12,6 @@ use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Refusal};
 use limpet_core::view::{Answer, RequestView};
-
-use crate::exit::Failure;
-use crate::tools::keys::source::{self, Unavailable};
-
-use super::known::{Candidate, Known};
 
 /// How trying the candidates ended.
 #[derive(Debug)]
@@ -27,9 +25,9 @@ pub(super) enum Opening {
 }
 
 /// Tries every candidate.
-pub(super) fn open(known: &Known, token: &str, key: KeyId) -> Opening {
+pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening {
     let mut outcome = Opening::Refused(Refusal::UnknownKey);
-    for candidate in &known.candidates {
+    for candidate in &candidates.list {
         match candidate.realm(Some(key)) {
             Ok(realm) => match realm.open(token.as_bytes()) {
                 Ok(opened) => return Opening::Opened(candidate.clone(), opened.claims),

@@ -4,7 +4,7 @@ use limpet_core::token::{CarrierMode, is_token};
 
 /// What was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Presented<'a> {
+pub(super) struct TokenArgument<'a> {
     pub(super) token: &'a str,
     /// The cookie's or header's name, where the text has it.
     pub(super) name: Option<&'a str>,
@@ -12,7 +12,7 @@ pub(super) struct Presented<'a> {
     pub(super) mode: Option<CarrierMode>,
 }
 
-impl<'a> Presented<'a> {
+impl<'a> TokenArgument<'a> {
     /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...` or `name: value`. No token has a `=`, `:` or `~` in it.
     /// A cookie without `~` may also be one of mode rewrite.
     pub(super) fn parse(text: &'a str) -> Self {
@@ -36,7 +36,7 @@ impl<'a> Presented<'a> {
         let first = Self::pair(value.split(';').next().unwrap_or_default());
         // A client sends all its cookies in one line.
         let all = value.split(';').map(Self::pair).filter(|_| is("cookie"));
-        let has_token = |presented: &Self| is_token(presented.token.as_bytes());
+        let has_token = |argument: &Self| is_token(argument.token.as_bytes());
         all.into_iter().find(has_token).unwrap_or(first)
     }
 
@@ -98,7 +98,11 @@ mod tests {
             ("x-session: T~abc", Some("x-session"), Some(HeaderPrefix)),
             ("Cookie: s=T~abc; a=1", Some("s"), Some(CookiePrefix)),
         ] {
-            assert_eq!(Presented::parse(text), Presented { token: "T", name, mode }, "{text:?}");
+            assert_eq!(
+                TokenArgument::parse(text),
+                TokenArgument { token: "T", name, mode },
+                "{text:?}"
+            );
         }
     }
     #[test]
@@ -111,15 +115,15 @@ mod tests {
             ),
             (format!("Cookie: a=1~x; s={token}"), CarrierMode::Cookie),
         ] {
-            let expected = Presented {
+            let expected = TokenArgument {
                 token,
                 name: Some("s"),
                 mode: Some(mode),
             };
-            assert_eq!(Presented::parse(&line), expected, "{line}");
+            assert_eq!(TokenArgument::parse(&line), expected, "{line}");
         }
         // What follows in a Set-Cookie are attributes.
         let attribute = format!("Set-Cookie: a=1; s={token}");
-        assert_eq!(Presented::parse(&attribute).name, Some("a"));
+        assert_eq!(TokenArgument::parse(&attribute).name, Some("a"));
     }
 }

@@ -3,6 +3,16 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use serde_json::{Value, json};
+
+use super::token_argument::TokenArgument;
+use crate::cli::RealmArgs;
+use crate::envoy_config::discovery;
+use crate::envoy_config::node::Node;
+use crate::envoy_config::{filter_configs, filter_locator};
+use crate::exit::Failure;
+use crate::tools::keys::keys_file;
+use crate::tools::keys::source::{self, Unavailable};
 use limpet_core::RouteSession;
 use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config;
@@ -10,16 +20,6 @@ use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
 use limpet_core::time::GatewayDuration;
 use limpet_core::token::{CarrierMode, Destination, Realm};
-use serde_json::{Value, json};
-
-use crate::cli::RealmArgs;
-use crate::envoy_config::discovery;
-use crate::envoy_config::node::Node;
-use crate::envoy_config::{filter_configs, filter_locator};
-use crate::exit::Failure;
-use crate::tools::keys::{self, source::Unavailable};
-
-use super::presented::Presented;
 
 /// The scope of sessions that have no other.
 const DEFAULT_SCOPE: &str = "default";
@@ -35,8 +35,8 @@ pub(super) struct Candidate {
 
 /// Everything that a token can be tried with.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    pub(super) candidates: Vec<Candidate>,
+pub(super) struct Candidates {
+    pub(super) list: Vec<Candidate>,
     /// The clusters that the configuration names.
     clusters: BTreeSet<String>,
     /// Whether policies are those of a configuration, rather than made up from arguments.
@@ -59,7 +59,7 @@ impl Candidate {
     /// # Errors
     /// `None`: there is no such key.
     pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<Unavailable>> {
-        let entry = keys::source::key(&self.config, id).map_err(Some)?.ok_or(None)?;
+        let entry = source::key(&self.config, id).map_err(Some)?.ok_or(None)?;
         let key = Key::new(entry.id, KeyState::Signing, &entry.secret);
         let keyring = Keyring::new(vec![key]).map_err(|error| Some(Unavailable::Wrong(error.to_string())))?;
         let (mode, name) = self.carrier();
@@ -67,10 +67,10 @@ impl Candidate {
     }
 
     /// Policy, scope and carrier in words.
-    pub(super) fn words(&self, known: &Known) -> String {
+    pub(super) fn words(&self, candidates: &Candidates) -> String {
         let (mode, name) = self.carrier();
         let scope = &self.scope;
-        if known.has_policies {
+        if candidates.has_policies {
             format!("policy {}, scope {scope}, {} {name}", self.policy, mode.name())
         } else {
             format!("scope {scope}, {} {name}", mode.name())
@@ -78,7 +78,7 @@ impl Candidate {
     }
 }
 
-impl Known {
+impl Candidates {
     /// The cluster of this destination, where the configuration names it.
     pub(super) fn cluster(&self, destination: Destination) -> Option<&str> {
         let is_it = |cluster: &&String| Destination::of_cluster(cluster.as_bytes()) == destination;
@@ -87,8 +87,8 @@ impl Known {
 
     /// The sessions in words, the first few of them.
     pub(super) fn words(&self) -> String {
-        let shown = self.candidates.iter().take(8).map(|candidate| candidate.words(self));
-        let more = self.candidates.len().saturating_sub(8);
+        let shown = self.list.iter().take(8).map(|candidate| candidate.words(self));
+        let more = self.list.len().saturating_sub(8);
         let rest = (more > 0).then(|| format!("and {more} more"));
         shown.chain(rest).collect::<Vec<_>>().join("; ")
     }
@@ -96,11 +96,11 @@ impl Known {
     /// From `--keys`, or from `--config`; nothing where neither was given.
     pub(super) fn from_args(
         args: &RealmArgs,
-        presented: Option<&Presented<'_>>,
+        argument: Option<&TokenArgument<'_>>,
         timeouts: [Option<GatewayDuration>; 2],
     ) -> Result<Self, Failure> {
         match (&args.keys, &args.config) {
-            (Some(file), _) => Self::from_keys(args, file, presented, timeouts),
+            (Some(file), _) => Self::from_keys(args, file, argument, timeouts),
             (None, Some(file)) => Self::from_config(args, file),
             (None, None) => Ok(Self::default()),
         }
@@ -109,17 +109,17 @@ impl Known {
     fn from_keys(
         args: &RealmArgs,
         file: &str,
-        presented: Option<&Presented<'_>>,
+        argument: Option<&TokenArgument<'_>>,
         [absolute_timeout, idle_timeout]: [Option<GatewayDuration>; 2],
     ) -> Result<Self, Failure> {
-        let name = args.name.as_deref().or(presented.and_then(|presented| presented.name));
+        let name = args.name.as_deref().or(argument.and_then(|argument| argument.name));
         let Some(name) = name else {
             let problem = "expected --name, the cookie's or header's name, which a token is bound to (or give the token as name=value)";
             return Err(Failure(problem.to_owned()));
         };
         let scope = args.scope.clone().unwrap_or_else(|| DEFAULT_SCOPE.to_owned());
         let name = without_scope(name, &scope);
-        let mode = args.mode.or(presented.and_then(|presented| presented.mode));
+        let mode = args.mode.or(argument.and_then(|argument| argument.mode));
         let mode = mode.unwrap_or(CarrierMode::Cookie);
         let (carrier, how) = mode.name().split_once('-').unwrap_or((mode.name(), "insert"));
         let written = json!({
@@ -133,14 +133,14 @@ impl Known {
             "maxIdle": "99999h",
         });
         let mut config = config::parse(written.to_string().as_bytes()).map_err(|error| Failure(error.to_string()))?;
-        config.keys = Some(keys::read(file)?);
+        config.keys = Some(keys_file::read(file)?);
         let candidate = Candidate {
             config: Rc::new(config),
             policy: "-".to_owned(),
             scope,
         };
         Ok(Self {
-            candidates: vec![candidate],
+            list: vec![candidate],
             ..Self::default()
         })
     }
@@ -149,7 +149,7 @@ impl Known {
         let documents = discovery::read(file)?;
         let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
         let configs = filter_configs::read(file, &roots)?;
-        let mut known = Self {
+        let mut candidates = Self {
             has_policies: true,
             clusters: clusters(&roots),
             ..Self::default()
@@ -159,7 +159,7 @@ impl Known {
             let config = Rc::new(config);
             for (policy, scope) in sessions(&config, &routes, args.scope.as_deref()) {
                 if args.policy.as_ref().is_none_or(|wanted| *wanted == policy) {
-                    known.candidates.push(Candidate {
+                    candidates.list.push(Candidate {
                         config: Rc::clone(&config),
                         policy,
                         scope,
@@ -167,11 +167,11 @@ impl Known {
                 }
             }
         }
-        if known.candidates.is_empty() {
+        if candidates.list.is_empty() {
             let wanted = args.policy.as_deref().unwrap_or_default();
             return Err(Failure(format!("{file}: no policy {wanted:?} in it")));
         }
-        Ok(known)
+        Ok(candidates)
     }
 }
 
@@ -268,8 +268,8 @@ fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> 
 }
 
 /// For the JSON output: what a candidate is.
-pub(super) fn session_json(candidate: &Candidate, known: &Known) -> Value {
+pub(super) fn session_json(candidate: &Candidate, candidates: &Candidates) -> Value {
     let (mode, name) = candidate.carrier();
-    let policy = known.has_policies.then_some(&candidate.policy);
+    let policy = candidates.has_policies.then_some(&candidate.policy);
     json!({"policy": policy, "scope": candidate.scope, "mode": mode.name(), "name": name})
 }

@@ -1,0 +1,70 @@
+//! Files of keys: a keyring file, the `keys` list of a configuration, or an object that has it.
+
+use serde_json::Value;
+
+use super::keyring_file::KeyringFile;
+use crate::envoy_config::config_file;
+use crate::exit::Failure;
+use limpet_core::config::schema::{InlineKey, KeyConfig};
+use limpet_core::keyring::Entry;
+
+pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
+    let document = config_file::read(file)?;
+    if let Some(keyring) = KeyringFile::from_document(file, &document) {
+        let inline = |entry: Entry| KeyConfig {
+            id: entry.id.0,
+            env: None,
+            inline: Some(InlineKey(entry.secret.to_base64().to_string())),
+            state: entry.state.into(),
+        };
+        return Ok(keyring?.document.entries().into_iter().map(inline).collect());
+    }
+    let (prefix, list) = match &document {
+        Value::Object(fields) => match fields.get("keys") {
+            Some(list) => ("keys", list),
+            None => return Err(Failure(format!("{file}: keys: expected a list of keys"))),
+        },
+        list => ("", list),
+    };
+    let keys: Vec<KeyConfig> = serde_path_to_error::deserialize(list).map_err(|error| {
+        let field = match error.path().to_string().as_str() {
+            "." => "keys".to_owned(),
+            path => format!("{prefix}{path}"),
+        };
+        Failure(format!(
+            "{file}: {field}: {}",
+            without_quotations(&error.inner().to_string())
+        ))
+    })?;
+    if keys.is_empty() {
+        return Err(Failure(format!("{file}: keys: expected at least one key")));
+    }
+    Ok(keys)
+}
+
+/// A message about a field of keys without the text that it quotes, which may be a key in the wrong place.
+fn without_quotations(message: &str) -> String {
+    match (message.find('"'), message.rfind('"')) {
+        (Some(first), Some(last)) if first < last => {
+            let before = message.get(..first).unwrap_or_default();
+            let after = message.get(last + 1..).unwrap_or_default();
+            format!("{}{after}", before.trim_end())
+        }
+        _ => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_do_not_repeat_what_may_be_a_key() {
+        let message = "invalid type: string \"c2Vj\\\"cmV0\", expected struct KeyConfig";
+        assert_eq!(
+            without_quotations(message),
+            "invalid type: string, expected struct KeyConfig"
+        );
+        assert_eq!(without_quotations("missing field `id`"), "missing field `id`");
+    }
+}
