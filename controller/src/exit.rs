@@ -5,8 +5,9 @@ use std::fmt;
 /// For the help of a command.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  all is well
-  1  the check found an error, an object is not accepted, the token is refused, or it is too early to remove a key
+  0  success
+  1  a configuration has an error, an object is not accepted, a token is refused, or it is too
+     early to remove a key
   2  the command could not do its work: a wrong argument, or a file that cannot be read";
 
 /// What a command that did its work found out: exit code 0 or 1.

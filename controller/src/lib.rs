@@ -1,14 +1,15 @@
-//! The `limpet` command: it checks configurations, inspects and issues tokens, makes and rotates keys, and runs the controller.
+//! The `limpet` command. It checks configurations, inspects and issues tokens, makes and rotates keys, and runs the
+//! controller.
 //!
-//! It adds nothing to what a session is: every check and every verdict is the filter's own, from `limpet_core`.
+//! It has no rules of its own for sessions: every check and every verdict is the filter's, from `limpet_core`.
 //!
-//! From the top down, and no import runs upwards:
+//! From the top down; no import runs upwards:
 //!
-//! - `cluster`: `limpet controller` and `limpet render`. The only part that knows Kubernetes, and the only one that a build without the feature
-//!   `controller` lacks.
-//! - `tools`: `limpet check`, `limpet token`, `limpet keys`.
+//! - `cluster`: `limpet controller` and `limpet render`. The only part that knows Kubernetes, and the only one that a
+//!   build without the feature `controller` lacks.
+//! - `tools`: all other commands.
 //! - `envoy_config`: configuration files, and the filter in them.
-//! - `cli`, `output`, `time_format`: the command line, the two forms of output, and times for people.
+//! - `cli`, `output`, `time_format`, `exit`: the command line, what commands write, times for people, and exit codes.
 
 mod cli;
 #[cfg_attr(not(feature = "controller"), path = "tools_only.rs")]
@@ -21,24 +22,24 @@ mod tools;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
-use cli::{CheckArgs, KeysCommand, TokenCommand};
+use cli::{CheckArgs, CompletionsArgs, KeysCommand, ManArgs, TokenCommand};
 use cluster::ClusterCommand;
 use exit::EXIT_CODES;
 
 pub(crate) use exit::{Failure, Verdict};
 use output::Output;
-use tools::{check, keys, token};
+use tools::{check, completions, keys, man, token};
 
-/// Signed sessions for Envoy: check configurations, look into tokens, make and change keys.
+/// Signed session persistence for Envoy: check configurations, inspect tokens, manage keys, run the controller
 #[derive(Debug, Parser)]
 #[command(name = "limpet", version, after_help = EXIT_CODES, max_term_width = 120)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// The form of the output
-    #[arg(long, value_enum, global = true, default_value = "text", value_name = "FORM")]
+    /// The format of the output
+    #[arg(long, value_enum, global = true, default_value = "text", value_name = "FORMAT")]
     format: Output,
 }
 
@@ -47,15 +48,17 @@ enum Command {
     Check(CheckArgs),
     #[command(flatten)]
     Cluster(ClusterCommand),
-    /// Looks into tokens, and makes some for tests
+    /// Inspect tokens, and issue tokens for tests
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Makes keys, changes them in three phases, and wraps them for configurations
+    /// Generate, rotate and wrap keys
     #[command(subcommand)]
     Keys(KeysCommand),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
-/// Does what the command line asks for.
+/// Runs what the command line asks for.
 #[must_use]
 pub fn run() -> ExitCode {
     let Cli { command, format } = Cli::parse();
@@ -68,6 +71,8 @@ pub fn run() -> ExitCode {
         Command::Keys(KeysCommand::List(args)) => keys::list::run(&args, format),
         Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, format),
         Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, format),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
     };
     match verdict {
         Ok(Verdict::Good) => ExitCode::SUCCESS,

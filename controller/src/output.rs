@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::exit::Failure;
 
-/// The form of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// For people

@@ -1,5 +1,7 @@
 //! The commands that need no cluster.
 
 pub(crate) mod check;
+pub(crate) mod completions;
 pub(crate) mod keys;
+pub(crate) mod man;
 pub(crate) mod token;

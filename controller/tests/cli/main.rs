@@ -8,6 +8,7 @@
 
 mod chain;
 mod check;
+#[cfg(feature = "controller")]
 mod controller;
 mod destinations;
 mod docs;
@@ -18,8 +19,10 @@ mod modes;
 mod per_route;
 mod routes;
 mod sds_keys;
+mod shell;
 mod splits;
 mod token;
+mod tools_only;
 mod wrapped_keys;
 
 use std::io::Write as _;

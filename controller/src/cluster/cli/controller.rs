@@ -2,13 +2,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::exit::EXIT_CODES;
 use limpet_api::ObjectName;
 
-/// Watches a Kubernetes cluster's Gateway API objects and session policies, and serves Envoys what they mean.
+/// Watch the Gateway API objects and session policies of a Kubernetes cluster, and configure its Envoys
 ///
-/// The cluster is that of --kubeconfig, else that of KUBECONFIG, else the one that this runs in.
+/// The cluster is that of --kubeconfig, or of the environment variable KUBECONFIG, or the one that the command runs in.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 pub(crate) struct ControllerArgs {
     #[command(subcommand)]
     pub(crate) command: Option<ControllerCommand>,
@@ -19,41 +20,39 @@ pub(crate) struct ControllerArgs {
 // How it runs. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The controller's configuration, in YAML or JSON (docs/controller.md)
+    /// The configuration of the controller, in YAML or JSON (docs/reference/controller-configuration.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// Who gets what the objects mean
+    /// What to configure
     #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
     pub(crate) output: OutputKind,
-    /// Reads the configuration, and ends: without a cluster, and without an output where nothing is wrong
+    /// Validate the configuration and exit; needs no cluster. Nothing is printed if it is valid
     #[arg(long, requires = "config")]
     pub(crate) check: bool,
-    /// How the cluster is reached
+    /// The kubeconfig file of the cluster
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The form of the log, on stderr. Its level is that of `RUST_LOG`, or `info`
-    #[arg(long, value_enum, default_value = "text", value_name = "FORM")]
+    /// The format of the log on stderr. Its level is that of the environment variable RUST_LOG, or `info`
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
 }
 
-/// Who gets what the objects mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputKind {
-    /// Envoys of our own GatewayClass, over xDS
+    /// Envoys of Limpet's own GatewayClass, over xDS
     #[default]
     Envoy,
-    /// Istio, as objects of its own
+    /// Istio, with objects of its API
     Istio,
-    /// Envoy Gateway, as objects of its own
+    /// Envoy Gateway, with objects of its API
     EnvoyGateway,
 }
 
-/// The form of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people
     Text,
-    /// For programs: one object a line
+    /// For programs: one object per line
     Json,
 }
 
@@ -62,34 +61,38 @@ pub(crate) enum ControllerCommand {
     Bootstrap(BootstrapArgs),
 }
 
-/// Prints or writes the configuration that an Envoy of a Gateway is started with (`envoy -c FILE`). It gets everything else from the controller.
+/// Print or write the bootstrap configuration of a Gateway's Envoy (`envoy -c FILE`)
+///
+/// The Envoy gets everything else from the controller.
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct BootstrapArgs {
     /// The Gateway
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
     pub(crate) gateway: ObjectName,
-    /// The controller's xDS server
+    /// The address of the controller's xDS server
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub(crate) xds: (String, u16),
-    /// The Envoy's name among those of the Gateway [default: as `envoy --service-node` says]
+    /// The name of this Envoy among those of the Gateway [default: the value of `envoy --service-node`]
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,
     /// The port of Envoy's admin interface, on 127.0.0.1
     #[arg(long, value_name = "PORT", default_value_t = 19000)]
     pub(crate) admin_port: u16,
-    /// For mutual TLS: the authority of the controller's certificate, as a file of Envoy's
+    /// For mutual TLS: the file, in Envoy's file system, with the CA of the controller's certificate
     #[arg(long, value_name = "FILE", requires_all = ["certificate", "key"])]
     pub(crate) ca: Option<String>,
-    /// For mutual TLS: Envoy's certificate
+    /// For mutual TLS: the file, in Envoy's file system, with Envoy's certificate
     #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
     pub(crate) certificate: Option<String>,
-    /// For mutual TLS: its private key
+    /// For mutual TLS: the file, in Envoy's file system, with the private key of the certificate
     #[arg(long, value_name = "FILE", requires_all = ["ca", "certificate"])]
     pub(crate) key: Option<String>,
     /// The name that the controller's certificate must have [default: the host of --xds]
     #[arg(long, value_name = "NAME", requires = "ca")]
     pub(crate) server_name: Option<String>,
-    /// Write it to envoy.yaml in this folder, which Envoy finds under the same path. Envoy then takes certificates and key anew when they change
+    /// Write the configuration to envoy.yaml in this directory, which must have the same path for Envoy. Envoy then
+    /// reloads certificates and keys that change
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<String>,
 }

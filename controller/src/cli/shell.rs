@@ -1,0 +1,26 @@
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::exit::EXIT_CODES;
+
+/// Print a script that completes this command in a shell
+///
+/// For the present session of bash:
+///
+///     source <(limpet completions bash)
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES, verbatim_doc_comment)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Write the manual pages: limpet.1, and one of each subcommand
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct ManArgs {
+    /// The directory to write to, for example ~/.local/share/man/man1
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: String,
+}

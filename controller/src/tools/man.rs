@@ -1,0 +1,33 @@
+//! `limpet man`.
+
+use std::path::Path;
+
+use clap::Command;
+use clap_mangen::Man;
+
+use crate::cli::ManArgs;
+use crate::exit::{Failure, Verdict};
+use crate::output;
+
+/// Writes a page of each command; `command`: the whole command line.
+pub(crate) fn run(args: &ManArgs, command: Command) -> Result<Verdict, Failure> {
+    // A page for `help` would say nothing that `limpet help` does not.
+    let mut command = command.disable_help_subcommand(true);
+    // Names subcommands as their pages are named: limpet-keys-list.
+    command.build();
+    let source = format!("limpet {}", command.get_version().unwrap_or_default());
+    write_pages(&command, &source, Path::new(&args.to))?;
+    Ok(Verdict::Good)
+}
+
+fn write_pages(command: &Command, source: &str, folder: &Path) -> Result<(), Failure> {
+    for subcommand in command.get_subcommands() {
+        write_pages(subcommand, source, folder)?;
+    }
+    let page = Man::new(command.clone()).source(source).manual("Limpet");
+    let file = folder.join(page.get_filename());
+    let mut text = Vec::new();
+    page.render(&mut text)
+        .map_err(|error| Failure(format!("{}: {error}", file.display())))?;
+    output::write_file(&file, &String::from_utf8_lossy(&text), false)
+}

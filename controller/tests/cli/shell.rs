@@ -1,0 +1,73 @@
+//! `limpet completions` and `limpet man`.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use crate::{folder, limpet};
+
+/// The names of a command and of all its subcommands, as their help lists them: `limpet`, `limpet-keys`, `limpet-keys-list`.
+fn names(command: &[&str]) -> Vec<String> {
+    let ran = limpet(&[command, &["--help"]].concat()).run().code(0);
+    let listed = ran.stdout.split_once("Commands:\n").map_or("", |(_, rest)| rest);
+    let listed = listed.split("\n\n").next().unwrap();
+    let subcommands = listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| !line.starts_with(' ') && !line.starts_with("help "))
+        .filter_map(|line| line.split(' ').next());
+    let mut all = vec![["limpet"].iter().chain(command).copied().collect::<Vec<_>>().join("-")];
+    for subcommand in subcommands {
+        all.extend(names(&[command, &[subcommand]].concat()));
+    }
+    all
+}
+
+#[test]
+fn bash_accepts_its_completion_script() {
+    let script = limpet(&["completions", "bash"]).run().code(0).stdout;
+    for word in ["--deny-warnings", "rotate", "completions"] {
+        assert!(script.contains(word), "{word} is not in the script");
+    }
+    let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+    bash.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(bash.wait().unwrap().success());
+}
+
+#[test]
+fn every_shell_has_a_completion_script() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        limpet(&["completions", shell]).run().code(0).says("limpet");
+    }
+    limpet(&["completions", "csh"]).run().code(2);
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = folder();
+    // The command makes what is missing of the path.
+    let to = folder.path().join("man/man1");
+    limpet(&["man", "--to", to.to_str().unwrap()]).run().code(0);
+    let pages = std::fs::read_dir(&to).unwrap();
+    let pages: BTreeSet<String> = pages
+        .map(|page| page.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let expected: BTreeSet<String> = names(&[]).iter().map(|name| format!("{name}.1")).collect();
+    assert!(expected.contains("limpet-keys-rotate.1"), "{expected:?}");
+    assert_eq!(pages, expected);
+    let check = std::fs::read_to_string(to.join("limpet-check.1")).unwrap();
+    for part in [
+        ".TH limpet-check 1",
+        r"\-\-deny\-warnings",
+        "the command could not do its work",
+    ] {
+        assert!(check.contains(part), "{part} is not in {check}");
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_named() {
+    let file = crate::file(".txt", "");
+    let ran = limpet(&["man", "--to", crate::path(&file)]).run().code(2);
+    ran.complains("cannot be written");
+}
