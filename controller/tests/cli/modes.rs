@@ -213,7 +213,7 @@ fn two_sessions_in_the_applications_cookie_are_noted() {
         (&prefix, &insert),
         (&insert, &rewrite),
     ] {
-        let message = "not checked: the path of the application's cookie JSESSIONID, in which the session app/app travels as mcp/mcp does";
+        let message = "not checked: the path of the application's cookie JSESSIONID, in which the sessions app/app and mcp/mcp travel";
         assert_one(&with(json!({"mcp": mcp, "app": app})), "note", "routes[1]", message);
     }
     let message = "the session app/app has the cookie JSESSIONID with path /, as mcp/mcp has";

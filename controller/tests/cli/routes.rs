@@ -240,7 +240,7 @@ fn the_table_must_name_routes_that_are_there() {
         &envoy,
         "warning",
         "route_config",
-        "routes[1].route | no route \"gone\" is there",
+        "routes[1].route | expected a route named \"gone\", found none",
     );
 }
 

@@ -66,9 +66,9 @@ fn a_route_of_another_session_is_none_of_the_splits() {
     });
     let (code, found) = findings(&other);
     assert_eq!((code, found.len()), (0, 3), "{found:#?}");
-    assert!(found[0].contains("a client has one such cookie"), "{found:#?}");
+    assert!(found[0].contains("a client keeps one such cookie"), "{found:#?}");
     assert!(found[1].contains("expected a route to shop-v1 in front"), "{found:#?}");
-    assert!(found[2].contains("a client has one such cookie"), "{found:#?}");
+    assert!(found[2].contains("a client keeps one such cookie"), "{found:#?}");
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn a_strict_split_needs_the_strict_filter_the_same_way() {
         &active,
         "error",
         "routes[2]",
-        &format!("{message}: a session web/shop whose cluster has no route any more would fail"),
+        &format!("{message}: a session web/shop whose cluster no longer has a route would fail"),
     );
     for out in [json!({soft: absent()}), json!({soft: absent(), hard: absent()})] {
         assert_one(

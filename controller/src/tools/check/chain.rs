@@ -81,7 +81,8 @@ pub(super) struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// The chain of a connection manager whose filter of the index `limpet` is ours; `located`: that filter, if its configuration is known.
+    /// The chain of a connection manager; `limpet`: the index of Limpet's filter; `located`: that filter, if its
+    /// configuration is known.
     pub(super) fn new(manager: &Node<'a>, limpet: usize, located: Option<&LocatedFilter<'a>>) -> Self {
         let filters: Vec<_> = manager.list("http_filters").into_iter().map(HttpFilter::new).collect();
         let steering = |header: &str| filters.iter().position(|filter| filter.host_header() == Some(header));
@@ -139,7 +140,8 @@ impl<'a> Chain<'a> {
             .any(|filter| filter.removes(header, "request_mutations"))
     }
 
-    /// Whether Limpet's filter is told the session that a route's metadata name; `is_enabled`: which filters work on that route.
+    /// Whether Limpet's filter is told the session that a route's metadata name; `is_enabled`: which filters work on
+    /// that route.
     pub(super) fn tells_session(&self, is_enabled: impl Fn(&HttpFilter<'a>) -> bool) -> bool {
         let in_front = self.in_front().iter().filter(|filter| is_enabled(filter));
         let mutations = in_front.flat_map(|filter| filter.mutations("request_mutations"));

@@ -1,4 +1,4 @@
-//! A connection manager with Limpet's filter in its chain. `docs/configuration.md` says what each part is for.
+//! A connection manager with Limpet's filter in its chain. The page of the filter's configuration explains each part.
 
 use super::chain::Chain;
 use super::report::Report;
@@ -59,13 +59,19 @@ fn discovered<'s, 'a>(
     if matches!(ownership, Ownership::ConfiguredElsewhere) {
         let source = discovery.get("config_source");
         let from = match source.as_ref().and_then(discovery::watched_file) {
-            Some(file) => format!("from {file}, which can not be read from here"),
+            Some(file) => format!("from {file}, which cannot be read from here"),
             None => "from elsewhere".to_owned(),
         };
-        report.note(entry, format!("not checked: the filter's configuration, which Envoy gets {from}; give that file as well, or run the check where Envoy runs"));
+        let message = format!(
+            "not checked: the filter's configuration, which Envoy gets {from}; give that file as well, or run the \
+             check where Envoy runs"
+        );
+        report.note(entry, message);
     }
     if discovery.get("default_config").is_none() {
-        report.warning(discovery, "expected a default_config that lets requests pass: without it Envoy answers 500 until there is a first good configuration");
+        let message = "expected a default_config that lets requests pass: without it Envoy answers 500 until there is \
+                       a first good configuration";
+        report.warning(discovery, message);
     }
     ownership
 }
@@ -105,7 +111,9 @@ fn check_steering(report: &mut Report, chain: &Chain<'_>, config: Option<&Filter
     check_steering_filter(report, chain, false, any(false));
     check_steering_filter(report, chain, true, has_strict);
     if let Some(strict) = chain.strict().filter(|strict| !strict.disabled) {
-        report.warning(&strict.node, "expected disabled: true, with the routes that have a strict policy enabling it: where it is not needed, it only adds a header to every response");
+        let message = "expected disabled: true, with the routes that have a strict policy enabling it: where it is not \
+                       needed, it only adds a header to every response";
+        report.warning(&strict.node, message);
     }
 }
 
@@ -118,7 +126,11 @@ fn check_steering_filter(report: &mut Report, chain: &Chain<'_>, strict: bool, n
     };
     let Some(filter) = filter else {
         if needed {
-            report.error(&chain.manager, format!("http_filters: expected a stateful_session filter with header state {header} behind limpet: sessions of {policies} need it"));
+            let message = format!(
+                "http_filters: expected a stateful_session filter with header state {header} behind limpet: sessions \
+                 of {policies} need it"
+            );
+            report.error(&chain.manager, message);
         }
         return;
     };

@@ -1,4 +1,5 @@
-//! Splits: routes whose traffic goes to several clusters, each of which has a route of its own in front that sessions are led to.
+//! The routes of a split: each cluster has a route of its own, in front of the weighted one, that sessions are led to.
+//! These routes match on the header that names the destination.
 
 use serde_json::Value;
 
@@ -9,15 +10,14 @@ use crate::envoy_config::node::{Node, camel_case};
 use limpet_core::envoy::{DESTINATION_HEADER, UNAVAILABLE_CLUSTER};
 use limpet_core::token::Destination;
 
-/// What a route asks of the header that sessions are led by.
+/// A route's matcher of the header that names the destination.
 #[derive(Debug)]
 pub(super) struct DestinationMatcher<'a> {
     node: Node<'a>,
-    /// The value that it must have; `None` where it is matched otherwise.
+    /// The value that the header must have; `None` if it is matched in another way.
     exact: Option<Node<'a>>,
 }
 
-/// What a route asks of the header that sessions are led by, where it does.
 pub(super) fn matcher<'a>(route: &Node<'a>) -> Option<DestinationMatcher<'a>> {
     let headers = route.get("match")?.list("headers");
     let node = headers.into_iter().find(is_destination)?;
@@ -33,20 +33,20 @@ fn is_destination(matcher: &Node<'_>) -> bool {
     name.is_some_and(|name| name.eq_ignore_ascii_case(DESTINATION_HEADER))
 }
 
-/// The routes of a virtual host that sessions are led to, in order.
+/// The routes of a virtual host, up to the present one, that sessions are led to.
 #[derive(Debug, Default)]
 pub(super) struct DestinationRoutes(Vec<DestinationRoute>);
 
 #[derive(Debug)]
 struct DestinationRoute {
-    /// What else the route matches on.
+    /// The route's match without the header.
     rest: Value,
     cluster: String,
     session: String,
 }
 
 impl DestinationRoutes {
-    /// Checks a route that matches on the header, and remembers it.
+    /// Adds a route that matches on the header, and checks it.
     pub(super) fn add(
         &mut self,
         report: &mut Report,
@@ -56,7 +56,8 @@ impl DestinationRoutes {
     ) {
         let Some(cluster) = entry.route.get("route").and_then(|action| action.text("cluster")) else {
             let message = format!(
-                "expected a route to one cluster: it matches on {DESTINATION_HEADER}, which says which cluster a session is on"
+                "expected a route to one cluster: it matches on {DESTINATION_HEADER}, which names the cluster of a \
+                 session"
             );
             return report.error(entry.route, message);
         };
@@ -64,16 +65,15 @@ impl DestinationRoutes {
         match &matcher.exact {
             Some(exact) if exact.value == expected.as_str() => {}
             Some(exact) => {
-                return report.error(
-                    exact,
-                    format!("expected {expected}, the short hash of the cluster {cluster}: this is another cluster's, or none's"),
+                let message = format!(
+                    "expected {expected}, the short hash of the cluster {cluster}: this is another cluster's, or none's"
                 );
+                return report.error(exact, message);
             }
             None => {
-                return report.error(
-                    &matcher.node,
-                    format!("expected string_match.exact with {expected}, the short hash of the cluster {cluster}"),
-                );
+                let message =
+                    format!("expected string_match.exact with {expected}, the short hash of the cluster {cluster}");
+                return report.error(&matcher.node, message);
             }
         }
         if let Some(session) = session {
@@ -85,14 +85,16 @@ impl DestinationRoutes {
         }
     }
 
-    /// Checks the last route of a split.
+    /// Checks the weighted route of a split, its last.
     pub(super) fn check(&self, report: &mut Report, session: &Session<'_>, entry: &RouteEntry<'_, '_>) {
         let (rest, words) = (rest(entry.route), session.name());
         for cluster in entry.clusters.iter().filter(|cluster| **cluster != UNAVAILABLE_CLUSTER) {
             let is_its = |led: &DestinationRoute| led.cluster == *cluster && led.session == words && led.rest == rest;
             if !self.0.iter().any(is_its) {
                 let message = format!(
-                    "expected a route to {cluster} in front, with the same match and session, and {DESTINATION_HEADER} exact {}: without it a session {words} there may be lost with its next request",
+                    "expected a route to {cluster} in front, with the same match and session, and \
+                     {DESTINATION_HEADER} exact {}: without it a session {words} there may be lost with its next \
+                     request",
                     hash(cluster)
                 );
                 report.warning(entry.route, message);
@@ -101,12 +103,12 @@ impl DestinationRoutes {
     }
 }
 
-/// What tokens know a cluster by.
+/// How tokens name a cluster.
 fn hash(cluster: &str) -> String {
     Destination::of_cluster(cluster.as_bytes()).to_string()
 }
 
-/// What a route matches on apart from the header.
+/// A route's match without the header, in one form for all ways to write it.
 fn rest(route: &Node<'_>) -> Value {
     let Some(own) = route.get("match") else {
         return Value::Null;
@@ -121,8 +123,9 @@ fn rest(route: &Node<'_>) -> Value {
     uniform(rest)
 }
 
-/// A match, or a part of it, in one of the ways to write it that Envoy reads alike: names in camel case, and nothing that says what holds
-/// anyway. Configurations of other extensions stay as they are: what is a name there and what is data, only they know.
+/// A match, or a part of it, in one of the ways to write it that Envoy reads alike: names in camel case, and no field
+/// that has its default. Configurations of other extensions stay as they are: only the extension knows which of their
+/// texts are names.
 fn uniform(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(uniform).collect(),
@@ -132,15 +135,15 @@ fn uniform(value: Value) -> Value {
                 name if name == "typedConfig" => (name, value),
                 name => (name, uniform(value)),
             })
-            .filter(|(name, value)| !holds_anyway(name, value))
+            .filter(|(name, value)| !is_default(name, value))
             .collect(),
         other => other,
     }
 }
 
-/// Whether a field of a match has its default, which for a `oneof` and most wrappers is more than to be absent (Envoy's `RouteMatch` and the
-/// matchers in it).
-fn holds_anyway(name: &str, value: &Value) -> bool {
+/// Whether a field of Envoy's `RouteMatch`, or of a matcher in it, has its default. Fields of a `oneof`, and most
+/// wrappers, have their default only if they are absent.
+fn is_default(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),

@@ -1,4 +1,4 @@
-//! Sessions that belong to the clusters that a route leads to: the clusters' own metadata name them.
+//! Sessions that belong to the clusters that a route leads to. The metadata of the clusters name them.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,8 @@ pub(super) fn sessions<'a, 'c>(
         let owner = *owners.entry(session.name()).or_insert(*name);
         if owner != *name {
             let message = format!(
-                "expected a session of the cluster's own: {} is the session of {owner} as well, so each of the two ends the other",
+                "expected a session of the cluster's own: {} is the session of {owner} as well, so each of the two \
+                 ends the other",
                 session.name()
             );
             report.warning(&node, message);
@@ -44,7 +45,6 @@ pub(super) fn sessions<'a, 'c>(
     sessions
 }
 
-/// The session that a cluster's metadata name, where they do.
 fn session<'a, 'c>(
     report: &mut Report,
     config: &'c FilterConfig,
@@ -54,7 +54,7 @@ fn session<'a, 'c>(
     let node = session_entry(report, &metadata)?;
     let text = node.value.as_str().unwrap_or_default();
     let named = match RouteSession::parse(text.as_bytes()) {
-        // The core wants a scope: one that were the route's name would change with the route.
+        // The filter requires a scope: by default it would be the route's name, which differs between routes.
         Ok(RouteSession::Rule {
             policy,
             scope: Some(scope),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::report::{Checked, Report, Severity};
+use super::report::{CheckedFilter, Report, Severity};
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
 use crate::tools::keys::source;
@@ -10,26 +10,26 @@ use limpet_core::config::schema::{FilterConfig, KeyConfig, KeyStateConfig};
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::{Filter, config};
 
-/// What stands in for a key that only Envoy's environment has: the rest of the configuration is checked with it.
+/// A key in place of one that only Envoy's environment has, to check the rest of the configuration with.
 const STAND_IN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// What is known of how a configuration is used.
+/// What is known of the use of a configuration.
 #[derive(Default)]
 pub(super) struct Usage {
-    /// Which build reads it, where that is known.
+    /// The build that reads it, if that is known.
     pub(super) build: Option<Build>,
     /// The variables that Envoy hands to a wasm filter.
     pub(super) forwarded: BTreeSet<String>,
 }
 
-/// Checks a configuration that stands at `node`.
+/// Checks a configuration that stands at `node`; `require_environment`: all its variables must be set here.
 pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &Usage, require_environment: bool) {
-    let mut config = match config::parse(json) {
+    let config = match config::parse(json) {
         Ok(config) => config,
         Err(error) => return add_problems(report, node, error),
     };
     let variables = variables(&config);
-    report.checked.push(Checked {
+    report.checked.push(CheckedFilter {
         file: node.file.to_owned(),
         path: node.path.clone(),
         keys: key_ids(&config),
@@ -41,8 +41,29 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
         // The filter's own message would repeat what stands in `env`.
         return;
     }
-    let is_missing = |variable: &&Variable| variable.needed && std::env::var_os(&variable.name).is_none();
-    let missing = variables.iter().find(is_missing);
+    let missing: Vec<&Variable> = variables.iter().filter(|variable| variable.is_missing()).collect();
+    check_with_stand_ins(report, node, config, usage, missing.first().copied());
+    for Variable { field, name, holds, .. } in missing {
+        if require_environment {
+            let message = format!("expected the environment variable {name}, which is not set here");
+            report.field(Severity::Error, node, field, message);
+        } else {
+            let message = format!(
+                "not checked: the {holds} in the environment variable {name}, which is not set here (--env requires it)"
+            );
+            report.field(Severity::Note, node, field, message);
+        }
+    }
+}
+
+/// Has the filter itself check a configuration; what is not known here is replaced.
+fn check_with_stand_ins(
+    report: &mut Report,
+    node: &Node<'_>,
+    mut config: FilterConfig,
+    usage: &Usage,
+    missing: Option<&Variable>,
+) {
     if let (Some(_), Some(missing)) = (&config.wrapped_keys, missing) {
         // Nothing stands in for a key-encryption key, so a key stands in for the keyring.
         config.wrapped_keys = None;
@@ -70,17 +91,6 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
         }
         Err(error) => add_problems(report, node, error),
     }
-    for Variable { field, name, holds, .. } in variables.iter().filter(is_missing) {
-        if require_environment {
-            let message = format!("expected the environment variable {name}, which is not set here");
-            report.field(Severity::Error, node, field, message);
-        } else {
-            let message = format!(
-                "not checked: the {holds} in the environment variable {name}, which is not set here (--env requires it)"
-            );
-            report.field(Severity::Note, node, field, message);
-        }
-    }
 }
 
 fn add_problems(report: &mut Report, node: &Node<'_>, error: config::ConfigError) {
@@ -89,13 +99,13 @@ fn add_problems(report: &mut Report, node: &Node<'_>, error: config::ConfigError
     }
 }
 
-/// The ids of the keys; `None` where they are wrapped or in a secret, and can not be had here.
+/// The ids of the keys; `None` if they are wrapped or in a secret, and not known here.
 fn key_ids(config: &FilterConfig) -> Option<Vec<u8>> {
     let states = source::states(config).ok()?;
     Some(states.iter().map(|(id, _)| *id).collect())
 }
 
-/// A variable that something secret comes from.
+/// An environment variable that holds a secret.
 struct Variable {
     /// The field that names it.
     field: String,
@@ -103,6 +113,12 @@ struct Variable {
     holds: &'static str,
     /// Whether there are no sessions without it.
     needed: bool,
+}
+
+impl Variable {
+    fn is_missing(&self) -> bool {
+        self.needed && std::env::var_os(&self.name).is_none()
+    }
 }
 
 fn variables(config: &FilterConfig) -> Vec<Variable> {
@@ -127,7 +143,7 @@ fn variables(config: &FilterConfig) -> Vec<Variable> {
     keys.chain(wrapping).collect()
 }
 
-/// Whether every `env` can be a variable. One that Envoy does not hand to the filter is reported.
+/// Whether every `env` is the name of a variable. A variable that Envoy does not hand to the filter is reported.
 fn check_variables(
     report: &mut Report,
     node: &Node<'_>,
@@ -144,7 +160,9 @@ fn check_variables(
             report.field(Severity::Error, node, field, source::NO_VARIABLE);
         } else if forwarded.is_some_and(|forwarded| !forwarded.contains(name)) {
             let message = format!(
-                "expected {name} in vm_config.environment_variables.host_env_keys (in a WasmPlugin, in vmConfig.env; in an EnvoyExtensionPolicy, in env.hostKeys): without it Envoy does not hand the variable to the filter"
+                "expected {name} in vm_config.environment_variables.host_env_keys (in a WasmPlugin, in vmConfig.env; \
+                 in an EnvoyExtensionPolicy, in env.hostKeys): without it Envoy does not hand the variable to the \
+                 filter"
             );
             let severity = if *needed { Severity::Error } else { Severity::Warning };
             report.field(severity, node, field, message);

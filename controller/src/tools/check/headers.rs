@@ -1,4 +1,4 @@
-//! The internal headers of a chain: none of a client's own may get in, and none may get out.
+//! The internal headers of a chain: a client cannot send them, and neither clients nor backends see them.
 
 use super::chain::Chain;
 use super::mutations::{is_route_session, removes, session_append};
@@ -12,13 +12,13 @@ use limpet_core::envoy::{
 
 const EARLY_HEADER_MUTATION: &str = "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 
-/// The headers that `is_removed` does not hold for, as words.
-pub(super) fn missing(headers: &[&str], is_removed: impl Fn(&str) -> bool) -> String {
+/// The headers that are not removed, for a message.
+fn missing(headers: &[&str], is_removed: impl Fn(&str) -> bool) -> String {
     let missing: Vec<&str> = headers.iter().copied().filter(|header| !is_removed(header)).collect();
     missing.join(", ")
 }
 
-/// Whether these headers of a client's own are gone before the first route match.
+/// Checks that these headers, if a client sends them, are removed before the first route match.
 pub(super) fn check_early(report: &mut Report, chain: &Chain<'_>, headers: &[&str]) {
     let early: Vec<Node<'_>> = chain
         .manager
@@ -30,11 +30,15 @@ pub(super) fn check_early(report: &mut Report, chain: &Chain<'_>, headers: &[&st
         .collect();
     let missing = missing(headers, |header| early.iter().any(|mutation| removes(mutation, header)));
     if !missing.is_empty() {
-        report.error(&chain.manager, format!("early_header_mutation_extensions: expected the removal of {missing}: a client's own would choose its backend or policy"));
+        let message = format!(
+            "early_header_mutation_extensions: expected the removal of {missing}: a client's own would choose its \
+             backend or policy"
+        );
+        report.error(&chain.manager, message);
     }
 }
 
-/// The internal headers of the wasm filter's chain, at every door but the last, which routes have.
+/// Checks the chain of a wasm filter; [`check_upstream`] checks its routes.
 pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
     check_early(report, chain, &INTERNAL_HEADERS);
     let in_front = chain.in_front();
@@ -44,12 +48,20 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
             .any(|filter| filter.removes(header, "response_mutations"))
     });
     if !leaking.is_empty() {
-        report.error(&chain.manager, format!("http_filters: expected a header_mutation filter in front of limpet that removes {leaking} from responses: clients would see the backend's address"));
+        let message = format!(
+            "http_filters: expected a header_mutation filter in front of limpet that removes {leaking} from responses: \
+             clients would see the backend's address"
+        );
+        report.error(&chain.manager, message);
     }
     let mutations = in_front.iter().flat_map(|filter| filter.mutations("request_mutations"));
     let appended = mutations.filter_map(|mutation| session_append(&mutation));
     for append in appended.filter(|append| !is_route_session(append)) {
-        report.error(&append, format!("expected {ROUTE_SESSION_FORMAT} as the value of {SESSION_HEADER}: any other chooses the session of routes whose metadata name none"));
+        let message = format!(
+            "expected {ROUTE_SESSION_FORMAT} as the value of {SESSION_HEADER}: any other value chooses the session of \
+             routes whose metadata name none"
+        );
+        report.error(&append, message);
     }
     for filter in chain.between() {
         let removed = ["request_mutations", "response_mutations"].iter().any(|mutations| {
@@ -58,12 +70,14 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
                 .any(|header| filter.removes(header, mutations))
         });
         if removed {
-            report.error(&filter.node, "expected in front of limpet or behind the stateful_session filters: here it takes away what they tell each other");
+            let message = "expected in front of limpet or behind the stateful_session filters: here it removes the \
+                           headers by which they tell each other the host";
+            report.error(&filter.node, message);
         }
     }
 }
 
-/// Whether backends do not see the internal headers; `led`: sessions are led to this route, or away from it.
+/// Checks that backends do not see the internal headers; `led`: sessions are led to this route, or away from it.
 pub(super) fn check_upstream(report: &mut Report, chain: &Chain<'_>, entry: &RouteEntry<'_, '_>, led: bool) {
     let internal = match chain.build {
         Build::Wasm => INTERNAL_HEADERS.as_slice(),

@@ -6,50 +6,47 @@ use serde::Serialize;
 
 use crate::envoy_config::node::Node;
 
-/// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
-    /// It does not work, or not as it is meant.
+    /// It does not work, or not as intended.
     Error,
-    /// It works, and an operator should know of it.
+    /// It works, but an operator should know about it.
     Warning,
     /// Something was not checked.
     Note,
 }
 
-/// One thing that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct Finding {
     #[serde(skip)]
     pub(crate) file: String,
     pub(crate) severity: Severity,
-    /// The place in the file; empty for the file as a whole.
+    /// Where it stands in the file; empty for the file as a whole.
     pub(crate) path: String,
-    /// The field of the filter's configuration.
+    /// The field of the filter's configuration, which stands at `path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
     pub(crate) message: String,
 }
 
-/// A filter's configuration that was checked.
 #[derive(Debug, Serialize)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedFilter {
     #[serde(skip)]
     pub(crate) file: String,
     pub(crate) path: String,
-    /// The ids of its keys, where they can be known.
+    /// The ids of its keys, if they are known here.
     pub(crate) keys: Option<Vec<u8>>,
     pub(crate) policies: Vec<String>,
 }
 
-/// Everything that was found, over all files.
+/// The findings of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
-    /// The same findings, to know one again.
+    /// The same findings, to recognize a repeated one.
     known: HashSet<Finding>,
-    pub(crate) checked: Vec<Checked>,
+    pub(crate) checked: Vec<CheckedFilter>,
 }
 
 impl Report {
@@ -70,7 +67,7 @@ impl Report {
         self.add(severity, node, Some(field.to_owned()), message.into());
     }
 
-    /// Each finding once, however many ways lead to it.
+    /// Adds each finding once, however many ways lead to it.
     fn add(&mut self, severity: Severity, node: &Node<'_>, field: Option<String>, message: String) {
         let finding = Finding {
             file: node.file.to_owned(),

@@ -42,7 +42,11 @@ fn in_metadata<'a>(report: &mut Report, chain: &Chain<'a>, entry: &RouteEntry<'_
     let metadata = entry.route.at(&["metadata", "filter_metadata"])?.entry(FILTER_NAME)?;
     let node = session_entry(report, &metadata)?;
     if chain.build == Build::Wasm && !chain.tells_session(|filter| is_enabled(filter, entry)) {
-        report.error(&node, format!("is ignored: expected a header_mutation filter in front of limpet, enabled on this route, that writes {ROUTE_SESSION_FORMAT} into {SESSION_HEADER}"));
+        let message = format!(
+            "is ignored: expected a header_mutation filter in front of limpet, enabled on this route, that writes \
+             {ROUTE_SESSION_FORMAT} into {SESSION_HEADER}"
+        );
+        report.error(&node, message);
         return None;
     }
     let name = node.value.as_str().map(str::to_owned);

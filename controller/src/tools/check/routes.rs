@@ -51,14 +51,14 @@ pub(super) fn check<'a>(
     }
 }
 
-/// That the routes in the filter's table exist; `present`: the names of the routes and of their virtual hosts.
+/// Checks that the routes of the filter's table exist; `present`: the names of all routes and of their virtual hosts.
 fn check_listed(report: &mut Report, config: &FilterConfig, routes: &Node<'_>, present: &[(&str, &str)]) {
     for (i, listed) in config.routes.iter().enumerate() {
         let is_listed = |&(route, host): &(&str, &str)| {
             route == listed.route && listed.virtual_host.as_ref().is_none_or(|expected| expected == host)
         };
         if !present.iter().any(is_listed) {
-            let message = format!("no route {:?} is there", listed.route);
+            let message = format!("expected a route named {:?}, found none", listed.route);
             report.field(Severity::Warning, routes, &format!("routes[{i}].route"), message);
         }
     }
@@ -117,7 +117,11 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             led.check(self.report, session, entry);
         } else if !has_matcher && entry.clusters.len() > 1 {
             let name = session.name();
-            self.report.warning(entry.route, format!("weighted_clusters: the session {name} holds only while Envoy chooses the cluster of its backend: expected @split/{name} in the metadata, and a route for each cluster in front"));
+            let message = format!(
+                "weighted_clusters: the session {name} holds only while Envoy chooses the cluster of its backend: \
+                 expected @split/{name} in the metadata, and a route for each cluster in front"
+            );
+            self.report.warning(entry.route, message);
         }
         steering::check(self.report, self.chain, std::slice::from_ref(session), entry, is_last);
         self.conflicts.add(self.report, session, entry.route, &entry.clusters);

@@ -42,7 +42,11 @@ impl SessionConflicts {
         let other = destinations.entry(destination).or_insert_with(|| cluster.to_owned());
         if other != cluster {
             let name = session.name();
-            report.error(route, format!("the clusters {other} and {cluster} of the session {name} have one destination hash, so tokens can not tell them apart: rename one of them"));
+            let message = format!(
+                "the clusters {other} and {cluster} of the session {name} have one destination hash, so tokens cannot \
+                 tell them apart: rename one of them"
+            );
+            report.error(route, message);
         }
     }
 
@@ -62,12 +66,14 @@ impl SessionConflicts {
         }
         if *other_is_own && is_own(cookie) {
             let message = format!(
-                "the session {name} has the cookie {cookie_name} with path {path}, as {other} has: a client has one such cookie, so each of the two ends the other; perScope: true gives each its own"
+                "the session {name} has the cookie {cookie_name} with path {path}, as {other} has: a client keeps one \
+                 such cookie, so each of the two ends the other; perScope: true gives each its own"
             );
             return report.warning(node, message);
         }
         let message = format!(
-            "not checked: the path of the application's cookie {cookie_name}, in which the session {name} travels as {other} does: where the path is the same, each of the two ends the other"
+            "not checked: the path of the application's cookie {cookie_name}, in which the sessions {name} and {other} \
+             travel: if both have the same path, each of the two ends the other"
         );
         report.note(node, message);
     }

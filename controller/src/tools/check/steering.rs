@@ -1,4 +1,4 @@
-//! The filters that steer, on the routes that have sessions.
+//! What Limpet's filter and the filters that steer do on the routes that have sessions.
 
 use super::chain::{Chain, HttpFilter};
 use super::report::Report;
@@ -12,15 +12,14 @@ const PER_ROUTE: &str = "envoy.extensions.filters.http.stateful_session.v3.State
 /// What a filter does on a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FilterStatus {
-    /// It is not in the chain. Envoy makes a request's chain once, for the first route that the request matches.
+    /// The chain lacks it. Envoy makes a request's chain once, for the first route that the request matches.
     Absent,
-    /// It is in the chain and does nothing. That is asked when the request gets to it, of the route that the request has by then.
+    /// The chain has it, and it does nothing. It asks the route that the request has when the request gets to it.
     Idle,
-    /// It works.
     Active,
 }
 
-/// What the route has this filter do: the innermost level that says something counts.
+/// The innermost level that configures the filter counts.
 fn status(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> FilterStatus {
     let (mut is_absent, mut is_idle) = (filter.disabled, false);
     for level in entry.levels() {
@@ -34,7 +33,7 @@ fn status(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> FilterStatus {
         is_absent = false;
         if kind == FILTER_CONFIG {
             is_absent = content.flag("disabled");
-            // Envoy ignores the configuration in one that is disabled; without one in it, that of an outer level holds.
+            // Envoy ignores the inner configuration if this is disabled. Without one, that of an outer level holds.
             let inner = content.get("config").filter(|_| !is_absent);
             let Some(inner) = inner.as_ref().and_then(Node::typed) else {
                 continue;
@@ -52,13 +51,12 @@ fn status(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> FilterStatus {
     }
 }
 
-/// Whether a filter works on a route.
 pub(super) fn is_enabled(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> bool {
     status(filter, entry) == FilterStatus::Active
 }
 
-/// Whether the filters that these sessions need are on their route. `split`: it is the last route of a split, which none of its sessions
-/// stays on.
+/// Checks that a route has the filters that its sessions need; `split`: it is the last route of a split, whose sessions
+/// are led to other routes.
 pub(super) fn check(
     report: &mut Report,
     chain: &Chain<'_>,
@@ -87,7 +85,11 @@ pub(super) fn check(
             Some(session) if split => check_last(report, entry, session, name, status),
             Some(session) if status != FilterStatus::Active => {
                 let (words, kind) = (session.name(), kind(strict));
-                report.error(entry.route, format!("typed_per_filter_config: expected {name} enabled: the session {words} is {kind}, and this filter steers it"));
+                let message = format!(
+                    "typed_per_filter_config: expected {name} enabled: the session {words} is {kind}, and this filter \
+                     steers it"
+                );
+                report.error(entry.route, message);
             }
             _ => {}
         }
@@ -95,13 +97,17 @@ pub(super) fn check(
     for &(name, status, strict) in &filters {
         if status == FilterStatus::Active && of(strict).is_none() {
             let (words, kind) = (any.name(), kind(!strict));
-            report.warning(entry.route, format!("typed_per_filter_config: expected {name} disabled: the session {words} is {kind}, and there this filter only adds a header to every response"));
+            let message = format!(
+                "typed_per_filter_config: expected {name} disabled: the session {words} is {kind}, so this filter only \
+                 adds a header to every response"
+            );
+            report.warning(entry.route, message);
         }
     }
 }
 
-/// The filter that steers sessions of a split must be in the chain of its last route, for those that are led elsewhere, and do nothing for
-/// those that are not.
+/// The filter that steers sessions of a split must be in the chain of its last route, for sessions that are led to
+/// other routes, and do nothing for those that stay.
 fn check_last(
     report: &mut Report,
     entry: &RouteEntry<'_, '_>,
@@ -110,12 +116,27 @@ fn check_last(
     status: FilterStatus,
 ) {
     let words = session.name();
-    let idle =
+    let expected =
         format!("typed_per_filter_config: expected {name} disabled by a StatefulSessionPerRoute with disabled: true");
     match status {
         FilterStatus::Idle => {}
-        FilterStatus::Absent => report.error(entry.route, format!("{idle}, and not otherwise: Envoy makes the chain for this route, so sessions {words} that are led to the routes of their clusters would not be steered there")),
-        FilterStatus::Active if session.config.strict => report.error(entry.route, format!("{idle}: a session {words} whose cluster has no route any more would fail here until it ends")),
-        FilterStatus::Active => report.warning(entry.route, format!("{idle}: a session {words} whose cluster has no route any more is not to be steered here")),
+        FilterStatus::Absent => {
+            let message = format!(
+                "{expected}, and not otherwise: Envoy makes the chain for this route, so it would not steer sessions \
+                 {words} that are led to the routes of their clusters"
+            );
+            report.error(entry.route, message);
+        }
+        FilterStatus::Active if session.config.strict => {
+            let message = format!(
+                "{expected}: a session {words} whose cluster no longer has a route would fail here until it ends"
+            );
+            report.error(entry.route, message);
+        }
+        FilterStatus::Active => {
+            let message =
+                format!("{expected}: a session {words} whose cluster no longer has a route must not be steered here");
+            report.warning(entry.route, message);
+        }
     }
 }

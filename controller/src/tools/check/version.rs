@@ -1,15 +1,15 @@
-//! What depends on Envoy's version: all of it is about the dynamic module.
+//! What depends on Envoy's version, which concerns the dynamic module only.
 
 use super::report::{Report, Severity};
 use crate::cli::EnvoyVersion;
 use crate::envoy_config::filter_locator::LocatedFilter;
 
-/// The first Envoy by whose interface a module can steer.
+/// The first Envoy whose interface lets a module steer.
 const MODULES: EnvoyVersion = (1, 38);
-/// The first Envoy that tells modules the virtual host, and hands them secrets.
+/// The first Envoy that tells modules the virtual host, and gives them secrets.
 const ALL_ANSWERS: EnvoyVersion = (1, 40);
 
-/// Checks a module, `envoy` being the version that it is for where that is known.
+/// Checks a module; `envoy`: the version that it is for, if that is known.
 pub(super) fn check(report: &mut Report, module: &LocatedFilter<'_>, envoy: Option<EnvoyVersion>) {
     if envoy.is_some_and(|envoy| envoy < MODULES) {
         let message = "expected Envoy 1.38 or newer: an older one does not load Limpet's dynamic module";
@@ -32,13 +32,15 @@ pub(super) fn check(report: &mut Report, module: &LocatedFilter<'_>, envoy: Opti
     for (i, _) in with_virtual_host {
         let field = format!("routes[{i}].virtualHost");
         let message = format!(
-            "{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, for it is not told the virtual host"
+            "{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, because it \
+             is not told the virtual host"
         );
         report.field(severity, node, &field, message);
     }
     if config.sds_keys.is_some() {
         let message = format!(
-            "{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, for it gets no secrets"
+            "{doubt}expected Envoy 1.40 or newer: with an older one the module refuses its configuration, because it \
+             gets no secrets"
         );
         report.field(severity, node, "sdsKeys", message);
     }
