@@ -18,7 +18,7 @@ pub(crate) enum Output {
     Json,
 }
 
-/// Writes to stdout. A reader that has seen enough (`| head`) is no failure.
+/// Writes to stdout. A reader that closes the pipe early (`| head`) causes no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -28,18 +28,20 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes to stderr.
 pub(crate) fn complain(text: &str) {
-    // Nothing is left to do where even that fails.
+    // If even that fails, nothing is left to do.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Writes JSON to stdout.
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
     print(&format!("{value:#}\n"))
 }
 
-/// Writes a whole file in one step, since an Envoy may be watching it, and the folders that it is in. A `secret` file is for its owner alone.
+/// Writes a file and the directories around it. The file appears in one step, since an Envoy may be watching it; a
+/// `secret` one is for its owner only.
+///
+/// # Errors
+/// If the file or a directory cannot be written.
 pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Failure> {
     let written = || {
         let folder = file
@@ -55,7 +57,7 @@ pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Fa
     written().map_err(|error: io::Error| Failure(format!("{}: cannot be written: {error}", file.display())))
 }
 
-/// Rows of a label and what it says, the second column aligned.
+/// Rows of a label and a text, in two aligned columns.
 #[derive(Debug, Default)]
 pub(crate) struct Rows(Vec<(&'static str, String)>);
 

@@ -7,9 +7,8 @@ use time::format_description::well_known::Rfc3339;
 
 use limpet_core::time::Timestamp;
 
-/// The time of this machine's clock.
 pub(crate) fn now() -> Timestamp {
-    // A clock before 1970 is as good as one at it.
+    // A clock before 1970 counts as 1970.
     Timestamp::from_unix(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
@@ -33,7 +32,7 @@ pub(crate) fn exact(time: Timestamp) -> String {
     let written = OffsetDateTime::from_unix_timestamp_nanos(nanos)
         .ok()
         .and_then(|time| time.format(&Rfc3339).ok());
-    // RFC 3339 ends with the year 9999, tokens do not.
+    // RFC 3339 ends with the year 9999; the times of tokens do not.
     written.unwrap_or_else(|| format!("{} seconds after 1970", time.unix_seconds()))
 }
 

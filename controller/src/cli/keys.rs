@@ -37,10 +37,10 @@ pub(crate) struct ListArgs {
 
 /// Take the rotation of a keyring file one phase further
 ///
-/// From one key: add a new key, which verifies (phase 1); let the new key sign (phase 2); let the old key retire, so that
-/// its tokens are replaced as they come in (phase 3); remove the old key. Every Envoy must have the keyring of one phase
-/// before the next one begins: distribute it with `limpet keys wrap`. The old key is removed only when all its tokens
-/// have ended.
+/// From one key: add a new key, which verifies (phase 1); let the new key sign (phase 2); let the old key retire, so
+/// that its tokens are replaced as they come in (phase 3); remove the old key. Every Envoy must have the keyring of one
+/// phase before the next one begins: distribute it with `limpet keys wrap`. The old key is removed only when all its
+/// tokens have ended.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct RotateArgs {

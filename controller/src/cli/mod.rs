@@ -12,9 +12,10 @@ pub(crate) use token::{InspectArgs, IssueArgs, RealmArgs, TokenCommand};
 
 /// What several commands take, for their help.
 const KEYS_FILE: &str = "\
-A file of keys is the `keys` list of the filter's configuration, in YAML or JSON, or a whole configuration of the filter:
+A file of keys is the `keys` list of the filter's configuration, in YAML or JSON, or a whole configuration:
 
   - {id: 1, env: LIMPET_KEY, state: retiring}
   - {id: 2, inline: <32 bytes in base64>}
 
-It may also be a keyring file, as `limpet keys generate FILE` makes one. A key given by `env` is read from the environment of this command.";
+It may also be a keyring file, as `limpet keys generate FILE` makes one. A key given by `env` is read from the \
+environment of this command.";

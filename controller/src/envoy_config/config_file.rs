@@ -11,13 +11,13 @@ use tempfile::NamedTempFile;
 
 use crate::exit::Failure;
 
-/// No configuration comes near this; what is larger was named by mistake.
+/// No configuration is nearly as large; a larger file was named by mistake.
 const MAX_LEN: u64 = 64 * 1024 * 1024;
 
 /// Reads a file; `-` is standard input.
 ///
 /// # Errors
-/// Says what is wrong with the file, and where.
+/// If the file cannot be read, or is neither YAML nor JSON.
 pub(crate) fn read(file: &str) -> Result<Value, Failure> {
     read_with_text(file).map(|(_, value)| value)
 }
@@ -44,22 +44,22 @@ pub(crate) fn read_text(file: &str) -> Result<String, Failure> {
     } else {
         std::fs::File::open(file).and_then(|mut opened| limited(&mut opened))
     };
-    read.map_err(|error| failed(&format!("can not be read: {error}")))?;
+    read.map_err(|error| failed(&format!("cannot be read: {error}")))?;
     if bytes.len() as u64 > MAX_LEN {
-        return Err(failed(&"larger than 64 MiB, so no configuration"));
+        return Err(failed(&"larger than 64 MiB, which no configuration is"));
     }
     String::from_utf8(bytes).map_err(|_| failed(&"neither YAML nor JSON: not UTF-8"))
 }
 
-/// Reads the text of a file.
+/// Parses the text of a file, whose name says whether it is JSON.
 ///
 /// # Errors
-/// Says what is wrong with the text, and where.
+/// If the text is empty, or neither YAML nor JSON.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Value, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
     let value = if is_json(file) {
         let unique = serde_json::from_str(text).map(|Unique(value)| value);
-        unique.map_err(|error| failed(&format!("no JSON: {error}")))
+        unique.map_err(|error| failed(&format!("not JSON: {error}")))
     } else {
         yaml(text).map_err(|error| failed(&error))
     }?;
@@ -69,10 +69,10 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Value, Failure> {
     }
 }
 
-/// Writes a file that is not there yet, for its owner alone.
+/// Writes a new file, for its owner only.
 ///
 /// # Errors
-/// It is there, or can not be written.
+/// If the file exists, or cannot be written.
 pub(crate) fn create(file: &str, text: &str) -> Result<(), Failure> {
     let new = written(Path::new(file), text, None).map_err(|error| unwritable(file, &error))?;
     new.persist_noclobber(file)
@@ -80,11 +80,11 @@ pub(crate) fn create(file: &str, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts a file in the place of another in one step: no reader sees half of it, and Envoy, which watches for moves, sees it. It has the
-/// permissions of the other, or is for its owner alone where it is `secret`.
+/// Replaces a file in one step: no reader sees half of it, and Envoy, which watches for moves, notices it. The file
+/// keeps its permissions; a `secret` one is for its owner only.
 ///
 /// # Errors
-/// It can not be written.
+/// If the file does not exist, or cannot be written.
 pub(crate) fn replace(file: &str, text: &str, secret: bool) -> Result<(), Failure> {
     let replaced = || {
         // A link stays one.
@@ -97,10 +97,10 @@ pub(crate) fn replace(file: &str, text: &str, secret: bool) -> Result<(), Failur
 }
 
 fn unwritable(file: &str, error: &io::Error) -> Failure {
-    Failure(format!("{file}: can not be written: {error}"))
+    Failure(format!("{file}: cannot be written: {error}"))
 }
 
-/// A file with this text beside `path`.
+/// A temporary file with this text beside `path`.
 fn written(path: &Path, text: &str, permissions: Option<Permissions>) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut new = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
@@ -112,28 +112,25 @@ fn written(path: &Path, text: &str, permissions: Option<Permissions>) -> io::Res
     Ok(new)
 }
 
-/// By its name: JSON is read more strictly than YAML, which it is as well.
+/// By the extension. JSON is also YAML, but a file of JSON is read as strict JSON.
 pub(crate) fn is_json(file: &str) -> bool {
     let extension = Path::new(file).extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
-/// Reads YAML.
 fn yaml(text: &str) -> Result<Value, String> {
     serde_saphyr::from_str_with_options(text, yaml_options()).map_err(|error| yaml_error(&error))
 }
 
-/// How YAML is read.
 pub(crate) fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
-        // No snippet of the file: it may hold a key.
+        // Errors show no snippet of the file, which may hold a key.
         with_snippet: false,
-        // The largest files have some millions of nodes. What aliases may expand to is limited apart from that.
+        // The largest files have some millions of nodes. The expansion of aliases has a limit of its own.
         budget: serde_saphyr::budget! { max_nodes: 8_000_000, max_events: 16_000_000 },
     }
 }
 
-/// What is wrong with YAML.
 pub(crate) fn yaml_error(error: &serde_saphyr::Error) -> String {
     let message = error.to_string();
     if message.contains("budget breached") {
@@ -142,7 +139,7 @@ pub(crate) fn yaml_error(error: &serde_saphyr::Error) -> String {
     format!("neither YAML nor JSON: {message}")
 }
 
-/// JSON whose objects have each name once. JSON leaves open which of two values counts; `Value` would take the last.
+/// JSON whose objects have each name once. JSON leaves open which of two values counts, and `Value` takes the last.
 struct Unique(Value);
 
 impl<'de> Deserialize<'de> for Unique {

@@ -1,4 +1,5 @@
-//! What an Envoy discovers: the filter's configuration (ECDS), routes (RDS) and clusters (CDS), from files or from the other documents.
+//! What an Envoy discovers: the filter's configuration (ECDS), routes (RDS) and clusters (CDS), from files or from the
+//! other documents.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,15 +14,18 @@ use crate::exit::Failure;
 const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
 const ROUTE_CONFIGURATION: &str = "envoy.config.route.v3.RouteConfiguration";
 
-/// A document, and those that it has the filter's configuration or routes discovered from.
+/// Reads a file, and the files from which it has the filter's configuration or routes discovered.
+///
+/// # Errors
+/// If the file itself cannot be read; others are left out.
 pub(crate) fn read(file: &str) -> Result<Vec<(String, Value)>, Failure> {
     let mut documents = vec![(file.to_owned(), config_file::read(file)?)];
     add_files(&mut documents);
     Ok(documents)
 }
 
-/// Adds the files that the documents have the filter's configuration or routes discovered from, where they can be read here.
-/// Their paths are relative to where Envoy runs, which is taken to be here.
+/// Adds the files from which the documents have the filter's configuration or routes discovered, if they can be read
+/// here. Their paths are taken as relative to the current directory, as if Envoy ran here.
 pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
     let mut paths: Vec<String> = Vec::new();
     for (file, value) in documents.iter() {
@@ -42,7 +46,6 @@ pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
     }
 }
 
-/// The file that a configuration source watches.
 pub(crate) fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
     source
         .at(&["path_config_source", "path"])
@@ -51,13 +54,13 @@ pub(crate) fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
         .as_str()
 }
 
-/// What the documents hold for others to discover, by name.
+/// What the documents offer for discovery, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Sources<'a> {
     filters: BTreeMap<&'a str, LocatedFilter<'a>>,
     routes: BTreeMap<&'a str, Node<'a>>,
     clusters: BTreeMap<&'a str, Node<'a>>,
-    /// Those of a bootstrap are for its own Envoy alone, so by file.
+    /// By file, because the clusters of a bootstrap are for its own Envoy only.
     static_clusters: BTreeMap<&'a str, BTreeMap<&'a str, Node<'a>>>,
 }
 
@@ -105,7 +108,7 @@ impl<'a> Sources<'a> {
         own.or_else(|| self.clusters.get(name))
     }
 
-    /// Whether routes for others to discover are in this document.
+    /// Whether this document offers routes for discovery.
     pub(crate) fn has_routes(&self, root: &Node<'_>) -> bool {
         self.routes.values().any(|routes| routes.file == root.file)
     }

@@ -6,10 +6,10 @@ use crate::exit::Failure;
 use limpet_core::config;
 use limpet_core::config::schema::FilterConfig;
 
-/// The configurations of the filter in `file` and in what is discovered by way of it: those with the schema's types, each once.
+/// The configurations in the documents of `file`, each once; those that lack the types of the schema are left out.
 ///
 /// # Errors
-/// If there is none.
+/// If no configuration is left.
 pub(crate) fn read(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, Failure> {
     let mut configs: Vec<FilterConfig> = Vec::new();
     for config in roots.iter().flat_map(in_document) {

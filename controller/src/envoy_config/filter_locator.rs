@@ -11,23 +11,21 @@ use limpet_core::envoy::FILTER_NAME;
 
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
-/// What configures the module for a route.
+/// The type of the module's configuration for a route.
 pub(crate) const PER_ROUTE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute";
-/// What may be around the configuration of any filter for a route.
+/// The type of the message that may be around any filter's configuration for a route.
 pub(crate) const FILTER_CONFIG: &str = "envoy.config.route.v3.FilterConfig";
 const TYPED_EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
 
 /// A build of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// The wasm filter.
     Wasm,
-    /// The dynamic module.
     Module,
 }
 
 impl Build {
-    /// By the type of what Envoy is configured with.
+    /// The build for which Envoy's configuration has this type.
     fn of(kind: &str) -> Option<Self> {
         match kind {
             WASM => Some(Self::Wasm),
@@ -36,7 +34,7 @@ impl Build {
         }
     }
 
-    /// Whether a list of types that may be discovered has this build.
+    /// Whether a list of discoverable types has the type of this build.
     pub(crate) fn is_among(self, types: &[Node<'_>]) -> bool {
         let kinds = types.iter().filter_map(|kind| kind.value.as_str());
         kinds
@@ -45,14 +43,13 @@ impl Build {
     }
 }
 
-/// A filter that is ours.
+/// Limpet's filter in a configuration of Envoy.
 #[derive(Debug, Clone)]
 pub(crate) struct LocatedFilter<'a> {
-    /// The object that names it: an entry of `http_filters`, or a resource of its own.
+    /// The object around it: an entry of `http_filters`, or a resource of its own.
     pub(crate) holder: Node<'a>,
-    /// Which of its builds it is.
     pub(crate) build: Build,
-    /// Envoy's configuration of it.
+    /// Envoy's configuration of the filter.
     pub(crate) envoy: Node<'a>,
     /// The filter's own configuration.
     pub(crate) configuration: Configuration<'a>,
@@ -61,16 +58,15 @@ pub(crate) struct LocatedFilter<'a> {
 /// The filter's own configuration, as Envoy hands it to the filter.
 #[derive(Debug, Clone)]
 pub(crate) struct Configuration<'a> {
-    /// Where it stands.
     pub(crate) node: Node<'a>,
-    /// What Envoy hands over, where there is anything: JSON.
+    /// The JSON that Envoy hands over; `None` if the message holds none.
     pub(crate) text: Option<Vec<u8>>,
-    /// What is wrong with the message around it.
+    /// What is wrong with the message around the text.
     pub(crate) problem: Option<&'static str>,
 }
 
 impl Configuration<'_> {
-    /// The configuration where it has the schema's types, right or wrong.
+    /// The configuration, if it has the types of the schema; its values may be wrong.
     pub(crate) fn parsed(&self) -> Option<FilterConfig> {
         config::parse(self.text.as_ref()?).ok()
     }
@@ -88,7 +84,7 @@ impl<'a> LocatedFilter<'a> {
     }
 }
 
-/// Every filter of ours in a document, in order.
+/// Every Limpet filter in a document, in order.
 pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<LocatedFilter<'a>> {
     let mut found = Vec::new();
     root.visit(&mut |holder| {
@@ -111,7 +107,7 @@ pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<LocatedFilter<'a>> {
     found
 }
 
-/// By its name, or by what it is configured with.
+/// By its name, or by the fields of its configuration.
 fn is_ours(filter: &LocatedFilter<'_>) -> bool {
     let inner = match filter.build {
         Build::Wasm => filter.envoy.at(&["config", "name"]),
@@ -128,7 +124,7 @@ fn is_ours(filter: &LocatedFilter<'_>) -> bool {
     }
 }
 
-/// The filter's own configuration: in Envoy's of it.
+/// The filter's own configuration in Envoy's configuration of it.
 fn configuration<'a>(build: Build, envoy: &Node<'a>) -> Configuration<'a> {
     let (message, missing, no_struct) = match build {
         Build::Wasm => (
@@ -152,8 +148,8 @@ fn configuration<'a>(build: Build, envoy: &Node<'a>) -> Configuration<'a> {
     }
 }
 
-/// What Envoy hands to a filter: the text of a `StringValue` or `BytesValue`, and to modules a `Struct` as JSON. `no_struct`: why a
-/// `Struct` will not do.
+/// What Envoy hands to a filter: the text of a `StringValue` or `BytesValue`, and to modules a `Struct` as JSON;
+/// `no_struct`: the problem with a `Struct`, if there is one.
 fn handed<'a>(message: &Node<'a>, no_struct: Option<&'static str>) -> Configuration<'a> {
     let Some(node) = message.entry("value") else {
         return Configuration {
@@ -180,7 +176,7 @@ fn handed<'a>(message: &Node<'a>, no_struct: Option<&'static str>) -> Configurat
     Configuration { node, text, problem }
 }
 
-/// Envoy's configuration of the filter for a route, a virtual host, all routes, or one of weighted clusters; with its type.
+/// Envoy's configuration of the filter for a route, a virtual host, all routes, or a weighted cluster; with its type.
 pub(crate) fn per_route<'a>(level: &Node<'a>, filter: &str) -> Option<(&'a str, Node<'a>)> {
     let (kind, content) = level.get("typed_per_filter_config")?.entry(filter)?.typed()?;
     if kind == FILTER_CONFIG {

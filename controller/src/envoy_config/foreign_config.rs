@@ -1,4 +1,4 @@
-//! The filter's configuration as a part of an object of another control plane: it stands there as it is, in no message of Envoy's.
+//! The filter's configuration in an object of another control plane: as it is, without a message of Envoy's around it.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,13 @@ use super::filter_locator::Build;
 use super::node::Node;
 use limpet_core::envoy::FILTER_NAME;
 
-/// A configuration of the filter, and what the object around it says of its use.
+/// A configuration of the filter, and what the object around it says about its use.
 #[derive(Debug, Clone)]
 pub(crate) struct ForeignConfig<'a> {
-    /// Where it stands.
     pub(crate) node: Node<'a>,
-    /// Which build reads it.
+    /// The build that reads it.
     pub(crate) build: Build,
-    /// The variables that a wasm filter is handed.
+    /// The environment variables that Envoy hands to a wasm filter.
     pub(crate) forwarded: BTreeSet<String>,
 }
 
@@ -24,7 +23,8 @@ impl ForeignConfig<'_> {
     }
 }
 
-/// The configurations in a document, at least one, if it is an object that may have some; or what it lacks.
+/// The configurations in an object of another control plane, at least one, or what the object lacks; `None` if the
+/// document is no such object.
 pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<ForeignConfig<'a>>, &'static str>> {
     let (group, _) = root.text("apiVersion")?.split_once('/')?;
     let spec = root.get("spec");
@@ -36,14 +36,15 @@ pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<ForeignConfig<'a>>,
         }
         ("gateway.envoyproxy.io", "EnvoyExtensionPolicy") => {
             let found = spec.as_ref().map(extension_policy).unwrap_or_default();
-            let missing = "no Limpet filter in it: expected an entry of spec.dynamicModule or spec.wasm named limpet, with a config";
+            let missing = "no Limpet filter in it: expected an entry of spec.dynamicModule or spec.wasm named limpet, \
+                           with a config";
             Some(if found.is_empty() { Err(missing) } else { Ok(found) })
         }
         _ => None,
     }
 }
 
-/// Istio's.
+/// Of Istio.
 fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<ForeignConfig<'a>> {
     let variables = spec.get("vmConfig").map(|vm| vm.list("env")).unwrap_or_default();
     Some(ForeignConfig {
@@ -57,7 +58,7 @@ fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<ForeignConfig<'a>> {
     })
 }
 
-/// Envoy Gateway's.
+/// Of Envoy Gateway.
 fn extension_policy<'a>(spec: &Node<'a>) -> Vec<ForeignConfig<'a>> {
     let entry = |entry: Node<'a>, build| {
         let names = entry.get("env").map(|env| env.list("hostKeys")).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Files of configuration, and the filter in them.
+//! Configuration files, and the filter in them.
 //!
 //! - [`config_file`]: files of YAML or JSON. [`node`]: values in them, each with its path.
-//! - [`filter_locator`]: the filter in a configuration of Envoy. [`foreign_config`]: in an object of another control plane.
-//!   [`filter_configs`]: its configurations in either.
+//! - [`filter_locator`]: the filter in a configuration of Envoy. [`foreign_config`]: in an object of another control
+//!   plane. [`filter_configs`]: its configurations in either.
 //! - [`discovery`]: what an Envoy discovers from further files.
 
 pub(crate) mod config_file;

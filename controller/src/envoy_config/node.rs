@@ -1,18 +1,17 @@
-//! A value of a YAML or JSON document together with its path, so that a finding can say where it is.
+//! A value of a YAML or JSON document with its path, so that a finding can name its place.
 
 use serde_json::Value;
 
-/// A value and where it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Node<'a> {
     pub(crate) value: &'a Value,
-    /// The document's name, as it was given.
+    /// The name of the file, as it was given.
     pub(crate) file: &'a str,
-    /// Like `static_resources.listeners[0]`; empty for the document itself.
+    /// For example `static_resources.listeners[0]`; empty for the document itself.
     pub(crate) path: String,
 }
 
-/// The type of a message that can be any, in Envoy's JSON form.
+/// The field of an `Any` that names the type, in the JSON form of protocol buffers.
 const TYPE: &str = "@type";
 
 impl<'a> Node<'a> {
@@ -24,7 +23,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The field of this name, in snake case or in the camel case that Envoy reads as well. Null counts as absent.
+    /// The field of this name, in snake case or in camel case; Envoy reads both. Null counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<Node<'a>> {
         self.entry(name).or_else(|| self.entry(&camel_case(name)))
     }
@@ -40,22 +39,22 @@ impl<'a> Node<'a> {
         names.iter().try_fold(self.clone(), |node, name| node.get(name))
     }
 
-    /// The field of this name where it is a text.
+    /// The field of this name, if it is a string.
     pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
         self.get(name)?.value.as_str()
     }
 
-    /// The field of this name where it is a boolean; absent is `false`, as Envoy has it.
+    /// The field of this name; `false` if it is absent or no boolean.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.get(name).and_then(|node| node.value.as_bool()).unwrap_or(false)
     }
 
-    /// The items of the list of this name.
+    /// The items of the list of this name; none if it is absent.
     pub(crate) fn list(&self, name: &str) -> Vec<Node<'a>> {
         self.get(name).map(|node| node.children().collect()).unwrap_or_default()
     }
 
-    /// The items of a list, the values of an object.
+    /// The items of a list, or the values of an object.
     pub(crate) fn children(&self) -> impl Iterator<Item = Node<'a>> {
         let items = self.value.as_array().map(|items| {
             let node = |(i, value)| self.child(value, format!("{}[{i}]", self.path));
@@ -68,7 +67,7 @@ impl<'a> Node<'a> {
         items.or(fields).unwrap_or_default().into_iter()
     }
 
-    /// The message type that this object says it is, without the address before it.
+    /// The message type of a typed object, without the URL before it.
     pub(crate) fn kind(&self) -> Option<&'a str> {
         self.value.get(TYPE)?.as_str()?.rsplit('/').next()
     }
@@ -83,12 +82,12 @@ impl<'a> Node<'a> {
         Some((kind, self.get("value")?))
     }
 
-    /// Whether it holds a typed message anywhere, as every configuration of Envoy does and none of the filter's.
+    /// Whether it has a typed message at any depth. Every configuration of Envoy does, and none of the filter's.
     pub(crate) fn has_types(&self) -> bool {
         self.value.get(TYPE).is_some() || self.children().any(|child| child.has_types())
     }
 
-    /// Visits every object in here, outer ones first.
+    /// Visits every object at any depth, outer ones first.
     pub(crate) fn visit(&self, visitor: &mut dyn FnMut(&Node<'a>)) {
         if self.value.is_object() {
             visitor(self);
@@ -116,7 +115,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A field name of Envoy's as its JSON form has it.
+/// The JSON name of a protobuf field.
 pub(crate) fn camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
     let mut words = name.split('_');

@@ -1,4 +1,4 @@
-//! The commands that need no cluster.
+//! The commands that need no Kubernetes.
 
 pub(crate) mod check;
 pub(crate) mod completions;

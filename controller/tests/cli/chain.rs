@@ -79,14 +79,14 @@ fn a_strict_policy_needs_the_strict_filter() {
         manager["http_filters"][3]["typed_config"]["strict"] = false.into();
     });
     assert_one(&soft, "error", "http_filters[3]", "expected strict: true");
-    // Without a strict policy it need not be there: `cookie.yaml` has none.
+    // Without a strict policy it may be absent, as in `cookie.yaml`.
     assert_eq!(filters(example("cookie.yaml").pointer_mut(MANAGER).unwrap()).len(), 4);
     let hard = changed(|manager| manager["http_filters"][2]["typed_config"]["strict"] = true.into());
     assert_one(&hard, "error", "http_filters[2]", "expected no strict: true");
 }
 
 #[test]
-fn clients_can_not_send_internal_headers() {
+fn clients_cannot_send_internal_headers() {
     let without = changed(|manager| manager["early_header_mutation_extensions"] = json!([]));
     assert_one(
         &without,
@@ -114,7 +114,7 @@ fn clients_can_not_send_internal_headers() {
 }
 
 #[test]
-fn clients_can_not_see_internal_headers() {
+fn clients_cannot_see_internal_headers() {
     let without = changed(|manager| drop(filters(manager).remove(0)));
     assert_one(
         &without,
@@ -132,7 +132,7 @@ fn clients_can_not_see_internal_headers() {
 }
 
 #[test]
-fn backends_can_not_see_internal_headers() {
+fn backends_cannot_see_internal_headers() {
     let seen = changed(|manager| manager["route_config"]["request_headers_to_remove"] = json!(["x-limpet-host"]));
     assert_one(
         &seen,
@@ -140,7 +140,7 @@ fn backends_can_not_see_internal_headers() {
         "route_config",
         "expected x-limpet-host-strict, x-limpet-destination, x-limpet-session: backends would see them",
     );
-    // A filter behind the steering does as well; for what only our filter reads, one behind ours.
+    // A filter behind the steering ones may remove them instead, or one behind limpet for what only limpet reads.
     let filtered = |at: usize, prefix: &str, rest: Value| {
         changed(|manager| {
             manager["route_config"]["request_headers_to_remove"] = rest.clone();
@@ -188,7 +188,7 @@ fn the_strict_filter_is_disabled_unless_needed() {
 }
 
 #[test]
-fn an_access_log_of_sessions_needs_the_filters_help() {
+fn an_access_log_of_sessions_needs_the_filter() {
     let logged = |access_log: bool| {
         changed(|manager| {
             let log = example("access-log.yaml").pointer(MANAGER).unwrap()["access_log"].clone();

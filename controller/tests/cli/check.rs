@@ -63,7 +63,7 @@ fn a_configuration_of_the_filter_is_checked_in_yaml_and_json() {
 }
 
 #[test]
-fn a_missing_variable_is_an_error_where_asked_for() {
+fn a_missing_variable_is_an_error_with_env() {
     let args = ["check", "envoy-configs/cookie.yaml", "--env"];
     limpet(&args)
         .run()
@@ -115,7 +115,7 @@ fn all_problems_are_reported_with_their_fields() {
 }
 
 #[test]
-fn no_key_is_repeated_wherever_it_stands() {
+fn no_message_repeats_a_key() {
     for keys in [
         json!([KEY]),
         json!(KEY),
@@ -138,11 +138,11 @@ fn no_key_is_repeated_wherever_it_stands() {
 }
 
 #[test]
-fn a_file_that_can_not_be_read_is_said_and_the_others_are_checked() {
+fn files_are_checked_though_one_cannot_be_read() {
     limpet(&["check", "nowhere.yaml", "envoy-configs/cookie.yaml"])
         .run()
         .code(2)
-        .complains("nowhere.yaml: can not be read")
+        .complains("nowhere.yaml: cannot be read")
         .says("envoy-configs/cookie.yaml: ok");
     for (ending, text, complaint) in [
         (".yaml", "a: [1\nb: 2\n", "neither YAML nor JSON: "),
@@ -154,7 +154,7 @@ fn a_file_that_can_not_be_read_is_said_and_the_others_are_checked() {
             "{\"a\": {\"b\": 1, \"b\": 2}}",
             "expected each name once, found \"b\" again",
         ),
-        (".json", "{\"keys\": ]", "no JSON: expected value at line 1 column 10"),
+        (".json", "{\"keys\": ]", "not JSON: expected value at line 1 column 10"),
     ] {
         let document = file(ending, text);
         let ran = limpet(&["check", path(&document)]).run().code(2).complains(complaint);
@@ -187,7 +187,8 @@ const PLACE: &str = "http_filters[1].typed_config.config.configuration.value";
 #[test]
 fn the_filter_is_found_in_every_kind_of_message() {
     // BAD in base64.
-    let bytes = "eyJrZXlzIjogW3siaWQiOiAxLCAiZW52IjogIkxJTVBFVF9LRVkifV0sICJwb2xpY2llcyI6IHsid2ViIjogeyJjb29raWUiOiB7Im5hbWUiOiAiIn19fX0=";
+    let bytes = "eyJrZXlzIjogW3siaWQiOiAxLCAiZW52IjogIkxJTVBFVF9LRVkifV0sICJwb2xpY2llcyI6IHsid2ViIjogeyJjb29raWUiOiB7\
+                 Im5hbWUiOiAiIn19fX0=";
     let message = |kind: &str, value: Value| {
         with_message(&json!({"@type": format!("type.googleapis.com/google.protobuf.{kind}"), "value": value}))
     };
@@ -212,7 +213,7 @@ fn the_filter_is_found_in_every_kind_of_message() {
 
 /// Envoy hands a Struct over as serialized protobuf, whatever its documentation says (1.36 to 1.40).
 #[test]
-fn a_struct_is_refused_and_checked_all_the_same() {
+fn a_struct_is_refused_and_still_checked() {
     let (code, found) = findings(&with_message(&json!({
         "@type": "type.googleapis.com/google.protobuf.Struct",
         "value": serde_json::from_str::<Value>(BAD).unwrap(),
@@ -252,7 +253,7 @@ fn the_filter_is_found_under_another_name_and_in_camel_case() {
 }
 
 #[test]
-fn another_wasm_filter_is_none_of_ours() {
+fn another_wasm_filter_is_not_checked() {
     let mut envoy = example("cookie.yaml");
     let filter = envoy.pointer_mut(FILTER).unwrap();
     filter["name"] = "other".into();
@@ -263,7 +264,7 @@ fn another_wasm_filter_is_none_of_ours() {
 }
 
 #[test]
-fn a_variable_that_envoy_keeps_is_an_error() {
+fn a_variable_that_envoy_does_not_forward_is_an_error() {
     let mut envoy = example("cookie.yaml");
     envoy.pointer_mut(FILTER).unwrap()["typed_config"]["config"]["vm_config"]["environment_variables"] = Value::Null;
     assert_one(
@@ -275,7 +276,7 @@ fn a_variable_that_envoy_keeps_is_an_error() {
 }
 
 #[test]
-fn a_discovered_configuration_is_read_from_its_file_or_from_the_others() {
+fn a_discovered_configuration_may_be_in_any_of_the_files() {
     let checked = |ran: &crate::Ran| {
         let json = ran.json();
         json["files"]
@@ -289,7 +290,7 @@ fn a_discovered_configuration_is_read_from_its_file_or_from_the_others() {
         .run()
         .code(0);
     assert_eq!(checked(&ran), 1, "{ran:?}");
-    // From another folder the path in it leads nowhere.
+    // The path in it is wrong in another directory.
     let elsewhere = folder();
     let (listener, resource) = (
         checkout().join("envoy-configs/ecds.yaml"),
@@ -315,7 +316,7 @@ fn a_mistake_in_a_discovered_configuration_is_found_in_its_file() {
 }
 
 #[test]
-fn discovery_without_a_default_is_warned_of() {
+fn discovery_without_a_default_gets_a_warning() {
     let mut envoy = example("ecds.yaml");
     envoy.pointer_mut(FILTER).unwrap()["config_discovery"]["default_config"] = Value::Null;
     assert_one(&envoy, "warning", "http_filters[1].config_discovery", "default_config");

@@ -1,4 +1,5 @@
-//! Sessions of clusters: `destination.yaml` with one thing changed. Its clusters are blue and green, each with a session of its own.
+//! Sessions of clusters: `destination.yaml` with one change. Its clusters are blue and green, each with a session of
+//! its own.
 
 use serde_json::{Value, json};
 
@@ -64,7 +65,7 @@ fn a_cluster_need_not_have_a_session() {
 }
 
 #[test]
-fn every_cluster_has_a_cookie_of_its_own() {
+fn every_cluster_needs_a_cookie_of_its_own() {
     let place = "clusters[1].metadata.filter_metadata.limpet.session";
     let plain = with_policies(changed(|_| {}), &json!({"web": {"cookie": {"name": "session"}}}));
     assert_one(
@@ -142,7 +143,10 @@ fn the_filters_that_steer_are_those_of_the_clusters() {
     );
     let route = &mut both.pointer_mut(MANAGER).unwrap()["route_config"]["virtual_hosts"][0]["routes"][0];
     route["typed_per_filter_config"] = json!({
-        "limpet.stateful_session_strict": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": {}},
+        "limpet.stateful_session_strict": {
+            "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+            "config": {},
+        },
     });
     assert_eq!(findings(&both), (0, Vec::new()));
 }

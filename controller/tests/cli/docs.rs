@@ -1,4 +1,4 @@
-//! What the pages of `docs/` show and say.
+//! The examples and lists on the pages of `docs/`.
 
 use crate::{KEY, checkout, file, limpet, path};
 use limpet_core::outcome::{
@@ -10,7 +10,7 @@ fn page(name: &str) -> String {
 }
 
 #[test]
-fn the_examples_are_good() {
+fn the_examples_have_no_finding() {
     for (name, at_least) in [("configuration.md", 2), ("modes.md", 5)] {
         let page = page(name);
         let blocks = page
@@ -65,7 +65,7 @@ fn every_field_of_the_controllers_configuration_is_described() {
         ("istio", "", ""),
         ("envoyGateway", "", ""),
     ] {
-        // The complaint about a field that is not there lists those that are.
+        // The error for an unknown field lists the known ones.
         let mut config = serde_json::json!({"nothing": 1});
         for name in [nested, section].into_iter().filter(|name| !name.is_empty()) {
             config = serde_json::json!({ name: config });

@@ -18,7 +18,7 @@ fn configured(configuration: &Value) -> Value {
 
 /// It steers by itself, reads metadata and the environment by itself, and says nothing in headers.
 #[test]
-fn it_needs_nothing_around_it() {
+fn a_module_needs_no_other_filter() {
     assert_eq!(findings(&example("module.yaml")), (0, Vec::new()));
     let metadata = json!({"filter_metadata": {"limpet": {"session": "web/one"}}});
     let named = changed(|manager| {
@@ -28,7 +28,7 @@ fn it_needs_nothing_around_it() {
 }
 
 #[test]
-fn its_configuration_is_checked() {
+fn the_configuration_of_a_module_is_checked() {
     let text = r#"{"keys": [], "policies": {"web": {"cookie": {"name": "session"}}}}"#;
     let text = json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": text});
     assert_one(&configured(&text), "error", "filter_config.value", "keys");
@@ -41,7 +41,7 @@ fn its_configuration_is_checked() {
 
 /// Envoy hands it to modules as JSON.
 #[test]
-fn a_struct_will_do() {
+fn a_module_reads_a_struct() {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
         "policies": {"web": {"cookie": {"name": "session"}}},
@@ -52,7 +52,7 @@ fn a_struct_will_do() {
 }
 
 #[test]
-fn an_access_log_of_sessions_needs_its_help() {
+fn an_access_log_of_sessions_needs_the_module() {
     let log = json!([{"name": "stdout", "format": "%FILTER_STATE(limpet.session:PLAIN)%"}]);
     let shown = changed(|manager| manager["access_log"] = log.clone());
     assert_one(&shown, "warning", "access_log", "accessLog: true");

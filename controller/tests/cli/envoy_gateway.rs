@@ -13,7 +13,7 @@ fn policies(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_are_good() {
+fn the_examples_have_no_finding() {
     for name in ["module.yaml", "wasm.yaml", "wrapped-keys.yaml"] {
         let policies = policies(name);
         assert_eq!(policies.len(), 1, "{name}");
@@ -40,7 +40,7 @@ fn a_mistake_is_found_where_it_stands() {
 }
 
 #[test]
-fn a_wasm_filter_is_handed_the_variables_of_its_object_alone() {
+fn a_wasm_filter_gets_only_the_variables_of_its_object() {
     let policy = policies("wasm.yaml")
         .remove(0)
         .replace("hostKeys: [LIMPET_KEY]", "hostKeys: [OTHER]");
@@ -52,7 +52,7 @@ fn a_wasm_filter_is_handed_the_variables_of_its_object_alone() {
 }
 
 #[test]
-fn a_policy_without_a_configuration_of_ours_is_refused() {
+fn a_policy_without_limpets_configuration_is_refused() {
     let policy = policies("module.yaml")
         .remove(0)
         .replace("- name: limpet", "- name: other");

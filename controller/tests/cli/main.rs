@@ -32,7 +32,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempDir};
 
-/// The key of the tests. No secret: everybody reads it here.
+/// The key of the tests. It is public.
 const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const OTHER_KEY: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
 
@@ -43,7 +43,6 @@ fn checkout() -> PathBuf {
 /// A run of the command, in the checkout, with no keys in its environment but those given.
 struct Limpet(Command);
 
-/// How it ended.
 #[derive(Debug)]
 struct Ran {
     code: i32,
@@ -106,7 +105,7 @@ impl Limpet {
 }
 
 impl Ran {
-    /// That it ended with this code.
+    /// Asserts the exit code.
     #[track_caller]
     fn code(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:?}");
@@ -118,14 +117,14 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// That stderr says this.
+    /// Asserts that stderr contains a text.
     #[track_caller]
     fn complains(self, of: &str) -> Self {
         assert!(self.stderr.contains(of), "{of:?} is not in {self:?}");
         self
     }
 
-    /// That stdout says this.
+    /// Asserts that stdout contains a text.
     #[track_caller]
     fn says(self, what: &str) -> Self {
         assert!(self.stdout.contains(what), "{what:?} is not in {self:?}");
@@ -133,7 +132,7 @@ impl Ran {
     }
 }
 
-/// A file of this name's ending with this text.
+/// A temporary file with this extension and text.
 fn file(ending: &str, text: &str) -> NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(ending).tempfile().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -154,7 +153,7 @@ fn example(name: &str) -> Value {
     serde_saphyr::from_str(&text).unwrap()
 }
 
-/// Checks a document; the exit code and what was found: severity, place, field and message.
+/// Checks a document: the exit code, and the findings with severity, place, field and message.
 fn findings(document: &Value) -> (i32, Vec<String>) {
     let file = file(".json", &document.to_string());
     let ran = limpet(&["check", path(&file), "--format", "json"])
@@ -169,7 +168,7 @@ fn findings(document: &Value) -> (i32, Vec<String>) {
     (ran.code, found.collect())
 }
 
-/// That a document has this one finding: its severity, the end of its place, and part of what it says.
+/// Asserts that a document has one finding: its severity, the end of its place, and a part of its message.
 #[track_caller]
 fn assert_one(document: &Value, severity: &str, place: &str, message: &str) {
     let (code, found) = findings(document);

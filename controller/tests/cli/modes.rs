@@ -1,4 +1,5 @@
-//! Sessions in the application's own cookie or header: `prefix.yaml`, and tokens with the application's value behind them.
+//! Sessions in the application's own cookie or header: `prefix.yaml`, and tokens with the application's value behind
+//! them.
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -92,7 +93,7 @@ fn every_mode_is_issued_and_opened_with_keys_alone() {
 }
 
 #[test]
-fn a_rewritten_cookie_is_known_by_its_policy() {
+fn a_rewritten_cookie_is_recognized_by_its_policy() {
     let config = file(
         ".yaml",
         "keys: [{id: 1, env: LIMPET_KEY}]\n\
@@ -108,7 +109,7 @@ fn a_rewritten_cookie_is_known_by_its_policy() {
     let args = [&["token", "inspect", &token][..], &args].concat();
     let ran = limpet(&args).env("LIMPET_KEY", KEY).run().code(0);
     ran.says("(maxIdle 168h, from when the application last set it)\n");
-    // Exactly, where a token of the filter's own had a tenth more.
+    // At the exact time; a token in the filter's own cookie would have a tenth more.
     for (now, code) in [("1604800", 0), ("1604801", 1)] {
         let json = inspect(code, &token, &["--config", path(&config), "--now", now]);
         assert_eq!(json["reason"].as_str(), (code == 1).then_some("idle"));
@@ -162,7 +163,8 @@ fn fields_that_a_mode_does_not_have_are_refused() {
         ] {
             let (code, found) = findings(&cookie(mode, json!({field: value})));
             let expected = format!(
-                "error |  | policies.web.cookie.{field} | expected none in this mode: the cookie is the application's, which sets its attributes and gets it back"
+                "error |  | policies.web.cookie.{field} | expected none in this mode: the cookie is the application's, \
+                 which sets its attributes and gets it back"
             );
             assert_eq!((code, found), (1, vec![expected]), "{mode}");
         }
@@ -213,7 +215,8 @@ fn two_sessions_in_the_applications_cookie_are_noted() {
         (&prefix, &insert),
         (&insert, &rewrite),
     ] {
-        let message = "not checked: the path of the application's cookie JSESSIONID, in which the sessions app/app and mcp/mcp travel";
+        let message = "not checked: the path of the application's cookie JSESSIONID, in which the sessions app/app and \
+                       mcp/mcp travel";
         assert_one(&with(json!({"mcp": mcp, "app": app})), "note", "routes[1]", message);
     }
     let message = "the session app/app has the cookie JSESSIONID with path /, as mcp/mcp has";

@@ -1,5 +1,5 @@
-//! Sessions in Envoy's own configuration of the dynamic module for a route: `module.yaml` with two policies, `web` (the default) and `cart`,
-//! and one thing more.
+//! Sessions in Envoy's own configuration of the dynamic module for a route: `module.yaml` with two policies, `web` (the
+//! default) and `cart`, and one more change.
 
 use serde_json::{Value, json};
 
@@ -63,9 +63,10 @@ fn a_session_may_stand_on_every_level() {
         configured(&of(
             &json!({"@type": "x/google.protobuf.BytesValue", "value": "Y2FydC9vbmU="}),
         )),
-        configured(
-            &json!({"limpet": {"@type": "x/envoy.config.route.v3.FilterConfig", "config": named("cart/one")["limpet"]}}),
-        ),
+        configured(&json!({"limpet": {
+            "@type": "x/envoy.config.route.v3.FilterConfig",
+            "config": named("cart/one")["limpet"],
+        }})),
         routed(|routes| route(routes)["route"] = json!({"weighted_clusters": clusters()})),
     ] {
         assert_eq!(findings(&good), (0, Vec::new()), "{good}");
@@ -73,7 +74,7 @@ fn a_session_may_stand_on_every_level() {
 }
 
 #[test]
-fn on_every_level_it_must_name_a_policy() {
+fn a_session_must_name_a_policy_on_every_level() {
     let clusters =
         || json!({"clusters": [{"name": "backends", "weight": 1, "typed_per_filter_config": named("shop/one")}]});
     let place = |level: &str| format!("{level}.typed_per_filter_config.limpet.filter_config.value");
@@ -97,7 +98,8 @@ fn on_every_level_it_must_name_a_policy() {
     }
 }
 
-/// A level that another wins over is not read, but Envoy gives all of them to the module, which refuses what is no session.
+/// The filter reads only the level that wins. But Envoy gives all levels to the module, which refuses any that is no
+/// session.
 #[test]
 fn the_innermost_level_wins() {
     let both = |outer: &str| {
@@ -208,14 +210,14 @@ fn the_module_must_be_the_filters_own() {
 }
 
 #[test]
-fn it_is_for_the_filter_of_its_name() {
+fn a_session_is_for_the_filter_of_its_name() {
     let mut filters = named("shop/one");
     filters["other"] = filters["limpet"].take();
     assert_eq!(findings(&configured(&filters)), (0, Vec::new()));
 }
 
 #[test]
-fn it_wins_over_metadata() {
+fn a_session_wins_over_metadata() {
     let metadata = |session: &str| json!({"filter_metadata": {"limpet": {"session": session}}});
     let both = |session: &str| {
         routed(|routes| {
@@ -234,7 +236,7 @@ fn it_wins_over_metadata() {
 }
 
 #[test]
-fn the_wasm_filter_does_not_read_it() {
+fn a_wasm_filter_has_no_session_there() {
     let mut envoy = example("cookie.yaml");
     route(&mut envoy.pointer_mut(MANAGER).unwrap()["route_config"])["typed_per_filter_config"] = named("web/one");
     assert_one(
@@ -292,7 +294,7 @@ fn a_table_by_virtual_host_needs_a_newer_envoy_than_the_module() {
 
 /// A token is tried with the scopes that are named there, as with those in metadata.
 #[test]
-fn tokens_are_tried_with_its_scopes() {
+fn tokens_are_tried_with_the_scopes_there() {
     let envoy = routed(|routes| {
         routes["typed_per_filter_config"] = named("cart");
         route(routes)["typed_per_filter_config"] = named("cart/one");

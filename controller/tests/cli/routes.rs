@@ -1,4 +1,4 @@
-//! The routes' sessions: `two-policies.yaml` with one thing changed. Its routes are cart (strict), web, and one without.
+//! Sessions of routes: `two-policies.yaml` with one change. Its routes are cart (strict), web, and one without.
 
 use serde_json::{Value, json};
 
@@ -72,7 +72,10 @@ fn assert_ignored(envoy: &Value) {
 
 #[test]
 fn metadata_must_reach_the_filter() {
-    let write = |name: &str, value: &str, action: &str| json!({"append": {"header": {"key": name, "value": value}, "append_action": action}});
+    let write = |name: &str, value: &str, action: &str| {
+        let header = json!({"key": name, "value": value});
+        json!({"append": {"header": header, "append_action": action}})
+    };
     let session = "%METADATA(ROUTE:limpet:session)%";
     let good = write("X-Limpet-Session", session, "OVERWRITE_IF_EXISTS_OR_ADD");
     let absent = write("x-limpet-session", session, "ADD_IF_ABSENT");
@@ -100,7 +103,7 @@ fn metadata_must_reach_the_filter() {
 }
 
 #[test]
-fn nothing_else_tells_the_filter_a_session() {
+fn no_other_header_value_names_a_session() {
     let mut envoy = example("two-policies.yaml");
     let first = &mut envoy.pointer_mut(MANAGER).unwrap()["http_filters"][0];
     let mutations = first["typed_config"]["mutations"]["request_mutations"]
@@ -119,7 +122,7 @@ fn nothing_else_tells_the_filter_a_session() {
 }
 
 #[test]
-fn metadata_must_reach_the_filter_in_time_and_on_its_route() {
+fn metadata_must_reach_the_filter_first_and_on_its_route() {
     let mut late = with_mutations(&json!([]));
     let filters = late.pointer_mut(MANAGER).unwrap()["http_filters"]
         .as_array_mut()
@@ -132,7 +135,10 @@ fn metadata_must_reach_the_filter_in_time_and_on_its_route() {
 
     let off = changed(|routes| {
         routes[1]["typed_per_filter_config"] = json!({
-            "limpet.internal_headers": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true},
+            "limpet.internal_headers": {
+                "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+                "disabled": true,
+            },
         });
     });
     assert_one(
@@ -144,7 +150,7 @@ fn metadata_must_reach_the_filter_in_time_and_on_its_route() {
 }
 
 #[test]
-fn without_metadata_nothing_need_reach_the_filter() {
+fn without_metadata_no_mutation_is_needed() {
     let mut envoy = example("cookie.yaml");
     let first = &mut envoy.pointer_mut(MANAGER).unwrap()["http_filters"][0];
     first["typed_config"]["mutations"]["request_mutations"].take();
@@ -185,7 +191,7 @@ fn a_route_may_turn_the_filter_off() {
 
 #[test]
 fn clusters_of_one_session_must_have_different_hashes() {
-    // Their names' SHA-256 begins with dd0134bc.
+    // The SHA-256 of both names begins with dd0134bc.
     let (one, other) = ("backend-60466", "backend-81552");
     let weighted = changed(|routes| {
         let clusters = json!({"clusters": [{"name": one, "weight": 1}, {"name": other, "weight": 1}]});
@@ -217,7 +223,7 @@ fn clusters_of_one_session_must_have_different_hashes() {
 }
 
 #[test]
-fn two_sessions_with_one_cookie_are_warned_of() {
+fn two_sessions_with_one_cookie_get_a_warning() {
     let envoy = changed(|routes| {
         let mut second = routes[1].clone();
         second["name"] = "second".into();
@@ -233,7 +239,7 @@ fn two_sessions_with_one_cookie_are_warned_of() {
 }
 
 #[test]
-fn the_table_must_name_routes_that_are_there() {
+fn the_table_must_name_existing_routes() {
     let table = json!([{"route": "plain", "policy": "web", "scope": "web"}, {"route": "gone", "policy": "web"}]);
     let envoy = with_fields(changed(|_| {}), &json!({"routes": table}));
     assert_one(

@@ -7,7 +7,8 @@ use crate::{assert_one, example, file, findings, limpet, path};
 /// `module-sds.yaml` with this in place of its `sdsKeys`.
 fn with(sds: Value) -> Value {
     let mut envoy = example("module-sds.yaml");
-    let value = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0/typed_config/filter_config/value";
+    let value = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0/typed_config\
+                 /filter_config/value";
     envoy.pointer_mut(value).unwrap()["sdsKeys"] = sds;
     envoy
 }
@@ -41,7 +42,7 @@ fn the_rest_of_the_configuration_is_checked() {
 }
 
 #[test]
-fn an_envoy_that_hands_no_secrets_is_told() {
+fn an_envoy_without_secrets_is_reported() {
     let file = file(".yaml", &example("module-sds.yaml").to_string());
     for (version, code) in [("1.38", 1), ("1.39.3", 1), ("1.40", 0), ("1.41", 0)] {
         let ran = limpet(&["check", path(&file), "--envoy", version]).run().code(code);
@@ -50,7 +51,7 @@ fn an_envoy_that_hands_no_secrets_is_told() {
 }
 
 #[test]
-fn a_wasm_filter_gets_none() {
+fn a_wasm_filter_gets_no_secret() {
     let mut envoy = example("cookie.yaml");
     let filter =
         "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/1/typed_config/config";
@@ -66,7 +67,7 @@ fn a_wasm_filter_gets_none() {
 
 /// Only Envoy has the secret; the file that it was made from serves.
 #[test]
-fn a_token_is_looked_into_with_the_keyring_file() {
+fn a_token_is_inspected_with_the_keyring_file() {
     let token = "EAFEL766kP8yYN2LF4RqsGN0bzeupMSc8PcVI1s012wfDgugcauN6TEISlg9";
     let config = ["token", "inspect", token, "--config", "envoy-configs/module-sds.yaml"];
     limpet(&config).run().code(0).says(

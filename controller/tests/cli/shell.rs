@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::{folder, limpet};
 
-/// The names of a command and of all its subcommands, as their help lists them: `limpet`, `limpet-keys`, `limpet-keys-list`.
+/// The names of a command and of all its subcommands, as their help lists them: `limpet`, `limpet-keys`,
+/// `limpet-keys-list`.
 fn names(command: &[&str]) -> Vec<String> {
     let ran = limpet(&[command, &["--help"]].concat()).run().code(0);
     let listed = ran.stdout.split_once("Commands:\n").map_or("", |(_, rest)| rest);
@@ -45,7 +46,7 @@ fn every_shell_has_a_completion_script() {
 #[test]
 fn every_command_has_a_manual_page() {
     let folder = folder();
-    // The command makes what is missing of the path.
+    // The command creates missing directories.
     let to = folder.path().join("man/man1");
     limpet(&["man", "--to", to.to_str().unwrap()]).run().code(0);
     let pages = std::fs::read_dir(&to).unwrap();

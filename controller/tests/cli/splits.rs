@@ -1,5 +1,5 @@
-//! Routes of splits: `split.yaml` and `split-module.yaml` with one thing changed. Their routes are those that sessions are led to, of shop-v1 and
-//! of shop-v2, and the weighted one.
+//! Routes of splits: `split.yaml` and `split-module.yaml` with one change. Their routes are those that sessions are led
+//! to, of shop-v1 and of shop-v2, and the weighted one.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,8 @@ fn every_cluster_needs_its_route_in_front() {
     for file in BOTH {
         let missing = |cluster: &str, hash: &str| {
             format!(
-                "expected a route to {cluster} in front, with the same match and session, and x-limpet-destination exact {hash}"
+                "expected a route to {cluster} in front, with the same match and session, and x-limpet-destination \
+                 exact {hash}"
             )
         };
         let gone = routed(file, |routes| drop(routes.as_array_mut().unwrap().remove(0)));
@@ -60,7 +61,7 @@ fn every_cluster_needs_its_route_in_front() {
 }
 
 #[test]
-fn a_route_of_another_session_is_none_of_the_splits() {
+fn a_route_of_another_session_does_not_belong_to_the_split() {
     let other = routed("split.yaml", |routes| {
         *session(&mut routes[0]) = "@split/web/other".into();
     });
@@ -72,7 +73,7 @@ fn a_route_of_another_session_is_none_of_the_splits() {
 }
 
 #[test]
-fn what_else_they_match_on_must_be_the_same() {
+fn the_rest_of_their_match_must_be_the_same() {
     let more = json!({"name": "x-version", "string_match": {"exact": "new"}});
     for file in BOTH {
         let all = routed(file, |routes| {
@@ -121,7 +122,7 @@ fn matched(file: &str, first: &Value, others: &Value) -> Value {
 }
 
 #[test]
-fn what_they_match_on_may_be_written_otherwise() {
+fn their_match_may_be_written_in_another_way() {
     for (first, others) in [
         (
             json!({"safeRegex": {"regex": "/shop.*"}}),
@@ -151,7 +152,7 @@ fn what_they_match_on_may_be_written_otherwise() {
 
 /// Names that are data, and values that say something although they are false or empty.
 #[test]
-fn what_they_match_on_may_not_be_something_else() {
+fn their_match_must_mean_the_same() {
     let header = |value: Value| {
         let mut matcher = json!({"name": "x-a"});
         matcher
@@ -191,7 +192,9 @@ fn a_route_must_have_the_hash_of_its_cluster() {
         });
         let (code, found) = findings(&swapped);
         assert_eq!((code, found.len()), (1, 2), "{found:#?}");
-        assert!(found[0].contains("routes[0].match.headers[0].string_match.exact |  | expected 86c88339, the short hash of the cluster shop-v1"), "{found:#?}");
+        let expected = "routes[0].match.headers[0].string_match.exact |  | expected 86c88339, the short hash of the \
+                        cluster shop-v1";
+        assert!(found[0].contains(expected), "{found:#?}");
         assert!(found[1].contains("expected a route to shop-v1 in front"), "{found:#?}");
         for (matcher, place) in [
             (
@@ -232,7 +235,7 @@ fn a_route_must_have_the_hash_of_its_cluster() {
 
 /// A cluster that is no longer in the split may keep its sessions.
 #[test]
-fn a_route_may_be_left_of_a_split() {
+fn a_split_may_be_down_to_one_route() {
     for file in BOTH {
         let left = routed(file, |routes| {
             drop(
@@ -247,7 +250,7 @@ fn a_route_may_be_left_of_a_split() {
 }
 
 #[test]
-fn a_split_without_its_sign_is_warned_of() {
+fn weighted_clusters_without_split_get_a_warning() {
     for file in BOTH {
         let plain = routed(file, |routes| {
             *session(&mut routes[2]) = "web/shop".into();
@@ -257,13 +260,14 @@ fn a_split_without_its_sign_is_warned_of() {
             &plain,
             "warning",
             "routes[2]",
-            "weighted_clusters: the session web/shop holds only while Envoy chooses the cluster of its backend: expected @split/web/shop in the metadata",
+            "weighted_clusters: the session web/shop holds only while Envoy chooses the cluster of its backend: \
+             expected @split/web/shop in the metadata",
         );
     }
 }
 
 #[test]
-fn clients_can_not_send_the_header() {
+fn clients_cannot_send_the_header() {
     for (file, named) in [
         (
             "split.yaml",
@@ -310,13 +314,14 @@ fn within(config: &Value) -> Value {
 }
 
 #[test]
-fn the_filter_that_steers_is_there_and_does_nothing_on_the_last_route() {
+fn the_steering_filter_is_idle_on_the_last_route() {
     let last = |configs: Value| routed("split.yaml", |routes| routes[2]["typed_per_filter_config"] = configs);
     assert_eq!(
         findings(&last(json!({"limpet.stateful_session": within(&idle())}))),
         (0, Vec::new())
     );
-    let message = "typed_per_filter_config: expected limpet.stateful_session disabled by a StatefulSessionPerRoute with disabled: true";
+    let message = "typed_per_filter_config: expected limpet.stateful_session disabled by a StatefulSessionPerRoute \
+                   with disabled: true";
     for configs in [Value::Null, json!({"limpet.stateful_session": within(&json!({}))})] {
         assert_one(
             &last(configs),
@@ -345,7 +350,7 @@ fn the_filter_that_steers_is_there_and_does_nothing_on_the_last_route() {
 
 /// The levels around a route say what it does not say itself: whether a filter is in the chain, and what it does.
 #[test]
-fn outer_levels_count() {
+fn outer_levels_configure_the_steering_filter() {
     let (soft, on) = ("limpet.stateful_session", json!({}));
     let levels = |host: Value, last: Value| {
         with(example("split.yaml"), |manager| {
@@ -355,7 +360,7 @@ fn outer_levels_count() {
         })
     };
     assert_eq!(findings(&levels(within(&on), idle())), (0, Vec::new()));
-    // What a disabled one holds is nobody's.
+    // Envoy ignores the content of a disabled one.
     let disabled = json!({"@type": FILTER_CONFIG, "disabled": true, "config": idle()});
     let again = with(levels(disabled, idle()), |manager| {
         let routes = &mut manager["route_config"]["virtual_hosts"][0]["routes"];
@@ -391,7 +396,7 @@ fn strict(last: Value, led: &Value) -> Value {
 }
 
 #[test]
-fn a_strict_split_needs_the_strict_filter_the_same_way() {
+fn the_strict_filter_is_idle_on_the_last_route() {
     let (soft, hard) = ("limpet.stateful_session", "limpet.stateful_session_strict");
     let led = json!({soft: absent(), hard: within(&json!({}))});
     let good = json!({soft: absent(), hard: within(&idle())});
@@ -400,7 +405,8 @@ fn a_strict_split_needs_the_strict_filter_the_same_way() {
         findings(&strict(json!({soft: absent(), hard: idle()}), &led)),
         (0, Vec::new())
     );
-    let message = "typed_per_filter_config: expected limpet.stateful_session_strict disabled by a StatefulSessionPerRoute with disabled: true";
+    let message = "typed_per_filter_config: expected limpet.stateful_session_strict disabled by a \
+                   StatefulSessionPerRoute with disabled: true";
     let active = strict(json!({soft: absent(), hard: within(&json!({}))}), &led);
     assert_one(
         &active,

@@ -119,7 +119,7 @@ fn a_token_is_opened_with_keys_alone() {
 
 /// The scope's part of a cookie's name is no part of the name that the token is bound to.
 #[test]
-fn a_cookie_may_be_called_by_its_scope_as_well() {
+fn the_name_of_a_cookie_may_have_its_scope() {
     let (keys, token) = (keys(), token(&[]));
     // printf default | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
     for (name, code) in [("session~g6uo5qoo", 0), ("session~aaaaaaaa", 1)] {
@@ -155,7 +155,7 @@ fn a_token_for_something_else_is_refused() {
 }
 
 #[test]
-fn without_a_key_only_what_anybody_can_read_is_said() {
+fn without_a_key_only_the_readable_content_is_shown() {
     let sealed = token(&[]);
     let json = inspect(0, &sealed, &[]);
     assert_eq!(
@@ -173,14 +173,14 @@ fn without_a_key_only_what_anybody_can_read_is_said() {
         (&"not verified".into(), &HOST.into())
     );
     limpet(&["token", "inspect", &signed]).run().code(0).says("UNVERIFIED");
-    // The key is named, and not to be had.
+    // The key is listed, but not available.
     let ran = limpet(&["token", "inspect", &signed, "--config", CONFIG]).run().code(0);
     ran.says("not verified: the environment variable LIMPET_KEY is not set")
         .says("UNVERIFIED");
 }
 
 #[test]
-fn what_is_no_token_is_malformed() {
+fn any_other_text_is_a_malformed_token() {
     let token = token(&[]);
     for text in ["", "x", &token[1..], &format!("{token}A"), &format!("{token}=")] {
         let json = inspect(1, text, &[]);
@@ -234,11 +234,19 @@ fn policies_and_scopes_come_from_route_metadata() {
 }
 
 #[test]
-fn scopes_of_split_routes_and_of_clusters_are_known_too() {
+fn scopes_of_split_routes_and_of_clusters_are_tried() {
     let envoy = serde_json::json!({
         "routes": [
-            {"name": "shop", "match": {"prefix": "/"}, "metadata": {"filter_metadata": {"limpet": {"session": "@split/web/shop"}}}},
-            {"name": "any", "match": {"prefix": "/"}, "metadata": {"filter_metadata": {"limpet": {"session": "@destination"}}}},
+            {
+                "name": "shop",
+                "match": {"prefix": "/"},
+                "metadata": {"filter_metadata": {"limpet": {"session": "@split/web/shop"}}},
+            },
+            {
+                "name": "any",
+                "match": {"prefix": "/"},
+                "metadata": {"filter_metadata": {"limpet": {"session": "@destination"}}},
+            },
         ],
         "clusters": [{"name": "blue", "metadata": {"filter_metadata": {"limpet": {"session": "web/blue"}}}}],
         "filter": {
@@ -247,7 +255,11 @@ fn scopes_of_split_routes_and_of_clusters_are_known_too() {
             "filter_name": "limpet",
             "filter_config": {
                 "@type": "type.googleapis.com/google.protobuf.StringValue",
-                "value": r#"{"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {"web": {"cookie": {"name": "session"}}}}"#,
+                "value": serde_json::json!({
+                    "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+                    "policies": {"web": {"cookie": {"name": "session"}}},
+                })
+                .to_string(),
             },
         },
     });
@@ -273,7 +285,7 @@ fn scopes_of_split_routes_and_of_clusters_are_known_too() {
 }
 
 #[test]
-fn the_filters_own_and_a_discovered_configuration_serve_as_well() {
+fn a_filters_or_discovered_configuration_has_the_keys_too() {
     let token = token(&[]);
     for config in ["envoy-configs/ecds.yaml", "envoy-configs/ecds/limpet.yaml"] {
         assert_eq!(
@@ -344,7 +356,7 @@ fn wrong_arguments_are_named() {
         (vec!["token", "inspect", &token, "--keys", path(&keys)], "--name"),
         (
             vec!["token", "inspect", &token, "--keys", "nowhere.yaml", "--name", "s"],
-            "nowhere.yaml: can not be read",
+            "nowhere.yaml: cannot be read",
         ),
         (vec!["token", "inspect", &token, "--now", "soon"], "--now"),
         (

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::{KEY, OTHER_KEY, Ran, example, file, limpet, path};
 
 /// `KEY` as the signing key 1 and another one that verifies, wrapped under `OTHER_KEY` by the id 1.
-const TEXT: &str = "gQEITl_5iIYKR7QZPKeFmvKygEoxFuvJMvwNVo7oNluMGwkaFlMMnR6kvvGh0FDGgMIUcQxNuGoJ6GRsHSxImgcc_ExJqxxFnWf5peoZZgytPurhEkg";
+const TEXT: &str = "gQEITl_5iIYKR7QZPKeFmvKygEoxFuvJMvwNVo7oNluMGwkaFlMMnR6kvvGh0FDGgMIUcQxNuGoJ6GRsHSxImgcc_ExJqxxFnWf\
+                    5peoZZgytPurhEkg";
 
 fn config(text: &str) -> Value {
     json!({
@@ -28,7 +29,7 @@ fn check(config: &Value, key_encryption_key: Option<&str>, more: &[&str]) -> Ran
 }
 
 #[test]
-fn they_are_checked_with_the_key_encryption_key_and_without() {
+fn wrapped_keys_are_checked_with_and_without_their_key() {
     let opened = check(&config(TEXT), Some(OTHER_KEY), &["--env"]).code(0);
     assert_eq!(opened.says("ok (2 keys and the policy web)").stderr, "");
     check(&config(TEXT), None, &[])
@@ -50,7 +51,7 @@ fn they_are_checked_with_the_key_encryption_key_and_without() {
 }
 
 #[test]
-fn what_is_wrong_whatever_the_key_is_found_without_it() {
+fn errors_are_found_without_the_key_encryption_key() {
     let other = TEXT.replacen("gQE", "gQU", 1);
     for (text, message) in [
         ("gQGx", "wrappedKeys.text: malformed"),
@@ -65,7 +66,7 @@ fn what_is_wrong_whatever_the_key_is_found_without_it() {
 
 /// The one that the text names is needed; another one that is missing shows when it is too late.
 #[test]
-fn envoy_has_to_hand_them_to_the_filter() {
+fn envoy_must_hand_the_variables_to_the_filter() {
     let mut envoy = example("cookie.yaml");
     let filter = envoy
         .pointer_mut("/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/1")
@@ -85,7 +86,7 @@ fn envoy_has_to_hand_them_to_the_filter() {
 }
 
 #[test]
-fn tokens_are_made_and_opened_with_them() {
+fn tokens_are_issued_and_opened_with_wrapped_keys() {
     let config = file(".json", &config(TEXT).to_string());
     let with_key =
         |args: &[&str]| limpet(&[args, &["--config", path(&config)]].concat()).env("LIMPET_KEK_1", OTHER_KEY);
@@ -96,7 +97,7 @@ fn tokens_are_made_and_opened_with_them() {
         .run()
         .code(0)
         .says("verdict    honoured");
-    // The same key, given by itself.
+    // The same key, from a file of keys.
     let keys = file(".yaml", "[{id: 1, env: LIMPET_KEY}]");
     let alone = ["token", "inspect", &format!("session={token}"), "--keys", path(&keys)];
     limpet(&alone).env("LIMPET_KEY", KEY).run().code(0).says("10.0.0.7:80");
@@ -119,12 +120,18 @@ fn plugin(config: &Value) -> Value {
         "apiVersion": "extensions.istio.io/v1alpha1",
         "kind": "WasmPlugin",
         "metadata": {"name": "limpet"},
-        "spec": {"vmConfig": {"env": [{"name": "LIMPET_KEK_1", "valueFrom": "HOST"}, {"name": "LIMPET_KEK_2", "valueFrom": "HOST"}]}, "pluginConfig": config},
+        "spec": {
+            "vmConfig": {"env": [
+                {"name": "LIMPET_KEK_1", "valueFrom": "HOST"},
+                {"name": "LIMPET_KEK_2", "valueFrom": "HOST"},
+            ]},
+            "pluginConfig": config,
+        },
     })
 }
 
 #[test]
-fn in_a_wasm_plugin_of_istios_they_are_checked_too() {
+fn wrapped_keys_in_a_wasm_plugin_are_checked() {
     let opened = check(&plugin(&config(TEXT)), Some(OTHER_KEY), &["--env"]).code(0);
     assert_eq!(opened.says("ok (2 keys and the policy web)").stderr, "");
     check(&plugin(&config(TEXT)), Some(KEY), &[])

@@ -32,7 +32,7 @@ pub(crate) struct ServeArgs {
     /// The kubeconfig file of the cluster
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The format of the log on stderr. Its level is that of the environment variable RUST_LOG, or `info`
+    /// The format of the log on stderr. Its level is that of the environment variable `RUST_LOG`, or `info`
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
 }
@@ -106,7 +106,7 @@ fn object_name(text: &str) -> Result<ObjectName, &'static str> {
     }
 }
 
-/// IPv6 addresses are in brackets.
+/// An IPv6 address must be in brackets.
 fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
     let expected = "expected a host and a port, like limpet-controller.limpet-system:18000";
     let (host, port) = text.rsplit_once(':').ok_or(expected)?;

@@ -1,4 +1,4 @@
-//! What can be asked of the controller half on the command line.
+//! The command line of the controller half.
 
 mod controller;
 mod render;
@@ -8,7 +8,6 @@ use clap::Subcommand;
 pub(crate) use controller::{BootstrapArgs, ControllerArgs, ControllerCommand, LogFormat, OutputKind};
 pub(crate) use render::RenderArgs;
 
-/// The commands of the controller half.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     Controller(ControllerArgs),

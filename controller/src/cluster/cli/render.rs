@@ -5,7 +5,8 @@ use crate::exit::EXIT_CODES;
 
 /// Render manifests as the controller would, and report what becomes of each object; needs no cluster
 ///
-/// The report goes to stdout. It says what the objects themselves mean: times, Envoys and other controllers are unknown.
+/// The report goes to stdout. It says what the objects themselves mean: times, Envoys and other controllers are not
+/// known.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct RenderArgs {

@@ -1,8 +1,8 @@
-//! Whether all was accepted.
+//! Whether every object was accepted.
 
 use limpet_model::reports::{Condition, ConditionStatus, Reports};
 
-/// Whether no condition of any object says that something of it is not followed.
+/// Whether no condition of any object says that a part of it is not followed.
 pub(super) fn all(reports: &Reports) -> bool {
     let Reports {
         gateway_classes,
@@ -29,7 +29,7 @@ pub(super) fn all(reports: &Reports) -> bool {
     all.all(is_good)
 }
 
-/// These two are bad when they hold, all others when they do not.
+/// Two kinds are bad if they are true, all others if they are false.
 fn is_good(condition: &Condition) -> bool {
     let bad = match condition.kind {
         "Conflicted" | "PartiallyInvalid" => ConditionStatus::True,

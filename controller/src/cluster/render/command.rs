@@ -19,7 +19,7 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
         Some(file) => Config::read(file)?,
         None => Config::default(),
     };
-    // There is no cluster to keep a keyring in: the key comes from Envoy's environment.
+    // No cluster keeps a keyring, so the key comes from Envoy's environment.
     let key = KeyConfig {
         id: 1,
         env: Some(args.key_env.clone()),
@@ -69,7 +69,7 @@ fn verdict(rendered: &Rendered) -> Verdict {
     }
 }
 
-/// As kubectl takes them: a stream of documents, or a list.
+/// In the forms that kubectl reads: a stream of documents, or a list.
 fn objects(objects: &[Value], format: Output) -> Result<String, Failure> {
     match format {
         Output::Json => text(&json!({"apiVersion": "v1", "kind": "List", "items": objects}), format),
@@ -82,7 +82,7 @@ fn objects(objects: &[Value], format: Output) -> Result<String, Failure> {
     }
 }
 
-/// The Gateway that is asked for, or the only one.
+/// The Gateway of `--gateway`, or the only one.
 fn gateway<'a>(rendered: &'a Rendered, wanted: Option<&str>) -> Result<(&'a ObjectName, &'a [Resource]), Failure> {
     let mut found = rendered
         .resources
@@ -113,10 +113,10 @@ fn gateway<'a>(rendered: &'a Rendered, wanted: Option<&str>) -> Result<(&'a Obje
     }
 }
 
-/// For people, that is YAML.
+/// The text format is YAML.
 fn text(value: &Value, format: Output) -> Result<String, Failure> {
     match format {
         Output::Json => Ok(format!("{value:#}\n")),
-        Output::Text => serde_saphyr::to_string(value).map_err(|error| Failure(format!("can not write YAML: {error}"))),
+        Output::Text => serde_saphyr::to_string(value).map_err(|error| Failure(format!("cannot write YAML: {error}"))),
     }
 }

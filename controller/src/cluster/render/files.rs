@@ -1,4 +1,4 @@
-//! What is written for an Envoy: one file, or a folder that it takes its configuration from.
+//! The files for an Envoy: one file, or a directory that it takes its configuration from.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use limpet_outputs::envoy::static_bootstrap;
 use limpet_outputs::json;
 use limpet_resources::{Resource, ResourceType};
 
-/// One configuration with everything in it.
+/// A bootstrap with all resources in it.
 pub(crate) fn static_file(resources: &[Resource], admin_port: u16) -> Result<Value, Failure> {
     let bootstrap = static_bootstrap(resources, admin_port).map_err(|error| Failure(error.to_string()))?;
     plain(json::typed(&bootstrap))
 }
 
-/// The files of a folder, by their paths in it: `bootstrap.yaml`, which Envoy is started with, and one for each resource that it discovers.
-/// `folder` is where Envoy will find them.
+/// The files of a directory, by their paths in it: `bootstrap.yaml`, which Envoy starts with, and one for each resource
+/// that it discovers; `folder`: where Envoy finds the directory.
 pub(crate) fn xds_folder(
     gateway: &ObjectName,
     resources: &[Resource],
@@ -51,7 +51,7 @@ fn plain(value: Result<Value, json::JsonError>) -> Result<Value, Failure> {
     value.map_err(|error| Failure(error.to_string()))
 }
 
-/// A `DiscoveryResponse`, which is what Envoy expects in a file.
+/// A `DiscoveryResponse`, which Envoy expects in a file.
 fn response(resources: &[Value]) -> Value {
     json!({"resources": resources})
 }
@@ -77,7 +77,7 @@ fn path_source(folder: &Path, file: &Path) -> Value {
     json!({"resource_api_version": "V3", "path_config_source": {"path": folder.join(file)}})
 }
 
-/// The folder of a type's files.
+/// The directory of a type's files.
 fn kind_of(resource_type: ResourceType) -> &'static str {
     match resource_type {
         ResourceType::Cluster => "cds",
@@ -89,13 +89,13 @@ fn kind_of(resource_type: ResourceType) -> &'static str {
     }
 }
 
-/// Envoy wants one resource in a file where it asks for one by name.
+/// Envoy expects one resource in a file if it asks for one by name.
 fn file_of(kind: &str, name: &str) -> PathBuf {
-    // Names of Kubernetes have no `_`, so different names stay different.
+    // Names in Kubernetes have no `_`, so different names stay different.
     PathBuf::from(kind).join(format!("{}.yaml", name.replace('/', "_")))
 }
 
-/// Turns whatever comes by ADS into a file of the folder.
+/// Replaces every source by ADS with a file of the directory.
 fn discover_from(value: &mut Value, folder: &Path) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| discover_from(item, folder)),

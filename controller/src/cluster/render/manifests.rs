@@ -1,4 +1,4 @@
-//! Objects from manifests: the same reading, and the same store, as those of an API server.
+//! Objects from manifests, read as those of an API server and into the same store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,21 @@ use crate::exit::Failure;
 use limpet_api::ObjectName;
 use limpet_model::Settings;
 
-/// The namespace of objects that name none, as kubectl has it.
+/// The namespace of objects that name none, as in kubectl.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// What files say.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) store: Store,
-    /// The kinds that nothing reads, and how many objects there are of each.
+    /// The kinds that are not read, and how many objects there are of each.
     pub(crate) skipped: BTreeMap<String, usize>,
 }
 
-/// Reads a file of manifests, `-` for standard input, or all of a folder and its folders: `.yaml`, `.yml` and `.json`.
+/// Reads files of manifests, `-` for standard input, and of directories, at any depth, all of `.yaml`, `.yml` and
+/// `.json`.
 ///
 /// # Errors
-/// A file can not be read, is neither YAML nor JSON, or has something that is no object.
+/// If a file cannot be read, is neither YAML nor JSON, or contains something that is no object.
 pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failure> {
     let mut reader = Reading {
         controller: &settings.controller_name,
@@ -53,7 +53,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         mut secrets,
         ..
     } = reader;
-    // Whether a Secret is read depends on the listeners that name it; those that are not there have to be known, too.
+    // A Secret is read if a listener names it. The store must also know of Secrets that are missing.
     for name in store.wanted_secrets().clone() {
         let found = secrets.remove(&name).map(secret_from_manifest);
         store.apply(Update::Secret(name, found));
@@ -61,7 +61,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
     Ok(Files { store, skipped })
 }
 
-/// The documents of a file: several in YAML, or one. Empty ones are left out.
+/// The documents of a file: one, or several in YAML. Empty ones are left out.
 fn documents(file: &str) -> Result<Vec<Value>, Failure> {
     let text = config_file::read_text(file)?;
     if config_file::is_json(file) {
@@ -72,12 +72,12 @@ fn documents(file: &str) -> Result<Vec<Value>, Failure> {
     Ok(values.into_iter().filter(|value| !value.is_null()).collect())
 }
 
-/// The file itself, or what is in the folder, sorted.
+/// The file itself, or the manifests in the directory, sorted.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let failed = |error: std::io::Error| Failure(format!("{}: can not be read: {error}", path.display()));
+    let failed = |error: std::io::Error| Failure(format!("{}: cannot be read: {error}", path.display()));
     let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
         .map_err(failed)?
         .map(|entry| entry.map(|entry| entry.path()))

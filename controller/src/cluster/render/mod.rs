@@ -1,7 +1,8 @@
-//! `limpet render`: what the controller would make of objects, without a cluster.
+//! `limpet render`: what the controller makes of objects, without a cluster.
 //!
-//! The same path: manifests are read into the same store, the same `build` makes the graph and the reports, the same output the resources. What it
-//! writes is one file for an Envoy without a controller, or a folder for one that takes its configuration from files and sees them change.
+//! It takes the same path: it reads manifests into the same store, `build` makes the graph and the reports, and the
+//! same output makes the resources. It writes one file for an Envoy without a controller, or a directory for an Envoy
+//! that takes its configuration from files and watches them.
 
 mod accepted;
 mod command;
@@ -27,24 +28,24 @@ use limpet_resources::{Resource, ResourceType};
 pub(crate) use command::run;
 use files::{static_file, xds_folder};
 
-/// What manifests become.
+/// What becomes of manifests.
 #[derive(Debug)]
 pub struct Rendered {
-    /// What is served.
+    /// What the controller would serve.
     pub graph: Graph,
     /// What became of each object.
     pub reports: Reports,
     /// Objects that could not be read.
     pub malformed: BTreeMap<ObjectRef, DecodeError>,
-    /// The kinds that nothing reads, and how many objects there are of each.
+    /// The kinds that are not read, and how many objects there are of each.
     pub skipped: BTreeMap<String, usize>,
-    /// All resources of each Gateway.
+    /// All resources of each Gateway; none for another control plane.
     pub resources: BTreeMap<ObjectName, Vec<Resource>>,
-    /// What a control plane gets in their stead: objects, as documents.
+    /// The objects for another control plane.
     pub objects: Vec<Value>,
 }
 
-/// Why manifests could not be rendered: a file can not be read, or has something that is no object.
+/// Why manifests cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RenderError(String);
@@ -55,10 +56,10 @@ impl From<Failure> for RenderError {
     }
 }
 
-/// Reads files and folders of manifests, and makes of them what the controller would.
+/// Reads files and directories of manifests, and makes of them what the controller would.
 ///
 /// # Errors
-/// A file can not be read, or has something that is no object. What is wrong with an object is in the reports.
+/// If a file cannot be read, or contains something that is no object. What is wrong with an object is in the reports.
 pub fn render(
     paths: &[String],
     settings: &Settings,
@@ -120,7 +121,7 @@ pub fn render(
     })
 }
 
-/// What the control plane makes itself is in no file.
+/// Adds the classes that the control plane itself creates, and that no manifest has.
 fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
     for (name, controller) in plane.own_classes() {
         objects
@@ -147,7 +148,7 @@ impl Rendered {
         self.malformed.is_empty() && accepted::all(&self.reports)
     }
 
-    /// What became of each object, as a document.
+    /// What became of each object.
     #[must_use]
     pub fn report(&self) -> Value {
         let mut report = to_value(&self.reports);
@@ -165,10 +166,10 @@ impl Rendered {
         report
     }
 
-    /// Everything, as a document: the graph, the reports, and each Gateway's resources by type.
+    /// Everything: the graph, the reports, and the resources of each Gateway by type.
     ///
     /// # Errors
-    /// A resource is of a type that `outputs::json` does not know.
+    /// If a resource is of a type that `limpet_outputs::json` does not know.
     pub fn document(&self) -> Result<Value, json::JsonError> {
         let mut gateways = serde_json::Map::new();
         for (gateway, resources) in &self.resources {
@@ -191,7 +192,7 @@ impl Rendered {
     }
 }
 
-/// Our own types: they have text for keys, and nothing that fails.
+/// For types of Limpet only: all their keys are strings, and nothing in them fails.
 fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

@@ -20,7 +20,6 @@ pub(crate) fn run(args: &GenerateArgs, form: Output) -> Result<Verdict, Failure>
     }
 }
 
-/// Prints a key.
 fn key(form: Output) -> Result<Verdict, Failure> {
     let key = secret()?.to_base64();
     match form {
@@ -30,7 +29,7 @@ fn key(form: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// Makes a keyring file with one key, which signs.
+/// Writes a keyring file with one key, which signs.
 fn keyring(file: &str, form: Output) -> Result<Verdict, Failure> {
     let now = time_format::now();
     let key = rotation::new_key(1, KeyStateConfig::Signing, now, secret()?);

@@ -15,7 +15,6 @@ use limpet_core::config::schema::KeyStateConfig;
 use limpet_core::config::{KeyDocument, KeyringDocument};
 use limpet_core::time::Timestamp;
 
-/// A keyring file.
 pub(super) struct KeyringFile {
     pub(super) file: String,
     pub(super) document: KeyringDocument,
@@ -30,7 +29,7 @@ impl KeyringFile {
         })
     }
 
-    /// `None`: this is something else. A keyring file is known by its secrets.
+    /// `None` if this is no keyring file, which is recognized by its secrets.
     pub(super) fn from_document(file: &str, document: &Value) -> Option<Result<Self, Failure>> {
         let keys = document.get("keys")?.as_array()?;
         keys.iter().find(|key| key.get("secret").is_some())?;
@@ -63,31 +62,30 @@ impl KeyringFile {
         }
     }
 
-    /// Writes a file that is not there yet.
+    /// Writes a new file.
     pub(super) fn create(&self) -> Result<(), Failure> {
         config_file::create(&self.file, &self.json())
     }
 
-    /// Writes over the file.
     pub(super) fn replace(&self) -> Result<(), Failure> {
         config_file::replace(&self.file, &self.json(), true)
     }
 
     fn json(&self) -> Zeroizing<String> {
-        // Every field is text or a number: this can not fail.
+        // Every field is a string or a number, so this cannot fail.
         let text = Zeroizing::new(serde_json::to_string_pretty(&self.document).unwrap_or_default());
         Zeroizing::new(format!("{}\n", *text))
     }
 
-    /// Which phase this is, where a token lives `life` long.
+    /// The phase of the rotation; `life`: how long a token may live unused.
     ///
     /// # Errors
-    /// None: the keys have states that no rotation gives them.
+    /// If the keys have states that no rotation gives them.
     pub(super) fn phase(&self, life: Duration) -> Result<Phase, Failure> {
         rotation::phase(&self.document, life).map_err(|unfit| self.failed(&unfit))
     }
 
-    /// Says which keys there are and what comes next; secrets never.
+    /// Prints the keys, without secrets, and the next step of the rotation.
     pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), Failure> {
         let phase = self.phase(life).ok();
         match form {
@@ -117,7 +115,7 @@ impl KeyringFile {
         format!("phase    {done}\n{keys}next     {next}\n")
     }
 
-    /// What the phase is, and what comes next.
+    /// The phase, and the next step.
     fn progress(&self, phase: Option<Phase>, now: Timestamp) -> (String, String) {
         let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
         let (signing, rotate) = (
@@ -127,11 +125,11 @@ impl KeyringFile {
         let everywhere = |then: String| format!("once every Envoy has this keyring, `{rotate}`: {then}");
         match phase {
             None => (
-                "unknown: no rotation makes these states".to_owned(),
+                "unknown: no rotation gives keys these states".to_owned(),
                 "by hand".to_owned(),
             ),
             Some(Phase::Settled) => (
-                format!("none: key {signing} signs, and no other is about"),
+                format!("none: key {signing} signs, and there is no other key"),
                 format!("`{rotate}` makes a new key, which verifies"),
             ),
             Some(Phase::Introduced(new)) => {
@@ -162,7 +160,7 @@ impl KeyringFile {
     }
 }
 
-/// The word of the configuration.
+/// As the configuration names it.
 pub(super) fn state_name(state: KeyStateConfig) -> &'static str {
     match state {
         KeyStateConfig::Signing => "signing",

@@ -42,7 +42,7 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
     Ok(keys)
 }
 
-/// A message about a field of keys without the text that it quotes, which may be a key in the wrong place.
+/// A message without the text that it quotes, which may be a key in the wrong place.
 fn without_quotations(message: &str) -> String {
     match (message.find('"'), message.rfind('"')) {
         (Some(first), Some(last)) if first < last => {

@@ -10,7 +10,7 @@ use limpet_core::config;
 
 /// The longest life under a configuration that has the defaults.
 pub(super) fn default() -> Duration {
-    // 168 hours, a tenth of that, and a minute between clocks: `config::longest_life` of a configuration that says nothing.
+    // 168 hours, a tenth of that, and a minute between clocks: `config::longest_life` of an empty configuration.
     Duration::from_secs(168 * 3960 + 60)
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ListArgs, form: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// The keys of configurations. They have states and no age.
+/// Keys of configurations have states, but no age.
 fn print_configurations(file: &str, form: Output) -> Result<(), Failure> {
     let documents = discovery::read(file)?;
     let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();

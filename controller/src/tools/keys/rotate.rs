@@ -20,7 +20,7 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
         output::complain(&format!("too early: {too_early}\n"));
         return Ok(Verdict::Bad);
     }
-    // What is written has to be a keyring, whatever was read.
+    // Whatever was read: what is written must be a keyring.
     keyring
         .document
         .check()
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// One phase further. The inner error says why it is too early for that.
+/// Takes the rotation one phase further; the inner error says why it is too early.
 fn rotate(
     keyring: &mut KeyringFile,
     now: Timestamp,
@@ -45,12 +45,13 @@ fn rotate(
             Some(end) if end > now => {
                 let until = time_format::words(end, now);
                 return Ok(Err(format!(
-                    "a token of a retiring key may live until {until}; --force removes the key all the same, and ends its sessions"
+                    "a token of a retiring key may live until {until}; --force removes the key anyway, and ends its \
+                     sessions"
                 )));
             }
             None => {
                 return Ok(Err(
-                    "since when keys retire is not known; --force removes them all the same".to_owned(),
+                    "it is not known since when keys retire; --force removes them anyway".to_owned(),
                 ));
             }
             Some(_) => {}

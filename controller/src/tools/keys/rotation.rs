@@ -1,4 +1,4 @@
-//! The rotation of a keyring: which phase it is in, and the step to the next one. Pure: time and random bytes come in.
+//! The rotation of a keyring: its phase, and the step to the next one. Pure: time and random bytes are arguments.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,21 +10,21 @@ use limpet_core::config::{KeyDocument, KeyringDocument};
 use limpet_core::keyring::Secret;
 use limpet_core::time::Timestamp;
 
-/// How far a change of keys has come. Every phase is to be on every Envoy before the next one begins.
+/// The phase of a rotation. Every Envoy must have one phase before the next one begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// No change is under way.
+    /// No rotation is under way.
     Settled,
-    /// 1: the new key, of this index, verifies.
+    /// 1: the new key, at this index, verifies.
     Introduced(usize),
-    /// 2: the new key signs; the old one, of this index, verifies.
+    /// 2: the new key signs; the old one, at this index, verifies.
     Signing(usize),
-    /// 3: the old ones retire, and may go at this time, where it is known when they began to.
+    /// 3: the old keys retire, and may be removed at this time; `None` if it is not known since when they retire.
     Retiring(Option<Timestamp>),
 }
 
 impl Phase {
-    /// 1 to 3.
+    /// 1 to 3; `None` without a rotation.
     pub(crate) fn number(self) -> Option<u8> {
         match self {
             Self::Settled => None,
@@ -35,7 +35,7 @@ impl Phase {
     }
 }
 
-/// What can not be read of a keyring, or is none that a rotation makes. The field and what was expected of it.
+/// A field that cannot be read, or states that no rotation gives: the field, and what was expected of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unfit(String);
 
@@ -45,7 +45,6 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// A key that is new.
 pub(crate) fn new_key(id: u8, state: KeyStateConfig, now: Timestamp, secret: Secret) -> KeyDocument {
     KeyDocument {
         id,
@@ -56,10 +55,10 @@ pub(crate) fn new_key(id: u8, state: KeyStateConfig, now: Timestamp, secret: Sec
     }
 }
 
-/// That all times of a document can be read.
+/// Checks that all times of a document can be read.
 ///
 /// # Errors
-/// The first one that can not.
+/// If one cannot be read.
 pub(crate) fn check_times(document: &KeyringDocument) -> Result<(), Unfit> {
     for (i, key) in document.keys.iter().enumerate() {
         for (name, time) in [("created", &key.created), ("since", &key.since)] {
@@ -77,10 +76,10 @@ pub(crate) fn signing(document: &KeyringDocument) -> usize {
     keys.position(|key| key.state == KeyStateConfig::Signing).unwrap_or(0)
 }
 
-/// Which phase a keyring is in, where a token lives `life` long.
+/// The phase of a keyring; `life`: how long a token may live unused.
 ///
 /// # Errors
-/// None: the keys have states that no rotation gives them.
+/// If the keys have states that no rotation gives them.
 pub(crate) fn phase(document: &KeyringDocument, life: Duration) -> Result<Phase, Unfit> {
     let keys = &document.keys;
     let signing = signing(document);
@@ -109,20 +108,20 @@ pub(crate) fn phase(document: &KeyringDocument, life: Duration) -> Result<Phase,
 }
 
 fn unknown(expected: &str) -> Unfit {
-    Unfit(format!("keys: expected {expected}: this is for a hand to change"))
+    Unfit(format!("keys: expected {expected}; change this by hand"))
 }
 
-/// Takes a keyring out of this phase, its own, into the next one. `fresh` is the new key's secret, where one is made. Whether it is time is for
-/// the caller to know.
+/// Takes a keyring from `phase`, its own, to the next one; `fresh`: the secret of the new key, if one is added. The
+/// caller decides whether it is time.
 pub(crate) fn step(document: &mut KeyringDocument, phase: Phase, now: Timestamp, fresh: Secret) {
     let signing = signing(document);
     match phase {
         Phase::Settled => {
             let last = document.keys.get(signing).map_or(0, |key| key.id);
-            // Later than the other, whatever the clock says: by that the next phase knows which one is new.
+            // Later than the other key, whatever the clock says: the next phase recognizes the new key by that.
             let latest = document.keys.iter().filter_map(created).max();
             let made = latest.map_or(now, |latest| now.max(latest.after(Duration::from_millis(1))));
-            // The ids of keys that are gone come back after 255 rotations.
+            // The ids of removed keys come back after 255 rotations.
             let new = new_key(last.wrapping_add(1), KeyStateConfig::Verifying, made, fresh);
             document.keys.push(new);
         }
@@ -142,7 +141,7 @@ fn set(document: &mut KeyringDocument, index: usize, state: KeyStateConfig, now:
     }
 }
 
-/// When a key was made; `None` goes before all times. It was parsed before.
+/// When a key was made, as [`check_times`] has checked. `None` sorts before all times.
 pub(crate) fn created(key: &KeyDocument) -> Option<Timestamp> {
     time_format::parse(key.created.as_deref()?).ok()
 }

@@ -1,4 +1,4 @@
-//! Where a configuration's keys come from, as far as this process has them.
+//! The keys of a configuration, as far as this process can get them.
 
 use zeroize::Zeroizing;
 
@@ -6,12 +6,12 @@ use limpet_core::config::schema::{FilterConfig, InlineKey, KeyConfig, KeyStateCo
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
 
-/// Why a key can not be used.
+/// Why a key cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unavailable {
     /// Its environment variable is not set here.
     NotSet(String),
-    /// It is no key.
+    /// What is there is no key.
     Wrong(String),
 }
 
@@ -24,7 +24,7 @@ impl std::fmt::Display for Unavailable {
     }
 }
 
-/// The key of this id, or the one that signs; `None` where there is no such key.
+/// The key of this id, or without an id the one that signs; `None` if there is no such key.
 pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<Entry>, Unavailable> {
     let is_wanted = |key: KeyId, state: KeyState| match id {
         Some(id) => key == id,
@@ -51,7 +51,7 @@ pub(crate) fn states(config: &FilterConfig) -> Result<Vec<(u8, KeyStateConfig)>,
     Ok(keys.map(|key| (key.id, key.state)).collect())
 }
 
-/// Only Envoy has what it discovers.
+/// Fails for keys that only Envoy has, because it discovers them.
 fn not_in_secret(config: &FilterConfig) -> Result<(), Unavailable> {
     if config.sds_keys.is_none() {
         return Ok(());
@@ -60,7 +60,6 @@ fn not_in_secret(config: &FilterConfig) -> Result<(), Unavailable> {
     Err(Unavailable::Wrong(reason.to_owned()))
 }
 
-/// A key with its secret.
 pub(super) fn entry(key: &KeyConfig) -> Result<Entry, Unavailable> {
     Ok(Entry {
         id: KeyId(key.id),
@@ -69,7 +68,7 @@ pub(super) fn entry(key: &KeyConfig) -> Result<Entry, Unavailable> {
     })
 }
 
-/// A keyring of this key alone, written into a configuration.
+/// The `keys` of a configuration, with this key only.
 pub(crate) fn alone(entry: &Entry) -> Vec<KeyConfig> {
     vec![KeyConfig {
         id: entry.id.0,
@@ -79,7 +78,7 @@ pub(crate) fn alone(entry: &Entry) -> Vec<KeyConfig> {
     }]
 }
 
-/// Opens a wrapped keyring with the key-encryption key that it names, from this process's environment.
+/// Opens a wrapped keyring with the key-encryption key that it names, from the environment of this process.
 fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, Unavailable> {
     let wrong =
         |field: &str, reason: &dyn std::fmt::Display| Unavailable::Wrong(format!("wrappedKeys.{field}: {reason}"));
@@ -95,7 +94,7 @@ fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, Unavailable> {
     wrapped.open(&secret).map_err(|error| wrong("text", &error))
 }
 
-/// The secret of a key, from the configuration or from this process's environment.
+/// The secret of a key, from the configuration or from the environment of this process.
 fn secret(key: &KeyConfig) -> Result<Secret, Unavailable> {
     let wrong = |field: &str, reason: &str| Unavailable::Wrong(format!("key {}: {field}{reason}", key.id));
     match (&key.env, &key.inline) {
@@ -105,7 +104,7 @@ fn secret(key: &KeyConfig) -> Result<Secret, Unavailable> {
     }
 }
 
-/// A secret in a variable of this process's environment.
+/// A secret in an environment variable of this process.
 pub(crate) fn from_environment(name: &str, wrong: impl Fn(&str) -> Unavailable) -> Result<Secret, Unavailable> {
     if !is_variable(name) {
         return Err(wrong(NO_VARIABLE));
@@ -119,11 +118,11 @@ pub(crate) fn from_environment(name: &str, wrong: impl Fn(&str) -> Unavailable) 
 
 const NO_KEY: &str = "expected 32 bytes in base64 (44 characters; `limpet keys generate` makes one)";
 
-/// What to say where `env` holds something else, which is not repeated: it may be the key itself.
+/// For an `env` with any other text. The text is not repeated, because it may be the key itself.
 pub(crate) const NO_VARIABLE: &str =
     "expected the name of an environment variable: letters, digits and underscores, no digit first";
 
-/// Whether `name` can be the name of an environment variable. No key in base64 can: it ends with `=`.
+/// Whether `name` may be the name of an environment variable. A key in base64 never is: it ends with `=`.
 pub(crate) fn is_variable(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
         && !name.starts_with(|c: char| c.is_ascii_digit())

@@ -16,7 +16,6 @@ use limpet_core::config::schema::{FilterConfig, WrappedKeysConfig};
 use limpet_core::keyring::wrapped::{self, Wrapped};
 use limpet_core::keyring::{Entry, KeyId};
 
-/// A key-encryption key, by its id and its variable.
 struct KeyEncryptionKey {
     id: KeyId,
     variable: String,
@@ -65,10 +64,12 @@ fn entries(file: &str) -> Result<Vec<Entry>, Failure> {
 }
 
 impl KeyEncryptionKey {
-    /// `ID=VARIABLE`. What is wrong is not repeated: it may be a key.
+    /// Parses `ID=VARIABLE`. A wrong text is not repeated, because it may be a key.
     fn parse(text: &str) -> Result<Self, Failure> {
         let expected = || {
-            Failure("--key-encryption-key: expected ID=VARIABLE, like 1=LIMPET_KEK_1: a number up to 255 and the name of an environment variable".to_owned())
+            let expected = "--key-encryption-key: expected ID=VARIABLE, like 1=LIMPET_KEK_1: a number up to 255 and \
+                            the name of an environment variable";
+            Failure(expected.to_owned())
         };
         let (id, variable) = text.split_once('=').ok_or_else(expected)?;
         let id = id
@@ -89,7 +90,7 @@ impl KeyEncryptionKey {
     }
 }
 
-/// Puts a wrapped keyring in the place of the one that a configuration has. The rest of the file stays byte for byte.
+/// Replaces the wrapped keyring of a configuration. The rest of the file stays as it is, byte for byte.
 fn into(file: &str, entries: &[Entry], given: Option<KeyEncryptionKey>) -> Result<(String, KeyId), Failure> {
     let failed = |reason: &str| Failure(format!("{file}: {reason}"));
     let (content, value) = config_file::read_with_text(file)?;
@@ -98,11 +99,8 @@ fn into(file: &str, entries: &[Entry], given: Option<KeyEncryptionKey>) -> Resul
     let [old] = texts.into_iter().collect::<Vec<_>>()[..] else {
         return Err(failed("expected one wrappedKeys.text, found several that differ"));
     };
-    let parsed = Wrapped::parse(old).map_err(|error| {
-        failed(&format!(
-            "wrappedKeys.text: {error}; the first one is for a hand to put there"
-        ))
-    })?;
+    let parsed = Wrapped::parse(old)
+        .map_err(|error| failed(&format!("wrappedKeys.text: {error}; put the first one there by hand")))?;
     let id = given.as_ref().map_or(parsed.key_encryption_key(), |given| given.id);
     for wrapped in &present {
         if !wrapped.key_encryption_keys.iter().any(|key| key.id == id.0) {
@@ -119,7 +117,7 @@ fn into(file: &str, entries: &[Entry], given: Option<KeyEncryptionKey>) -> Resul
     });
     let text = wrapping.wrap(entries)?;
     if text != old {
-        // Long enough to be nothing else, and nothing in it is written differently in any kind of string.
+        // The text is too long to occur by chance, and no kind of string escapes any of its characters.
         let changed = content.replace(old, &text);
         let all_changed = |wrapped: &WrappedKeysConfig| wrapped.text == text;
         if !wrapped_keys(file, &config_file::parse(file, &changed)?)?
@@ -133,7 +131,7 @@ fn into(file: &str, entries: &[Entry], given: Option<KeyEncryptionKey>) -> Resul
     Ok((text, id))
 }
 
-/// The wrapped keyrings in a document, one at least.
+/// The wrapped keyrings in a document, at least one.
 fn wrapped_keys(file: &str, document: &serde_json::Value) -> Result<Vec<WrappedKeysConfig>, Failure> {
     let configs = filter_configs::read(file, &[Node::root(file, document)])?;
     let wrapped: Vec<_> = configs

@@ -1,4 +1,4 @@
-//! The keys, policies and scopes that a token is tried with.
+//! The sessions that a token may be of: keys, policies and scopes to try it with.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,25 +21,24 @@ use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
 use limpet_core::time::GatewayDuration;
 use limpet_core::token::{CarrierMode, Destination, Realm};
 
-/// The scope of sessions that have no other.
+/// The scope of sessions without any other.
 const DEFAULT_SCOPE: &str = "default";
 
-/// What a session may be, and with which keys.
+/// A session that the token may be of.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) config: Rc<FilterConfig>,
-    /// The policy, in `config`.
+    /// The name of a policy of `config`.
     pub(super) policy: String,
     pub(super) scope: String,
 }
 
-/// Everything that a token can be tried with.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     pub(super) list: Vec<Candidate>,
-    /// The clusters that the configuration names.
+    /// The clusters in the configuration.
     clusters: BTreeSet<String>,
-    /// Whether policies are those of a configuration, rather than made up from arguments.
+    /// Whether the policies are those of a configuration, rather than made from arguments.
     pub(super) has_policies: bool,
 }
 
@@ -48,16 +47,16 @@ impl Candidate {
         self.config.policies.get(&self.policy)
     }
 
-    /// How the token travels, and under which name.
+    /// How the token travels, and the name of its cookie or header.
     pub(super) fn carrier(&self) -> (CarrierMode, &str) {
         let carrier = self.policy_config().and_then(PolicyConfig::carrier);
         carrier.unwrap_or((CarrierMode::Cookie, ""))
     }
 
-    /// What tokens of this session are bound to, with one key: the one of this id, or the one that signs.
+    /// What tokens of this session are bound to, with the key of this id, or without an id with the one that signs.
     ///
     /// # Errors
-    /// `None`: there is no such key.
+    /// If the key is not available; `None` if there is no such key.
     pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<Unavailable>> {
         let entry = source::key(&self.config, id).map_err(Some)?.ok_or(None)?;
         let key = Key::new(entry.id, KeyState::Signing, &entry.secret);
@@ -66,7 +65,7 @@ impl Candidate {
         Ok(Realm::new(&keyring, self.scope.as_bytes(), mode, name))
     }
 
-    /// Policy, scope and carrier in words.
+    /// Policy, scope and carrier, for people.
     pub(super) fn words(&self, candidates: &Candidates) -> String {
         let (mode, name) = self.carrier();
         let scope = &self.scope;
@@ -79,13 +78,13 @@ impl Candidate {
 }
 
 impl Candidates {
-    /// The cluster of this destination, where the configuration names it.
+    /// The name of the cluster of this destination, if it is in the configuration.
     pub(super) fn cluster(&self, destination: Destination) -> Option<&str> {
         let is_it = |cluster: &&String| Destination::of_cluster(cluster.as_bytes()) == destination;
         self.clusters.iter().find(is_it).map(String::as_str)
     }
 
-    /// The sessions in words, the first few of them.
+    /// The first few candidates, for people.
     pub(super) fn words(&self) -> String {
         let shown = self.list.iter().take(8).map(|candidate| candidate.words(self));
         let more = self.list.len().saturating_sub(8);
@@ -93,7 +92,7 @@ impl Candidates {
         shown.chain(rest).collect::<Vec<_>>().join("; ")
     }
 
-    /// From `--keys`, or from `--config`; nothing where neither was given.
+    /// From `--keys` or `--config`; none without either.
     pub(super) fn from_args(
         args: &RealmArgs,
         argument: Option<&TokenArgument<'_>>,
@@ -114,7 +113,8 @@ impl Candidates {
     ) -> Result<Self, Failure> {
         let name = args.name.as_deref().or(argument.and_then(|argument| argument.name));
         let Some(name) = name else {
-            let problem = "expected --name, the cookie's or header's name, which a token is bound to (or give the token as name=value)";
+            let problem = "expected --name, the name of the cookie or header, which a token is bound to (or give the \
+                           token as name=value)";
             return Err(Failure(problem.to_owned()));
         };
         let scope = args.scope.clone().unwrap_or_else(|| DEFAULT_SCOPE.to_owned());
@@ -129,7 +129,7 @@ impl Candidates {
                 "absoluteTimeout": absolute_timeout,
                 "idleTimeout": idle_timeout,
             }},
-            // Without timeouts nothing is known of the configuration that the token is for, so nothing ends it.
+            // Without timeouts, the configuration of the token is unknown, so no bound ends its session.
             "maxIdle": "99999h",
         });
         let mut config = config::parse(written.to_string().as_bytes()).map_err(|error| Failure(error.to_string()))?;
@@ -175,7 +175,7 @@ impl Candidates {
     }
 }
 
-/// The name that tokens are bound to, of a cookie that may be called by its scope as well (`perScope`).
+/// The name that tokens are bound to; the name of the cookie may also have the scope (`perScope`).
 fn without_scope<'n>(name: &'n str, scope: &str) -> &'n str {
     let base = name.rsplit_once('~').map_or(name, |(base, _)| base);
     if CookieNames::new(base, scope.as_bytes(), true).current() == name {
@@ -185,11 +185,11 @@ fn without_scope<'n>(name: &'n str, scope: &str) -> &'n str {
     }
 }
 
-/// What routes say of sessions.
+/// The routes of the documents.
 #[derive(Debug, Default)]
 struct Routes<'a> {
     names: Vec<&'a str>,
-    /// Sessions that are named, with the name of the route where it is that of one.
+    /// The sessions that they or clusters name, with the name of the route if it is one.
     named: Vec<(Option<&'a str>, String)>,
 }
 
@@ -199,7 +199,7 @@ fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
         root.visit(&mut |object| {
             let name = object.get("match").map(|_| object.text("name").unwrap_or_default());
             routes.names.extend(name);
-            // Of a route, or of a cluster.
+            // The metadata of a route, or of a cluster.
             let metadata = object.at(&[
                 "metadata",
                 "filter_metadata",
@@ -231,7 +231,7 @@ fn clusters(roots: &[Node<'_>]) -> BTreeSet<String> {
     names
 }
 
-/// The policies and scopes that sessions of this configuration have on these routes.
+/// The policies and scopes of the sessions that these routes have with this configuration.
 fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> BTreeSet<(String, String)> {
     let mut sessions: BTreeSet<(String, String)> = BTreeSet::new();
     let mut add = |policy: &str, scope: &str| {
@@ -267,7 +267,7 @@ fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> 
     sessions
 }
 
-/// For the JSON output: what a candidate is.
+/// A candidate in the JSON output.
 pub(super) fn session_json(candidate: &Candidate, candidates: &Candidates) -> Value {
     let (mode, name) = candidate.carrier();
     let policy = candidates.has_policies.then_some(&candidate.policy);

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> 
     Ok(verdict)
 }
 
-/// What is said of a token, in both forms.
+/// The output, in both formats.
 struct Inspection {
     now: Timestamp,
     rows: Rows,
@@ -105,7 +105,7 @@ impl Inspection {
     }
 
     fn refused(&mut self, refusal: Refusal, reason: &str) -> Verdict {
-        // The word that counters and access logs have.
+        // Counters and access logs have the same word.
         let word = RequestOutcome::Refused(refusal).word();
         let word = word.trim_start_matches("refused.");
         self.add("verdict", format!("refused: {word} ({reason})"));
@@ -155,7 +155,7 @@ impl Inspection {
         );
     }
 
-    /// What is left of the session: until the absolute timeout, and until it has been idle for too long.
+    /// The time that is left until the absolute timeout, and until the session has been idle for too long.
     fn left(&mut self, candidate: &Candidate, claims: &Claims, candidates: &Candidates) {
         let Some(policy) = candidate.policy_config() else {
             return;
@@ -171,7 +171,7 @@ impl Inspection {
         }
         let idle = idle_bound(policy, candidate, candidates).map(|(bound, field)| {
             let end = claims.last_seen.after(bound.get());
-            // Nothing but the application renews a token in its own cookie or header.
+            // Only the application renews a token in its own cookie or header.
             let kept = match candidate.carrier().0 {
                 CarrierMode::Cookie | CarrierMode::Header => "kept to a tenth",
                 CarrierMode::CookiePrefix | CarrierMode::CookieRewrite | CarrierMode::HeaderPrefix => {
@@ -195,7 +195,7 @@ impl Inspection {
     }
 }
 
-/// How long the session may be idle, and the field that says so.
+/// How long the session may be idle, and the field that sets it.
 fn idle_bound(
     policy: &PolicyConfig,
     candidate: &Candidate,
@@ -208,7 +208,7 @@ fn idle_bound(
     }
 }
 
-/// What a refusal of a token that verifies means.
+/// The reason for the refusal of a token that verifies.
 fn meaning(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::Expired => "older than absoluteTimeout",

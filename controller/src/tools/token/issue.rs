@@ -48,7 +48,7 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// A token is for one session, so the arguments must leave one.
+/// A token is for one session, so the arguments must leave one candidate.
 fn the_only(candidates: &Candidates) -> Result<&Candidate, Failure> {
     match candidates.list.as_slice() {
         [] => Err(Failure("expected --keys or --config".to_owned())),

@@ -1,4 +1,4 @@
-//! `limpet token`: what a token says, and tokens for tests.
+//! `limpet token`: the content of tokens, and tokens for tests.
 
 mod candidates;
 pub(crate) mod inspect;

@@ -1,20 +1,19 @@
-//! A token as a person has it: alone, or in the line it was copied with.
+//! A token as a person has it: alone, or in the line that it was copied with.
 
 use limpet_core::token::{CarrierMode, is_token};
 
-/// What was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TokenArgument<'a> {
     pub(super) token: &'a str,
-    /// The cookie's or header's name, where the text has it.
+    /// The name of the cookie or header, if the text has it.
     pub(super) name: Option<&'a str>,
-    /// How it travelled, where the text tells.
+    /// How the token travelled, if the text shows it.
     pub(super) mode: Option<CarrierMode>,
 }
 
 impl<'a> TokenArgument<'a> {
-    /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...` or `name: value`. No token has a `=`, `:` or `~` in it.
-    /// A cookie without `~` may also be one of mode rewrite.
+    /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...` or `name: value`. No token contains
+    /// `=`, `:` or `~`. A cookie without `~` may also be one of mode rewrite.
     pub(super) fn parse(text: &'a str) -> Self {
         let text = text.trim();
         let (field, value) = match text.split_once(':') {
@@ -61,7 +60,7 @@ impl<'a> TokenArgument<'a> {
     }
 }
 
-/// The token, and its mode: with an application's value behind it, or alone.
+/// The token, and its mode: `alone`, or `in_front` of an application's value.
 fn without_value(value: &str, alone: CarrierMode, in_front: CarrierMode) -> (&str, CarrierMode) {
     let value = unquoted(value);
     match value.split_once('~') {
@@ -122,7 +121,7 @@ mod tests {
             };
             assert_eq!(TokenArgument::parse(&line), expected, "{line}");
         }
-        // What follows in a Set-Cookie are attributes.
+        // In a Set-Cookie, attributes follow the first pair.
         let attribute = format!("Set-Cookie: a=1; s={token}");
         assert_eq!(TokenArgument::parse(&attribute).name, Some("a"));
     }

@@ -1,4 +1,4 @@
-//! What the filter would say to a token: asked of the filter itself.
+//! The filter's verdict on a token, from the filter itself.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,16 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Refusal};
 use limpet_core::view::{Answer, RequestView};
 
-/// How trying the candidates ended.
 #[derive(Debug)]
 pub(super) enum Opening {
-    /// The token is of this session.
+    /// The token belongs to this session.
     Opened(Candidate, Claims),
-    /// Its key is there, and it is of none of the sessions.
+    /// Its key is there, but it belongs to none of the sessions.
     Refused(Refusal),
-    /// Its key is named, and not to be had.
+    /// Its key is listed, but not available here.
     NoKey(Unavailable),
 }
 
-/// Tries every candidate.
 pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening {
     let mut outcome = Opening::Refused(Refusal::UnknownKey);
     for candidate in &candidates.list {
@@ -42,13 +40,13 @@ pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening 
     outcome
 }
 
-/// What the filter says to a token of this session at this time. Whether the route leads to the token's cluster is left out.
+/// The filter's outcome for a token of this session. It leaves out whether the route leads to the token's cluster.
 pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timestamp) -> Result<RequestOutcome, Failure> {
     let config = alone(candidate, key)?;
     let (filter, _) = Filter::new(&config, &|_| None)
         .map_err(|error| Failure(format!("the filter refuses the configuration: {error}")))?;
     let mut request = Request::new(candidate, token);
-    // This request answers every question.
+    // `Request` answers every question, so this does not happen.
     let unanswered = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let session = filter.session(&request).map_err(|error| unanswered(&error))?;
     let mut session = session.ok_or_else(|| Failure("the configuration has no such session".to_owned()))?;
@@ -59,7 +57,7 @@ pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timesta
         .ok_or_else(|| Failure("the session is of a split route".to_owned()))
 }
 
-/// The candidate's configuration with its session for every request, and with the token's key alone.
+/// The candidate's configuration with its session for every request, and with the token's key only.
 fn alone(candidate: &Candidate, key: KeyId) -> Result<FilterConfig, Failure> {
     let mut config = FilterConfig::clone(&candidate.config);
     let key = source::key(&config, Some(key)).map_err(|unavailable| Failure(unavailable.to_string()))?;
@@ -78,7 +76,7 @@ fn alone(candidate: &Candidate, key: KeyId) -> Result<FilterConfig, Failure> {
     Ok(config)
 }
 
-/// A request that has nothing but the token.
+/// A request with nothing but the token.
 struct Request {
     header: String,
     value: Vec<u8>,

@@ -7,7 +7,7 @@ fn a_key_is_32_random_bytes_in_base64() {
     let second = limpet(&["keys", "generate"]).run().code(0).stdout;
     assert_ne!(first, second);
     assert_eq!(first.trim_end().len(), 44);
-    // The filter takes it.
+    // The filter accepts it.
     let filter = r#"{"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {}}"#;
     limpet(&["check", "-", "--env"])
         .env("LIMPET_KEY", first.trim_end())
@@ -16,13 +16,13 @@ fn a_key_is_32_random_bytes_in_base64() {
 }
 
 #[test]
-fn a_key_is_json_where_asked_for() {
+fn a_key_is_printed_as_json_on_request() {
     let json = limpet(&["keys", "generate", "--format", "json"]).run().code(0).json();
     assert_eq!(json["key"].as_str().unwrap().len(), 44);
 }
 
 #[test]
-fn a_keyring_file_has_one_key_and_is_for_its_owner_alone() {
+fn a_keyring_file_has_one_key_and_is_private() {
     let keyring = Keyring::generated();
     assert_eq!(keyring.states(), states(&[(1, "signing")]));
     assert_eq!(keyring.mode(), 0o600);
@@ -30,12 +30,12 @@ fn a_keyring_file_has_one_key_and_is_for_its_owner_alone() {
 }
 
 #[test]
-fn no_file_is_written_over() {
+fn no_file_is_overwritten() {
     let keyring = Keyring::generated();
     let before = keyring.text();
     keyring.limpet(&["generate"]).code(2).complains("exists");
     assert_eq!(keyring.text(), before);
     let nowhere = keyring.folder.path().join("nowhere/keyring.json");
     let ran = limpet(&["keys", "generate", nowhere.to_str().unwrap()]).run();
-    ran.code(2).complains("can not be written");
+    ran.code(2).complains("cannot be written");
 }

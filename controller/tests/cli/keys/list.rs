@@ -21,7 +21,7 @@ fn ids_states_and_ages_are_shown() {
 }
 
 #[test]
-fn a_program_gets_the_same() {
+fn json_has_the_same_content() {
     let keyring = Keyring::with(&[(1, "retiring", 2.0), (2, "signing", 3.0)]);
     let json = keyring
         .limpet(&["list", "--format", "json", "--longest-life", "5h"])
@@ -47,7 +47,7 @@ fn a_program_gets_the_same() {
 }
 
 #[test]
-fn it_says_from_when_on_a_retiring_key_may_go() {
+fn the_end_of_a_retiring_key_is_shown() {
     let keyring = Keyring::with(&[(1, "retiring", 2.0), (2, "signing", 3.0)]);
     let still = keyring.limpet(&["list", "--longest-life", "5h"]).code(0);
     assert!(still.stdout.contains("  in 2h 59m, `limpet keys rotate "), "{still:?}");
@@ -56,7 +56,7 @@ fn it_says_from_when_on_a_retiring_key_may_go() {
 }
 
 #[test]
-fn states_that_no_rotation_makes_are_shown_as_well() {
+fn states_of_no_rotation_are_shown() {
     let keyring = Keyring::with(&[(1, "verifying", 2.0), (2, "signing", 3.0), (3, "retiring", 1.0)]);
     keyring
         .limpet(&["list"])

@@ -24,7 +24,7 @@ impl Keyring {
         keyring
     }
 
-    /// With these keys: id, state, hours since they got it. Each was made when its neighbour before it was, and an hour.
+    /// With these keys: id, state, hours since they have it. Each key was made an hour after the one before it.
     fn with(keys: &[(u8, &str, f64)]) -> Self {
         let keys = keys.iter().enumerate().map(|(i, (id, state, hours))| {
             let (created, since) = (ago(1000.0 - f64::from(u8::try_from(i).unwrap())), ago(*hours));

@@ -30,20 +30,20 @@ fn a_key_changes_in_three_phases() {
         keyring.limpet(args).code(0).says(&format!("phase    {phase}"));
         assert_eq!(keyring.states(), expected);
         assert_eq!(keyring.mode(), 0o600);
-        // The secrets stay whose they are.
+        // Every key keeps its secret.
         let secrets = keyring.secrets();
         let new = new.get_or_insert_with(|| secrets[1].clone());
         assert_ne!(old[0], *new);
         assert_eq!(secrets.last(), Some(&*new), "{phase}");
         assert!(secrets.len() == 1 || secrets[0] == old[0], "{phase}");
     }
-    // And so on, with ids that were not there before.
+    // The next rotation uses an id that was not there before.
     keyring.limpet(&["rotate"]).code(0);
     assert_eq!(keyring.states(), states(&[(2, "signing"), (3, "verifying")]));
 }
 
 #[test]
-fn each_phase_is_a_keyring_that_the_filter_takes() {
+fn the_filter_accepts_the_keyring_of_each_phase() {
     let keyring = Keyring::generated();
     for _ in 0..3 {
         keyring.limpet(&["rotate"]).code(0);
@@ -55,10 +55,12 @@ fn each_phase_is_a_keyring_that_the_filter_takes() {
 
 /// The default is that of `maxIdle`: 168 hours, a tenth of that, and a minute.
 #[test]
-fn a_retiring_key_stays_until_no_token_of_it_can_be_alive() {
+fn a_retiring_key_stays_while_its_tokens_may_live() {
     let config = file(
         ".yaml",
-        "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {web: {cookie: {name: s}, idleTimeout: 30m}, api: {header: {name: s}, absoluteTimeout: 10h}}\nclockSkew: 0s\n",
+        "keys: [{id: 1, env: LIMPET_KEY}]\n\
+         policies: {web: {cookie: {name: s}, idleTimeout: 30m}, api: {header: {name: s}, absoluteTimeout: 10h}}\n\
+         clockSkew: 0s\n",
     );
     let from_config = ["--config", path(&config)];
     let given = ["--longest-life", "2h"];
@@ -88,7 +90,7 @@ fn a_retiring_key_stays_until_no_token_of_it_can_be_alive() {
 }
 
 #[test]
-fn a_refusal_is_no_output() {
+fn a_refusal_prints_nothing_to_stdout() {
     let keyring = Keyring::with(&[(1, "retiring", 1.0), (2, "signing", 1.0)]);
     let ran = keyring.limpet(&["rotate", "--format", "json"]).code(1);
     assert_eq!(ran.stdout, "");
@@ -96,7 +98,7 @@ fn a_refusal_is_no_output() {
 
 /// A key that Envoys have in their environment becomes the first of a keyring.
 #[test]
-fn a_keyring_without_times_is_taken_where_it_is_clear() {
+fn a_clear_keyring_without_times_is_rotated() {
     let keyring = Keyring::of(&json!({"keys": [{"id": 255, "state": "signing", "secret": KEY}]}));
     for expected in [
         [(255, "signing"), (0, "verifying")],
@@ -109,7 +111,7 @@ fn a_keyring_without_times_is_taken_where_it_is_clear() {
 }
 
 #[test]
-fn what_no_rotation_makes_is_left_to_a_hand() {
+fn states_of_no_rotation_are_left_to_the_operator() {
     let key = |id: u8, state: &str| json!({"id": id, "state": state, "secret": KEY});
     for (keys, complaint) in [
         (
@@ -152,13 +154,13 @@ fn what_no_rotation_makes_is_left_to_a_hand() {
     unknown
         .limpet(&["rotate"])
         .code(1)
-        .complains("since when keys retire is not known");
+        .complains("it is not known since when keys retire");
     unknown.limpet(&["rotate", "--force"]).code(0);
 }
 
 /// The clock may have been set back since the other key was made.
 #[test]
-fn the_new_key_is_newer_whatever_the_clock_says() {
+fn the_new_key_is_newer_even_if_the_clock_is_wrong() {
     let ahead = json!({"id": 1, "state": "signing", "secret": KEY, "created": ago(-5.0), "since": ago(-5.0)});
     let keyring = Keyring::of(&json!({"keys": [ahead]}));
     keyring.limpet(&["rotate"]).code(0).says("1 of 3: key 2 verifies");
@@ -166,7 +168,7 @@ fn the_new_key_is_newer_whatever_the_clock_says() {
 }
 
 #[test]
-fn a_file_that_is_a_link_stays_one() {
+fn a_symbolic_link_stays_one() {
     let keyring = Keyring::generated();
     let link = keyring.folder.path().join("link.json");
     std::os::unix::fs::symlink(keyring.file(), &link).unwrap();
@@ -176,7 +178,7 @@ fn a_file_that_is_a_link_stays_one() {
 }
 
 #[test]
-fn a_file_that_others_may_read_is_warned_of_and_closed() {
+fn a_file_that_others_may_read_is_reported_and_closed() {
     let keyring = Keyring::generated();
     keyring.set_mode(0o644);
     keyring

@@ -15,7 +15,9 @@ fn wrapped(keyring: &Keyring) -> String {
 /// A configuration beside the keyring, with everything that must not change in it.
 fn configuration(keyring: &Keyring, text: &str) -> (PathBuf, String) {
     let content = format!(
-        "# a comment\nwrappedKeys:\n  text: {text}   # here\n  keyEncryptionKeys: [{{id: 1, env: LIMPET_KEK_1}}, {{id: 2, env: LIMPET_KEK_2}}]\npolicies: {{web: {{cookie: {{name: \"s\"}}}}}}\n"
+        "# a comment\nwrappedKeys:\n  text: {text}   # here\n  \
+         keyEncryptionKeys: [{{id: 1, env: LIMPET_KEK_1}}, {{id: 2, env: LIMPET_KEK_2}}]\n\
+         policies: {{web: {{cookie: {{name: \"s\"}}}}}}\n"
     );
     let file = keyring.folder.path().join("limpet.yaml");
     std::fs::write(&file, &content).unwrap();
@@ -27,7 +29,7 @@ fn read(file: &Path) -> String {
 }
 
 #[test]
-fn the_text_is_good_for_the_configuration() {
+fn the_filter_accepts_the_wrapped_text() {
     let keyring = Keyring::with(&[(1, "signing", 1.0), (2, "verifying", 1.0)]);
     let text = wrapped(&keyring);
     let config = json!({
@@ -43,7 +45,7 @@ fn the_text_is_good_for_the_configuration() {
         .limpet(&[&["wrap", "--format", "json"], &UNDER_1[..]].concat())
         .code(0)
         .json();
-    // The same again: nothing random goes in.
+    // The text is the same again: nothing in it is random.
     assert_eq!(
         json,
         json!({"text": text, "keyEncryptionKey": 1, "keys": [1, 2], "into": null})
@@ -52,7 +54,7 @@ fn the_text_is_good_for_the_configuration() {
 
 /// The way from keys in the environment to wrapped ones.
 #[test]
-fn a_file_of_keys_is_wrapped_as_well() {
+fn a_file_of_keys_is_wrapped_too() {
     let keys = file(
         ".yaml",
         "- {id: 1, env: LIMPET_KEY}\n- {id: 2, env: LIMPET_KEY_2, state: verifying}\n",
@@ -101,7 +103,7 @@ fn a_key_encryption_key_is_needed_and_never_repeated() {
 }
 
 #[test]
-fn it_is_put_into_a_configuration_and_the_rest_stays() {
+fn only_the_text_of_a_configuration_is_replaced() {
     let keyring = Keyring::generated();
     let old = wrapped(&keyring);
     let (file, content) = configuration(&keyring, &old);
@@ -116,10 +118,10 @@ fn it_is_put_into_a_configuration_and_the_rest_stays() {
     );
     assert_eq!(read(&file), content.replace(&old, &wrapped(&keyring)));
     assert_eq!(mode(&file), 0o640);
-    // And under the other key-encryption key.
+    // Under the other key-encryption key.
     let other = [&into[..], &["--key-encryption-key", "2=LIMPET_KEK_2"]].concat();
     keyring.limpet(&other).code(0).says("under key-encryption key 2");
-    // From now on that one is meant.
+    // From now on that one is the default.
     keyring.limpet(&into).code(0).says("under key-encryption key 2");
     limpet(&["keys", "list", file.to_str().unwrap()])
         .env("LIMPET_KEK_2", KEY)
@@ -130,7 +132,7 @@ fn it_is_put_into_a_configuration_and_the_rest_stays() {
 
 /// Envoy watches for moves: a file that does not change is not to be moved.
 #[test]
-fn what_would_not_change_is_not_written() {
+fn an_unchanged_file_is_not_written() {
     let keyring = Keyring::generated();
     let (file, _) = configuration(&keyring, &wrapped(&keyring));
     let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&file).unwrap());
@@ -145,7 +147,7 @@ fn what_would_not_change_is_not_written() {
 
 /// The filter's configuration is text within Envoy's.
 #[test]
-fn it_is_put_into_a_configuration_of_envoys() {
+fn the_text_is_replaced_in_a_configuration_of_envoy() {
     let keyring = Keyring::generated();
     let filter = json!({
         "wrappedKeys": {"text": wrapped(&keyring), "keyEncryptionKeys": [{"id": 1, "env": "LIMPET_KEK_1"}]},
@@ -165,7 +167,7 @@ fn it_is_put_into_a_configuration_of_envoys() {
 }
 
 #[test]
-fn what_can_not_be_replaced_is_left_alone() {
+fn a_text_that_cannot_be_replaced_stays() {
     let keyring = Keyring::generated();
     let (good, other) = (wrapped(&keyring), wrapped(&Keyring::generated()));
     let folded = format!("|-\n    {good}\n    {other}");
@@ -203,7 +205,7 @@ fn what_can_not_be_replaced_is_left_alone() {
 }
 
 #[test]
-fn tokens_are_looked_into_with_a_keyring_file() {
+fn tokens_are_inspected_with_a_keyring_file() {
     let keyring = Keyring::generated();
     let file = keyring.file();
     let keys = ["--keys", file.to_str().unwrap(), "--name", "session"];
