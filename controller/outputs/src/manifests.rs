@@ -10,22 +10,11 @@ use limpet_model::{Graph, Loss, Lost, Objects};
 
 use super::FilterInputs;
 use super::envoy::EnvoyOptions;
-use super::envoy_gateway::{self, EnvoyGatewayOptions};
-use super::istio::{self, IstioOptions};
 
 pub use limpet_model::{MANAGED_BY, MANAGER};
 
 /// The label that tells whose of several controllers an object is: [`controller_label`].
 pub const CONTROLLER_LABEL: &str = "limpet.dev/controller";
-
-/// A control plane that gets objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ControlPlane {
-    /// Istio: `WasmPlugin` and `EnvoyFilter`.
-    Istio(IstioOptions),
-    /// Envoy Gateway: `EnvoyExtensionPolicy` and what it needs.
-    EnvoyGateway(EnvoyGatewayOptions),
-}
 
 /// What manifests are made of.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +38,18 @@ pub struct Manifests {
     pub objects: Vec<Manifest>,
     /// What they do not give.
     pub losses: Vec<Loss>,
+}
+
+impl Manifests {
+    /// Puts the objects into the order in which they are written: by stage, then by their kind's place in `definitions`, then by name.
+    pub(crate) fn sort(&mut self, definitions: &[&Definition]) {
+        let place = |manifest: &Manifest| definitions.iter().position(|known| *known == manifest.definition);
+        let key = |manifest: &Manifest| (manifest.stage, place(manifest));
+        self.objects
+            .sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)));
+        self.losses.sort();
+        self.losses.dedup();
+    }
 }
 
 /// An object.
@@ -113,84 +114,6 @@ pub struct Owner {
     pub name: String,
     /// Its identity.
     pub uid: String,
-}
-
-impl ControlPlane {
-    /// Its name, for people.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Istio(_) => "Istio",
-            Self::EnvoyGateway(_) => "Envoy Gateway",
-        }
-    }
-
-    /// The kinds that are written: within a stage in this order.
-    #[must_use]
-    pub fn definitions(&self) -> &'static [&'static Definition] {
-        match self {
-            Self::Istio(_) => istio::DEFINITIONS,
-            Self::EnvoyGateway(_) => envoy_gateway::DEFINITIONS,
-        }
-    }
-
-    /// The `controllerName`s of its GatewayClasses.
-    #[must_use]
-    pub fn gateway_controllers(&self) -> &'static [&'static str] {
-        match self {
-            Self::Istio(_) => istio::GATEWAY_CONTROLLERS,
-            Self::EnvoyGateway(_) => envoy_gateway::GATEWAY_CONTROLLERS,
-        }
-    }
-
-    /// The GatewayClasses that it makes itself, with their `controllerName`s: they are in a cluster, but in nobody's files.
-    #[must_use]
-    pub fn own_classes(&self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Istio(_) => istio::OWN_CLASSES,
-            Self::EnvoyGateway(_) => &[],
-        }
-    }
-
-    /// Where the proxies of a Gateway are.
-    #[must_use]
-    pub fn proxies(&self, gateway: &ObjectName) -> Proxies {
-        match self {
-            Self::Istio(_) => istio::proxies(gateway),
-            Self::EnvoyGateway(options) => envoy_gateway::proxies(gateway, options),
-        }
-    }
-
-    /// What the control plane has against an object of ours, as it is in the cluster.
-    #[must_use]
-    pub fn objections(&self, object: &Value) -> Vec<Objection> {
-        match self {
-            // Its objects have no status that says so.
-            Self::Istio(_) => Vec::new(),
-            Self::EnvoyGateway(_) => envoy_gateway::objections(object),
-        }
-    }
-
-    /// What is to be there.
-    #[must_use]
-    pub fn manifests(&self, source: &Source<'_>) -> Manifests {
-        let mut manifests = match self {
-            Self::Istio(options) => istio::manifests(source, options),
-            Self::EnvoyGateway(options) => envoy_gateway::manifests(source, options),
-        };
-        let place = |manifest: &Manifest| {
-            self.definitions()
-                .iter()
-                .position(|known| *known == manifest.definition)
-        };
-        let key = |manifest: &Manifest| (manifest.stage, place(manifest));
-        manifests
-            .objects
-            .sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)));
-        manifests.losses.sort();
-        manifests.losses.dedup();
-        manifests
-    }
 }
 
 /// Pods that run proxies.

@@ -10,4 +10,25 @@ mod kube;
 mod reconcile;
 pub mod render;
 
-pub(crate) use cli::ClusterCommand;
+use clap::Subcommand;
+
+use crate::output::Output;
+use crate::{Failure, Verdict};
+
+use cli::{ControllerArgs, RenderArgs};
+
+/// The commands of the controller half.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    Controller(ControllerArgs),
+    Render(RenderArgs),
+}
+
+impl ClusterCommand {
+    pub(crate) fn run(&self, format: Output) -> Result<Verdict, Failure> {
+        match self {
+            Self::Controller(args) => controller::run(args, format),
+            Self::Render(args) => render::run(args, format),
+        }
+    }
+}
