@@ -32,7 +32,7 @@ fn the_examples_are_good() {
 
 #[test]
 fn every_counter_is_described() {
-    let page = page("reference/configuration.md");
+    let page = page("reference/metrics.md");
     let requests = [RequestOutcome::Steered, RequestOutcome::NoToken]
         .into_iter()
         .chain(limpet_core::token::Refusal::ALL.map(RequestOutcome::Refused))
@@ -43,7 +43,7 @@ fn every_counter_is_described() {
     for name in names {
         assert!(
             page.contains(&format!("| `{name}` |")),
-            "{name} is not in reference/configuration.md"
+            "{name} is not in reference/metrics.md"
         );
     }
 }
