@@ -11,6 +11,7 @@ mod check;
 mod controller;
 mod destinations;
 mod docs;
+mod docs_tables;
 mod dynamic_module;
 mod envoy_gateway;
 mod keys;
