@@ -8,7 +8,6 @@ use tokio::sync::watch;
 
 use super::counters::{Counters, Counts};
 use super::group::Group;
-use super::status::Status;
 use super::subscriber::Subscriber;
 use limpet_resources::{Name, Resource, ResourceType, Resources};
 
@@ -25,7 +24,7 @@ type Groups = BTreeMap<Name, Arc<GroupCell>>;
 pub(super) struct Shared {
     groups: Mutex<Groups>,
     pub(super) counters: Counters,
-    /// Counts the changes of what [`Status`] tells.
+    /// Counts the changes of what [`Status`](crate::Status) tells.
     pub(super) changes: watch::Sender<u64>,
 }
 
@@ -76,7 +75,7 @@ impl Snapshots {
 
     /// Replaces the resources of a group. What did not change is sent to nobody.
     ///
-    /// Publish only what is referred to: see [`Status::is_settled`].
+    /// Publish only what is referred to: see [`Status::is_settled`](crate::Status::is_settled).
     pub fn publish(&self, group: &str, resources: Resources) {
         self.change(group, true, |group| group.publish(resources));
     }
@@ -101,12 +100,6 @@ impl Snapshots {
             true
         });
         self.0.drop_unused(group);
-    }
-
-    /// What became of what was published.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        Status::new(Arc::clone(&self.0))
     }
 
     /// What was sent and answered since the start.

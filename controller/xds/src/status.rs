@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::snapshots::{Connected, GroupCell, Shared};
+use super::snapshots::{Connected, GroupCell, Shared, Snapshots};
 use limpet_resources::{Name, ResourceType, Version};
 
 /// What the connected nodes have acknowledged and refused. Answers are of the moment; [`Status::changed`] waits for the next change.
@@ -14,6 +14,14 @@ use limpet_resources::{Name, ResourceType, Version};
 pub struct Status {
     shared: Arc<Shared>,
     changes: watch::Receiver<u64>,
+}
+
+impl Snapshots {
+    /// What became of what was published.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status::new(Arc::clone(self.shared()))
+    }
 }
 
 /// A connected node.
