@@ -1,4 +1,4 @@
-//! The control planes that get objects in the place of xDS.
+//! The control planes that take objects instead of xDS.
 
 use limpet_api::ObjectName;
 use serde_json::Value;
@@ -7,17 +7,17 @@ use crate::envoy_gateway::{self, EnvoyGatewayOptions};
 use crate::istio::{self, IstioOptions};
 use crate::manifests::{Definition, Manifests, Objection, Proxies, Source};
 
-/// A control plane that gets objects.
+/// A control plane that takes objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlPlane {
     /// Istio: `WasmPlugin` and `EnvoyFilter`.
     Istio(IstioOptions),
-    /// Envoy Gateway: `EnvoyExtensionPolicy` and what it needs.
+    /// Envoy Gateway: `EnvoyExtensionPolicy` and `EnvoyPatchPolicy`.
     EnvoyGateway(EnvoyGatewayOptions),
 }
 
 impl ControlPlane {
-    /// Its name, for people.
+    /// The name, for messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl ControlPlane {
         }
     }
 
-    /// The kinds that are written: within a stage in this order.
+    /// The kinds that are written. Within a stage, objects are written in this order.
     #[must_use]
     pub fn definitions(&self) -> &'static [&'static Definition] {
         match self {
@@ -35,7 +35,7 @@ impl ControlPlane {
         }
     }
 
-    /// The `controllerName`s of its GatewayClasses.
+    /// The `controllerName`s of the control plane's GatewayClasses.
     #[must_use]
     pub fn gateway_controllers(&self) -> &'static [&'static str] {
         match self {
@@ -44,7 +44,8 @@ impl ControlPlane {
         }
     }
 
-    /// The GatewayClasses that it makes itself, with their `controllerName`s: they are in a cluster, but in nobody's files.
+    /// The GatewayClasses that the control plane creates itself, with their `controllerName`s. A cluster has them,
+    /// manifests do not.
     #[must_use]
     pub fn own_classes(&self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -53,7 +54,7 @@ impl ControlPlane {
         }
     }
 
-    /// Where the proxies of a Gateway are.
+    /// The pods of a Gateway's proxies.
     #[must_use]
     pub fn proxies(&self, gateway: &ObjectName) -> Proxies {
         match self {
@@ -62,17 +63,17 @@ impl ControlPlane {
         }
     }
 
-    /// What the control plane has against an object of ours, as it is in the cluster.
+    /// The objections in the status of an object of ours, as read from the cluster.
     #[must_use]
     pub fn objections(&self, object: &Value) -> Vec<Objection> {
         match self {
-            // Its objects have no status that says so.
+            // The statuses of Istio's objects have no objections.
             Self::Istio(_) => Vec::new(),
             Self::EnvoyGateway(_) => envoy_gateway::objections(object),
         }
     }
 
-    /// What is to be there.
+    /// The objects that should exist.
     #[must_use]
     pub fn manifests(&self, source: &Source<'_>) -> Manifests {
         let mut manifests = match self {

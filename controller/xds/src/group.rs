@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_forgotten_knows_nothing_until_it_is_published_again() {
+    fn a_forgotten_group_knows_nothing_until_published_again() {
         let mut group = Group::default();
         assert!(!group.publish_one(resource(Cluster, "a", "1")));
         group.publish([resource(Cluster, "a", "1")].into_iter().collect());

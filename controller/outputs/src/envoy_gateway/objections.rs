@@ -1,4 +1,4 @@
-//! What Envoy Gateway says against objects of ours, in their statuses.
+//! Envoy Gateway's objections to objects of ours, from their statuses.
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ use limpet_model::Lost;
 
 use super::PATCH_POLICY;
 
-/// The conditions that something is wrong by, as `PolicyStatus` of the Gateway API has them. `Overridden` is one of Envoy Gateway's own: another policy
-/// counts in this one's place.
+/// The conditions that say that something is wrong (`PolicyStatus` of the Gateway API), with the status that says so.
+/// `Overridden` is Envoy Gateway's own: another policy takes precedence.
 const WRONG: [(&str, &str); 3] = [("Accepted", "False"), ("Programmed", "False"), ("Overridden", "True")];
 
-/// What is said of the object as it is now, and not of one before.
+/// Whether a condition is about the current generation of the object.
 pub(crate) fn objections(object: &Value) -> Vec<Objection> {
     let metadata = |field: &str| object.pointer(&format!("/metadata/{field}"));
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();

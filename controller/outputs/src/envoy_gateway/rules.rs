@@ -1,4 +1,4 @@
-//! What Envoy Gateway can do for each rule, and what it can not.
+//! What Envoy Gateway can do for each rule, and what it cannot.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use limpet_model::graph::{
 };
 use limpet_model::{Loss, Lost};
 
-/// A rule whose sessions can be had.
+/// A rule whose sessions Envoy Gateway can express.
 #[derive(Debug)]
 pub(super) struct Rule<'a> {
     pub(super) origin: &'a RuleOrigin,
     pub(super) session: &'a SessionUse,
-    /// Its only destination has header filters of its own: Envoy Gateway names its cluster otherwise then.
+    /// Whether its only destination has header filters of its own: Envoy Gateway then gives the cluster another name.
     pub(super) has_own_cluster: bool,
 }
 
-/// The rules whose sessions can be had, in order, and what is lost of these and the others.
+/// The rules whose sessions Envoy Gateway can express, in order, and what is unsupported of all rules.
 pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Loss>) {
     let forwards = forwards(source.graph);
     let (mut rules, mut losses) = (Vec::new(), Vec::new());
@@ -45,7 +45,7 @@ pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Loss>) {
     (rules, losses)
 }
 
-/// What is served for each rule. It is the same wherever it is served.
+/// The route of each rule. A rule has the same route wherever it is served.
 fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
     let listeners = graph
         .gateways
@@ -63,7 +63,7 @@ fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
         .collect()
 }
 
-/// The rule with what it has to do without, or why it has no sessions.
+/// The rule and what is unsupported of it, or why it has no sessions.
 fn judge<'a>(
     source: &Source<'a>,
     origin: &'a RuleOrigin,
@@ -126,7 +126,7 @@ fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {
         .any(|field| field.starts_with(&backends) && field.contains("filters"))
 }
 
-/// The number of rules that its route has.
+/// The number of rules of the route.
 fn rule_count(source: &Source<'_>, origin: &RuleOrigin) -> Option<usize> {
     let name: &ObjectName = &origin.route.name;
     match origin.route.kind {

@@ -1,4 +1,4 @@
-//! The sessions of rules: metadata for their routes, and for splits a route for each destination.
+//! The sessions of rules: metadata for their routes, and a route for each destination of a split.
 
 use std::collections::BTreeSet;
 
@@ -21,14 +21,14 @@ use super::chain::written;
 use super::names::{Names, Which, route_name};
 use super::{ENVOY_FILTER, IstioOptions, object_name, owned_by_gateway, target_refs};
 
-/// An object of the API server has room for about this many.
+/// About as many bytes as fit into an object of the API server.
 const MOST_PATCHES: usize = 512;
-/// Istio's own, for routes that say nothing of it.
+/// Istio's default for routes that do not set it.
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
-/// The label of a Service that has Istio keep the endpoints of pods that are about to go.
+/// The Service label that makes Istio keep the endpoints of terminating pods.
 const DRAINING: &str = "istio.io/persistent-session";
 
-/// The objects of a Gateway's rules, and what they can not give.
+/// The objects of a Gateway's rules, and what is unsupported.
 pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &IstioOptions, gateway: &ObjectName) {
     let Some(content) = source.graph.gateways.get(gateway) else {
         return;
@@ -65,13 +65,13 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
     }
 }
 
-/// Both names are for people; the hash tells it from all others.
+/// Gateway and rule are in the name for people. The hash makes it unique.
 fn name(gateway: &ObjectName, origin: &RuleOrigin, rule: &RuleName) -> String {
     let hash = short_hash(format!("{gateway} {rule}").as_bytes());
     format!("limpet-rule-{}-{}-{hash}", gateway.name, origin.route.name.name)
 }
 
-/// The route, where it is in the Gateway's namespace.
+/// The route as owner, if it is in the Gateway's namespace.
 fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Option<Owner> {
     let route = &origin.route;
     if route.name.namespace != gateway.namespace {
@@ -93,13 +93,13 @@ type Losses = Vec<(Lost, String)>;
 struct Rule<'a> {
     source: &'a Source<'a>,
     options: &'a IstioOptions,
-    /// What Istio calls its routes.
+    /// The name that Istio gives its routes.
     name: String,
     routes: &'a [&'a Route],
 }
 
 impl<'a> Rule<'a> {
-    /// All its patches; none, where it has no sessions.
+    /// All patches of the rule; none if it has no sessions.
     fn patches(&self, names: &Names<'a>, rule: &'a RuleName, losses: &mut Losses) -> Option<Vec<Value>> {
         let forwards: Vec<(&Route, &Forward)> = self
             .routes
@@ -166,7 +166,7 @@ impl<'a> Rule<'a> {
         Some(patches)
     }
 
-    /// For the weighted routes, and for each match and each destination.
+    /// A patch for the weighted routes, and one for each match and destination.
     fn split(&self, forwards: &[(&Route, &Forward)], used: &SessionUse, losses: &mut Losses) -> Option<Vec<Patch>> {
         let not_followed: BTreeSet<&String> = forwards.iter().flat_map(|(_, forward)| &forward.not_followed).collect();
         if !not_followed.is_empty() {
@@ -183,7 +183,7 @@ impl<'a> Rule<'a> {
         let strict = self.is_strict(used);
         let session = format!("@split/{}", session_of(used));
         let mut patches = vec![merged(&session, Steering::Idle { strict })];
-        // Each goes in front of those before it: the last of them is the first to match.
+        // Each patch inserts in front of the former ones, so the last of them matches first.
         for (route, forward) in forwards.iter().rev() {
             let mut known = BTreeSet::new();
             for destination in &forward.destinations {
@@ -209,7 +209,7 @@ impl<'a> Rule<'a> {
         policy.is_some_and(|policy| policy.strict)
     }
 
-    /// What Istio calls the cluster of a destination.
+    /// The name that Istio gives the cluster of a destination.
     fn cluster(&self, destination: &Destination) -> Option<ClusterName> {
         let Target::Cluster(cluster) = &destination.target else {
             return None;
@@ -245,7 +245,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// A change of routes, wherever they are.
+/// A patch of routes in all route configurations.
 struct Patch {
     operation: &'static str,
     value: Value,
@@ -265,7 +265,7 @@ fn patches(per_place: &[Patch], which: &BTreeSet<Which<'_>>, name: &str) -> Vec<
     all.collect()
 }
 
-/// Metadata, and what steers, for routes that are there.
+/// Metadata and steering for existing routes.
 fn merged(session: &str, steering: Steering) -> Patch {
     let made = EnvoyRoute {
         metadata: Some(pack::session(session)),
@@ -277,7 +277,7 @@ fn merged(session: &str, steering: Steering) -> Patch {
     }
 }
 
-/// Whether more than one destination may have its sessions.
+/// Whether more than one destination may hold its sessions.
 fn is_split(forward: &Forward) -> bool {
     !matches!(
         forward.destinations.as_slice(),
@@ -301,7 +301,7 @@ fn steered(made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
     }
 }
 
-/// As Istio's own routes have them.
+/// As in Istio's own routes.
 fn with_retries(mut made: EnvoyRoute) -> EnvoyRoute {
     if let Some(EnvoyAction::Route(action)) = &mut made.action
         && let Some(policy) = &mut action.retry_policy
