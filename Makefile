@@ -22,7 +22,7 @@ with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod demo demo-kube bench bench-controller clean
+.PHONY: help build wasm module cli schema golden descriptors check msrv test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod demo demo-kube bench bench-controller clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,14 +56,18 @@ golden: ## Write the controller's golden cases anew: controller/tests/golden
 	@UPDATE_GOLDEN=1 cargo test --locked -q -p limpet --test golden && git status --short controller/tests/golden
 
 check: ## Format, clippy with warnings denied, licences, and advisories where they can be reached
-	@echo "Checking format, lints and dependencies (2 minutes the first time, and 4 more where cargo-deny is not installed)"
+	@echo "Checking format, lints and dependencies (4 minutes the first time, and 4 more where cargo-deny is not installed)"
 	cargo fmt --all --check
 	cargo fmt --manifest-path filter/fuzz/Cargo.toml --check
 	cargo clippy --locked $(host_crates) --all-targets --all-features -- -D warnings
 	@# The tools alone, as the demo has them.
 	cargo clippy --locked -p limpet --no-default-features -- -D warnings
 	e2e/tools/wasm-target.sh cargo clippy --locked -p limpet-proxy-wasm -p limpet-bench-noop --target wasm32-wasip1 -- -D warnings
+	@$(MAKE) msrv
 	e2e/tools/deny.sh
+
+msrv: ## Check that the oldest Rust that Cargo.toml names compiles the workspace
+	@e2e/tools/msrv.sh
 
 test: test-host ## Every test: unit, property, vectors, and end to end on Envoy 1.40.0 (both builds) and 1.36.4 (wasm), and in a Kubernetes cluster
 	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm
