@@ -3,6 +3,9 @@
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
+# The e2e targets run the tests alone whose name contains this. Not taken from the environment: a variable of this name
+# there would leave tests out of `make test`.
+TEST :=
 export ENVOY_GATEWAY
 
 # What `make e2e-matrix` runs each build on: of each minor version the newest patch that the Python package index has. Its 1.38.3 is built
@@ -18,8 +21,14 @@ host_crates := -p limpet-core -p limpet-dynamic-module -p limpet -p limpet-e2e -
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 # Tests take the command as it is built for them: optimising it, with all that the controller depends on, takes minutes.
 with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
+test_e2e = e2e/tools/test-named.sh "$(TEST)" cargo test --locked -p limpet-e2e
+in_netns = --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
 
 MAKEFLAGS += --no-print-directory
+ifneq ($(and $(TEST),$(filter test,$(MAKECMDGOALS))),)
+$(error TEST is for e2e, e2e-matrix, e2e-kube, e2e-istio and e2e-envoy-gateway; `make test` runs every test)
+endif
+
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors check msrv test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod demo demo-kube bench bench-controller clean
@@ -46,7 +55,7 @@ test-cli:
 
 schema: ## Regenerate the JSON Schema of the configuration
 	@echo "Writing filter/core/schema/limpet.schema.json (1 minute the first time)"
-	@UPDATE_SCHEMA=1 cargo test --locked -p limpet-core --features schema --test schema -- --exact the_schema_is_what_the_types_say
+	@UPDATE_SCHEMA=1 cargo test --locked -p limpet-core --test schema -- --exact the_schema_is_what_the_types_say
 
 descriptors: ## Regenerate what the controller knows of Envoy's protocol buffers
 	@echo "Writing controller/src/outputs/descriptors.binpb (2 minutes the first time)"
@@ -82,10 +91,10 @@ test-host:
 	python3 filter/core/tests/verify_vectors.py
 	python3 filter/core/tests/verify_keyring_vectors.py
 
-e2e: wasm module test-cli ## The end-to-end tests on one Envoy, with one build of the filter: make e2e ENVOY_VERSION=1.38.3 FILTER=module
+e2e: wasm module test-cli ## Run the end-to-end tests on one Envoy: make e2e ENVOY_VERSION=1.38.3 FILTER=module TEST=name
 	@e2e/tools/build-panicking-module.sh
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) cargo test --locked -p limpet-e2e
+	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e)
 
 e2e-matrix: ## The end-to-end tests on every supported minor version of Envoy (2 minutes each)
 	@failed=; \
@@ -94,14 +103,14 @@ e2e-matrix: ## The end-to-end tests on every supported minor version of Envoy (2
 	done; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
-e2e-kube: wasm module test-cli ## The end-to-end tests of the controller, with a genuine API server (4 minutes more the first time: it is built)
+e2e-kube: wasm module test-cli ## Run the controller's end-to-end tests with a genuine API server: make e2e-kube TEST=name
 	@echo "Testing the controller in a Kubernetes cluster with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# Most of them wait most of the time.
-	@RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features kube --test kube --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh $(test_e2e) --features kube --test kube $(in_netns)
 
 e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Limpet through a genuine Envoy Gateway: make e2e-envoy-gateway ENVOY_GATEWAY=<binary>
 	@echo "Testing through Envoy Gateway with Envoy $(ENVOY_VERSION), both builds of the filter (2 minutes the first time)"
-	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-envoy-gateway.sh e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features envoy-gateway --test envoy-gateway --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-envoy-gateway.sh e2e/tools/with-kube.sh $(test_e2e) --features envoy-gateway --test envoy-gateway $(in_netns)
 
 # Whether there is one, before minutes are spent on building the rest.
 envoy-gateway:
@@ -110,7 +119,7 @@ envoy-gateway:
 # Not among `make test`: istiod is nothing that is fetched here.
 e2e-istio: istiod wasm module test-cli ## Limpet in a real Istio: make e2e-istio ISTIOD=<pilot-discovery>
 	@echo "Testing in Istio with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-istiod.sh e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features istio --test istio --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-istiod.sh e2e/tools/with-kube.sh $(test_e2e) --features istio --test istio $(in_netns)
 
 istiod:
 	@e2e/tools/with-istiod.sh true
@@ -138,7 +147,7 @@ bench: build ## What the filter costs: native code, then CPU per request of a wh
 
 bench-controller: wasm cli ## What the controller costs with 500, 5,000 and 20,000 rules: time, memory, and what is sent
 	@echo "Measuring (about 10 minutes, and 5 more the first time; leave the machine alone meanwhile)"
-	@LIMPET_FILTER=wasm LIMPET_WASM=dist/limpet.wasm LIMPET_BIN=$(cargo_target)/release/limpet e2e/tools/with-kube.sh cargo bench --locked -p limpet-e2e --features kube --bench controller --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@LIMPET_FILTER=wasm LIMPET_WASM=dist/limpet.wasm LIMPET_BIN=$(cargo_target)/release/limpet e2e/tools/with-kube.sh cargo bench --locked -p limpet-e2e --features kube --bench controller $(in_netns)
 
 clean: ## Remove what was built; what was fetched stays in .tools
 	cargo clean
