@@ -9,7 +9,8 @@ if [[ ! -x $deny ]]; then
   echo "Building cargo-deny $version into .tools (3 to 4 minutes, once)"
   cargo install --locked --root .tools "cargo-deny@$version"
 fi
-"$deny" --locked check licenses bans sources
+# Where a duplicate comes from, `cargo tree --invert` tells in fewer lines.
+"$deny" --locked check --hide-inclusion-graph licenses bans sources
 if why=$(timeout 60 "$deny" fetch db 2>&1); then
   "$deny" --locked check --disable-fetch advisories
 else

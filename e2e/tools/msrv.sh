@@ -12,9 +12,13 @@ die() { say "$*"; exit 1; }
 # value FILE KEY: the first string that KEY has in a TOML file.
 value() { sed -n "s/^$2 = \"\([^\"]*\)\".*/\1/p" "$1" | head -n 1; }
 
+tested=$(value rust-toolchain.toml channel)
 oldest=$(value Cargo.toml rust-version)
+image=$(sed -n 's/^FROM .*rust:\([0-9.]*\).*/\1/p' controller/deploy/Containerfile)
 fuzz=$(value filter/fuzz/Cargo.toml rust-version)
-[[ $oldest ]] || die "Cargo.toml names no rust-version"
+[[ $tested && $oldest ]] || die "rust-toolchain.toml names no channel, or Cargo.toml no rust-version"
+[[ $image == "$tested" ]] ||
+  die "controller/deploy/Containerfile builds with Rust $image, but rust-toolchain.toml names $tested"
 [[ $fuzz == "$oldest" ]] || die "filter/fuzz/Cargo.toml has the rust-version $fuzz, but Cargo.toml has $oldest"
 
 # For the platforms that deny.toml names, too.
