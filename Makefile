@@ -31,7 +31,7 @@ endif
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema golden descriptors check msrv test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod demo demo-kube bench bench-controller clean
+.PHONY: help build wasm module cli schema golden descriptors check hooks msrv test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod demo demo-kube bench bench-controller clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ check: ## Format, clippy with warnings denied, licences, and advisories where th
 	e2e/tools/wasm-target.sh cargo clippy --locked -p limpet-proxy-wasm -p limpet-bench-noop --target wasm32-wasip1 -- -D warnings
 	@$(MAKE) msrv
 	e2e/tools/deny.sh
+
+hooks: ## Install a git hook that checks the format and runs clippy on changed crates before a commit
+	@e2e/tools/hooks.sh
 
 msrv: ## Check that the oldest Rust that Cargo.toml names compiles the workspace
 	@e2e/tools/msrv.sh
