@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds the repository to the Rust versions that it names:
+# Checks the Rust versions that the repository names:
 #   1. all files that name a version agree;
 #   2. no dependency needs a newer Rust than `rust-version` in Cargo.toml;
 #   3. the Rust of that version compiles the workspace, tests included. Where it is not installed and rustup cannot

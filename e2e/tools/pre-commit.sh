@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the git hook of `make hooks` runs before a commit: the format of the whole workspace, and clippy on the crates that
-# have staged changes. Both see the files as they are in the checkout, staged or not. `git commit --no-verify` goes
-# without; `make check` checks the rest.
+# What the git hook of `make hooks` runs before a commit: the format of the whole workspace, and clippy on the crates
+# that have staged changes. Both see the files as they are in the checkout, staged or not. `make check` checks the
+# rest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test-named.sh NAME CARGO TEST...: runs a cargo test command with the tests alone whose name contains NAME, and fails
-# where there is no such test: cargo itself takes "0 tests" for a success. With an empty NAME it runs all tests.
+# test-named.sh NAME CARGO TEST...: runs a cargo test command with only the tests whose name contains NAME, and fails
+# if there is none: cargo itself treats 0 tests as a success. With an empty NAME it runs all tests.
 set -euo pipefail
 name=$1
 shift
