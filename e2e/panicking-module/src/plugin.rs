@@ -36,17 +36,17 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
 
 /// A route's session.
 #[derive(Debug)]
-pub(crate) struct RouteSession(pub(crate) Vec<u8>);
+pub(crate) struct PerRouteConfig(pub(crate) Vec<u8>);
 
-impl Drop for RouteSession {
+impl Drop for PerRouteConfig {
     fn drop(&mut self) {
         panic_where(&self.0, "per_route_config_destroy");
     }
 }
 
-pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
+pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
     panic_where(session, "per_route_config_new");
-    shipped::configure_route(session).map(|shipped::RouteSession(session)| RouteSession(session))
+    shipped::configure_per_route(session).map(|shipped::PerRouteConfig(session)| PerRouteConfig(session))
 }
 
 impl Plugin {

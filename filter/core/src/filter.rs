@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::bound::{BoundPolicy, Limits};
+use crate::bound_policy::{BoundPolicy, Limits};
 use crate::config::schema::FilterConfig;
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
 use crate::keyring::Keyring;
@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::view::{RequestView, ViewError};
 
 /// Bound policies that are kept ready. A route table has at most that many sessions, or they are bound anew.
-const MAX_BOUND: usize = 4096;
+const MAX_BOUND_POLICIES: usize = 4096;
 
 /// The scope of a session on a route without a name.
 const DEFAULT_SCOPE: &[u8] = b"default";
@@ -27,7 +27,7 @@ pub struct Filter {
     /// The default policy where its scope is written beside it.
     default: Option<Arc<BoundPolicy>>,
     /// By `<policy>/<scope>`. Workers share a filter, and hardly ever write here.
-    bound: RwLock<HashMap<Box<[u8]>, Arc<BoundPolicy>>>,
+    bound_policies: RwLock<HashMap<Box<[u8]>, Arc<BoundPolicy>>>,
 }
 
 /// Why a request has no session although one was meant for it.
@@ -79,7 +79,7 @@ impl Filter {
             limits: Arc::clone(&self.limits),
             keyring: Some(keyring),
             default: None,
-            bound: RwLock::default(),
+            bound_policies: RwLock::default(),
         };
         filter.default = filter.config.default.as_ref().and_then(|used| {
             let scope = used.scope.as_ref()?;
@@ -98,7 +98,7 @@ impl Filter {
             limits: Arc::new(limits),
             keyring: None,
             default: None,
-            bound: RwLock::default(),
+            bound_policies: RwLock::default(),
         }
     }
 
@@ -127,15 +127,15 @@ impl Filter {
     /// [`SessionError`]. The request is to be left alone then, too.
     pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
         let Some(metadata) = request.route_session()? else {
-            let bound = match self.session_of_table(request)? {
-                Some(bound) => Some(bound),
+            let bound_policy = match self.session_of_table(request)? {
+                Some(bound_policy) => Some(bound_policy),
                 None => self.session_of_default(request)?,
             };
-            return Ok(bound.map(|bound| Session::new(bound, false)));
+            return Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, false)));
         };
         let (name, split) = without_split(&metadata);
-        if let Some(bound) = self.kept(name) {
-            return Ok(Some(Session::new(bound, split)));
+        if let Some(bound_policy) = self.kept_policy(name) {
+            return Ok(Some(Session::new(bound_policy, split)));
         }
         match RouteSession::parse(&metadata) {
             Ok(RouteSession::Destination) => self.session_of_destination(request),
@@ -151,8 +151,8 @@ impl Filter {
         let Some(metadata) = request.cluster_session()? else {
             return Ok(None);
         };
-        let bound = match self.kept(&metadata) {
-            Some(bound) => bound,
+        let bound_policy = match self.kept_policy(&metadata) {
+            Some(bound_policy) => bound_policy,
             None => match RouteSession::parse(&metadata) {
                 // A scope that were the route's name would change with the route.
                 session @ Ok(RouteSession::Rule {
@@ -163,7 +163,7 @@ impl Filter {
                 _ => return Err(unknown(&metadata)),
             },
         };
-        Ok(Some(Session::new(bound, false)))
+        Ok(Some(Session::new(bound_policy, false)))
     }
 
     fn session_of_rule(
@@ -177,8 +177,8 @@ impl Filter {
         };
         let policy = self.config.policies.get(policy).ok_or_else(|| unknown(metadata))?;
         match scope {
-            Some(scope) => self.bound(policy, scope),
-            None => self.bound(policy, &route_scope(request)?),
+            Some(scope) => self.bound_policy(policy, scope),
+            None => self.bound_policy(policy, &route_scope(request)?),
         }
     }
 
@@ -199,52 +199,52 @@ impl Filter {
             Some(expected) => host.as_deref() == Some(expected.as_bytes()),
             None => true,
         });
-        let bound = entry.map(|entry| {
+        let bound_policy = entry.map(|entry| {
             let scope = entry
                 .used
                 .scope
                 .as_ref()
                 .map_or(scope_of_route(&name), String::as_bytes);
-            self.bound(&entry.used.policy, scope)
+            self.bound_policy(&entry.used.policy, scope)
         });
-        bound.transpose()
+        bound_policy.transpose()
     }
 
     fn session_of_default(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
         match (&self.default, &self.config.default) {
-            (Some(bound), _) => Ok(Some(Arc::clone(bound))),
+            (Some(bound_policy), _) => Ok(Some(Arc::clone(bound_policy))),
             (None, Some(used)) => {
                 let scope = match &used.scope {
                     Some(scope) => scope.as_bytes().to_vec(),
                     None => route_scope(request)?,
                 };
-                self.bound(&used.policy, &scope).map(Some)
+                self.bound_policy(&used.policy, &scope).map(Some)
             }
             (None, None) => Ok(None),
         }
     }
 
-    fn bound(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
+    fn bound_policy(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
         let name = [policy.name.as_bytes(), b"/", scope].concat();
-        match self.kept(&name) {
-            Some(bound) => Ok(bound),
-            None => self.keep(&name, policy, scope),
+        match self.kept_policy(&name) {
+            Some(bound_policy) => Ok(bound_policy),
+            None => self.keep_policy(&name, policy, scope),
         }
     }
 
-    fn kept(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
+    fn kept_policy(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
         // A panic cannot leave the map half-changed, so a poisoned lock is as good as another.
-        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
-        bound.get(name).map(Arc::clone)
+        let bound_policies = self.bound_policies.read().unwrap_or_else(PoisonError::into_inner);
+        bound_policies.get(name).map(Arc::clone)
     }
 
-    fn keep(&self, name: &[u8], policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
+    fn keep_policy(&self, name: &[u8], policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
         let fresh = Arc::new(self.bind(policy, scope)?);
-        let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
-        if bound.len() >= MAX_BOUND {
-            bound.clear();
+        let mut bound_policies = self.bound_policies.write().unwrap_or_else(PoisonError::into_inner);
+        if bound_policies.len() >= MAX_BOUND_POLICIES {
+            bound_policies.clear();
         }
-        bound.insert(name.into(), Arc::clone(&fresh));
+        bound_policies.insert(name.into(), Arc::clone(&fresh));
         Ok(fresh)
     }
 

@@ -20,7 +20,7 @@
 
 pub mod address;
 mod application;
-mod bound;
+mod bound_policy;
 mod cache_control;
 pub mod carrier;
 pub mod config;
@@ -28,7 +28,7 @@ mod counters;
 mod filter;
 pub mod keyring;
 pub mod outcome;
-mod presented;
+mod request_tokens;
 mod route_session;
 mod session;
 mod siv;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::address;
 use crate::application::Application;
-use crate::bound::{BoundPolicy, Honoured};
+use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
@@ -23,15 +23,15 @@ const NO_HEALTHY_UPSTREAM: &[u8] = b"no_healthy_upstream";
 /// The session of one request.
 #[derive(Debug)]
 pub struct Session {
-    bound: Arc<BoundPolicy>,
+    bound_policy: Arc<BoundPolicy>,
     /// Whether the route's traffic is split, so that the request must be led to its session's destination.
     split: bool,
-    standing: Standing,
+    state: SessionState,
 }
 
 /// What is known of a session once the request was read.
 #[derive(Debug, Clone, Copy)]
-enum Standing {
+enum SessionState {
     /// It begins with the response.
     New,
     /// There is none: browsers send a CORS preflight without a session, and forget what its response sets.
@@ -98,30 +98,30 @@ impl ResponsePlan<'_> {
 }
 
 impl Session {
-    pub(crate) fn new(bound: Arc<BoundPolicy>, split: bool) -> Self {
+    pub(crate) fn new(bound_policy: Arc<BoundPolicy>, split: bool) -> Self {
         Self {
-            bound,
+            bound_policy,
             split,
-            standing: Standing::New,
+            state: SessionState::New,
         }
     }
 
     /// The name of the session's policy.
     #[must_use]
     pub fn policy(&self) -> &str {
-        &self.bound.policy.name
+        &self.bound_policy.policy.name
     }
 
     /// The place of the session's policy in [`crate::Filter::policies`].
     #[must_use]
     pub fn policy_index(&self) -> usize {
-        self.bound.policy.index
+        self.bound_policy.policy.index
     }
 
     /// Whether a request of this session fails where its backend cannot be had.
     #[must_use]
     pub fn is_strict(&self) -> bool {
-        self.bound.policy.strict
+        self.bound_policy.policy.strict
     }
 
     /// Reads the request's tokens, and decides where it goes.
@@ -133,29 +133,29 @@ impl Session {
         request: &mut impl RequestView,
         now: Timestamp,
     ) -> Result<RequestPlan<'a>, ViewError> {
-        let presented = self.bound.read(request, now)?;
-        let mut verdict = presented.verdict;
-        self.standing = match verdict {
-            Err(_) if is_preflight(request)? => Standing::Preflight,
-            Err(_) => Standing::New,
+        let tokens = self.bound_policy.read(request, now)?;
+        let mut verdict = tokens.verdict;
+        self.state = match verdict {
+            Err(_) if is_preflight(request)? => SessionState::Preflight,
+            Err(_) => SessionState::New,
             Ok(honoured) => match self.lead(honoured.claims.destination, request)? {
-                Arrival::There => Standing::Honoured(honoured),
-                Arrival::Unknown => Standing::Uncertain(honoured),
+                Arrival::There => SessionState::Honoured(honoured),
+                Arrival::Unknown => SessionState::Uncertain(honoured),
                 Arrival::Elsewhere => {
                     verdict = Err(RequestOutcome::Refused(Refusal::UnknownDestination));
-                    Standing::New
+                    SessionState::New
                 }
             },
         };
-        let outcome = match self.standing {
-            Standing::Uncertain(_) => None,
+        let outcome = match self.state {
+            SessionState::Uncertain(_) => None,
             _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
         };
         Ok(RequestPlan {
-            edit: presented.edit,
+            edit: tokens.edit,
             steering: verdict.ok().map(|honoured| Steering {
                 host: honoured.claims.host,
-                strict: self.bound.policy.strict,
+                strict: self.bound_policy.policy.strict,
             }),
             outcome,
         })
@@ -166,7 +166,7 @@ impl Session {
     fn lead(&self, destination: Destination, request: &mut impl RequestView) -> Result<Arrival, ViewError> {
         let cluster = if self.split {
             request.reroute(destination)?
-        } else if self.bound.policy.strict {
+        } else if self.bound_policy.policy.strict {
             request.cluster_name()?.or(Some(Cow::default()))
         } else {
             // Envoy looks for the host in the routed cluster alone, and falls back to load balancing there.
@@ -195,15 +195,15 @@ impl Session {
 
     /// What became of a token whose destination the request may not have reached.
     fn settle(&mut self, response: &impl ResponseView) -> Result<Option<RequestOutcome>, ViewError> {
-        let Standing::Uncertain(honoured) = self.standing else {
+        let SessionState::Uncertain(honoured) = self.state else {
             return Ok(None);
         };
         let cluster = response.cluster_name()?.unwrap_or_default();
         if Destination::of_cluster(&cluster) == honoured.claims.destination {
-            self.standing = Standing::Honoured(honoured);
+            self.state = SessionState::Honoured(honoured);
             return Ok(Some(RequestOutcome::Steered));
         }
-        self.standing = Standing::New;
+        self.state = SessionState::New;
         Ok(Some(RequestOutcome::Refused(Refusal::UnknownDestination)))
     }
 
@@ -212,10 +212,10 @@ impl Session {
         response: &impl ResponseView,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'_>, ViewError> {
-        let policy = &*self.bound.policy;
-        let honoured = match self.standing {
-            Standing::Honoured(honoured) | Standing::Uncertain(honoured) => Some(honoured),
-            Standing::New | Standing::Preflight => None,
+        let policy = &*self.bound_policy.policy;
+        let honoured = match self.state {
+            SessionState::Honoured(honoured) | SessionState::Uncertain(honoured) => Some(honoured),
+            SessionState::New | SessionState::Preflight => None,
         };
         let is_own = policy.carrier.is_own();
         let application = if is_own {
@@ -225,11 +225,13 @@ impl Session {
         };
         // Whether a token is due although the same host answers; the application's cookie or header always gets one.
         let renew = application.is_some() || is_own && honoured.is_some_and(|honoured| honoured.renew);
-        let due = match self.standing {
+        let due = match self.state {
             _ if !is_own => application.is_some(),
-            Standing::Preflight => false,
-            Standing::New => true,
-            Standing::Honoured(_) | Standing::Uncertain(_) => renew || response.maybe_other_host(policy.strict)?,
+            SessionState::Preflight => false,
+            SessionState::New => true,
+            SessionState::Honoured(_) | SessionState::Uncertain(_) => {
+                renew || response.maybe_other_host(policy.strict)?
+            }
         };
         let own_status = policy.strict && honoured.is_some() && policy.strict_status != 503;
         if !due && !own_status {
@@ -267,7 +269,7 @@ impl Session {
             Some(_) => (begun(host, destination, now), ResponseOutcome::Reissued),
             None => (begun(host, destination, now), ResponseOutcome::Issued),
         };
-        let token = self.bound.realm.seal(policy.form, &claims, response.nonce()?);
+        let token = self.bound_policy.realm.seal(policy.form, &claims, response.nonce()?);
         let mut edits = match application {
             Some(application) => application.with(&token),
             None => self.own(token, &claims, response, now)?,
@@ -288,7 +290,7 @@ impl Session {
         response: &impl ResponseView,
         now: Timestamp,
     ) -> Result<Vec<HeaderEdit<'_>>, ViewError> {
-        let (cookie, names) = match (&self.bound.policy.carrier, &self.bound.cookie_names) {
+        let (cookie, names) = match (&self.bound_policy.policy.carrier, &self.bound_policy.cookie_names) {
             (Carrier::Cookie { cookie, .. }, Some(names)) => (cookie, names),
             (carrier, _) => return Ok(vec![HeaderEdit::Set(carrier.name(), token.into_bytes())]),
         };
@@ -301,10 +303,10 @@ impl Session {
             now,
             https,
         ))];
-        if let Standing::Honoured(Honoured {
+        if let SessionState::Honoured(Honoured {
             under_former_name: true,
             ..
-        }) = self.standing
+        }) = self.state
         {
             edits.push(add(cookie.deletion(names.former(), https)));
         }
@@ -313,7 +315,7 @@ impl Session {
 
     /// Keeps a response that carries a token out of shared caches, where the policy does not say otherwise.
     fn cache_control(&self, response: &impl ResponseView) -> Result<Option<HeaderEdit<'static>>, ViewError> {
-        if self.bound.policy.keep_cache_control {
+        if self.bound_policy.policy.keep_cache_control {
             return Ok(None);
         }
         let fields = response.fields("cache-control")?;

@@ -9,7 +9,7 @@
 //!    hooks only, and are neither `Send` nor `Sync`.
 //! 2. Memory that Envoy lends is valid until the hook returns or something is set. What asks for it borrows the [`Exchange`], what
 //!    sets something borrows it mutably, so the compiler keeps the two apart.
-//! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<RouteSession>` and a stream a `Box<Option<Stream>>` while Envoy holds them.
+//! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<PerRouteConfig>` and a stream a `Box<Option<Stream>>` while Envoy holds them.
 //!    It destroys each once, a route's not while a request is on it, and calls about a stream from one thread, one hook at a time.
 #![allow(unsafe_code)]
 
@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) use words::{Attribute, Headers, HostError, Level, Metadata};
 use words::{accepted, guard};
 
-use crate::plugin::{self, Plugin, RouteSession};
+use crate::plugin::{self, PerRouteConfig, Plugin};
 use crate::stream::Stream;
 
 /// Bytes that Envoy owns, or that we own (`envoy_dynamic_module_type_{envoy,module}_buffer`: one layout).
@@ -313,15 +313,15 @@ impl Exchange<'_> {
     }
 
     /// What Envoy's own configuration of the route has for this filter.
-    pub(crate) fn route_session(&self) -> Result<Option<&RouteSession>, HostError> {
+    pub(crate) fn per_route_config(&self) -> Result<Option<&PerRouteConfig>, HostError> {
         if !ROUTES_CONFIGURED.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let callbacks = callbacks()?;
-        // SAFETY: the handle is valid (rule 1). What is found is a `RouteSession` of ours that outlives this hook (rule 3).
+        // SAFETY: the handle is valid (rule 1). What is found is a `PerRouteConfig` of ours that outlives this hook (rule 3).
         Ok(unsafe {
             (callbacks.get_most_specific_route_config)(self.handle)
-                .cast::<RouteSession>()
+                .cast::<PerRouteConfig>()
                 .as_ref()
         })
     }
@@ -456,8 +456,9 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     // Before Envoy shows the route to any worker.
     ROUTES_CONFIGURED.store(true, Ordering::Relaxed);
     // SAFETY: Envoy lends the configuration to this hook (rule 2).
-    let session =
-        guard(|| plugin::configure_route(unsafe { config.bytes() }).map(|session| Box::into_raw(Box::new(session))));
+    let session = guard(|| {
+        plugin::configure_per_route(unsafe { config.bytes() }).map(|session| Box::into_raw(Box::new(session)))
+    });
     session
         .flatten()
         .map_or(ptr::null(), |session| session.cast_const().cast())
@@ -465,8 +466,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(config: *const c_void) {
-    // SAFETY: the `Box<RouteSession>` that `per_route_config_new` gave to Envoy, given back once (rule 3).
-    guard(|| drop(unsafe { Box::from_raw(config.cast::<RouteSession>().cast_mut()) }));
+    // SAFETY: the `Box<PerRouteConfig>` that `per_route_config_new` gave to Envoy, given back once (rule 3).
+    guard(|| drop(unsafe { Box::from_raw(config.cast::<PerRouteConfig>().cast_mut()) }));
 }
 
 #[unsafe(no_mangle)]

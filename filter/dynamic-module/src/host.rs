@@ -9,7 +9,7 @@ use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
 
 use crate::abi::{Attribute, Exchange, Headers, HostError, Metadata};
-use crate::plugin::RouteSession;
+use crate::plugin::PerRouteConfig;
 
 /// The request that Envoy is calling about.
 pub(crate) struct Request<'e, 'h>(pub(crate) &'e mut Exchange<'h>);
@@ -61,7 +61,7 @@ fn session<'e>(exchange: &'e Exchange<'_>, of: Metadata) -> Answer<'e> {
 
 impl RequestView for Request<'_, '_> {
     fn route_session(&self) -> Answer<'_> {
-        if let Some(RouteSession(session)) = self.0.route_session()? {
+        if let Some(PerRouteConfig(session)) = self.0.per_route_config()? {
             return Ok(Some(Cow::Borrowed(session)));
         }
         session(self.0, Metadata::Route)

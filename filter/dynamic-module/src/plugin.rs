@@ -46,11 +46,11 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
 
 /// What a route's metadata would say of its sessions, in Envoy's own configuration of the route.
 #[derive(Debug)]
-pub(crate) struct RouteSession(pub(crate) Vec<u8>);
+pub(crate) struct PerRouteConfig(pub(crate) Vec<u8>);
 
 /// Takes a route's configuration; `None` where it is refused, and the log says why. Envoy does not tell which filter it is for, so
 /// whether there is such a policy shows when a request comes.
-pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
+pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
     if let Err(error) = limpet_core::RouteSession::parse(session) {
         let line = format!(
             "limpet: route configuration refused: {error}, found {:?}",
@@ -59,7 +59,7 @@ pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
         abi::log(Level::Error, &line);
         return None;
     }
-    Some(RouteSession(session.to_vec()))
+    Some(PerRouteConfig(session.to_vec()))
 }
 
 fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, String> {

@@ -1,6 +1,6 @@
 //! What a request presents: the tokens in its cookie or header, and what the backend is to see of that.
 
-use crate::bound::{BoundPolicy, Honoured};
+use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::cookie_name::{CookieNames, Whose};
 use crate::carrier::{Candidates, header, prefix};
@@ -11,14 +11,14 @@ use crate::time::Timestamp;
 use crate::view::{RequestView, ViewError};
 
 /// What a request presents.
-pub(crate) struct Presented<'a> {
+pub(crate) struct RequestTokens<'a> {
     /// The session that it goes on with, or why there is none.
     pub(crate) verdict: Result<Honoured, RequestOutcome>,
     /// What changes on the way to the backend.
     pub(crate) edit: Option<HeaderEdit<'a>>,
 }
 
-impl Presented<'_> {
+impl RequestTokens<'_> {
     const NOTHING: Self = Self {
         verdict: Err(RequestOutcome::NoToken),
         edit: None,
@@ -27,14 +27,14 @@ impl Presented<'_> {
 
 impl BoundPolicy {
     /// Reads the request's cookie or header.
-    pub(crate) fn read(&self, request: &impl RequestView, now: Timestamp) -> Result<Presented<'_>, ViewError> {
+    pub(crate) fn read(&self, request: &impl RequestView, now: Timestamp) -> Result<RequestTokens<'_>, ViewError> {
         let carrier = &self.policy.carrier;
         let header = match carrier {
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
         };
         let Some(field) = request.header(header)? else {
-            return Ok(Presented::NOTHING);
+            return Ok(RequestTokens::NOTHING);
         };
         let read = match (carrier, &self.cookie_names) {
             (Carrier::Cookie { forward, .. }, Some(names)) => return Ok(self.own_cookie(&field, names, *forward, now)),
@@ -46,13 +46,13 @@ impl BoundPolicy {
             }
         };
         let (candidates, rest) = read;
-        Ok(Presented {
+        Ok(RequestTokens {
             verdict: self.first_alive(candidates.iter(), now),
             edit: rest.map(|rest| edit(header, rest)),
         })
     }
 
-    fn own_cookie(&self, field: &[u8], names: &CookieNames, forward: bool, now: Timestamp) -> Presented<'static> {
+    fn own_cookie(&self, field: &[u8], names: &CookieNames, forward: bool, now: Timestamp) -> RequestTokens<'static> {
         let (mut current, mut former) = (Candidates::default(), Candidates::default());
         let rest = cookie_field::edit(field, |name, value| {
             match names.whose(name) {
@@ -77,7 +77,7 @@ impl BoundPolicy {
                 Err(_) => {}
             }
         }
-        Presented {
+        RequestTokens {
             verdict,
             edit: rest.map(|rest| edit("cookie", rest)),
         }
