@@ -14,6 +14,7 @@
 //! - [`Session`]: one request and its response.
 //! - [`token`]: what a client carries; sealed or signed, bound to its scope. [`keyring`]: what it is made with.
 //! - [`carrier`]: the cookie or header it travels in.
+//! - [`names`]: headers, metadata and other names on the wire.
 //! - [`address`]: backends' addresses in Envoy's words.
 //! - [`outcome`]: the words that metrics and access logs use; [`Counters`]: which counter is whose.
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod config;
 mod counters;
 mod filter;
 pub mod keyring;
+pub mod names;
 pub mod outcome;
 mod request_tokens;
 mod route_session;

@@ -1,11 +1,7 @@
 //! What a route's metadata says of its sessions: `filter_metadata.limpet.session`, one string.
 
 use crate::config::{MAX_SCOPE_LEN, is_policy_name};
-
-/// In front of `<policy>/<scope>` on a route whose traffic is split.
-const SPLIT: &[u8] = b"@split/";
-/// On a route whose sessions belong to its clusters.
-const DESTINATION: &[u8] = b"@destination";
+use crate::names::{DESTINATION_SESSION, SPLIT_PREFIX};
 
 /// What a route's metadata says of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +13,7 @@ pub enum RouteSession<'a> {
         /// Without one it is the route's name.
         scope: Option<&'a [u8]>,
         /// Whether the rule leads to several clusters, each of which has a route in front that matches on the header
-        /// [`crate::view::DESTINATION_HEADER`], so that a session is led to its own.
+        /// [`crate::names::DESTINATION_HEADER`], so that a session is led to its own.
         split: bool,
     },
     /// `@destination`: they belong to the cluster that the route leads to, whose metadata says the rest under the same key.
@@ -30,7 +26,7 @@ impl<'a> RouteSession<'a> {
     /// # Errors
     /// It says none of that.
     pub fn parse(text: &'a [u8]) -> Result<Self, RouteSessionError> {
-        if text == DESTINATION {
+        if text == DESTINATION_SESSION.as_bytes() {
             return Ok(Self::Destination);
         }
         let (name, split) = without_split(text);
@@ -60,7 +56,7 @@ pub enum RouteSessionError {
 
 /// `<policy>/<scope>`, and whether `@split/` was in front.
 pub(crate) fn without_split(text: &[u8]) -> (&[u8], bool) {
-    match text.strip_prefix(SPLIT) {
+    match text.strip_prefix(SPLIT_PREFIX.as_bytes()) {
         Some(name) => (name, true),
         None => (text, false),
     }

@@ -10,15 +10,11 @@ use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
+use crate::names::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
-
-/// The `response.code_details` of a response that a backend gave. Everything else is Envoy's own.
-const VIA_UPSTREAM: &[u8] = b"via_upstream";
-/// How they begin when there was no host to send to.
-const NO_HEALTHY_UPSTREAM: &[u8] = b"no_healthy_upstream";
 
 /// The session of one request.
 #[derive(Debug)]
@@ -238,14 +234,14 @@ impl Session {
             return Ok(ResponsePlan::NOTHING);
         }
         let details = response.code_details()?.unwrap_or_default();
-        if own_status && details.starts_with(NO_HEALTHY_UPSTREAM) {
+        if own_status && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
             return Ok(ResponsePlan {
                 status: Some(policy.strict_status),
                 ..ResponsePlan::NOTHING
             });
         }
         // Local replies may carry the address of a host that refused or timed out.
-        if !due || *details != *VIA_UPSTREAM {
+        if !due || *details != *VIA_UPSTREAM.as_bytes() {
             return Ok(ResponsePlan::NOTHING);
         }
         let Some(host) = response

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+pub use crate::names::DESTINATION_HEADER;
 use crate::token::Destination;
 
 /// A host did not answer a question. The request goes on unsteered, and it is counted.
@@ -53,9 +54,6 @@ pub fn joined<'a>(name: &str, mut fields: impl Iterator<Item = &'a [u8]>) -> Opt
     }
     Some(joined)
 }
-
-/// What routes of one destination match on. Its value is the destination's [`Display`](std::fmt::Display).
-pub const DESTINATION_HEADER: &str = "x-limpet-destination";
 
 /// A response to a request that was handled before.
 #[expect(clippy::missing_errors_doc, reason = "ViewError says all there is")]

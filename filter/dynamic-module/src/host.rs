@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use limpet_core::SessionError;
+use limpet_core::names::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
-use limpet_core::view::{self, Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
+use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 
 use crate::abi::{Attribute, Exchange, Headers, HostError, Metadata};
 use crate::plugin::PerRouteConfig;
@@ -22,9 +23,6 @@ pub(crate) struct Response<'e, 'h> {
     /// Why Envoy answers by itself, where it does.
     pub(crate) local_reply: Option<&'e [u8]>,
 }
-
-/// The `response.code_details` of a response that a backend gave.
-const VIA_UPSTREAM: &[u8] = b"via_upstream";
 
 /// The time.
 pub(crate) fn now() -> Timestamp {
@@ -54,7 +52,7 @@ fn attribute<'e>(exchange: &'e Exchange<'_>, attribute: Attribute) -> Answer<'e>
 }
 
 fn session<'e>(exchange: &'e Exchange<'_>, of: Metadata) -> Answer<'e> {
-    let session = exchange.metadata(of, "limpet", "session")?;
+    let session = exchange.metadata(of, METADATA_NAMESPACE, METADATA_KEY)?;
     // As the wasm filter, which is told an empty one as an absent header.
     Ok(session.filter(|session| !session.is_empty()).map(Cow::Borrowed))
 }
@@ -108,7 +106,7 @@ impl ResponseView for Response<'_, '_> {
         }
         // Neither Envoy's nor a backend's: a cache's, say.
         let upstream = attribute(self.exchange, Attribute::UpstreamAddress)?;
-        Ok(upstream.map(|_| Cow::Borrowed(VIA_UPSTREAM)))
+        Ok(upstream.map(|_| Cow::Borrowed(VIA_UPSTREAM.as_bytes())))
     }
 
     fn upstream_address(&self) -> Answer<'_> {

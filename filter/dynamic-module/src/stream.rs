@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use limpet_core::names::MAX_RETRIES_HEADER;
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 
@@ -149,7 +150,7 @@ fn on_response(
 fn steer(exchange: &mut Exchange<'_>, steering: Steering) -> Result<String, HostError> {
     if steering.strict {
         // A retry ignores the override host and would reach another backend.
-        exchange.set_header(Headers::Request, "x-envoy-max-retries", b"0")?;
+        exchange.set_header(Headers::Request, MAX_RETRIES_HEADER, b"0")?;
     }
     let host = address::text(steering.host);
     exchange.override_host(&host, steering.strict)?;

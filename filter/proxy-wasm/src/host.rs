@@ -4,17 +4,14 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
 
+use limpet_core::names::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
-use limpet_core::view::{self, Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
+use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 
 use crate::steering;
-
-/// What routes name their session in, written from their metadata by the `header_mutation` filter in front. A header costs
-/// nothing beside the others, a property as much as all headers together.
-const SESSION: &str = "x-limpet-session";
 
 /// The request that Envoy is calling about: all its headers, for one host call.
 pub(crate) struct Request {
@@ -76,11 +73,18 @@ fn cluster_name() -> Answer<'static> {
 
 impl RequestView for Request {
     fn route_session(&self) -> Answer<'_> {
-        self.header(SESSION)
+        // A header costs nothing beside the others; the metadata as a property would cost as much as all headers together.
+        self.header(SESSION_HEADER)
     }
 
     fn cluster_session(&self) -> Answer<'_> {
-        let path = ["xds", "cluster_metadata", "filter_metadata", "limpet", "session"];
+        let path = [
+            "xds",
+            "cluster_metadata",
+            "filter_metadata",
+            METADATA_NAMESPACE,
+            METADATA_KEY,
+        ];
         property("xds.cluster_metadata", &path)
     }
 

@@ -3,8 +3,8 @@
 //! An adapter and no more: it answers the core's questions by host calls ([`host`]) and carries out its plans
 //! ([`stream`]). What a session is, the core says.
 //!
-//! Steering goes through two native `stateful_session` filters behind this one: one reads [`steering::HOST`], the strict
-//! one [`steering::HOST_STRICT`]. They put the same headers into the response where another host answered.
+//! Steering goes through two native `stateful_session` filters behind this one: one reads `x-limpet-host`, the strict
+//! one `x-limpet-host-strict`. They put the same headers into the response where another host answered.
 
 mod host;
 mod plugin;

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use limpet_core::names::{HOST_HEADER, MAX_RETRIES_HEADER, STRICT_HOST_HEADER};
 use limpet_core::view::ViewError;
 use limpet_core::{Steering, address};
 use proxy_wasm::hostcalls;
@@ -9,14 +10,9 @@ use proxy_wasm::types::MapType;
 
 use crate::host;
 
-/// Read by the filter that falls back to load balancing.
-pub(crate) const HOST: &str = "x-limpet-host";
-/// Read by the one with `strict: true`.
-pub(crate) const HOST_STRICT: &str = "x-limpet-host-strict";
-
 /// The header of a policy's kind.
 pub(crate) fn header(strict: bool) -> &'static str {
-    if strict { HOST_STRICT } else { HOST }
+    if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
 }
 
 /// Sends the request where `steering` says.
@@ -28,7 +24,7 @@ pub(crate) fn apply(steering: Steering) -> Result<(), ViewError> {
     set(header(steering.strict), &host)?;
     if steering.strict {
         // A retry ignores the override host and would reach another backend.
-        set("x-envoy-max-retries", "0")?;
+        set(MAX_RETRIES_HEADER, "0")?;
     }
     Ok(())
 }

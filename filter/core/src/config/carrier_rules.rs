@@ -7,6 +7,7 @@ use super::schema::{
 };
 use super::{Carrier, Problem};
 use crate::carrier::cookie::{Lifetime, Secure, SessionCookie};
+use crate::names::{INTERNAL_HEADER_PREFIX, MAX_RETRIES_HEADER};
 use crate::time::GatewayDuration;
 
 /// GEP-1619's bounds of a session name and a cookie path.
@@ -25,7 +26,7 @@ const RESERVED_HEADERS: [&str; 12] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "x-envoy-max-retries",
+    MAX_RETRIES_HEADER,
     "authorization",
 ];
 
@@ -213,7 +214,7 @@ pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Prob
             "name",
             "expected a header name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~",
         );
-    } else if RESERVED_HEADERS.contains(&name.as_str()) || name.starts_with("x-limpet-") {
+    } else if RESERVED_HEADERS.contains(&name.as_str()) || name.starts_with(INTERNAL_HEADER_PREFIX) {
         problem(
             "name",
             "expected a header of its own, not one that HTTP, Envoy or this filter use otherwise",

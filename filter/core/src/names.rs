@@ -1,0 +1,76 @@
+//! Names on the wire between the filter and Envoy. Adapters and the controller take them from here.
+//!
+//! The metric names and the filter state are in [`crate::outcome`].
+
+/// The filter's metadata namespace, as in `filter_metadata: {limpet: {session: web/cart}}` of a route or a cluster. By
+/// convention also the name of the filter in the chain.
+pub const METADATA_NAMESPACE: &str = "limpet";
+
+/// The key within [`METADATA_NAMESPACE`]. [`crate::RouteSession`] says what its value may be.
+pub const METADATA_KEY: &str = "session";
+
+/// What the metadata of a split route has in front of `<policy>/<scope>`. No policy name begins with `@`.
+pub const SPLIT_PREFIX: &str = "@split/";
+
+/// The metadata of a route whose sessions belong to its clusters.
+pub const DESTINATION_SESSION: &str = "@destination";
+
+/// What the names of all headers between the filter and Envoy begin with. Clients and backends must not see them.
+pub const INTERNAL_HEADER_PREFIX: &str = "x-limpet-";
+
+/// Tells the wasm filter the route's session. The `header_mutation` filter in front writes [`ROUTE_SESSION_FORMAT`]
+/// into it.
+pub const SESSION_HEADER: &str = "x-limpet-session";
+
+/// The route's metadata as an Envoy substitution format, the value of [`SESSION_HEADER`].
+pub const ROUTE_SESSION_FORMAT: &str = "%METADATA(ROUTE:limpet:session)%";
+
+/// Where the wasm filter steers a request: the host, as `HeaderBasedSessionState` of Envoy's `stateful_session` filter
+/// reads and writes it.
+pub const HOST_HEADER: &str = "x-limpet-host";
+
+/// The same for the `stateful_session` filter with `strict: true`.
+pub const STRICT_HOST_HEADER: &str = "x-limpet-host-strict";
+
+/// What the routes of a split's destinations match on. Its value is the [`Display`](std::fmt::Display) of
+/// [`Destination`](crate::token::Destination).
+pub const DESTINATION_HEADER: &str = "x-limpet-destination";
+
+/// Every header between the filter and Envoy.
+pub const INTERNAL_HEADERS: [&str; 4] = [HOST_HEADER, STRICT_HOST_HEADER, DESTINATION_HEADER, SESSION_HEADER];
+
+/// Overrides the number of retries of Envoy's router. A strict request says `0`: a retry ignores the override host.
+pub const MAX_RETRIES_HEADER: &str = "x-envoy-max-retries";
+
+/// The response code details of a response that a backend sent; every other value is a reply of Envoy's own. `ViaUpstream`
+/// in Envoy's `envoy/stream_info/stream_info.h`.
+pub const VIA_UPSTREAM: &str = "via_upstream";
+
+/// What the response code details begin with if the router found no host to send the request to. Envoy may append flags
+/// in braces. `NoHealthyUpstream` in Envoy's `envoy/stream_info/stream_info.h`.
+pub const NO_HEALTHY_UPSTREAM: &str = "no_healthy_upstream";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::is_policy_name;
+
+    #[test]
+    fn every_internal_header_has_the_reserved_prefix() {
+        for header in INTERNAL_HEADERS {
+            assert!(header.starts_with(INTERNAL_HEADER_PREFIX), "{header}");
+        }
+    }
+
+    #[test]
+    fn the_session_header_is_written_from_the_metadata() {
+        let format = format!("%METADATA(ROUTE:{METADATA_NAMESPACE}:{METADATA_KEY})%");
+        assert_eq!(ROUTE_SESSION_FORMAT, format);
+    }
+
+    #[test]
+    fn no_policy_is_called_like_a_keyword_of_the_metadata() {
+        let split = SPLIT_PREFIX.trim_end_matches('/');
+        assert!(!is_policy_name(split) && !is_policy_name(DESTINATION_SESSION));
+    }
+}
