@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-pub use crate::names::DESTINATION_HEADER;
 use crate::token::Destination;
 
 /// A host did not answer a question. The request goes on unsteered, and it is counted.
@@ -36,7 +35,7 @@ pub trait RequestView {
     fn cluster_name(&self) -> Answer<'_>;
     /// A request header by its lower-case name, all its fields [`joined`].
     fn header(&self, name: &str) -> Answer<'_>;
-    /// Sets [`DESTINATION_HEADER`] to the destination, and has the request matched with the routes again: the name of the
+    /// Sets [`DESTINATION_HEADER`](crate::names::DESTINATION_HEADER) to the destination, and has the request matched with the routes again: the name of the
     /// cluster that it is led to now, empty where there is none; `None` where the proxy will match it only later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;
 }
