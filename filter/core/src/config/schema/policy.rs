@@ -1,0 +1,278 @@
+//! The policies: everything under `policies.<name>`.
+
+use serde::{Deserialize, Serialize};
+
+use super::is_false;
+use crate::time::GatewayDuration;
+use crate::token::CarrierMode;
+
+#[cfg(feature = "schema")]
+use super::constraints::{
+    DOMAIN, TOKEN, exactly_one, needs_secure, no_forward_in_other_modes, no_idle_timeout_in_other_modes,
+    nothing_else_in_other_modes, permanent_needs_a_timeout,
+};
+
+/// How sessions of this policy are kept. Exactly one of `cookie` and `header`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["cookie", "header"]), "allOf" = [permanent_needs_a_timeout(), no_idle_timeout_in_other_modes()])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// The token travels in a cookie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<CookieConfig>,
+    /// The token travels in a header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<HeaderConfig>,
+    /// Whether a request fails when its session's backend is gone or unhealthy. `false`: it is load-balanced and gets a new token.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub strict: bool,
+    /// The status of a request that `strict` fails, 400 to 599.
+    #[serde(default = "service_unavailable", skip_serializing_if = "is_service_unavailable")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 400, max = 599), extend("default" = SERVICE_UNAVAILABLE)))]
+    pub strict_status: u16,
+    /// How long a session on one backend lasts, counted from its first token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absolute_timeout: Option<GatewayDuration>,
+    /// How long a session survives unused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<GatewayDuration>,
+    /// Whether a token's content is hidden from the client.
+    #[serde(default)]
+    pub token: TokenConfig,
+    /// What happens to the caching of a response that carries a token.
+    #[serde(default)]
+    pub cache_control: CacheControlConfig,
+}
+
+impl PolicyConfig {
+    /// How this policy's tokens travel, and the session's name; `None` where that is not said, or said twice.
+    #[must_use]
+    pub fn carrier(&self) -> Option<(CarrierMode, &str)> {
+        match (&self.cookie, &self.header) {
+            (Some(CookieConfig { name, mode, .. }), None) => Some((
+                match mode {
+                    CookieModeConfig::Insert => CarrierMode::Cookie,
+                    CookieModeConfig::Prefix => CarrierMode::CookiePrefix,
+                    CookieModeConfig::Rewrite => CarrierMode::CookieRewrite,
+                },
+                name,
+            )),
+            (None, Some(HeaderConfig { name, mode, .. })) => Some((
+                match mode {
+                    HeaderModeConfig::Insert => CarrierMode::Header,
+                    HeaderModeConfig::Prefix => CarrierMode::HeaderPrefix,
+                },
+                name,
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// The session cookie.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of its own in the configuration"
+)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("allOf" = [needs_secure("sameSite", &serde_json::json!("None")), needs_secure("partitioned", &serde_json::json!(true)), nothing_else_in_other_modes()])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CookieConfig {
+    /// Its name (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
+    pub name: String,
+    /// Whose the cookie is. In modes other than `insert` it is the application's, and the fields below must be left out.
+    #[serde(default)]
+    pub mode: CookieModeConfig,
+    /// Its Path, at most 1,024 characters.
+    #[serde(default = "root")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 1024), regex(pattern = "^/[!-+\\--:<-~]*$"))
+    )]
+    pub path: String,
+    /// Its Domain. Without one the cookie belongs to the request's host alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 253), regex(pattern = DOMAIN)))]
+    pub domain: Option<String>,
+    /// Whether it is Secure.
+    #[serde(default)]
+    pub secure: SecureConfig,
+    /// Whether scripts cannot read it.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
+    pub http_only: bool,
+    /// Whether it comes along from other sites.
+    #[serde(default)]
+    pub same_site: SameSiteConfig,
+    /// Whether it is kept apart per top-level site (CHIPS). Requires `secure: always`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub partitioned: bool,
+    /// How long a browser keeps it.
+    #[serde(default)]
+    pub lifetime_type: LifetimeTypeConfig,
+    /// Whether the cookie's name has eight characters of its scope's behind it, as `session~k3rp2x7a`: for a policy of several rules whose
+    /// cookies have one path, so that a client keeps one for each.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub per_scope: bool,
+    /// Whether the backend sees the cookie.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub forward: bool,
+}
+
+impl CookieConfig {
+    /// The cookie of this name, everything else being as it is by default.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            mode: CookieModeConfig::default(),
+            path: root(),
+            domain: None,
+            secure: SecureConfig::default(),
+            http_only: yes(),
+            same_site: SameSiteConfig::default(),
+            partitioned: false,
+            lifetime_type: LifetimeTypeConfig::default(),
+            per_scope: false,
+            forward: false,
+        }
+    }
+}
+
+/// Whose the cookie is, and where the token goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum CookieModeConfig {
+    /// A cookie of the filter's own, which the application does not see.
+    #[default]
+    Insert,
+    /// The application's cookie: the token goes in front of its value, as `<token>~<value>`, and comes off again.
+    Prefix,
+    /// The application's cookie: the token takes the place of its value.
+    Rewrite,
+}
+
+/// Whether the cookie is Secure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum SecureConfig {
+    /// Where the request's scheme is https.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The cookie's `SameSite`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SameSiteConfig {
+    /// Only with requests from the same site.
+    #[default]
+    Strict,
+    /// Also with links and redirects that lead here from other sites.
+    Lax,
+    /// With every request. Requires `secure: always`.
+    None,
+}
+
+/// How long a browser keeps the cookie (GEP-1619).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum LifetimeTypeConfig {
+    /// Until the browser ends its session: no Expires, no Max-Age.
+    #[default]
+    Session,
+    /// For what is left of `absoluteTimeout`, which is then required.
+    Permanent,
+}
+
+/// The session header.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("allOf" = [no_forward_in_other_modes()])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HeaderConfig {
+    /// Its name, in any case.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
+    pub name: String,
+    /// Whose the header is.
+    #[serde(default)]
+    pub mode: HeaderModeConfig,
+    /// Whether the backend sees the header. In mode `prefix` it sees its own.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub forward: bool,
+}
+
+/// Whose the header is, and where the token goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum HeaderModeConfig {
+    /// A header of the filter's own, which the application does not see.
+    #[default]
+    Insert,
+    /// The application's header: the token goes in front of its value, as `<token>~<value>`, and comes off again.
+    Prefix,
+}
+
+/// Whether a token's content is hidden from the client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum TokenConfig {
+    /// Nothing is readable.
+    #[default]
+    Sealed,
+    /// Address and times are readable, for debugging.
+    Signed,
+}
+
+/// What happens to the caching of a response that carries a token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum CacheControlConfig {
+    /// A response that a shared cache could store becomes `Cache-Control: private`.
+    #[default]
+    Private,
+    /// Cache-Control stays as the backend sent it.
+    Keep,
+}
+
+fn yes() -> bool {
+    true
+}
+
+// serde hands these the field by reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+const SERVICE_UNAVAILABLE: u16 = 503;
+
+fn service_unavailable() -> u16 {
+    SERVICE_UNAVAILABLE
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_service_unavailable(status: &u16) -> bool {
+    *status == SERVICE_UNAVAILABLE
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
