@@ -268,11 +268,29 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
     }
 }
 
-/// The place of a field in this configuration, as a JSON pointer's segments.
-fn place(field: &str) -> Vec<String> {
+/// `config` with this value in this field.
+fn with_field(config: &Value, field: &str, value: &Value) -> Value {
     let policy = if field.contains(".header.") { "api" } else { "web" };
     let dotted = field.replace("[]", ".0").replace("<name>", policy);
-    dotted.split('.').map(str::to_owned).collect()
+    let mut place: Vec<&str> = dotted.split('.').collect();
+    let name = place.pop().unwrap();
+    let mut written = config.clone();
+    let parent = place
+        .iter()
+        .fold(&mut written, |value, segment| match segment.parse::<usize>() {
+            Ok(index) => &mut value[index],
+            Err(_) => &mut value[segment],
+        });
+    assert!(
+        parent.is_object(),
+        "the configuration of this test has no place for {field}: add one with its required fields"
+    );
+    parent[name] = value.clone();
+    written
+}
+
+fn parse(config: &Value) -> Result<FilterConfig, limpet_core::config::ConfigError> {
+    limpet_core::config::parse(config.to_string().as_bytes())
 }
 
 #[test]
@@ -284,28 +302,97 @@ fn the_defaults_are_what_an_absent_field_means() {
         "default": {"policy": "web"},
         "fences": [{"address": "10.0.0.7", "notBefore": 0}],
     });
-    let parse = |config: &Value| limpet_core::config::parse(config.to_string().as_bytes()).unwrap();
     for (field, default) in fields(&checked_in()) {
         let Some(default) = default else { continue };
-        let place = place(&field);
-        let (name, parents) = place.split_last().unwrap();
-        let mut written = config.clone();
-        let parent = parents
-            .iter()
-            .fold(&mut written, |value, segment| match segment.parse::<usize>() {
-                Ok(index) => &mut value[index],
-                Err(_) => &mut value[segment],
-            });
-        assert!(
-            parent.is_object(),
-            "the configuration of this test has no place for {field}"
-        );
-        parent[name] = default.clone();
         assert_eq!(
-            parse(&written),
+            parse(&with_field(&config, &field, &default)),
             parse(&config),
             "the schema's default of {field} is {default}"
         );
+    }
+}
+
+/// The rule of `src/config/schema/policy.rs`, for every field that the schema has.
+#[test]
+fn a_policy_field_with_its_default_is_not_written() {
+    let config = json!({
+        "keys": [],
+        "policies": {"web": {"cookie": {"name": "s"}}, "api": {"header": {"name": "s"}}},
+    });
+    let written = |config: &FilterConfig| serde_json::to_string_pretty(&config.policies).unwrap();
+    let shortest = written(&parse(&config).unwrap());
+    let fields = fields(&checked_in());
+    // What the configuration above sets, because it is required.
+    let required = ["cookie", "header", "cookie.name", "header.name"].map(|field| format!("policies.<name>.{field}"));
+    let optional = fields
+        .iter()
+        .filter(|(field, _)| field.starts_with("policies.<name>.") && !required.contains(field));
+    for (field, default) in optional {
+        let value = default.clone().unwrap_or(Value::Null);
+        let parsed = parse(&with_field(&config, field, &value)).unwrap_or_else(|error| {
+            panic!("{error}: {field} is optional, so the schema needs its default (`extend(\"default\" = ...)`)")
+        });
+        assert_eq!(
+            written(&parsed),
+            shortest,
+            "{field} is written with its default and renames policies: add skip_serializing_if"
+        );
+    }
+}
+
+/// A value of this field that is not its default.
+fn other_value(root: &Value, field: &str, property: &Value) -> Value {
+    let default = property.get("default").cloned().unwrap_or(Value::Null);
+    if let Some(reference) = property["$ref"].as_str() {
+        let definition = root.pointer(reference.trim_start_matches('#')).unwrap();
+        let mut values = definition["oneOf"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|it| &it["const"]);
+        if let Some(value) = values.find(|value| **value != default) {
+            return value.clone();
+        }
+    }
+    match &default {
+        Value::Bool(flag) => json!(!flag),
+        Value::String(text) => json!(format!("{text}x")),
+        Value::Null if property["type"] == json!(["string", "null"]) => json!("x"),
+        _ => panic!("this test knows no other value of {field} than {default}: add one"),
+    }
+}
+
+#[test]
+fn an_applications_cookie_has_no_attribute_of_ours() {
+    let root = checked_in();
+    let schema = jsonschema::validator_for(&root).unwrap();
+    for (carrier, definition, modes) in [
+        ("cookie", "CookieConfig", &["prefix", "rewrite"][..]),
+        ("header", "HeaderConfig", &["prefix"]),
+    ] {
+        let properties = root["$defs"][definition]["properties"].as_object().unwrap();
+        for (field, property) in properties {
+            if ["name", "mode"].contains(&field.as_str()) {
+                continue;
+            }
+            for mode in modes {
+                let value = other_value(&root, field, property);
+                let config = with_policy(&json!({
+                    carrier: {"name": "s", "mode": mode, field: value},
+                    "absoluteTimeout": "1h",
+                }));
+                assert!(!schema.is_valid(&config), "the schema accepts {config}");
+                let problems = match Filter::new(&parse(&config).unwrap(), &|_| Some(INLINE.to_owned())) {
+                    Ok(_) => Vec::new(),
+                    Err(error) => error.problems,
+                };
+                let path = format!("policies.web.{carrier}.{field}");
+                assert!(
+                    problems.iter().any(|problem| problem.field == path),
+                    "the filter accepts {path} in mode {mode}: {problems:?}"
+                );
+            }
+        }
     }
 }
 

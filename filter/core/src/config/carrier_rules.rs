@@ -79,22 +79,36 @@ pub(super) fn cookie(
 }
 
 fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDuration>) -> SessionCookie {
+    // No `..`: a new field does not compile until it is handled here.
+    let CookieConfig {
+        name: _,
+        mode: _,
+        path,
+        domain,
+        secure,
+        http_only,
+        same_site,
+        partitioned,
+        lifetime_type,
+        per_scope: _,
+        forward: _,
+    } = config;
     SessionCookie {
-        path: config.path.clone(),
-        domain: config.domain.clone(),
-        secure: match config.secure {
+        path: path.clone(),
+        domain: domain.clone(),
+        secure: match secure {
             SecureConfig::Auto => Secure::Auto,
             SecureConfig::Always => Secure::Always,
             SecureConfig::Never => Secure::Never,
         },
-        http_only: config.http_only,
-        same_site: match config.same_site {
+        http_only: *http_only,
+        same_site: match same_site {
             SameSiteConfig::Strict => SameSite::Strict,
             SameSiteConfig::Lax => SameSite::Lax,
             SameSiteConfig::None => SameSite::None,
         },
-        partitioned: config.partitioned,
-        lifetime: match (config.lifetime_type, absolute_timeout) {
+        partitioned: *partitioned,
+        lifetime: match (lifetime_type, absolute_timeout) {
             (LifetimeTypeConfig::Permanent, Some(timeout)) => Lifetime::Permanent {
                 absolute_timeout: timeout.get(),
             },
@@ -103,23 +117,38 @@ fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDuratio
     }
 }
 
-/// The application's cookie has attributes of its own, and reaches the application: what is written of that would mean nothing.
+/// The application's cookie has attributes of its own and reaches the application, so all fields but name and mode must
+/// keep their defaults.
 fn check_applications_cookie(config: &CookieConfig, expect: &mut dyn FnMut(bool, &str, &str)) {
-    let bare = CookieConfig::named(&config.name);
-    for (is_bare, name) in [
-        (config.path == bare.path, "path"),
-        (config.domain == bare.domain, "domain"),
-        (config.secure == bare.secure, "secure"),
-        (config.http_only == bare.http_only, "httpOnly"),
-        (config.same_site == bare.same_site, "sameSite"),
-        (config.partitioned == bare.partitioned, "partitioned"),
-        (config.lifetime_type == bare.lifetime_type, "lifetimeType"),
-        (config.per_scope == bare.per_scope, "perScope"),
-        (config.forward == bare.forward, "forward"),
+    let default = CookieConfig::named(&config.name);
+    // No `..`: a new field does not compile until it is checked here.
+    let CookieConfig {
+        name: _,
+        mode: _,
+        path,
+        domain,
+        secure,
+        http_only,
+        same_site,
+        partitioned,
+        lifetime_type,
+        per_scope,
+        forward,
+    } = config;
+    for (is_default, name) in [
+        (*path == default.path, "path"),
+        (*domain == default.domain, "domain"),
+        (*secure == default.secure, "secure"),
+        (*http_only == default.http_only, "httpOnly"),
+        (*same_site == default.same_site, "sameSite"),
+        (*partitioned == default.partitioned, "partitioned"),
+        (*lifetime_type == default.lifetime_type, "lifetimeType"),
+        (*per_scope == default.per_scope, "perScope"),
+        (*forward == default.forward, "forward"),
     ] {
         let message =
             "expected none in this mode: the cookie is the application's, which sets its attributes and gets it back";
-        expect(is_bare, name, message);
+        expect(is_default, name, message);
     }
 }
 

@@ -19,6 +19,7 @@ mod carriers;
 mod keyring_document;
 mod keys;
 mod policies;
+mod policy_json;
 mod references;
 mod sds_keys;
 mod secrets;

@@ -1,5 +1,6 @@
 //! What the types alone do not say, for the schema. `compile` has the last word; the schema's test compares the two.
 
+use schemars::Schema;
 use serde_json::{Value, json};
 
 pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
@@ -41,23 +42,24 @@ fn other_mode() -> Value {
     json!({"properties": {"mode": {"enum": ["prefix", "rewrite"]}}, "required": ["mode"]})
 }
 
-pub(super) fn nothing_else_in_other_modes() -> Value {
-    let bare = serde_json::to_value(super::policy::CookieConfig::named("")).unwrap_or_default();
-    // Written or left out as they are by default; what the default leaves out is `false`, or nothing at all.
-    let mut constants: serde_json::Map<String, Value> = ["path", "secure", "sameSite", "lifetimeType"]
+/// Adds a rule to the schema of a cookie or header: in a mode in which it is the application's, every property but
+/// `name` and `mode` keeps its default. A new property is covered without being listed here.
+pub(super) fn only_defaults_in_other_modes(schema: &mut Schema) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let defaults: serde_json::Map<String, Value> = properties
         .into_iter()
-        .map(|field| (field.to_owned(), json!({"const": bare.get(field)})))
+        .flatten()
+        .filter(|(field, _)| !["name", "mode"].contains(&field.as_str()))
+        .map(|(field, property)| match property.get("default") {
+            Some(default) => (field.clone(), json!({"const": default})),
+            None => (field.clone(), json!({"type": "null"})),
+        })
         .collect();
-    for field in ["partitioned", "perScope", "forward"] {
-        constants.insert(field.to_owned(), json!({"const": false}));
+    let rule = json!({"if": other_mode(), "then": {"properties": defaults}});
+    let rules = schema.ensure_object().entry("allOf").or_insert_with(|| json!([]));
+    if let Value::Array(rules) = rules {
+        rules.push(rule);
     }
-    constants.insert("httpOnly".to_owned(), json!({"const": true}));
-    constants.insert("domain".to_owned(), json!({"type": "null"}));
-    json!({"if": other_mode(), "then": {"properties": constants}})
-}
-
-pub(super) fn no_forward_in_other_modes() -> Value {
-    json!({"if": other_mode(), "then": {"properties": {"forward": {"const": false}}}})
 }
 
 pub(super) fn no_idle_timeout_in_other_modes() -> Value {

@@ -1,4 +1,13 @@
 //! The policies: everything under `policies.<name>`.
+//!
+//! **A field that is not set must not be written.** The controller names a policy by a hash of its JSON. A new field that is
+//! written with its default renames every policy of every cluster, and its metrics with it. So a new field has
+//!
+//! - `#[serde(default, skip_serializing_if = "...")]`, where the function is true for the default;
+//! - `schemars(extend("default" = ...))` unless it is an `Option`, since schemars omits a default that serde skips.
+//!
+//! Fields without `skip_serializing_if` are older than this rule. They stay as they are, and so does the order of all
+//! fields. `tests/configuration/policy_json.rs` and `tests/schema.rs` fail otherwise and name the field.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,14 +17,20 @@ use crate::token::CarrierMode;
 
 #[cfg(feature = "schema")]
 use super::constraints::{
-    DOMAIN, TOKEN, exactly_one, needs_secure, no_forward_in_other_modes, no_idle_timeout_in_other_modes,
-    nothing_else_in_other_modes, permanent_needs_a_timeout,
+    DOMAIN, TOKEN, exactly_one, needs_secure, no_idle_timeout_in_other_modes, only_defaults_in_other_modes,
+    permanent_needs_a_timeout,
 };
 
 /// How sessions of this policy are kept. Exactly one of `cookie` and `header`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["cookie", "header"]), "allOf" = [permanent_needs_a_timeout(), no_idle_timeout_in_other_modes()])))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(extend(
+        "oneOf" = exactly_one(&["cookie", "header"]),
+        "allOf" = [permanent_needs_a_timeout(), no_idle_timeout_in_other_modes()],
+    ))
+)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicyConfig {
     /// The token travels in a cookie.
@@ -78,7 +93,16 @@ impl PolicyConfig {
 )]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("allOf" = [needs_secure("sameSite", &serde_json::json!("None")), needs_secure("partitioned", &serde_json::json!(true)), nothing_else_in_other_modes()])))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(
+        extend("allOf" = [
+            needs_secure("sameSite", &serde_json::json!("None")),
+            needs_secure("partitioned", &serde_json::json!(true)),
+        ]),
+        transform = only_defaults_in_other_modes,
+    )
+)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CookieConfig {
     /// Its name (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
@@ -201,7 +225,7 @@ pub enum LifetimeTypeConfig {
 /// The session header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("allOf" = [no_forward_in_other_modes()])))]
+#[cfg_attr(feature = "schema", schemars(transform = only_defaults_in_other_modes))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HeaderConfig {
     /// Its name, in any case.
