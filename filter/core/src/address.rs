@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-/// `ip:port` as Envoy writes it. Without the standard library's formatting for the usual case: its code is large, cold when it is
-/// needed once per request, and showed in measurements.
+/// `ip:port` as Envoy writes it. Without the standard library's formatting for the usual case: its code is large, cold
+/// when it is needed once per request, and showed in measurements.
 #[must_use]
 pub fn text(host: SocketAddr) -> String {
     let SocketAddr::V4(host) = host else {
@@ -22,8 +22,8 @@ pub fn text(host: SocketAddr) -> String {
     text
 }
 
-/// The host that a token can name; not one with an IPv6 zone, which means something else on every machine and which Envoy
-/// would not find.
+/// The host that a token can name; not one with an IPv6 zone, which means something else on every machine and which
+/// Envoy would not find.
 pub(crate) fn addressable(address: &[u8]) -> Option<SocketAddr> {
     let host = std::str::from_utf8(address).ok()?.parse().ok()?;
     match host {

@@ -75,7 +75,8 @@ pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
     read_json(json, "configuration", of_keys)
 }
 
-/// How long a token may be honoured after its session was last used, under any policy: as long must a retiring key stay, and a fence.
+/// How long a token may be honoured after its session was last used, under any policy: as long must a retiring key
+/// stay, and a fence.
 #[must_use]
 pub fn longest_life(config: &FilterConfig) -> Duration {
     let life = |policy: &PolicyConfig| {

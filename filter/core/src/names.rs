@@ -42,8 +42,8 @@ pub const INTERNAL_HEADERS: [&str; 4] = [HOST_HEADER, STRICT_HOST_HEADER, DESTIN
 /// Overrides the number of retries of Envoy's router. A strict request says `0`: a retry ignores the override host.
 pub const MAX_RETRIES_HEADER: &str = "x-envoy-max-retries";
 
-/// The response code details of a response that a backend sent; every other value is a reply of Envoy's own. `ViaUpstream`
-/// in Envoy's `envoy/stream_info/stream_info.h`.
+/// The response code details of a response that a backend sent; every other value is a reply of Envoy's own.
+/// `ViaUpstream` in Envoy's `envoy/stream_info/stream_info.h`.
 pub const VIA_UPSTREAM: &str = "via_upstream";
 
 /// What the response code details begin with if the router found no host to send the request to. Envoy may append flags

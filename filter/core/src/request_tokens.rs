@@ -1,4 +1,4 @@
-//! What a request presents: the tokens in its cookie or header, and what the backend is to see of that.
+//! The tokens that a request brings in its cookie or header, and what the backend sees of them.
 
 use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
@@ -10,23 +10,23 @@ use crate::session::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{RequestView, ViewError};
 
-/// What a request presents.
+/// What came of the tokens of a request.
 pub(crate) struct RequestTokens<'a> {
-    /// The session that it goes on with, or why there is none.
+    /// The first token that is honoured, or why none is.
     pub(crate) verdict: Result<Honoured, RequestOutcome>,
-    /// What changes on the way to the backend.
+    /// The change of the header before the backend sees it.
     pub(crate) edit: Option<HeaderEdit<'a>>,
 }
 
 impl RequestTokens<'_> {
-    const NOTHING: Self = Self {
+    const NONE: Self = Self {
         verdict: Err(RequestOutcome::NoToken),
         edit: None,
     };
 }
 
 impl BoundPolicy {
-    /// Reads the request's cookie or header.
+    /// Reads the cookie or header of the request.
     pub(crate) fn read(&self, request: &impl RequestView, now: Timestamp) -> Result<RequestTokens<'_>, ViewError> {
         let carrier = &self.policy.carrier;
         let header = match carrier {
@@ -34,7 +34,7 @@ impl BoundPolicy {
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
         };
         let Some(field) = request.header(header)? else {
-            return Ok(RequestTokens::NOTHING);
+            return Ok(RequestTokens::NONE);
         };
         let read = match (carrier, &self.cookie_names) {
             (Carrier::Cookie { forward, .. }, Some(names)) => return Ok(self.own_cookie(&field, names, *forward, now)),
@@ -84,7 +84,7 @@ impl BoundPolicy {
     }
 }
 
-/// What is left of a header; nothing at all where it would be empty.
+/// Replaces a header by what is left of it, and removes it if nothing is left.
 fn edit(name: &str, rest: Vec<u8>) -> HeaderEdit<'_> {
     if rest.is_empty() {
         HeaderEdit::Remove(name)
@@ -106,7 +106,7 @@ fn prefixed_cookie<'f>(field: &'f [u8], session_name: &str) -> (Candidates<'f>, 
     (candidates, rest)
 }
 
-/// The application is told nothing but that the client has its cookie.
+/// The application sees the token: all that it learns is that the client has its cookie.
 fn rewritten_cookie<'f>(field: &'f [u8], session_name: &str) -> (Candidates<'f>, Option<Vec<u8>>) {
     let mut candidates = Candidates::default();
     let rest = cookie_field::edit(field, |name, value| {

@@ -1,4 +1,4 @@
-//! A session, through one request and its response.
+//! A session during one request and its response.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -20,72 +20,71 @@ use crate::view::{RequestView, ResponseView, ViewError};
 #[derive(Debug)]
 pub struct Session {
     bound_policy: Arc<BoundPolicy>,
-    /// Whether the route's traffic is split, so that the request must be led to its session's destination.
+    /// Whether the route splits its traffic, so that the request must be rerouted to the destination of its session.
     split: bool,
     state: SessionState,
 }
 
-/// What is known of a session once the request was read.
+/// What is known about a session after the request is read.
 #[derive(Debug, Clone, Copy)]
 enum SessionState {
-    /// It begins with the response.
+    /// The session starts with the response.
     New,
-    /// There is none: browsers send a CORS preflight without a session, and forget what its response sets.
+    /// There is no session: browsers send a CORS preflight without cookies and ignore the cookies of its response.
     Preflight,
-    /// It goes on.
+    /// The session continues.
     Honoured(Honoured),
-    /// It goes on if the request got to its destination, which the response will tell.
+    /// The session continues if the request reached its destination. The response tells.
     Uncertain(Honoured),
 }
 
 /// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RequestPlan<'a> {
-    /// A header to change before the backend sees it.
+    /// The change of a header before the backend sees it.
     pub edit: Option<HeaderEdit<'a>>,
-    /// Where the request is to go; `None`: wherever load balancing sends it.
+    /// The backend to send the request to; `None` leaves the choice to load balancing.
     pub steering: Option<Steering>,
-    /// What happened to the token; `None`: the response will tell.
+    /// What became of the token; `None` if only the response tells.
     pub outcome: Option<RequestOutcome>,
 }
 
 /// A change of one header.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HeaderEdit<'a> {
-    /// Takes every field of this name away.
+    /// Removes every field of this name.
     Remove(&'a str),
-    /// Puts one field in place of every field of this name.
+    /// Replaces every field of this name by one field.
     Set(&'a str, Vec<u8>),
-    /// Puts one field behind those of this name.
+    /// Appends a field to those of this name.
     Add(&'a str, Vec<u8>),
 }
 
-/// Where a request is to go.
+/// The backend that a request is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
-    /// The backend.
+    /// The address of the backend.
     pub host: SocketAddr,
-    /// Whether the request fails where that is not possible. It must not be retried then: Envoy's retries ignore an
-    /// override host.
+    /// Whether the request fails if the backend is not available. The adapter must then forbid retries, because Envoy's
+    /// retries ignore an override host.
     pub strict: bool,
 }
 
 /// What to do with a response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponsePlan<'a> {
-    /// What happened to the request's token, where its plan did not say.
+    /// What became of the token of the request, if [`RequestPlan::outcome`] did not tell.
     pub request: Option<RequestOutcome>,
-    /// A status to put in place of Envoy's.
+    /// A status that replaces Envoy's.
     pub status: Option<u16>,
-    /// Headers to change, in this order.
+    /// Changes of headers, to be made in this order.
     pub edits: Vec<HeaderEdit<'a>>,
-    /// What the response does for the session.
+    /// What the response does to the session.
     pub outcome: ResponseOutcome,
 }
 
 impl ResponsePlan<'_> {
-    /// Leaves the response as it is.
-    const NOTHING: Self = Self {
+    const NO_CHANGE: Self = Self {
         request: None,
         status: None,
         edits: Vec::new(),
@@ -102,28 +101,28 @@ impl Session {
         }
     }
 
-    /// The name of the session's policy.
+    /// The name of the policy.
     #[must_use]
     pub fn policy(&self) -> &str {
         &self.bound_policy.policy.name
     }
 
-    /// The place of the session's policy in [`crate::Filter::policies`].
+    /// The index of the policy in [`crate::Filter::policies`].
     #[must_use]
     pub fn policy_index(&self) -> usize {
         self.bound_policy.policy.index
     }
 
-    /// Whether a request of this session fails where its backend cannot be had.
+    /// Whether requests of this session fail if its backend is not available.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.bound_policy.policy.strict
     }
 
-    /// Reads the request's tokens, and decides where it goes.
+    /// Reads the tokens of the request and decides where it goes.
     ///
     /// # Errors
-    /// The proxy did not answer.
+    /// If the proxy does not answer.
     pub fn on_request<'a>(
         &'a mut self,
         request: &mut impl RequestView,
@@ -134,7 +133,7 @@ impl Session {
         self.state = match verdict {
             Err(_) if is_preflight(request)? => SessionState::Preflight,
             Err(_) => SessionState::New,
-            Ok(honoured) => match self.lead(honoured.claims.destination, request)? {
+            Ok(honoured) => match self.arrival(honoured.claims.destination, request)? {
                 Arrival::There => SessionState::Honoured(honoured),
                 Arrival::Unknown => SessionState::Uncertain(honoured),
                 Arrival::Elsewhere => {
@@ -157,15 +156,15 @@ impl Session {
         })
     }
 
-    /// Leads a request of a split route to its session's destination, and says whether it gets there. A session that does not
-    /// ends: its backend is in another cluster, so a strict one could only fail.
-    fn lead(&self, destination: Destination, request: &mut impl RequestView) -> Result<Arrival, ViewError> {
+    /// Reroutes a request of a split route to the destination of its session, and tells whether it gets there. A
+    /// session that does not get there is over: its backend is in another cluster, so a strict request could only fail.
+    fn arrival(&self, destination: Destination, request: &mut impl RequestView) -> Result<Arrival, ViewError> {
         let cluster = if self.split {
             request.reroute(destination)?
         } else if self.bound_policy.policy.strict {
             request.cluster_name()?.or(Some(Cow::default()))
         } else {
-            // Envoy looks for the host in the routed cluster alone, and falls back to load balancing there.
+            // Envoy looks for the host in the routed cluster only, and falls back to load balancing there.
             return Ok(Arrival::There);
         };
         Ok(match cluster {
@@ -175,10 +174,11 @@ impl Session {
         })
     }
 
-    /// Gives the client a token where one is due. In the steady state none is, so the time is asked for only then.
+    /// Gives the client a token if it needs one. In the steady state it does not, so the time is a function that is
+    /// called only then.
     ///
     /// # Errors
-    /// The proxy did not answer.
+    /// If the proxy does not answer.
     pub fn on_response<'a>(
         &'a mut self,
         response: &impl ResponseView,
@@ -189,7 +189,7 @@ impl Session {
         Ok(ResponsePlan { request, ..plan })
     }
 
-    /// What became of a token whose destination the request may not have reached.
+    /// Tells what became of a token if that depends on where the request went.
     fn settle(&mut self, response: &impl ResponseView) -> Result<Option<RequestOutcome>, ViewError> {
         let SessionState::Uncertain(honoured) = self.state else {
             return Ok(None);
@@ -219,7 +219,7 @@ impl Session {
         } else {
             Application::find(&policy.carrier, response, &now)?
         };
-        // Whether a token is due although the same host answers; the application's cookie or header always gets one.
+        // Whether a token is due even if the same host answers. The application's cookie or header always gets one.
         let renew = application.is_some() || is_own && honoured.is_some_and(|honoured| honoured.renew);
         let due = match self.state {
             _ if !is_own => application.is_some(),
@@ -231,18 +231,18 @@ impl Session {
         };
         let own_status = policy.strict && honoured.is_some() && policy.strict_status != 503;
         if !due && !own_status {
-            return Ok(ResponsePlan::NOTHING);
+            return Ok(ResponsePlan::NO_CHANGE);
         }
         let details = response.code_details()?.unwrap_or_default();
         if own_status && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
             return Ok(ResponsePlan {
                 status: Some(policy.strict_status),
-                ..ResponsePlan::NOTHING
+                ..ResponsePlan::NO_CHANGE
             });
         }
-        // Local replies may carry the address of a host that refused or timed out.
+        // A reply of Envoy's own may have the address of a host that refused or timed out.
         if !due || *details != *VIA_UPSTREAM.as_bytes() {
-            return Ok(ResponsePlan::NOTHING);
+            return Ok(ResponsePlan::NO_CHANGE);
         }
         let Some(host) = response
             .upstream_address()?
@@ -250,7 +250,7 @@ impl Session {
         else {
             return Ok(ResponsePlan {
                 outcome: ResponseOutcome::Unaddressable,
-                ..ResponsePlan::NOTHING
+                ..ResponsePlan::NO_CHANGE
             });
         };
         let now = now()?;
@@ -258,12 +258,12 @@ impl Session {
         let (claims, outcome) = match honoured {
             Some(honoured) if honoured.claims.host == host => {
                 if !renew {
-                    return Ok(ResponsePlan::NOTHING);
+                    return Ok(ResponsePlan::NO_CHANGE);
                 }
                 (honoured.renewed(destination, now), ResponseOutcome::Renewed)
             }
-            Some(_) => (begun(host, destination, now), ResponseOutcome::Reissued),
-            None => (begun(host, destination, now), ResponseOutcome::Issued),
+            Some(_) => (started(host, destination, now), ResponseOutcome::Reissued),
+            None => (started(host, destination, now), ResponseOutcome::Issued),
         };
         let token = self.bound_policy.realm.seal(policy.form, &claims, response.nonce()?);
         let mut edits = match application {
@@ -274,11 +274,11 @@ impl Session {
         Ok(ResponsePlan {
             edits,
             outcome,
-            ..ResponsePlan::NOTHING
+            ..ResponsePlan::NO_CHANGE
         })
     }
 
-    /// The token in a cookie or header of the filter's own.
+    /// The token in the filter's own cookie or header.
     fn own(
         &self,
         token: String,
@@ -309,7 +309,7 @@ impl Session {
         Ok(edits)
     }
 
-    /// Keeps a response that carries a token out of shared caches, where the policy does not say otherwise.
+    /// Keeps a response that carries a token out of shared caches, unless the policy forbids the change.
     fn cache_control(&self, response: &impl ResponseView) -> Result<Option<HeaderEdit<'static>>, ViewError> {
         if self.bound_policy.policy.keep_cache_control {
             return Ok(None);
@@ -321,17 +321,17 @@ impl Session {
     }
 }
 
-/// Whether a request got to its session's destination.
+/// Whether a request goes to the destination of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     There,
     Elsewhere,
-    /// The proxy cannot tell before it answers.
+    /// The proxy tells only with the response.
     Unknown,
 }
 
-/// A session that begins now, on `host`.
-fn begun(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
+/// The claims of a session that starts now.
+fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
     Claims {
         host,
         destination,
@@ -340,13 +340,12 @@ fn begun(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
     }
 }
 
-/// Whether the request came over HTTPS.
 fn is_https(response: &impl ResponseView) -> Result<bool, ViewError> {
     let scheme = response.request_header(":scheme")?.unwrap_or_default();
     Ok(scheme.eq_ignore_ascii_case(b"https"))
 }
 
-/// Whether the request only asks if another may be made (the Fetch standard, "CORS-preflight request").
+/// Whether this is a CORS preflight (the Fetch standard, "CORS-preflight request").
 fn is_preflight(request: &impl RequestView) -> Result<bool, ViewError> {
     let is_options = request.header(":method")?.is_some_and(|method| *method == *b"OPTIONS");
     Ok(is_options && request.header("access-control-request-method")?.is_some())

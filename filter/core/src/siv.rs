@@ -1,5 +1,5 @@
-//! The synthetic-IV composition that seals tokens and keyrings: the tag authenticates associated data and payload, and is the
-//! IV that the payload is enciphered under. Whoever opens deciphers first, then verifies.
+//! The synthetic-IV composition that seals tokens and keyrings: the tag authenticates associated data and payload, and
+//! is the IV that the payload is enciphered under. Whoever opens deciphers first, then verifies.
 
 use hmac::Mac as _;
 

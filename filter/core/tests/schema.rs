@@ -396,7 +396,8 @@ fn an_applications_cookie_has_no_attribute_of_ours() {
     }
 }
 
-/// The rows of the page's tables of fields: the cells, of which the first is the field's path and the third its default.
+/// The rows of the page's tables of fields: the cells, of which the first is the field's path and the third its
+/// default.
 fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
     let mut rows = BTreeMap::new();
     let mut in_table = false;

@@ -1,4 +1,5 @@
-//! The frozen vectors, through the crate's own interface. `verify_vectors.py` runs them through a second implementation.
+//! The frozen vectors, through the crate's own interface. `verify_vectors.py` runs them through a second
+//! implementation.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,16 +1,18 @@
 //! Envoy's C interface for dynamic modules, as much of it as is needed, and safe wrappers around it.
 //!
-//! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Everything used here is in 1.38, but for secrets, and Envoy
-//! keeps what it has released: one library serves every Envoy from 1.38 on. Callbacks are looked up when the library is loaded, so an
-//! Envoy that lacks one refuses the library with a message that says which; one that lacks those for secrets serves without.
+//! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Everything used here is in 1.38, but for
+//! secrets, and Envoy keeps what it has released: one library serves every Envoy from 1.38 on. Callbacks are looked up
+//! when the library is loaded, so an Envoy that lacks one refuses the library with a message that says which; one that
+//! lacks those for secrets serves without.
 //!
 //! Three rules make the unsafe code sound:
-//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold them, live in
-//!    hooks only, and are neither `Send` nor `Sync`.
-//! 2. Memory that Envoy lends is valid until the hook returns or something is set. What asks for it borrows the [`Exchange`], what
-//!    sets something borrows it mutably, so the compiler keeps the two apart.
-//! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<PerRouteConfig>` and a stream a `Box<Option<Stream>>` while Envoy holds them.
-//!    It destroys each once, a route's not while a request is on it, and calls about a stream from one thread, one hook at a time.
+//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold
+//!    them, live in hooks only, and are neither `Send` nor `Sync`.
+//! 2. Memory that Envoy lends is valid until the hook returns or something is set. What asks for it borrows the
+//!    [`Exchange`], what sets something borrows it mutably, so the compiler keeps the two apart.
+//! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<PerRouteConfig>` and a stream a `Box<Option<Stream>>` while
+//!    Envoy holds them. It destroys each once, a route's not while a request is on it, and calls about a stream from
+//!    one thread, one hook at a time.
 #![allow(unsafe_code)]
 
 mod words;
@@ -52,7 +54,8 @@ impl Buffer {
     /// What Envoy lends.
     ///
     /// # Safety
-    /// The buffer is one that Envoy filled during this hook, and for as long as `'a` the hook goes on and nothing is set.
+    /// The buffer is one that Envoy filled during this hook, and for as long as `'a` the hook goes on and nothing is
+    /// set.
     unsafe fn bytes<'a>(self) -> &'a [u8] {
         if self.start.is_null() {
             return &[];
@@ -78,7 +81,8 @@ macro_rules! callbacks {
                 Ok(Self { $($name: {
                     let name = callback_name!($name);
                     let found = find(name).ok_or(name)?;
-                    // SAFETY: Envoy exports a function of this C type under this name, and never changes a released one.
+                    // SAFETY: Envoy exports a function of this C type under this name, and never changes a released
+                    // one.
                     unsafe {
                         std::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(found.as_ptr())
                     }
@@ -135,8 +139,8 @@ static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
 /// Filled in with the others, where this Envoy has them.
 static SECRET_CALLBACKS: OnceLock<SecretCallbacks> = OnceLock::new();
 
-/// Whether Envoy ever configured a route with this library. If not, it need not look through route, virtual host and route
-/// configuration on every request.
+/// Whether Envoy ever configured a route with this library. If not, it need not look through route, virtual host and
+/// route configuration on every request.
 static ROUTES_CONFIGURED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -206,8 +210,8 @@ impl Configuring<'_> {
         accepted(result == 0, "a counter").map(|()| Counter(id))
     }
 
-    /// Asks for a secret, now and whenever it changes. Envoy allows that here and nowhere else. `source` is a `ConfigSource` in JSON; empty
-    /// for a secret of the bootstrap configuration.
+    /// Asks for a secret, now and whenever it changes. Envoy allows that here and nowhere else. `source` is a
+    /// `ConfigSource` in JSON; empty for a secret of the bootstrap configuration.
     pub(crate) fn subscribe(&self, name: &str, source: &str) -> Result<SecretId, HostError> {
         let callbacks = secret_callbacks()?;
         let (name, source) = (Buffer::lend(name.as_bytes()), Buffer::lend(source.as_bytes()));
@@ -318,7 +322,8 @@ impl Exchange<'_> {
             return Ok(None);
         }
         let callbacks = callbacks()?;
-        // SAFETY: the handle is valid (rule 1). What is found is a `PerRouteConfig` of ours that outlives this hook (rule 3).
+        // SAFETY: the handle is valid (rule 1). What is found is a `PerRouteConfig` of ours that outlives this hook
+        // (rule 3).
         Ok(unsafe {
             (callbacks.get_most_specific_route_config)(self.handle)
                 .cast::<PerRouteConfig>()

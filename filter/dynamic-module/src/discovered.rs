@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 
 use crate::abi::SecretId;
 
-/// Each worker sees a new secret in its own time, so for a moment some have the one before. Those are kept: the newest two, and the newest two
-/// that are keyrings.
+/// Each worker sees a new secret in its own time, so for a moment some have the one before. Those are kept: the newest
+/// two, and the newest two that are keyrings.
 const KEPT: usize = 2;
 
 /// The filter for each version of a secret.
@@ -44,8 +44,8 @@ impl Discovered {
         }
     }
 
-    /// The filter with the keyring in this secret. Where that is none, with the newest that was; `None` where there was none yet. `keyless` is
-    /// the same filter without keys.
+    /// The filter with the keyring in this secret. Where that is none, with the newest that was; `None` where there was
+    /// none yet. `keyless` is the same filter without keys.
     ///
     /// # Errors
     /// Why the secret is no keyring, once for each secret; the filter stays what it was.

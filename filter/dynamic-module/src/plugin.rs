@@ -48,8 +48,8 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
 #[derive(Debug)]
 pub(crate) struct PerRouteConfig(pub(crate) Vec<u8>);
 
-/// Takes a route's configuration; `None` where it is refused, and the log says why. Envoy does not tell which filter it is for, so
-/// whether there is such a policy shows when a request comes.
+/// Takes a route's configuration; `None` where it is refused, and the log says why. Envoy does not tell which filter it
+/// is for, so whether there is such a policy shows when a request comes.
 pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
     if let Err(error) = limpet_core::RouteSession::parse(session) {
         let line = format!(

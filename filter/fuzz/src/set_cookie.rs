@@ -8,7 +8,8 @@ const NAME: &str = "session";
 /// The bytes as a Set-Cookie field.
 ///
 /// # Panics
-/// Where the value is another than the definition's, or a deletion is none any more later, or Max-Age is not taken at its word.
+/// Where the value is another than the definition's, or a deletion is none any more later, or Max-Age is not taken at
+/// its word.
 pub fn set_cookie(field: &[u8]) {
     let range = value_of(field, NAME);
     let found = range.clone().map(|range| &field[range]);

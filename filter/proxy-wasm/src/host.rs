@@ -73,7 +73,8 @@ fn cluster_name() -> Answer<'static> {
 
 impl RequestView for Request {
     fn route_session(&self) -> Answer<'_> {
-        // A header costs nothing beside the others; the metadata as a property would cost as much as all headers together.
+        // A header costs nothing beside the others; the metadata as a property would cost as much as all headers
+        // together.
         self.header(SESSION_HEADER)
     }
 
@@ -110,15 +111,16 @@ impl RequestView for Request {
         hostcalls::set_map_value(MapType::HttpRequestHeaders, DESTINATION_HEADER, Some(&destination))
             .map_err(failed("the destination"))?;
         hostcalls::call_foreign_function("clear_route_cache", None).map_err(failed("clear_route_cache"))?;
-        // Envoy matches the request when the next filter asks for its route; until then properties tell of the former one.
+        // Envoy matches the request when the next filter asks for its route; until then properties tell of the former
+        // one.
         Ok(None)
     }
 }
 
 impl ResponseView for Response {
     fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError> {
-        // The native filter adds its header where the host is not the one it was asked for. A backend that sends the header
-        // itself only makes the core look closer.
+        // The native filter adds its header where the host is not the one it was asked for. A backend that sends the
+        // header itself only makes the core look closer.
         Ok(header(steering::header(strict))?.is_some())
     }
 

@@ -14,8 +14,8 @@ pub enum Verdict {
     Cut(Range<usize>),
 }
 
-/// Asks `judge` about each cookie, by its name and its value (quotes included), and carries out what it says; every other byte
-/// stays as it was. `None` where nothing changes. One pass over `field`.
+/// Asks `judge` about each cookie, by its name and its value (quotes included), and carries out what it says; every
+/// other byte stays as it was. `None` where nothing changes. One pass over `field`.
 #[must_use]
 pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict) -> Option<Vec<u8>> {
     let mut edited: Option<Vec<u8>> = None;

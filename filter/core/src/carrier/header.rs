@@ -10,8 +10,9 @@ pub fn candidates(field: &[u8]) -> Candidates<'_> {
     candidates
 }
 
-/// The tokens in front of the values of the application's header, and the field without them; `None` where there are none, so
-/// that the field stays as it is. A value that has commas itself is as good as several: only its first part has a token.
+/// The tokens in front of the values of the application's header, and the field without them; `None` where there are
+/// none, so that the field stays as it is. A value that has commas itself is as good as several: only its first part
+/// has a token.
 #[must_use]
 pub fn without_prefixes(field: &[u8]) -> Option<(Candidates<'_>, Vec<u8>)> {
     let mut candidates = Candidates::default();

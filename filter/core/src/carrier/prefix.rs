@@ -4,15 +4,16 @@ use std::ops::Range;
 
 use crate::token;
 
-/// Between the token and the application's value. No token has it, so the first one is ours, however many the value has.
+/// Between the token and the application's value. No token has it, so the first one is ours, however many the value
+/// has.
 pub const SEPARATOR: u8 = b'~';
 
 /// Where in a value a token and its separator stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix(pub Range<usize>);
 
-/// Finds the token in front of a value, behind its opening quote where it has quotes. What does not have the shape of a token is the
-/// application's own, even where a `~` follows.
+/// Finds the token in front of a value, behind its opening quote where it has quotes. What does not have the shape of a
+/// token is the application's own, even where a `~` follows.
 #[must_use]
 pub fn find(value: &[u8]) -> Option<Prefix> {
     // The quote at the other end may stand in another element of a list.
@@ -26,8 +27,8 @@ pub fn find(value: &[u8]) -> Option<Prefix> {
     token::is_token(inner.get(..len)?).then_some(Prefix(start..start + len + 1))
 }
 
-/// A value with the token in front: behind its opening quote where it has quotes, because no client takes quotes in the middle of a
-/// value (RFC 6265 section 4.1.1).
+/// A value with the token in front: behind its opening quote where it has quotes, because no client takes quotes in the
+/// middle of a value (RFC 6265 section 4.1.1).
 #[must_use]
 pub fn added(value: &[u8], token: &str) -> Vec<u8> {
     let (before, after) = value.split_at(place(value));

@@ -20,7 +20,8 @@ pub fn value_of(field: &[u8], name: &str) -> Option<Range<usize>> {
     Some(start..start + value.trim_ascii().len())
 }
 
-/// Whether a Set-Cookie field deletes its cookie: by Max-Age, which takes precedence, or by Expires (RFC 6265 section 5.3).
+/// Whether a Set-Cookie field deletes its cookie: by Max-Age, which takes precedence, or by Expires (RFC 6265 section
+/// 5.3).
 #[must_use]
 pub fn is_deletion(field: &[u8], now: Timestamp) -> bool {
     let field = String::from_utf8_lossy(field);

@@ -36,7 +36,8 @@ fn is_token(name: &str) -> bool {
     (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(is_tchar)
 }
 
-/// The carrier that `field`, the cookie of a policy with this absolute timeout, describes; what is wrong with it goes to `problems`.
+/// The carrier that `field`, the cookie of a policy with this absolute timeout, describes; what is wrong with it goes
+/// to `problems`.
 pub(super) fn cookie(
     field: &str,
     config: &CookieConfig,
@@ -152,7 +153,8 @@ fn check_applications_cookie(config: &CookieConfig, expect: &mut dyn FnMut(bool,
     }
 }
 
-/// Tells `expect` of each rule of the filter's own cookie whether it holds, which field it is about, and what it expects.
+/// Tells `expect` of each rule of the filter's own cookie whether it holds, which field it is about, and what it
+/// expects.
 fn check_own_cookie(
     config: &CookieConfig,
     absolute_timeout: Option<GatewayDuration>,

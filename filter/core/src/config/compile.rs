@@ -81,8 +81,8 @@ impl Carrier {
         }
     }
 
-    /// Whether it is the filter's own, so that a token can be renewed whenever that is due. Otherwise it is the application's, and a
-    /// token goes out with what the application sets.
+    /// Whether it is the filter's own, so that a token can be renewed whenever that is due. Otherwise it is the
+    /// application's, and a token goes out with what the application sets.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self, Self::Cookie { .. } | Self::Header { .. })
     }
@@ -92,8 +92,8 @@ impl Carrier {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdleBound {
     pub(crate) bound: Duration,
-    /// How far a token's last seen may lag behind: a token that lags by more is renewed, so a session that was used less than
-    /// the bound ago has a token younger than bound and lag together, and one that was not has an older one.
+    /// How far a token's last seen may lag behind: a token that lags by more is renewed, so a session that was used
+    /// less than the bound ago has a token younger than bound and lag together, and one that was not has an older one.
     pub(crate) lag: Duration,
 }
 
@@ -235,7 +235,8 @@ impl Compiler {
         }
         let timeout = |timeout: Option<GatewayDuration>| timeout.map(GatewayDuration::get);
         let absolute_timeout = timeout(config.absolute_timeout);
-        // Every token has an idle bound. An absolute timeout is one already, since a token is seen no earlier than issued.
+        // Every token has an idle bound. An absolute timeout is one already, since a token is seen no earlier than
+        // issued.
         let idle_bound = timeout(config.idle_timeout).or(match absolute_timeout {
             Some(_) => None,
             None => Some(max_idle.get()),

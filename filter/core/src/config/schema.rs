@@ -23,7 +23,8 @@ use crate::time::GatewayDuration;
 #[cfg(feature = "schema")]
 use constraints::{POLICY_NAME, exactly_one, one_signs, pattern};
 
-/// Configuration of the Limpet filter, the same for every build of it. Exactly one of `keys`, `wrappedKeys` and `sdsKeys`.
+/// Configuration of the Limpet filter, the same for every build of it. Exactly one of `keys`, `wrappedKeys` and
+/// `sdsKeys`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["keys", "wrappedKeys", "sdsKeys"]))))]
@@ -43,13 +44,15 @@ pub struct FilterConfig {
     #[cfg_attr(feature = "schema", schemars(extend("propertyNames" = pattern(POLICY_NAME))))]
     #[serde(deserialize_with = "each_once")]
     pub policies: BTreeMap<String, PolicyConfig>,
-    /// Which policy applies to which route, for route tables that belong to somebody else. Route metadata, where there is any, wins.
+    /// Which policy applies to which route, for route tables that belong to somebody else. Route metadata, where there
+    /// is any, wins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteConfig>,
     /// The policy of routes that neither metadata nor `routes` names one for. Without it such routes are untouched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DefaultConfig>,
-    /// Whether what happened to each request's session is left for access logs, in the filter state `limpet.session`. It costs one host call per request.
+    /// Whether what happened to each request's session is left for access logs, in the filter state `limpet.session`.
+    /// It costs one host call per request.
     #[serde(default, skip_serializing_if = "is_false")]
     pub access_log: bool,
     /// The idle bound of sessions whose policy has neither `idleTimeout` nor `absoluteTimeout`.

@@ -27,7 +27,8 @@ impl Secret {
         Self(bytes)
     }
 
-    /// From the one spelling in standard base64 (RFC 4648 section 4), 44 characters; white space around it is none of it.
+    /// From the one spelling in standard base64 (RFC 4648 section 4), 44 characters; white space around it is none of
+    /// it.
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
         let mut bytes = Zeroizing::new([0; Self::LEN + 2]);

@@ -34,7 +34,8 @@ pub(super) fn is_length(len: usize) -> bool {
 }
 
 impl Claims {
-    /// Kind of address, address, port, destination, issued at, last seen, nonce; integers big-endian, times in milliseconds.
+    /// Kind of address, address, port, destination, issued at, last seen, nonce; integers big-endian, times in
+    /// milliseconds.
     pub(super) fn encode(&self, nonce: [u8; 4]) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAX_LEN);
         match self.host.ip() {

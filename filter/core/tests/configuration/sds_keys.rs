@@ -1,4 +1,5 @@
-//! A keyring in a secret of Envoy's: only whoever can get secrets takes the configuration, and there are no sessions until the keyring is there.
+//! A keyring in a secret of Envoy's: only whoever can get secrets takes the configuration, and there are no sessions
+//! until the keyring is there.
 
 use limpet_core::config::{self, KeyringDocument};
 use limpet_core::{Filter, SessionError};

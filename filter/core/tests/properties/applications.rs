@@ -1,4 +1,5 @@
-//! What applications set: a token goes in front of any value and comes off again, and deletions are known by their dates.
+//! What applications set: a token goes in front of any value and comes off again, and deletions are known by their
+//! dates.
 
 use std::time::Duration;
 

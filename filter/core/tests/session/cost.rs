@@ -1,4 +1,5 @@
-//! What is asked of the proxy. Headers cost the wasm filter one host call however many are asked for, everything else one each.
+//! What is asked of the proxy. Headers cost the wasm filter one host call however many are asked for, everything else
+//! one each.
 
 use serde_json::{Value, json};
 

@@ -49,7 +49,8 @@ fn a_refused_one_is_kept_from_the_backend_too() {
 
 #[test]
 fn the_case_of_the_name_is_nothing() {
-    // The proxy asks and answers in lower case, and tokens are bound so: a configuration that changes case keeps sessions.
+    // The proxy asks and answers in lower case, and tokens are bound so: a configuration that changes case keeps
+    // sessions.
     for name in ["x-session", "X-Session", "X-SESSION"] {
         let site = site(json!({ "header": { "name": name } }));
         let visit = site.visit(&Request::new().header(HEADER, &token(A)), &Response::by(A), at(0));

@@ -100,7 +100,8 @@ pub struct SdsKeysConfig {
     /// The secret's name. It holds a keyring file, as `limpet keys generate FILE` makes one.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub name: String,
-    /// Where Envoy gets the secret from: its `ConfigSource`, as `sds_config` has it elsewhere. Without it, the secret is one of Envoy's bootstrap configuration.
+    /// Where Envoy gets the secret from: its `ConfigSource`, as `sds_config` has it elsewhere. Without it, the secret
+    /// is one of Envoy's bootstrap configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sds_config: Option<serde_json::Map<String, serde_json::Value>>,
 }

@@ -1,7 +1,7 @@
 //! The policies: everything under `policies.<name>`.
 //!
-//! **A field that is not set must not be written.** The controller names a policy by a hash of its JSON. A new field that is
-//! written with its default renames every policy of every cluster, and its metrics with it. So a new field has
+//! **A field that is not set must not be written.** The controller names a policy by a hash of its JSON. A new field
+//! that is written with its default renames every policy of every cluster, and its metrics with it. So a new field has
 //!
 //! - `#[serde(default, skip_serializing_if = "...")]`, where the function is true for the default;
 //! - `schemars(extend("default" = ...))` unless it is an `Option`, since schemars omits a default that serde skips.
@@ -39,7 +39,8 @@ pub struct PolicyConfig {
     /// The token travels in a header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<HeaderConfig>,
-    /// Whether a request fails when its session's backend is gone or unhealthy. `false`: it is load-balanced and gets a new token.
+    /// Whether a request fails when its session's backend is gone or unhealthy. `false`: it is load-balanced and gets a
+    /// new token.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub strict: bool,
@@ -108,7 +109,8 @@ pub struct CookieConfig {
     /// Its name (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
-    /// Whose the cookie is. In modes other than `insert` it is the application's, and the fields below must be left out.
+    /// Whose the cookie is. In modes other than `insert` it is the application's, and the fields below must be left
+    /// out.
     #[serde(default)]
     pub mode: CookieModeConfig,
     /// Its Path, at most 1,024 characters.
@@ -139,8 +141,8 @@ pub struct CookieConfig {
     /// How long a browser keeps it.
     #[serde(default)]
     pub lifetime_type: LifetimeTypeConfig,
-    /// Whether the cookie's name has eight characters of its scope's behind it, as `session~k3rp2x7a`: for a policy of several rules whose
-    /// cookies have one path, so that a client keeps one for each.
+    /// Whether the cookie's name has eight characters of its scope's behind it, as `session~k3rp2x7a`: for a policy of
+    /// several rules whose cookies have one path, so that a client keeps one for each.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub per_scope: bool,
