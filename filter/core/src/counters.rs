@@ -55,7 +55,7 @@ impl<Handle> Counters<Handle> {
         self.policies.get(policy)?.responses.get(outcome.index()?)
     }
 
-    /// The counter of a reason why a request has no session.
+    /// The counter for the reason why a request has no session.
     pub fn error(&self, error: &SessionError) -> &Handle {
         match error {
             SessionError::View(_) => &self.host_errors,

@@ -1,4 +1,4 @@
-//! What a cookie's and a header's fields may be.
+//! Checks of the fields of a cookie and a header.
 
 use cookie::SameSite;
 
@@ -10,11 +10,11 @@ use crate::carrier::cookie::{Lifetime, Secure, SessionCookie};
 use crate::names::{INTERNAL_HEADER_PREFIX, MAX_RETRIES_HEADER};
 use crate::time::GatewayDuration;
 
-/// GEP-1619's bounds of a session name and a cookie path.
+/// The limits of GEP-1619 for a session name and a cookie path.
 const MAX_NAME_LEN: usize = 128;
 const MAX_PATH_LEN: usize = 1024;
 
-/// Headers that carry something else, or that the filter and Envoy use among themselves.
+/// Headers that have a meaning in HTTP, or between the filter and Envoy.
 const RESERVED_HEADERS: [&str; 12] = [
     "connection",
     "content-length",
@@ -30,14 +30,13 @@ const RESERVED_HEADERS: [&str; 12] = [
     "authorization",
 ];
 
-/// RFC 9110's `token`, which cookie and header names are.
+/// Whether this is a `token` of RFC 9110, as cookie and header names must be.
 fn is_token(name: &str) -> bool {
     let is_tchar = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(is_tchar)
 }
 
-/// The carrier that `field`, the cookie of a policy with this absolute timeout, describes; what is wrong with it goes
-/// to `problems`.
+/// The carrier that the cookie at `field` describes. Adds what is wrong with it to `problems`.
 pub(super) fn cookie(
     field: &str,
     config: &CookieConfig,
@@ -153,15 +152,14 @@ fn check_applications_cookie(config: &CookieConfig, expect: &mut dyn FnMut(bool,
     }
 }
 
-/// Tells `expect` of each rule of the filter's own cookie whether it holds, which field it is about, and what it
-/// expects.
+/// Checks the rules of the filter's own cookie. `expect` takes whether a rule holds, the field, and what it expects.
 fn check_own_cookie(
     config: &CookieConfig,
     absolute_timeout: Option<GatewayDuration>,
     expect: &mut dyn FnMut(bool, &str, &str),
 ) {
     let always = config.secure == SecureConfig::Always;
-    // RFC 6265bis section 4.1.3; browsers compare the prefixes without regard to case.
+    // RFC 6265bis section 4.1.3. Browsers ignore the case of the prefixes.
     let prefixed = |prefix: &str| {
         config
             .name
@@ -199,7 +197,8 @@ fn check_own_cookie(
     expect(
         config.path.starts_with('/') && config.path.len() <= MAX_PATH_LEN && is_attribute(&config.path),
         "path",
-        "expected a path: it begins with /, has at most 1024 characters, and none of space, comma, semicolon or beyond ASCII",
+        "expected a path: it begins with /, has at most 1024 characters, \
+         and none of space, comma, semicolon or beyond ASCII",
     );
     if let Some(domain) = &config.domain {
         let is_label = |label: &str| {
@@ -227,11 +226,12 @@ fn check_own_cookie(
     expect(
         config.lifetime_type == LifetimeTypeConfig::Session || absolute_timeout.is_some(),
         "lifetimeType",
-        "expected Session, or an absoluteTimeout in the policy, because a Permanent cookie lasts for what is left of it",
+        "expected Session, or an absoluteTimeout in the policy, \
+         because a Permanent cookie lasts for what is left of it",
     );
 }
 
-/// The carrier that `field`, the header of a policy, describes; what is wrong with it goes to `problems`.
+/// The carrier that the header at `field` describes. Adds what is wrong with it to `problems`.
 pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Problem>) -> Carrier {
     let mut problem = |name: &str, message: &str| {
         problems.push(Problem {

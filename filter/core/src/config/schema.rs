@@ -1,4 +1,4 @@
-//! The configuration as it is written. JSON names are in camel case; a field that is not listed is refused.
+//! The configuration as it is written. Field names are in camel case in JSON, and an unknown field is refused.
 
 #[cfg(feature = "schema")]
 mod constraints;
@@ -34,40 +34,40 @@ pub struct FilterConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("contains" = one_signs(), "minContains" = 1, "maxContains" = 1)))]
     pub keys: Option<Vec<KeyConfig>>,
-    /// The keyring, sealed.
+    /// The keyring, sealed under a key-encryption key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrapped_keys: Option<WrappedKeysConfig>,
-    /// The keyring in a secret that Envoy discovers. For the dynamic module, from Envoy 1.40 on.
+    /// The keyring in a secret that Envoy discovers (SDS). Needs the dynamic module and Envoy 1.40 or newer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sds_keys: Option<SdsKeysConfig>,
-    /// Session policies by name. A name has letters, digits, `.`, `_` and `-`.
+    /// Session policies by name. A name consists of letters, digits, `.`, `_` and `-`.
     #[cfg_attr(feature = "schema", schemars(extend("propertyNames" = pattern(POLICY_NAME))))]
     #[serde(deserialize_with = "each_once")]
     pub policies: BTreeMap<String, PolicyConfig>,
-    /// Which policy applies to which route, for route tables that belong to somebody else. Route metadata, where there
-    /// is any, wins.
+    /// The policies of routes, for route tables that somebody else owns. Route metadata takes precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteConfig>,
-    /// The policy of routes that neither metadata nor `routes` names one for. Without it such routes are untouched.
+    /// The policy of routes without metadata and without an entry in `routes`. Without it, such routes have no
+    /// sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DefaultConfig>,
-    /// Whether what happened to each request's session is left for access logs, in the filter state `limpet.session`.
-    /// It costs one host call per request.
+    /// Whether the filter state `limpet.session` tells access logs what happened to each request's session. Costs one
+    /// host call per request.
     #[serde(default, skip_serializing_if = "is_false")]
     pub access_log: bool,
-    /// The idle bound of sessions whose policy has neither `idleTimeout` nor `absoluteTimeout`.
+    /// How long a session may stay unused if its policy has neither `idleTimeout` nor `absoluteTimeout`.
     #[serde(default = "seven_days")]
     pub max_idle: GatewayDuration,
-    /// How far ahead of this clock a token's times may be, for Envoys whose clocks differ.
+    /// How far the times of a token may be in the future, for Envoys whose clocks differ.
     #[serde(default = "one_minute")]
     pub clock_skew: GatewayDuration,
-    /// Addresses that changed their owner: a token for one that was issued before is refused.
+    /// Addresses that have a new owner. Tokens for them that were issued earlier are refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fences: Vec<FenceConfig>,
 }
 
 impl FilterConfig {
-    /// These policies, no keys yet, and everything else as it is by default.
+    /// A configuration with these policies and without keys. All other fields have their defaults.
     #[must_use]
     pub fn without_keys(policies: BTreeMap<String, PolicyConfig>) -> Self {
         Self {
@@ -85,19 +85,19 @@ impl FilterConfig {
     }
 }
 
-/// The policy of one route.
+/// The policy of a route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RouteConfig {
-    /// The route's name in Envoy's route configuration.
+    /// The name of the route in Envoy's route configuration.
     pub route: String,
-    /// The virtual host's name, where the route's alone does not tell.
+    /// The name of the virtual host, if several have a route of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_host: Option<String>,
     /// A name from `policies`.
     pub policy: String,
-    /// The scope of its sessions; the route's name where there is none.
+    /// The scope of the route's sessions. Without it, the name of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 1024)))]
     pub scope: Option<String>,
@@ -110,24 +110,24 @@ pub struct RouteConfig {
 pub struct DefaultConfig {
     /// A name from `policies`.
     pub policy: String,
-    /// One scope for all these routes, so that they share sessions; without it each route has its own, by its name.
+    /// One scope for all these routes, so that they share sessions. Without it, each route has its name as its scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 1024)))]
     pub scope: Option<String>,
 }
 
-/// An address that changed its owner.
+/// An address that has a new owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FenceConfig {
-    /// An IP address, for all its ports, or `ip:port`, `[ip]:port`.
+    /// An IP address, which stands for all its ports, or `ip:port` or `[ip]:port`.
     pub address: String,
-    /// Unix seconds: tokens for the address that were issued before are refused.
+    /// Unix time in seconds. Tokens for the address that were issued earlier are refused.
     pub not_before: u64,
 }
 
-/// A map whose names come once each. JSON leaves open which of two values counts; serde would take the last.
+/// A map without duplicate names. JSON does not say which of two values counts, and serde would take the last.
 fn each_once<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, V>, D::Error> {
@@ -156,7 +156,7 @@ fn each_once<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
     deserializer.deserialize_map(EachOnce(PhantomData))
 }
 
-// serde hands the field over by reference.
+// serde passes the field by reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_false(flag: &bool) -> bool {
     !flag

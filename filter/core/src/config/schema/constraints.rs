@@ -1,4 +1,5 @@
-//! What the types alone do not say, for the schema. `compile` has the last word; the schema's test compares the two.
+//! Rules of the JSON Schema that the types do not express. `compile` checks the same rules; `tests/schema.rs` compares
+//! the two.
 
 use schemars::Schema;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ pub(super) fn exactly_one(fields: &[&str]) -> Value {
     fields.iter().map(|field| json!({"required": [field]})).collect()
 }
 
-/// A key without a state signs.
+/// Matches a key that signs; a key without a state does.
 pub(super) fn one_signs() -> Value {
     json!({"properties": {"state": {"const": "signing"}}})
 }
@@ -37,7 +38,7 @@ pub(super) fn needs_secure(field: &str, value: &Value) -> Value {
     })
 }
 
-/// A mode in which cookie or header are the application's.
+/// Matches a cookie or header that is the application's.
 fn other_mode() -> Value {
     json!({"properties": {"mode": {"enum": ["prefix", "rewrite"]}}, "required": ["mode"]})
 }

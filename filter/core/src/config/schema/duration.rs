@@ -1,4 +1,4 @@
-//! Durations as JSON strings.
+//! Durations in JSON are strings such as `1h30m`.
 
 use serde::{Deserialize, Serialize};
 

@@ -21,7 +21,7 @@ use super::constraints::{
     permanent_needs_a_timeout,
 };
 
-/// How sessions of this policy are kept. Exactly one of `cookie` and `header`.
+/// How sessions of this policy persist. Exactly one of `cookie` and `header`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(
@@ -39,22 +39,22 @@ pub struct PolicyConfig {
     /// The token travels in a header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<HeaderConfig>,
-    /// Whether a request fails when its session's backend is gone or unhealthy. `false`: it is load-balanced and gets a
-    /// new token.
+    /// Whether a request fails if the backend of its session is gone or unhealthy. If `false`, the request is
+    /// load-balanced and the client gets a new token.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub strict: bool,
-    /// The status of a request that `strict` fails, 400 to 599.
+    /// The status of requests that fail because of `strict`, 400 to 599.
     #[serde(default = "service_unavailable", skip_serializing_if = "is_service_unavailable")]
     #[cfg_attr(feature = "schema", schemars(range(min = 400, max = 599), extend("default" = SERVICE_UNAVAILABLE)))]
     pub strict_status: u16,
     /// How long a session on one backend lasts, counted from its first token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absolute_timeout: Option<GatewayDuration>,
-    /// How long a session survives unused.
+    /// How long a session may stay unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<GatewayDuration>,
-    /// Whether a token's content is hidden from the client.
+    /// Whether the content of tokens is hidden from clients.
     #[serde(default)]
     pub token: TokenConfig,
     /// What happens to the caching of a response that carries a token.
@@ -63,7 +63,7 @@ pub struct PolicyConfig {
 }
 
 impl PolicyConfig {
-    /// How this policy's tokens travel, and the session's name; `None` where that is not said, or said twice.
+    /// The carrier mode and the name of the session; `None` unless exactly one of `cookie` and `header` is set.
     #[must_use]
     pub fn carrier(&self) -> Option<(CarrierMode, &str)> {
         match (&self.cookie, &self.header) {
@@ -106,43 +106,42 @@ impl PolicyConfig {
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CookieConfig {
-    /// Its name (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
+    /// The name of the cookie (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
-    /// Whose the cookie is. In modes other than `insert` it is the application's, and the fields below must be left
-    /// out.
+    /// Who sets the cookie. In modes other than `insert` it is the application, and only `name` and `mode` may be set.
     #[serde(default)]
     pub mode: CookieModeConfig,
-    /// Its Path, at most 1,024 characters.
+    /// The Path attribute, at most 1,024 characters.
     #[serde(default = "root")]
     #[cfg_attr(
         feature = "schema",
         schemars(length(max = 1024), regex(pattern = "^/[!-+\\--:<-~]*$"))
     )]
     pub path: String,
-    /// Its Domain. Without one the cookie belongs to the request's host alone.
+    /// The Domain attribute. Without it, the cookie belongs to the host of the request only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = 253), regex(pattern = DOMAIN)))]
     pub domain: Option<String>,
-    /// Whether it is Secure.
+    /// Whether the cookie is Secure.
     #[serde(default)]
     pub secure: SecureConfig,
-    /// Whether scripts cannot read it.
+    /// Whether the cookie is hidden from scripts.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
     pub http_only: bool,
-    /// Whether it comes along from other sites.
+    /// Whether browsers send the cookie with requests from other sites.
     #[serde(default)]
     pub same_site: SameSiteConfig,
-    /// Whether it is kept apart per top-level site (CHIPS). Requires `secure: always`.
+    /// Whether browsers keep a cookie for each top-level site (CHIPS). Requires `secure: always`.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub partitioned: bool,
-    /// How long a browser keeps it.
+    /// How long a browser keeps the cookie.
     #[serde(default)]
     pub lifetime_type: LifetimeTypeConfig,
-    /// Whether the cookie's name has eight characters of its scope's behind it, as `session~k3rp2x7a`: for a policy of
-    /// several rules whose cookies have one path, so that a client keeps one for each.
+    /// Whether the name of the cookie ends in eight characters for its scope, as in `session~k3rp2x7a`. For a policy of
+    /// several rules whose cookies have the same path, so that a client keeps one for each rule.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub per_scope: bool,
@@ -153,7 +152,7 @@ pub struct CookieConfig {
 }
 
 impl CookieConfig {
-    /// The cookie of this name, everything else being as it is by default.
+    /// A cookie of this name. All other fields have their defaults.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {
@@ -172,17 +171,17 @@ impl CookieConfig {
     }
 }
 
-/// Whose the cookie is, and where the token goes.
+/// Who sets the cookie, and where the token goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum CookieModeConfig {
-    /// A cookie of the filter's own, which the application does not see.
+    /// The filter's own cookie, which the application does not see.
     #[default]
     Insert,
-    /// The application's cookie: the token goes in front of its value, as `<token>~<value>`, and comes off again.
+    /// The application's cookie. The token is put in front of its value, as `<token>~<value>`, and removed on requests.
     Prefix,
-    /// The application's cookie: the token takes the place of its value.
+    /// The application's cookie. The token replaces its value.
     Rewrite,
 }
 
@@ -191,7 +190,7 @@ pub enum CookieModeConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum SecureConfig {
-    /// Where the request's scheme is https.
+    /// If the scheme of the request is https.
     #[default]
     Auto,
     /// Always.
@@ -200,14 +199,14 @@ pub enum SecureConfig {
     Never,
 }
 
-/// The cookie's `SameSite`.
+/// The `SameSite` attribute of the cookie.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum SameSiteConfig {
     /// Only with requests from the same site.
     #[default]
     Strict,
-    /// Also with links and redirects that lead here from other sites.
+    /// Also with links and redirects from other sites.
     Lax,
     /// With every request. Requires `secure: always`.
     None,
@@ -217,10 +216,10 @@ pub enum SameSiteConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum LifetimeTypeConfig {
-    /// Until the browser ends its session: no Expires, no Max-Age.
+    /// Until the browser's session ends: neither Expires nor Max-Age.
     #[default]
     Session,
-    /// For what is left of `absoluteTimeout`, which is then required.
+    /// For the rest of `absoluteTimeout`, which is then required.
     Permanent,
 }
 
@@ -230,31 +229,31 @@ pub enum LifetimeTypeConfig {
 #[cfg_attr(feature = "schema", schemars(transform = only_defaults_in_other_modes))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HeaderConfig {
-    /// Its name, in any case.
+    /// The name of the header. Case does not matter.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
-    /// Whose the header is.
+    /// Who sets the header.
     #[serde(default)]
     pub mode: HeaderModeConfig,
-    /// Whether the backend sees the header. In mode `prefix` it sees its own.
+    /// Whether the backend sees the header. In mode `prefix` it sees its own value.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub forward: bool,
 }
 
-/// Whose the header is, and where the token goes.
+/// Who sets the header, and where the token goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum HeaderModeConfig {
-    /// A header of the filter's own, which the application does not see.
+    /// The filter's own header, which the application does not see.
     #[default]
     Insert,
-    /// The application's header: the token goes in front of its value, as `<token>~<value>`, and comes off again.
+    /// The application's header. The token is put in front of its value, as `<token>~<value>`, and removed on requests.
     Prefix,
 }
 
-/// Whether a token's content is hidden from the client.
+/// Whether the content of tokens is hidden from clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -262,7 +261,7 @@ pub enum TokenConfig {
     /// Nothing is readable.
     #[default]
     Sealed,
-    /// Address and times are readable, for debugging.
+    /// Clients can read address and times. For debugging.
     Signed,
 }
 
@@ -282,7 +281,7 @@ fn yes() -> bool {
     true
 }
 
-// serde hands these the field by reference.
+// serde passes the field by reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_true(flag: &bool) -> bool {
     *flag
