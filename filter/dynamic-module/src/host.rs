@@ -1,4 +1,4 @@
-//! Answers to the core's questions, each by one callback.
+//! Answers the core's questions, each with one callback.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,25 +12,24 @@ use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 use crate::abi::{Attribute, Exchange, Headers, HostError, Metadata};
 use crate::plugin::PerRouteConfig;
 
-/// The request that Envoy is calling about.
+/// The request of the current hook.
 pub(crate) struct Request<'e, 'h>(pub(crate) &'e mut Exchange<'h>);
 
-/// The response that Envoy is calling about.
+/// The response of the current hook.
 pub(crate) struct Response<'e, 'h> {
     pub(crate) exchange: &'e Exchange<'h>,
-    /// The host that the request was to go to, as `ip:port`.
+    /// The host that the request was steered to, as `ip:port`.
     pub(crate) asked: Option<&'e str>,
-    /// Why Envoy answers by itself, where it does.
+    /// The response code details of a reply of Envoy's own.
     pub(crate) local_reply: Option<&'e [u8]>,
 }
 
-/// The time.
 pub(crate) fn now() -> Timestamp {
-    // A clock before 1970 is as good as one at it.
+    // A clock before 1970 is wrong anyway.
     Timestamp::from_unix(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Callbacks have no status codes.
+/// An error for the core. Callbacks have no status codes.
 fn failed(what: &'static str) -> ViewError {
     ViewError { what, status: 0 }
 }
@@ -53,7 +52,7 @@ fn attribute<'e>(exchange: &'e Exchange<'_>, attribute: Attribute) -> Answer<'e>
 
 fn session<'e>(exchange: &'e Exchange<'_>, of: Metadata) -> Answer<'e> {
     let session = exchange.metadata(of, METADATA_NAMESPACE, METADATA_KEY)?;
-    // As the wasm filter, which is told an empty one as an absent header.
+    // An empty string counts as absent, as it does for the wasm filter, which gets it as a header.
     Ok(session.filter(|session| !session.is_empty()).map(Cow::Borrowed))
 }
 
@@ -100,11 +99,11 @@ impl ResponseView for Response<'_, '_> {
     }
 
     fn code_details(&self) -> Answer<'_> {
-        // 1.38 does not tell modules `response.code_details`, but every Envoy tells them of its own replies.
+        // Envoy 1.38 does not provide `response.code_details`, but every version tells modules about its own replies.
         if let Some(details) = self.local_reply {
             return Ok(Some(Cow::Borrowed(details)));
         }
-        // Neither Envoy's nor a backend's: a cache's, say.
+        // Without an upstream, the response came neither from Envoy nor from a backend but, for example, from a cache.
         let upstream = attribute(self.exchange, Attribute::UpstreamAddress)?;
         Ok(upstream.map(|_| Cow::Borrowed(VIA_UPSTREAM.as_bytes())))
     }

@@ -1,4 +1,4 @@
-//! How the wasm filter steers: headers for the native `stateful_session` filters behind it.
+//! Steers requests by headers for Envoy's native `stateful_session` filters behind this one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,12 +10,12 @@ use proxy_wasm::types::MapType;
 
 use crate::host;
 
-/// The header of a policy's kind.
+/// The header for a strict policy or for any other.
 pub(crate) fn header(strict: bool) -> &'static str {
     if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
 }
 
-/// Sends the request where `steering` says.
+/// Sends the request to the host of `steering`.
 pub(crate) fn apply(steering: Steering) -> Result<(), ViewError> {
     let set = |name, value: &str| {
         hostcalls::set_map_value(MapType::HttpRequestHeaders, name, Some(value)).map_err(host::failed("the steering"))
@@ -23,7 +23,7 @@ pub(crate) fn apply(steering: Steering) -> Result<(), ViewError> {
     let host = STANDARD.encode(address::text(steering.host));
     set(header(steering.strict), &host)?;
     if steering.strict {
-        // A retry ignores the override host and would reach another backend.
+        // A retry would ignore the override host and reach another backend.
         set(MAX_RETRIES_HEADER, "0")?;
     }
     Ok(())
