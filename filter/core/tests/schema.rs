@@ -1,5 +1,5 @@
-//! The checked-in JSON Schema, `schema/limpet.schema.json`: it is what the types say, it agrees with the checks, and
-//! `docs/configuration.md` has every field of it.
+//! The checked-in JSON Schema, `schema/limpet.schema.json`, follows the types and agrees with the checks, and
+//! `docs/configuration.md` documents every field of it.
 //!
 //! Regenerate it with `make schema`.
 #![expect(
@@ -50,7 +50,7 @@ fn the_schema_is_what_the_types_say() {
     );
 }
 
-/// A configuration with one policy of these fields.
+/// A configuration with one policy.
 fn with_policy(policy: &Value) -> Value {
     json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"web": policy}})
 }
@@ -63,8 +63,11 @@ fn with_keys(keys: &Value) -> Value {
     json!({"keys": keys, "policies": {}})
 }
 
-/// A keyring, wrapped under `INLINE` by the id 1.
-const WRAPPED: &str = "gQGxMzQwJBVoDia0nZdw3B4_ibRT1-eWgYgNG6EHaAqWd5JzECHaha1ROICdkGOeltBlmmsw74NhH5Iz9xvmVvyXQsbCXKG-r40my3oxf1eDJ2u5Fl8";
+/// A keyring, wrapped under `INLINE` with the id 1.
+const WRAPPED: &str = concat!(
+    "gQGxMzQwJBVoDia0nZdw3B4_ibRT1-eWgYgNG6EHaAqWd5JzECHaha1ROICdkGOeltBlmmsw",
+    "74NhH5Iz9xvmVvyXQsbCXKG-r40my3oxf1eDJ2u5Fl8",
+);
 
 fn with_wrapped_keys(wrapped: &Value) -> Value {
     json!({"wrappedKeys": wrapped, "policies": {}})
@@ -79,13 +82,16 @@ fn with_sds_keys(sds: &Value) -> Value {
 fn accepted() -> Vec<Value> {
     vec![
         with_keys(&json!([{"id": 255, "inline": INLINE}])),
-        with_keys(
-            &json!([{"id": 0, "env": "A"}, {"id": 1, "env": "B", "state": "verifying"}, {"id": 2, "env": "C", "state": "retiring"}]),
-        ),
+        with_keys(&json!([
+            {"id": 0, "env": "A"},
+            {"id": 1, "env": "B", "state": "verifying"},
+            {"id": 2, "env": "C", "state": "retiring"},
+        ])),
         with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 1, "env": "A"}]})),
-        with_wrapped_keys(
-            &json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 0, "env": "A"}, {"id": 1, "env": "B"}, {"id": 255, "env": "C"}]}),
-        ),
+        with_wrapped_keys(&json!({
+            "text": WRAPPED,
+            "keyEncryptionKeys": [{"id": 0, "env": "A"}, {"id": 1, "env": "B"}, {"id": 255, "env": "C"}],
+        })),
         with_sds_keys(&json!({"name": "limpet"})),
         with_sds_keys(&json!({"name": "limpet", "sdsConfig": {"ads": {}, "resource_api_version": "V3"}})),
         with_cookie(&json!({"name": "session"})),
@@ -93,25 +99,32 @@ fn accepted() -> Vec<Value> {
             "name": "__Host-s", "path": "/", "secure": "always", "httpOnly": false, "sameSite": "None",
             "partitioned": true, "lifetimeType": "Permanent", "forward": true,
         })),
-        with_cookie(
-            &json!({"name": "s", "path": "/a/b?c=+d", "domain": "a-1.example.com", "secure": "never", "sameSite": "Lax"}),
-        ),
+        with_cookie(&json!({
+            "name": "s", "path": "/a/b?c=+d", "domain": "a-1.example.com", "secure": "never", "sameSite": "Lax",
+        })),
         with_cookie(&json!({"name": "s", "perScope": true, "mode": "insert"})),
         with_cookie(&json!({"name": "s", "mode": "prefix"})),
         with_cookie(&json!({"name": "__Host-s", "mode": "rewrite", "path": "/", "httpOnly": true, "forward": false})),
         with_policy(&json!({"header": {"name": "s", "mode": "prefix"}, "absoluteTimeout": "1h"})),
         with_policy(&json!({"header": {"name": "X-Session", "forward": true}, "strict": true, "strictStatus": 599})),
         with_policy(&json!({
-            "header": {"name": "s"}, "absoluteTimeout": "1h30m", "idleTimeout": "500ms", "token": "signed", "cacheControl": "keep",
+            "header": {"name": "s"}, "absoluteTimeout": "1h30m", "idleTimeout": "500ms",
+            "token": "signed", "cacheControl": "keep",
         })),
         json!({
             "keys": [{"id": 1, "env": "KEY"}],
             "policies": {"a.b_c-D9": {"cookie": {"name": "s"}}},
-            "routes": [{"route": "r", "virtualHost": "v", "policy": "a.b_c-D9", "scope": "s"}, {"route": "", "policy": "a.b_c-D9"}],
+            "routes": [
+                {"route": "r", "virtualHost": "v", "policy": "a.b_c-D9", "scope": "s"},
+                {"route": "", "policy": "a.b_c-D9"},
+            ],
             "default": {"policy": "a.b_c-D9", "scope": "s"},
             "maxIdle": "24h",
             "clockSkew": "0s",
-            "fences": [{"address": "10.0.0.7", "notBefore": 1_790_000_000}, {"address": "[2001:db8::7]:80", "notBefore": 0}],
+            "fences": [
+                {"address": "10.0.0.7", "notBefore": 1_790_000_000},
+                {"address": "[2001:db8::7]:80", "notBefore": 0},
+            ],
         }),
     ]
 }
@@ -200,14 +213,18 @@ fn refused() -> Vec<Value> {
         json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "default": {"policy": "p", "scope": ""}}),
         json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "routes": [{"policy": "p"}]}),
         json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "fences": [{"address": "10.0.0.7"}]}),
-        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "fences": [{"address": "10.0.0.7", "notBefore": -1}]}),
+        json!({
+            "keys": [{"id": 1, "env": "KEY"}],
+            "policies": {"p": policy},
+            "fences": [{"address": "10.0.0.7", "notBefore": -1}],
+        }),
     ]
 }
 
 #[test]
 fn the_schema_and_the_filter_agree() {
     let schema = jsonschema::validator_for(&checked_in()).unwrap();
-    // The filter that gets secrets takes them; the other one would refuse what is right.
+    // Only a filter that can get secrets accepts `sdsKeys`.
     let filter = |config: &Value| {
         let parsed = limpet_core::config::parse(config.to_string().as_bytes())?;
         match parsed.sds_keys {
@@ -233,7 +250,7 @@ fn the_schema_and_the_filter_agree() {
     }
 }
 
-/// Every field of the schema by its path, like `policies.<name>.cookie.name` or `keys[].id`, with its default.
+/// Every field of the schema by its path, such as `policies.<name>.cookie.name` or `keys[].id`, with its default.
 fn fields(schema: &Value) -> BTreeMap<String, Option<Value>> {
     let mut fields = BTreeMap::new();
     collect(schema, schema, "", &mut fields);
@@ -312,7 +329,8 @@ fn the_defaults_are_what_an_absent_field_means() {
     }
 }
 
-/// The rule of `src/config/schema/policy.rs`, for every field that the schema has.
+/// The rule of `src/config/schema/policy.rs`, for every field of the schema. That an absent field is not written is
+/// tested in `configuration/policy_json.rs`.
 #[test]
 fn a_policy_field_with_its_default_is_not_written() {
     let config = json!({
@@ -322,7 +340,7 @@ fn a_policy_field_with_its_default_is_not_written() {
     let written = |config: &FilterConfig| serde_json::to_string_pretty(&config.policies).unwrap();
     let shortest = written(&parse(&config).unwrap());
     let fields = fields(&checked_in());
-    // What the configuration above sets, because it is required.
+    // The fields that the configuration above sets, because they are required.
     let required = ["cookie", "header", "cookie.name", "header.name"].map(|field| format!("policies.<name>.{field}"));
     let optional = fields
         .iter()
@@ -363,7 +381,7 @@ fn other_value(root: &Value, field: &str, property: &Value) -> Value {
 }
 
 #[test]
-fn an_applications_cookie_has_no_attribute_of_ours() {
+fn an_applications_carrier_accepts_no_other_field() {
     let root = checked_in();
     let schema = jsonschema::validator_for(&root).unwrap();
     for (carrier, definition, modes) in [
@@ -396,8 +414,7 @@ fn an_applications_cookie_has_no_attribute_of_ours() {
     }
 }
 
-/// The rows of the page's tables of fields: the cells, of which the first is the field's path and the third its
-/// default.
+/// The rows of the tables of fields by the path of the field. The third cell of a row is the default.
 fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
     let mut rows = BTreeMap::new();
     let mut in_table = false;

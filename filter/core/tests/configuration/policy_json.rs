@@ -1,4 +1,4 @@
-//! The JSON that policies are written as. The controller names a policy by a hash of it, so none of it may change: see
+//! The JSON of policies. The controller names a policy by a hash of it, so it must not change: see
 //! `src/config/schema/policy.rs`.
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use limpet_core::config::schema::PolicyConfig;
 use serde_json::Value;
 
-/// Policies that set nothing but what is required, and the text that each is written as.
+/// Policies that set only what is required, and their JSON.
 const SHORTEST: [(&str, &str); 2] = [
     (
         r#"{"cookie":{"name":"s"}}"#,
@@ -21,7 +21,7 @@ const SHORTEST: [(&str, &str); 2] = [
     ),
 ];
 
-/// Policies that set every field to something else than its default.
+/// Policies that set every field to another value than its default.
 const LONGEST: [&str; 2] = [
     concat!(
         r#"{"cookie":{"name":"s","mode":"prefix","path":"/a","domain":"example.com","secure":"always","#,
