@@ -55,7 +55,7 @@ fn a_late_answer_about_the_route_settles_with_the_response() {
         assert_eq!(
             visit.host().as_deref(),
             Some(A),
-            "the routes see to it that nobody heeds it"
+            "the routes make sure that it has no effect"
         );
         assert_eq!(visit.outcomes(), (refused(Refusal::UnknownDestination), ISSUED));
     }
