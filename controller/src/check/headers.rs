@@ -14,7 +14,7 @@ pub(crate) const STRICT_HEADER: &str = "x-limpet-host-strict";
 pub(crate) const SESSION_HEADER: &str = "x-limpet-session";
 pub(crate) const ROUTE_SESSION: &str = "%METADATA(ROUTE:limpet:session)%";
 
-pub(crate) use limpet_core::names::DESTINATION_HEADER;
+pub(crate) use limpet_core::view::DESTINATION_HEADER;
 
 /// Whether a mutation takes the header away.
 pub(super) fn removes(mutation: &Node<'_>, header: &str) -> bool {

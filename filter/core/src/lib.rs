@@ -15,7 +15,7 @@
 //! - [`view`]: the questions that an adapter answers.
 //! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
 //! - [`carrier`]: the cookie or header that a token travels in.
-//! - [`names`]: headers, metadata keys and other names on the wire.
+//! - [`envoy`]: headers, metadata keys and other names that the filter and Envoy's configuration share.
 //! - [`address`]: addresses of backends as Envoy writes them.
 //! - [`outcome`]: the words of metrics and access logs. [`Counters`]: the counters of a configuration.
 #![forbid(unsafe_code)]
@@ -27,9 +27,9 @@ mod cache_control;
 pub mod carrier;
 pub mod config;
 mod counters;
+pub mod envoy;
 mod filter;
 pub mod keyring;
-pub mod names;
 pub mod outcome;
 mod request_tokens;
 mod route_session;

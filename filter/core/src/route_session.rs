@@ -1,7 +1,7 @@
 //! The session in the metadata of a route: `filter_metadata.limpet.session`, a string.
 
 use crate::config::{MAX_SCOPE_LEN, is_policy_name};
-use crate::names::{DESTINATION_SESSION, SPLIT_PREFIX};
+use crate::envoy::{DESTINATION_SESSION, SPLIT_PREFIX};
 
 /// What the metadata of a route says about its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum RouteSession<'a> {
         /// `None` means the name of the route.
         scope: Option<&'a [u8]>,
         /// Whether the rule leads to several clusters. Each of them has a route in front that matches on
-        /// [`crate::names::DESTINATION_HEADER`], so that a session can be rerouted to its cluster.
+        /// [`crate::envoy::DESTINATION_HEADER`], so that a session can be rerouted to its cluster.
         split: bool,
     },
     /// `@destination`: sessions belong to the cluster of the route. Its metadata names policy and scope, under the same

@@ -10,7 +10,7 @@ use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
-use crate::names::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
+use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+pub use crate::envoy::DESTINATION_HEADER;
 use crate::token::Destination;
 
 /// The proxy did not answer a question. The request continues unsteered and is counted.
@@ -35,9 +36,9 @@ pub trait RequestView {
     fn cluster_name(&self) -> Answer<'_>;
     /// A request header by its lower-case name, with all fields [`joined`].
     fn header(&self, name: &str) -> Answer<'_>;
-    /// Sets [`DESTINATION_HEADER`](crate::names::DESTINATION_HEADER) to the destination and makes the proxy match the
-    /// request again. Returns the name of the cluster that the new route leads to, empty if there is none; `None` if
-    /// the proxy matches the request only later.
+    /// Sets [`DESTINATION_HEADER`] to the destination and makes the proxy match the request again. Returns the name of
+    /// the cluster that the new route leads to, empty if there is none; `None` if the proxy matches the request only
+    /// later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use limpet_core::SessionError;
-use limpet_core::names::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
+use limpet_core::envoy::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};

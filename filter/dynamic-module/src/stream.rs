@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use limpet_core::names::MAX_RETRIES_HEADER;
+use limpet_core::envoy::MAX_RETRIES_HEADER;
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
 
-use limpet_core::names::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER};
+use limpet_core::envoy::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use limpet_core::names::{HOST_HEADER, MAX_RETRIES_HEADER, STRICT_HOST_HEADER};
+use limpet_core::envoy::{HOST_HEADER, MAX_RETRIES_HEADER, STRICT_HOST_HEADER};
 use limpet_core::view::ViewError;
 use limpet_core::{Steering, address};
 use proxy_wasm::hostcalls;

@@ -7,7 +7,7 @@ use super::schema::{
 };
 use super::{Carrier, Problem};
 use crate::carrier::cookie::{Lifetime, Secure, SessionCookie};
-use crate::names::{INTERNAL_HEADER_PREFIX, MAX_RETRIES_HEADER};
+use crate::envoy::{INTERNAL_HEADER_PREFIX, MAX_RETRIES_HEADER};
 use crate::time::GatewayDuration;
 
 /// The limits of GEP-1619 for a session name and a cookie path.

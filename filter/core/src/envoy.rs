@@ -1,10 +1,16 @@
-//! Names on the wire between the filter and Envoy. Adapters and the controller take them from here.
+//! Names that the filter and Envoy's configuration share. Adapters and the controller take them from here.
 //!
-//! The metric names and the filter state are in [`crate::outcome`].
+//! The names of metrics and the filter state are in [`crate::outcome`].
 
-/// The filter's metadata namespace, as in `filter_metadata: {limpet: {session: web/cart}}` of a route or a cluster. By
-/// convention also the name of the filter in the chain.
-pub const METADATA_NAMESPACE: &str = "limpet";
+/// The name of the filter in every example, and of the resource that an Envoy discovers it as.
+pub const FILTER_NAME: &str = "limpet";
+
+/// A cluster that never exists: Envoy answers requests for it with 500, and they have no session.
+pub const UNAVAILABLE_CLUSTER: &str = "limpet.nowhere";
+
+/// The namespace of the filter's metadata, as in `filter_metadata: {limpet: {session: web/cart}}` of a route or
+/// cluster.
+pub const METADATA_NAMESPACE: &str = FILTER_NAME;
 
 /// The key within [`METADATA_NAMESPACE`]. [`crate::RouteSession`] says what its value may be.
 pub const METADATA_KEY: &str = "session";
