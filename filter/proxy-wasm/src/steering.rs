@@ -1,7 +1,8 @@
-//! How the wasm filter steers: headers for the native `stateful_session` filters behind it.
+//! Steers requests by headers for Envoy's native `stateful_session` filters behind this one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use limpet_core::envoy::{HOST_HEADER, MAX_RETRIES_HEADER, STRICT_HOST_HEADER};
 use limpet_core::view::ViewError;
 use limpet_core::{Steering, address};
 use proxy_wasm::hostcalls;
@@ -9,17 +10,12 @@ use proxy_wasm::types::MapType;
 
 use crate::host;
 
-/// Read by the filter that falls back to load balancing.
-pub(crate) const HOST: &str = "x-limpet-host";
-/// Read by the one with `strict: true`.
-pub(crate) const HOST_STRICT: &str = "x-limpet-host-strict";
-
-/// The header of a policy's kind.
+/// The header for a strict policy or for any other.
 pub(crate) fn header(strict: bool) -> &'static str {
-    if strict { HOST_STRICT } else { HOST }
+    if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
 }
 
-/// Sends the request where `steering` says.
+/// Sends the request to the host of `steering`.
 pub(crate) fn apply(steering: Steering) -> Result<(), ViewError> {
     let set = |name, value: &str| {
         hostcalls::set_map_value(MapType::HttpRequestHeaders, name, Some(value)).map_err(host::failed("the steering"))
@@ -27,8 +23,8 @@ pub(crate) fn apply(steering: Steering) -> Result<(), ViewError> {
     let host = STANDARD.encode(address::text(steering.host));
     set(header(steering.strict), &host)?;
     if steering.strict {
-        // A retry ignores the override host and would reach another backend.
-        set("x-envoy-max-retries", "0")?;
+        // A retry would ignore the override host and reach another backend.
+        set(MAX_RETRIES_HEADER, "0")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A policy within a scope: which tokens it honours.
+//! A policy within a scope, and the tokens that it honours.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use crate::outcome::RequestOutcome;
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Opened, Realm, Refusal};
 
-/// What holds for every session of a configuration.
+/// What applies to every session of a configuration.
 #[derive(Debug)]
 pub(crate) struct Limits {
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
 }
 
-/// A policy within a scope: all that a session needs.
+/// A policy within a scope, with everything that a session needs.
 #[derive(Debug)]
 pub(crate) struct BoundPolicy {
     pub(crate) policy: Arc<Policy>,
     pub(crate) realm: Realm,
-    /// What a cookie of the filter's own is called.
+    /// `None` unless the carrier is the filter's own cookie.
     pub(crate) cookie_names: Option<CookieNames>,
     pub(crate) limits: Arc<Limits>,
 }
 
-/// A token that is honoured.
+/// A token that the policy honours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Honoured {
     pub(crate) claims: Claims,
-    /// Whether a fresh token is due although the same host answers.
+    /// Whether the client needs a new token even if the same host answers.
     pub(crate) renew: bool,
-    /// Whether the token came under the cookie's former name, so that it moves to the present one.
+    /// Whether the token came under the former name of the cookie and has to move to the current one.
     pub(crate) under_former_name: bool,
 }
 
@@ -52,7 +52,7 @@ impl BoundPolicy {
         }
     }
 
-    /// The first candidate that is alive; else why the first one is not, or that there was none.
+    /// The first candidate whose session is alive. If there is none, why the first candidate is refused.
     pub(crate) fn first_alive<'c>(
         &self,
         candidates: impl Iterator<Item = &'c [u8]>,
@@ -101,8 +101,8 @@ impl BoundPolicy {
 }
 
 impl Honoured {
-    /// The session goes on: last seen never goes back, and the beginning stays, so that renewal never extends the
-    /// absolute timeout.
+    /// The claims of a session that continues. `last_seen` never goes back, and `issued_at` stays, so a renewal does
+    /// not extend the absolute timeout.
     pub(crate) fn renewed(self, destination: Destination, now: Timestamp) -> Claims {
         Claims {
             destination,

@@ -1,6 +1,6 @@
-//! What a request presents: the tokens in its cookie or header, and what the backend is to see of that.
+//! The tokens that a request brings in its cookie or header, and what the backend sees of them.
 
-use crate::bound::{BoundPolicy, Honoured};
+use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::cookie_name::{CookieNames, Whose};
 use crate::carrier::{Candidates, header, prefix};
@@ -10,31 +10,31 @@ use crate::session::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{RequestView, ViewError};
 
-/// What a request presents.
-pub(crate) struct Presented<'a> {
-    /// The session that it goes on with, or why there is none.
+/// What came of the tokens of a request.
+pub(crate) struct RequestTokens<'a> {
+    /// The first token that is honoured, or why none is.
     pub(crate) verdict: Result<Honoured, RequestOutcome>,
-    /// What changes on the way to the backend.
+    /// The change of the header before the backend sees it.
     pub(crate) edit: Option<HeaderEdit<'a>>,
 }
 
-impl Presented<'_> {
-    const NOTHING: Self = Self {
+impl RequestTokens<'_> {
+    const NONE: Self = Self {
         verdict: Err(RequestOutcome::NoToken),
         edit: None,
     };
 }
 
 impl BoundPolicy {
-    /// Reads the request's cookie or header.
-    pub(crate) fn read(&self, request: &impl RequestView, now: Timestamp) -> Result<Presented<'_>, ViewError> {
+    /// Reads the cookie or header of the request.
+    pub(crate) fn read(&self, request: &impl RequestView, now: Timestamp) -> Result<RequestTokens<'_>, ViewError> {
         let carrier = &self.policy.carrier;
         let header = match carrier {
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
         };
         let Some(field) = request.header(header)? else {
-            return Ok(Presented::NOTHING);
+            return Ok(RequestTokens::NONE);
         };
         let read = match (carrier, &self.cookie_names) {
             (Carrier::Cookie { forward, .. }, Some(names)) => return Ok(self.own_cookie(&field, names, *forward, now)),
@@ -46,13 +46,13 @@ impl BoundPolicy {
             }
         };
         let (candidates, rest) = read;
-        Ok(Presented {
+        Ok(RequestTokens {
             verdict: self.first_alive(candidates.iter(), now),
             edit: rest.map(|rest| edit(header, rest)),
         })
     }
 
-    fn own_cookie(&self, field: &[u8], names: &CookieNames, forward: bool, now: Timestamp) -> Presented<'static> {
+    fn own_cookie(&self, field: &[u8], names: &CookieNames, forward: bool, now: Timestamp) -> RequestTokens<'static> {
         let (mut current, mut former) = (Candidates::default(), Candidates::default());
         let rest = cookie_field::edit(field, |name, value| {
             match names.whose(name) {
@@ -77,14 +77,14 @@ impl BoundPolicy {
                 Err(_) => {}
             }
         }
-        Presented {
+        RequestTokens {
             verdict,
             edit: rest.map(|rest| edit("cookie", rest)),
         }
     }
 }
 
-/// What is left of a header; nothing at all where it would be empty.
+/// Replaces a header by what is left of it, and removes it if nothing is left.
 fn edit(name: &str, rest: Vec<u8>) -> HeaderEdit<'_> {
     if rest.is_empty() {
         HeaderEdit::Remove(name)
@@ -106,7 +106,7 @@ fn prefixed_cookie<'f>(field: &'f [u8], session_name: &str) -> (Candidates<'f>, 
     (candidates, rest)
 }
 
-/// The application is told nothing but that the client has its cookie.
+/// The application sees the token: all that it learns is that the client has its cookie.
 fn rewritten_cookie<'f>(field: &'f [u8], session_name: &str) -> (Candidates<'f>, Option<Vec<u8>>) {
     let mut candidates = Candidates::default();
     let rest = cookie_field::edit(field, |name, value| {
