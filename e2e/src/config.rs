@@ -1,4 +1,4 @@
-//! What an Envoy is started with: a file of `envoy-configs/`, and what a test changes in it.
+//! The configuration that an Envoy starts with: a file of `envoy-configs/`, and what a test changes in it.
 
 mod discovery;
 
@@ -13,29 +13,29 @@ use crate::{Backend, Build, tools};
 
 pub(crate) use discovery::{BOOTSTRAP, discovered_filter};
 
-/// The key of the tests, in `LIMPET_KEY` and `LIMPET_KEY_1`. No secret: everybody reads it here.
+/// The tests' key, in `LIMPET_KEY` and `LIMPET_KEY_1`. It is public, so it protects nothing.
 pub const TEST_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-/// Another one, in `LIMPET_KEY_2`.
+/// Another key, in `LIMPET_KEY_2`.
 pub const OTHER_KEY: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
 
-/// A configuration of Envoy, and the environment that goes with it.
+/// A configuration of Envoy, and the environment variables that go with it.
 #[derive(Debug, Clone)]
 pub struct Config {
     bootstrap: Value,
-    /// The files that something is discovered from, by the paths that they are configured with.
+    /// The files that Envoy discovers resources from, by the path that the configuration names.
     discovered: BTreeMap<String, Value>,
     environment: BTreeMap<String, String>,
     workers: u8,
     log_level: &'static str,
-    /// The build of the filter, where it is not to be the tested one.
+    /// The build of the filter, if it is not the one under test.
     build: Option<Build>,
 }
 
 impl Config {
-    /// A file of `envoy-configs/`, with ports that are free: each Envoy gets its own.
+    /// Loads a file of `envoy-configs/`, with ports 0, so that each Envoy gets free ports.
     ///
     /// # Errors
-    /// When the file is not there or is no YAML.
+    /// If the file does not exist or is not YAML.
     pub fn load(file: &str) -> Result<Self> {
         let mut bootstrap = read_yaml(file)?;
         let discovered = discovery::read_files(&mut bootstrap)?;
@@ -46,7 +46,8 @@ impl Config {
         Ok(config.admin_port(0).port(0))
     }
 
-    /// A configuration that somebody else has made, whose build of the filter is the tested one already. Its listeners get free ports of 127.0.0.1.
+    /// A bootstrap configuration from elsewhere, which already has the build of the filter under test. Its listeners
+    /// get free ports of 127.0.0.1.
     #[must_use]
     pub fn made(mut bootstrap: Value) -> Self {
         each_item(&mut bootstrap["static_resources"]["listeners"], |listener| {
@@ -70,79 +71,79 @@ impl Config {
             .env("LIMPET_KEY_2", OTHER_KEY)
     }
 
-    /// The first listener's port, on 127.0.0.1; 0 is a free one.
+    /// Sets the first listener's port on 127.0.0.1; 0 picks a free port.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.listener()["address"] = address("127.0.0.1", port);
         self
     }
 
-    /// The admin interface's port, on 127.0.0.1; 0 is a free one.
+    /// Sets the admin interface's port on 127.0.0.1; 0 picks a free port.
     #[must_use]
     pub fn admin_port(mut self, port: u16) -> Self {
         self.bootstrap["admin"]["address"] = address("127.0.0.1", port);
         self
     }
 
-    /// The number of Envoy's worker threads.
+    /// Sets the number of Envoy's worker threads.
     #[must_use]
     pub fn workers(mut self, workers: u8) -> Self {
         self.workers = workers;
         self
     }
 
-    /// How much Envoy logs, as in `trace`.
+    /// Sets Envoy's log level, such as `trace`.
     #[must_use]
     pub fn log_level(mut self, level: &'static str) -> Self {
         self.log_level = level;
         self
     }
 
-    /// This build of the filter, whatever is under test.
+    /// Uses this build of the filter, whichever is under test.
     #[must_use]
     pub fn build(mut self, build: Build) -> Self {
         self.build = Some(build);
         self
     }
 
-    /// The module with panics on demand (`e2e/panicking-module`).
+    /// Uses the variant of the module that panics on demand (`e2e/panicking-module`).
     ///
     /// # Errors
-    /// When it is not built.
+    /// If it is not built.
     pub fn panicking(self) -> Result<Self> {
         let (name, value) = module_directory(&tools::panicking_module()?)?;
         Ok(self.build(Build::Module).env(name, &value))
     }
 
-    /// A variable of Envoy's environment.
+    /// Sets an environment variable of Envoy.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// Takes a variable out of Envoy's environment.
+    /// Removes an environment variable of Envoy.
     #[must_use]
     pub fn without_env(mut self, name: &str) -> Self {
         self.environment.remove(name);
         self
     }
 
-    /// The backends of the first cluster.
+    /// Sets the backends of the first cluster.
     #[must_use]
     pub fn backends<'a>(mut self, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
         self.load_assignment()["endpoints"] = endpoints(backends.into_iter().map(Backend::address));
         self
     }
 
-    /// The backends of the first cluster, by their addresses.
+    /// Sets the backends of the first cluster by their addresses.
     #[must_use]
     pub fn backend_addresses(mut self, addresses: &[SocketAddr]) -> Self {
         self.load_assignment()["endpoints"] = endpoints(addresses.iter().copied());
         self
     }
 
-    /// Three backends in place of those that the files in `envoy-configs/` have, whichever clusters those are in: 127.0.0.1:8081 to 8083.
+    /// Replaces the backends that the files in `envoy-configs/` name, 127.0.0.1:8081 to 8083, in every cluster.
     #[must_use]
     pub fn three_backends(mut self, backends: &[Backend; 3]) -> Self {
         let examples = [8081, 8082, 8083].map(|port| address("127.0.0.1", port));
@@ -161,7 +162,7 @@ impl Config {
         self
     }
 
-    /// The backends of the cluster of this name.
+    /// Sets the backends of the cluster of this name.
     #[must_use]
     pub fn backends_of<'a>(mut self, cluster: &str, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
         let own = endpoints(backends.into_iter().map(Backend::address));
@@ -180,7 +181,8 @@ impl Config {
         (name, hosts.map_or(0, Vec::len))
     }
 
-    /// What the control plane says of a backend's health, such as `DRAINING`. It has to be in the first cluster already.
+    /// Sets the health that the control plane reports for a backend, such as `DRAINING`. The backend must already be in
+    /// the first cluster.
     #[must_use]
     pub fn health(mut self, backend: SocketAddr, status: &str) -> Self {
         let at = endpoint(backend);
@@ -192,7 +194,7 @@ impl Config {
         self
     }
 
-    /// One more cluster, like the first, with backends of its own.
+    /// Adds a copy of the first cluster, with other backends.
     #[must_use]
     pub fn another_cluster<'a>(mut self, name: &str, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
         let mut cluster = self.cluster_mut().clone();
@@ -203,7 +205,7 @@ impl Config {
         self
     }
 
-    /// One more listener, like the first, with another name and another configuration of the filter.
+    /// Adds a copy of the first listener, with another name and another configuration of the filter.
     #[must_use]
     pub fn another_listener(mut self, name: &str, filter: &Value) -> Self {
         let mut listener = self.listener().clone();
@@ -213,20 +215,20 @@ impl Config {
         self
     }
 
-    /// The filter's configuration, in every listener and in the file that it is discovered from.
+    /// Sets the filter's configuration, in every listener and in the file that it is discovered from.
     #[must_use]
     pub fn filter(mut self, filter: &Value) -> Self {
         self.each_file(|file| set_filter(file, filter));
         self
     }
 
-    /// The filter's configuration with one policy, `web`, as the default, and `default` as its scope.
+    /// Sets a filter configuration with one policy, `web`, as the default, and `default` as its scope.
     #[must_use]
     pub fn policy(self, policy: &Value) -> Self {
         self.filter(&filter_with(policy))
     }
 
-    /// The variables that the filter may read.
+    /// Sets which environment variables the filter may read.
     #[must_use]
     pub fn filter_environment(mut self, variables: &[&str]) -> Self {
         self.each_file(|file| {
@@ -237,28 +239,28 @@ impl Config {
         self
     }
 
-    /// Changes in the first listener: what is not named stays (RFC 7396).
+    /// Merges a patch into the first listener (RFC 7396).
     #[must_use]
     pub fn change_listener(mut self, patch: &Value) -> Self {
         merge(self.listener(), patch);
         self
     }
 
-    /// Changes in the connection manager of the first listener: what is not named stays (RFC 7396).
+    /// Merges a patch into the connection manager of the first listener (RFC 7396).
     #[must_use]
     pub fn connection_manager(mut self, patch: &Value) -> Self {
         merge(self.hcm(), patch);
         self
     }
 
-    /// Clients of a listener that is replaced are asked at once to leave their connections. By itself Envoy gives them 5 s for it, which is
-    /// longer than the harness lets such a listener stay: it would cut their connections in mid-request.
+    /// Asks the clients of a replaced listener at once to close their connections. By default Envoy takes 5 s for that,
+    /// but the harness ends such a listener sooner (`--drain-time-s`), which would cut connections in mid-request.
     #[must_use]
     pub fn quick_drain(self) -> Self {
         self.connection_manager(&json!({"drain_timeout": "0.1s"}))
     }
 
-    /// Filters in front of those that the first listener has.
+    /// Adds filters in front of those of the first listener.
     #[must_use]
     pub fn prepend_filters(mut self, filters: &Value) -> Self {
         if let (Some(present), Some(new)) = (self.hcm()["http_filters"].as_array_mut(), filters.as_array()) {
@@ -267,21 +269,21 @@ impl Config {
         self
     }
 
-    /// Changes in the first cluster: what is not named stays (RFC 7396).
+    /// Merges a patch into the first cluster (RFC 7396).
     #[must_use]
     pub fn cluster(mut self, patch: &Value) -> Self {
         merge(self.cluster_mut(), patch);
         self
     }
 
-    /// Any other change in the bootstrap configuration.
+    /// Makes any other change to the bootstrap configuration.
     #[must_use]
     pub fn edit(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(&mut self.bootstrap);
         self
     }
 
-    /// The first cluster asks its backends over HTTP/2.
+    /// The first cluster sends its requests over HTTP/2.
     #[must_use]
     pub fn http2_upstream(self) -> Self {
         self.cluster(&json!({"typed_extension_protocol_options": {
@@ -292,7 +294,7 @@ impl Config {
         }}))
     }
 
-    /// The first cluster's health is checked, at `/healthz`, several times a second.
+    /// The first cluster checks its backends' health at `/healthz`, several times a second.
     #[must_use]
     pub fn health_checks(self) -> Self {
         self.cluster(&json!({
@@ -309,28 +311,28 @@ impl Config {
         }))
     }
 
-    /// Changes in every route of the first listener: what is not named stays (RFC 7396).
+    /// Merges a patch into every route of the first listener (RFC 7396).
     #[must_use]
     pub fn route(mut self, patch: &Value) -> Self {
         each_item(self.routes_mut(), |route| merge(route, patch));
         self
     }
 
-    /// Any other change in the first listener's route configuration.
+    /// Makes any other change to the first listener's route configuration.
     #[must_use]
     pub fn route_configuration(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(self.route_config());
         self
     }
 
-    /// These routes instead of the first listener's own.
+    /// Replaces the first listener's routes.
     #[must_use]
     pub fn routes(mut self, routes: Value) -> Self {
         *self.routes_mut() = routes;
         self
     }
 
-    /// Every route steers by the strict filter in place of the other one.
+    /// Every route enables the strict `stateful_session` filter and disables the other one.
     #[must_use]
     pub fn strict_routes(self) -> Self {
         self.strict_filter().route(&json!({"typed_per_filter_config": {
@@ -345,7 +347,8 @@ impl Config {
         }}))
     }
 
-    /// With the strict filter behind the other one, disabled as in `two-policies.yaml`, where it is not there already.
+    /// Adds the strict `stateful_session` filter behind the other one, disabled as in `two-policies.yaml`, unless the
+    /// chain has it.
     #[must_use]
     pub fn strict_filter(mut self) -> Self {
         let Some(filters) = self.hcm()["http_filters"].as_array_mut() else {
@@ -366,7 +369,7 @@ impl Config {
         self
     }
 
-    /// Takes Limpet out of the chain; the filters around it stay.
+    /// Removes Limpet from the chain. The filters around it stay.
     #[must_use]
     pub fn without_limpet(mut self) -> Self {
         if let Some(filters) = self.hcm()["http_filters"].as_array_mut() {
@@ -375,7 +378,7 @@ impl Config {
         self
     }
 
-    /// Takes everything out of the chain that removes internal headers of a client's own.
+    /// Removes everything from the chain that removes internal headers sent by clients.
     #[must_use]
     pub fn without_header_removal(mut self) -> Self {
         self.route_config()["request_headers_to_remove"] = json!([]);
@@ -387,10 +390,10 @@ impl Config {
         self
     }
 
-    /// The variables that Envoy is to be started with.
+    /// The environment variables that Envoy starts with.
     ///
     /// # Errors
-    /// When there is no filter to test.
+    /// If the build of the filter is missing.
     pub(crate) fn environment(&self) -> Result<BTreeMap<String, String>> {
         let mut environment = self.environment.clone();
         if let Some((name, value)) = self.tested_build()?.environment()? {
@@ -403,12 +406,12 @@ impl Config {
         self.build.map_or_else(Build::tested, Ok)
     }
 
-    /// How much Envoy is to log.
+    /// Envoy's log level.
     pub(crate) fn log_verbosity(&self) -> &str {
         self.log_level
     }
 
-    /// How many worker threads Envoy is to have.
+    /// The number of Envoy's worker threads.
     pub(crate) fn worker_count(&self) -> u8 {
         self.workers
     }
@@ -426,7 +429,7 @@ impl Config {
     }
 }
 
-/// A configuration of the filter with this policy, `web`, as the default, and `default` as its scope.
+/// A filter configuration with one policy, `web`, as the default, and `default` as its scope.
 #[must_use]
 pub fn filter_with(policy: &Value) -> Value {
     json!({
@@ -438,8 +441,8 @@ pub fn filter_with(policy: &Value) -> Value {
 
 fn read_yaml(file: &str) -> Result<Value> {
     let path = tools::checkout().join("envoy-configs").join(file);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("can not read {}", path.display()))?;
-    serde_saphyr::from_str(&text).with_context(|| format!("{} is no YAML", path.display()))
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("{} is not YAML", path.display()))
 }
 
 fn address(ip: &str, port: u16) -> Value {
@@ -463,7 +466,7 @@ fn set_filter(value: &mut Value, filter: &Value) {
     });
 }
 
-/// Every configuration of a wasm filter in there.
+/// Calls `visit` with every wasm filter's configuration in `value`.
 pub(crate) fn each_wasm(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     each_object(value, &mut |object| {
         let kind = object.get("@type").and_then(Value::as_str);

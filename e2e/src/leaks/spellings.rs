@@ -1,9 +1,9 @@
-//! How bytes are printed.
+//! The ways that software prints bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Every spelling of these bytes, as it is wherever they are printed together with others before and behind.
+/// Every spelling of these bytes, in a form that is found even if other bytes are printed around them.
 pub(super) fn spellings(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut all = vec![("raw".to_owned(), bytes.to_vec())];
     let mut add = |name: String, text: String| all.push((name, text.into_bytes()));

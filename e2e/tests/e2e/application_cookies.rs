@@ -186,7 +186,7 @@ async fn the_session_is_found_in_a_cookie_field_of_60_kib() -> Result<()> {
     Ok(())
 }
 
-/// Only a few values of our name are looked at, so that a request can not ask for more work.
+/// Only a few values of our name are looked at, so that a request cannot ask for more work.
 #[tokio::test]
 async fn thousands_of_forged_tokens_are_passed_over() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;

@@ -14,7 +14,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn demo(mode: &str) -> Result<Child> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
     command.env("DEMO", mode).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().context("can not start the demo")
+    command.spawn().context("cannot start the demo")
 }
 
 /// The address that the demo says its Envoy has.

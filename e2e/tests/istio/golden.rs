@@ -29,7 +29,7 @@ async fn every_object_is_one_of_istios() -> Result<()> {
     }
     ensure!(applied > 20, "{applied} objects");
 
-    // One that istiod can not read is the last that it reads.
+    // One that istiod cannot read is the last that it reads.
     let broken = json!({
         "apiVersion": "networking.istio.io/v1alpha3",
         "kind": "EnvoyFilter",

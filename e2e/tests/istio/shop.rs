@@ -140,7 +140,7 @@ impl Shop {
     /// A file, in the namespace of the test, with its keys, and with the filter where it is here.
     pub(crate) fn text(&self, file: &str) -> Result<String> {
         let path = tools::checkout().join("envoy-configs/istio").join(file);
-        let mut text = std::fs::read_to_string(&path).with_context(|| format!("can not read {}", path.display()))?;
+        let mut text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let name = self.namespace.name();
         for service in SERVICES {
             let hash = |namespace: &str| {

@@ -235,7 +235,7 @@ async fn an_api_server_that_was_away_and_forgot_is_read_again() -> Result<()> {
     cluster.server_mut().stop();
     assert!(cookies(&controller).await?.is_empty(), "what was read last is served");
     assert_eq!(controller.page("/readyz").await?.status, 200);
-    // Its watches can not go on where they were: it has no memory of that any more.
+    // Its watches cannot go on where they were: it has no memory of that any more.
     cluster.server_mut().start_again().await?;
     namespace.apply(POLICY).await?;
     let has_cookie = async || cookies(&controller).await.ok().filter(|cookies| cookies == &["shop"]);

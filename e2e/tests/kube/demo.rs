@@ -81,7 +81,7 @@ fn it_ends_with_an_error_where_a_step_fails() -> Result<()> {
     assert!(!output.status.success());
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(
-        complaint.contains("The demo ends here: can not start envoy"),
+        complaint.contains("The demo ends here: cannot start envoy"),
         "{complaint}"
     );
     Ok(())

@@ -24,7 +24,7 @@ fn directory() -> PathBuf {
 }
 
 fn objects(file: &str) -> Result<Vec<Value>> {
-    let text = fs::read_to_string(directory().join(file)).with_context(|| format!("can not read {file}"))?;
+    let text = fs::read_to_string(directory().join(file)).with_context(|| format!("cannot read {file}"))?;
     parsed(&text).with_context(|| file.to_owned())
 }
 

@@ -31,7 +31,7 @@ impl Stage {
         let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
         let shipped = "controller/deploy/crds/backendlbpolicies.yaml";
         let definition = tools::checkout().join(shipped);
-        let definition = std::fs::read_to_string(&definition).with_context(|| format!("can not read {shipped}"))?;
+        let definition = std::fs::read_to_string(&definition).with_context(|| format!("cannot read {shipped}"))?;
         cluster.define(&definition).await?;
         println!("  API server at https://{}", cluster.server().address());
         println!("  definition of BackendLBPolicy from {shipped}, roles from controller/deploy/rbac.yaml");

@@ -30,7 +30,7 @@ async fn haproxy_honours_a_cookie_without_its_dates() -> Result<()> {
     Ok(())
 }
 
-/// Even in a `signed` token, which shows its times to everybody, they can not be changed.
+/// Even in a `signed` token, which shows its times to everybody, they cannot be changed.
 #[tokio::test]
 async fn limpet_does_not_honour_a_token_with_another_time() -> Result<()> {
     use base64::prelude::BASE64_URL_SAFE_NO_PAD;

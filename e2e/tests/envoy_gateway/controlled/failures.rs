@@ -1,4 +1,4 @@
-//! What can not be done, and where it is told.
+//! What cannot be done, and where it is told.
 
 use anyhow::{Context, Result};
 use serde_json::json;

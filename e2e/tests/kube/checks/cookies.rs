@@ -167,7 +167,7 @@ async fn check_12_cookies_are_as_safe_as_they_can_be() -> Result<()> {
         let attributes: Vec<&str> = cookie.attributes.iter().map(String::as_str).collect();
         ensure!(attributes == expected, "{name}: {attributes:?}");
     }
-    // What can not be followed is said, and never guessed at.
+    // What cannot be followed is said, and never guessed at.
     let path = shop(stage, "check-12-bad", &json!({"same-site": "lax"})).await?;
     let text = "expected Strict, Lax or None, found \"lax\"";
     let said = |object: &Value| stated(object, "PartiallyInvalid").1.contains(text);

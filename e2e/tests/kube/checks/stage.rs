@@ -40,7 +40,7 @@ impl Stage {
                 .as_ref()
                 .map_err(|error| anyhow::anyhow!("no runtime: {error}"))?;
             let runtime = runtime.handle().clone();
-            // On a thread that may wait: what is awaited there can not be sent to another.
+            // On a thread that may wait: what is awaited there cannot be sent to another.
             tokio::task::spawn_blocking(move || runtime.block_on(Self::start(release, "checks", |_| ()))).await?
         };
         stage.get_or_try_init(start).await

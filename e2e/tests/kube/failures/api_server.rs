@@ -41,7 +41,7 @@ async fn an_api_server_that_is_away_harms_no_session() -> Result<()> {
     nothing_happened(crowd).await
 }
 
-/// A watch that can not go on where it was misses what was deleted meanwhile: it has to begin with a list.
+/// A watch that cannot go on where it was misses what was deleted meanwhile: it has to begin with a list.
 #[tokio::test]
 async fn what_is_deleted_while_a_watch_expires_is_noticed() -> Result<()> {
     let mut cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;

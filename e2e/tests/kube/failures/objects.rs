@@ -258,7 +258,7 @@ async fn no_object_is_too_absurd_to_leave_the_others_alone() -> Result<()> {
         let expected = format!("False/{reason}");
         let refused = |object: &Value| accepted_of(object) == expected;
         namespace
-            .until("what can not be read to say so", kind, name, refused)
+            .until("what cannot be read to say so", kind, name, refused)
             .await?;
     }
     namespace.apply(&redirect("last")).await?;

@@ -193,7 +193,7 @@ spec:
         }
     }
 
-    // An Event that can not be written now is written when it can be, and its problem is logged once.
+    // An Event that cannot be written now is written when it can be, and its problem is logged once.
     let missed = || {
         controller
             .log()

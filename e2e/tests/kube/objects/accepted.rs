@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The golden cases of an output.
 fn cases(output: &str) -> Result<Vec<PathBuf>> {
     let folder = tools::checkout().join("controller/tests/golden").join(output);
-    let entries = std::fs::read_dir(&folder).with_context(|| format!("can not read {}", folder.display()))?;
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut cases: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     cases.retain(|case| case.is_dir());
     cases.sort();
