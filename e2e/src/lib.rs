@@ -1,4 +1,5 @@
-//! The harness of the end-to-end tests: a real Envoy with a configuration from `envoy-configs/`, real backends, real clients.
+//! The harness of the end-to-end tests: a real Envoy with a configuration from `envoy-configs/`, real backends and
+//! clients.
 //!
 //! A test names the configuration that it starts from, what it changes, and what a client then sees:
 //!

@@ -42,8 +42,8 @@ impl Network {
                 Err(error) => {
                     return Err(error).with_context(|| {
                         format!(
-                            "10.66.{number}.255 is not an address of this machine: `make e2e-kube` runs the tests in a network namespace of \
-                             their own (e2e/tools/in-netns.sh COMMAND...)"
+                            "10.66.{number}.255 is not an address of this machine: `make e2e-kube` runs the tests in \
+                             a network namespace (e2e/tools/in-netns.sh COMMAND...)"
                         )
                     });
                 }

@@ -41,7 +41,11 @@ impl Pod {
             "metadata": {"name": name, "labels": labels},
             "spec": {
                 "nodeName": NODE,
-                "containers": [{"name": "web", "image": "none", "ports": [{"name": "http", "containerPort": POD_PORT}]}],
+                "containers": [{
+                    "name": "web",
+                    "image": "none",
+                    "ports": [{"name": "http", "containerPort": POD_PORT}],
+                }],
             },
         });
         client.apply_object(&pod).await?;

@@ -109,6 +109,6 @@ fn it_ends_with_an_error_where_a_step_fails() -> Result<()> {
         .env("LIMPET_MODULE", "Cargo.toml")
         .output()?;
     assert!(!demo.status.success());
-    assert!(String::from_utf8_lossy(&demo.stderr).contains("The demo ends here"));
+    assert!(String::from_utf8_lossy(&demo.stderr).contains("The demo failed"));
     Ok(())
 }

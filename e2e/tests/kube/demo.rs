@@ -80,9 +80,6 @@ fn it_ends_with_an_error_where_a_step_fails() -> Result<()> {
     let output = demo("once").env("ENVOY_BIN", "Cargo.toml").output()?;
     assert!(!output.status.success());
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        complaint.contains("The demo ends here: cannot start envoy"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("The demo failed: cannot start envoy"), "{complaint}");
     Ok(())
 }
