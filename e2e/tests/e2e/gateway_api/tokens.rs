@@ -9,7 +9,7 @@ use limpet_core::outcome::RequestOutcome;
 use limpet_e2e::{Carrier, Config, Request, Site, raw_get};
 use serde_json::json;
 
-use crate::hostile_clients::forger::{Forger, Kind, SESSIONS};
+use crate::hostile_clients::forger::{Forger, Forgery, SESSIONS};
 use crate::hostile_clients::{config, request};
 use crate::protocols::events::EventSource;
 use crate::protocols::grpc::{EchoClient, say};
@@ -39,7 +39,7 @@ async fn each_kind_is_counted_by_its_reason() -> Result<()> {
 
         let mut expected = BTreeMap::new();
         let mut tokens = Vec::new();
-        for kind in Kind::ALL {
+        for kind in Forgery::ALL {
             let (token, refusal) = forger.forge(kind, 30)?;
             *expected.entry(RequestOutcome::Refused(refusal).word()).or_insert(0) += 1;
             tokens.push(token);
