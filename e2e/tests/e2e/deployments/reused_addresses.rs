@@ -1,5 +1,5 @@
-//! A pod dies, and a new one gets its address. The control plane tells the filter from when on sessions of that address count (a fence), before
-//! it gives the address back to Envoy.
+//! A pod dies, and a new one gets its address. The control plane tells the filter when the address changed its owner (a
+//! fence), before it gives the address back to Envoy.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{moved_only_where_it_had_to, retire};
 
-/// A session whose client stays away while all this happens.
+/// A session whose client sends no requests while the address changes its owner.
 struct Sleeper {
     carrier: Carrier,
     token: String,
@@ -32,7 +32,7 @@ impl Sleeper {
         request.send().await
     }
 
-    /// It goes on where it is.
+    /// Checks that the session continues at its backend.
     async fn goes_on(&self, envoy: &Envoy) -> Result<()> {
         let answer = self.visit(envoy).await?;
         ensure!(answer.backend() == Some(&*self.backend) && self.carrier.token(&answer).is_none());
@@ -91,7 +91,7 @@ async fn a_new_pod_on_a_dead_pods_address_does_not_get_its_sessions() -> Result<
 
     let new = Backend::start_at("new", dead.address())?;
     envoy.update(|config| config.backends([&new].into_iter().chain(&others)))?;
-    let of_new = poll::until("sessions on the new pod", async || {
+    let of_new = poll::until("sessions at the new pod", async || {
         let carrier = Carrier::ALL[new.requests() % 2];
         let session = Sleeper::begin(carrier, &envoy).await.ok()?;
         (session.backend == "new").then_some(session)
@@ -103,7 +103,7 @@ async fn a_new_pod_on_a_dead_pods_address_does_not_get_its_sessions() -> Result<
         let answer = sleeper.visit(&envoy).await?;
         ensure!(
             answer.status == 200 && sleeper.carrier.token(&answer).is_some(),
-            "the session of the dead pod goes on"
+            "the dead pod's session continues"
         );
     }
     assert_eq!(fenced(&envoy).await? - before, of_dead.len() as u64);
