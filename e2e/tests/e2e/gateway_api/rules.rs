@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::splits::per_scope::two_rules;
 use crate::splits::rule::{Rule, routes};
-use crate::splits::shop::split;
+use crate::splits::site::split;
 
 /// A rule with the two services of `split.yaml`: backends a and b are the first service's, c is the second's.
 fn rule(prefix: &str, session: &str, weights: [u32; 2]) -> Rule {
