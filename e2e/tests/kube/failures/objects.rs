@@ -250,7 +250,7 @@ fn large() -> Value {
 #[tokio::test]
 async fn bad_objects_do_not_affect_the_others() -> Result<()> {
     let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
-    let namespace = cluster.namespace("bad_objects").await?;
+    let namespace = cluster.namespace("bad-objects").await?;
     let _pods = objects(&namespace).await?;
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let mut envoy = controller.envoy("web", "one").await?;
