@@ -1,6 +1,6 @@
 //! The whole controller as a process, with a real API server and a connected client.
 //!
-//! The benchmark writes the EndpointSlices itself, for Services without selectors: no other controller deals with
+//! The benchmark writes the `EndpointSlices` itself, for Services without selectors: no other controller deals with
 //! endpoints.
 
 use std::sync::Arc;

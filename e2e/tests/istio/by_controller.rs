@@ -279,7 +279,7 @@ async fn sessions_survive_the_controller_and_its_restart() -> Result<()> {
     controlled.site.holds(&mut visitor, &pod).await
 }
 
-/// A route of another HTTPRoute, whose rule has the same name.
+/// A route of another `HTTPRoute`, whose rule has the same name.
 fn namesake(hostname: &str) -> String {
     format!(
         "
