@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::Keyring;
 
-use super::{Config, each_item, each_object, merge, read_yaml};
+use super::json::{each_item, each_object, merge};
+use super::{Config, read_yaml};
 
 /// The file name of the bootstrap configuration.
 pub(crate) const BOOTSTRAP: &str = "envoy.json";
