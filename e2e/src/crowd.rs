@@ -48,7 +48,11 @@ impl Crowd {
         for number in 0..size {
             let client = Client {
                 carrier: carriers[number % carriers.len()],
-                manner: [Manner::Http1, Manner::Http2, Manner::ConnectsAnew][number % 3],
+                mode: [
+                    ConnectionMode::Http1,
+                    ConnectionMode::Http2,
+                    ConnectionMode::ConnectsAnew,
+                ][number % 3],
                 connections: BTreeMap::new(),
                 token: None,
                 journey: Arc::default(),
@@ -56,8 +60,8 @@ impl Crowd {
             self.journeys.push(Arc::clone(&client.journey));
             // Sessions of every kind begin at every address.
             let turns = addresses.iter().copied().cycle().skip(number / 6).take(addresses.len());
-            let wandering = client.wander(turns.collect(), Arc::clone(&self.leaving));
-            self.clients.spawn(wandering);
+            let running = client.run(turns.collect(), Arc::clone(&self.leaving));
+            self.clients.spawn(running);
         }
         self.rounds(1).await
     }
@@ -202,7 +206,7 @@ impl Visit {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum ConnectionMode {
     Http1,
     Http2,
     ConnectsAnew,
@@ -211,14 +215,14 @@ enum Manner {
 #[derive(Debug)]
 struct Client {
     carrier: Carrier,
-    manner: Manner,
+    mode: ConnectionMode,
     connections: BTreeMap<SocketAddr, Connection>,
     token: Option<String>,
     journey: Arc<Mutex<Journey>>,
 }
 
 impl Client {
-    async fn wander(mut self, addresses: Vec<SocketAddr>, leaving: Arc<AtomicBool>) {
+    async fn run(mut self, addresses: Vec<SocketAddr>, leaving: Arc<AtomicBool>) {
         for address in addresses.into_iter().cycle() {
             if leaving.load(Ordering::Relaxed) {
                 return;
@@ -234,7 +238,7 @@ impl Client {
                 address,
                 begun,
                 ended: Instant::now(),
-                answer: answer.map_err(|error| format!("{:?}: {error:#}", self.manner)),
+                answer: answer.map_err(|error| format!("{:?}: {error:#}", self.mode)),
                 token,
             });
             tokio::time::sleep(PAUSE).await;
@@ -243,13 +247,13 @@ impl Client {
 
     async fn visit(&mut self, address: SocketAddr) -> Result<Answer> {
         let mut request = Request::get(address, &self.carrier.path());
-        if self.manner == Manner::Http2 {
+        if self.mode == ConnectionMode::Http2 {
             request = request.http2();
         }
         if let Some(token) = &self.token {
             request = self.carrier.bring(token, request);
         }
-        if self.manner == Manner::ConnectsAnew {
+        if self.mode == ConnectionMode::ConnectsAnew {
             return request.send().await;
         }
         let mut kept = self.connections.remove(&address);
@@ -260,7 +264,7 @@ impl Client {
         }
         let mut connection = match kept {
             Some(connection) => connection,
-            None => Connection::open(address, self.manner == Manner::Http2).await?,
+            None => Connection::open(address, self.mode == ConnectionMode::Http2).await?,
         };
         let answer = connection.send(request).await;
         if answer.is_ok() {

@@ -52,7 +52,7 @@ impl Site {
     /// # Errors
     /// If Envoy answered without a backend.
     pub fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
-        self.backend(answer.backend().context("Envoy answered by itself")?)
+        self.backend(answer.backend().context("Envoy answered without a backend")?)
     }
 
     /// The backend of this name.

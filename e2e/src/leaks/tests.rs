@@ -31,7 +31,7 @@ fn each(bytes: &[u8], separator: &str, print: impl Fn(&u8) -> String) -> String 
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is() {
+fn a_text_without_secrets_has_no_findings() {
     let text = format!("{:?} {} {}", [7; 64], "0123456789abcdef".repeat(50), "QUJD".repeat(100));
     assert_eq!(leaks().find("there", text).unwrap(), Vec::<String>::new());
     let other: Vec<u8> = key().iter().map(|byte| byte ^ 1).collect();
@@ -83,7 +83,7 @@ fn a_key_is_found_in_every_spelling_forwards_and_backwards() {
 
 /// As in a protobuf's text form, or in a query.
 #[test]
-fn a_key_is_found_where_only_some_bytes_are_escaped() {
+fn a_key_is_found_if_only_some_bytes_are_escaped() {
     let leaks = leaks();
     let escaped = |escape: &dyn Fn(u8) -> String, keep: &dyn Fn(u8) -> bool| {
         each(&key(), "", |byte| {
@@ -152,7 +152,7 @@ fn a_part_of_a_key_is_found() {
 }
 
 #[test]
-fn it_is_said_what_was_found_and_where() {
+fn a_finding_says_what_was_found_and_where() {
     let found = leaks()
         .find("the log", format!("a line with {:02x?} in it", key()))
         .unwrap();

@@ -55,7 +55,7 @@ fn demo_once_runs_all_steps_and_ends() -> Result<()> {
 }
 
 #[test]
-fn it_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
+fn the_demo_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock();
     let mut demo = demo("")?;
     let mut said = String::new();
@@ -81,7 +81,7 @@ fn it_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
 }
 
 #[test]
-fn it_uses_free_ports_if_its_own_are_taken() -> Result<()> {
+fn the_demo_uses_free_ports_if_its_own_are_taken() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock();
     // If this fails, another program has the port.
     let _taken = [10000, 9901, 8082].map(|port| std::net::TcpListener::bind(("127.0.0.1", port)));
@@ -100,7 +100,7 @@ fn it_uses_free_ports_if_its_own_are_taken() -> Result<()> {
 }
 
 #[test]
-fn it_ends_with_an_error_if_a_step_fails() -> Result<()> {
+fn the_demo_ends_with_an_error_if_a_step_fails() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock();
     // This file is not a filter, so Envoy does not start.
     let demo = Command::new(env!("CARGO_BIN_EXE_demo"))

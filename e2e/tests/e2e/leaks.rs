@@ -28,7 +28,7 @@ const ADMIN_PAGES: [&str; 10] = [
 ];
 
 /// A configuration of Envoy with two keys, the first of which is retiring, and all of its secrets.
-struct Secretive {
+struct ConfigWithKeys {
     config: Config,
     /// The value of `keys` in the filter's configuration.
     keys: Value,
@@ -39,7 +39,7 @@ struct Secretive {
     _keyring: Keyring,
 }
 
-impl Secretive {
+impl ConfigWithKeys {
     /// `keys` returns the filter's configuration for a keyring, and further secrets by the variable of Envoy's
     /// environment.
     fn new(keys: impl FnOnce(&Keyring) -> Result<(Value, Vec<(String, String)>)>) -> Result<Self> {
@@ -170,12 +170,12 @@ fn filter(keys: &Value, cookie: &str) -> Value {
 
 #[tokio::test]
 async fn no_key_is_in_an_admin_page_or_a_log() -> Result<()> {
-    let mut all = vec![Secretive::from_environment()?, Secretive::wrapped()?];
+    let mut all = vec![ConfigWithKeys::from_environment()?, ConfigWithKeys::wrapped()?];
     if gets_secrets()? {
-        all.push(Secretive::discovered(false)?);
+        all.push(ConfigWithKeys::discovered(false)?);
     }
-    for secretive in all {
-        let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    for keyed in all {
+        let (leaks, site) = (keyed.leaks()?, keyed.live().await?);
         for page in ADMIN_PAGES {
             let shown = site.envoy.admin_text(page).await?;
             ensure!(!shown.is_empty(), "{page} is empty");
@@ -192,8 +192,8 @@ async fn no_key_is_in_an_admin_page_or_a_log() -> Result<()> {
 /// The same search finds inline keys, in the first admin page and in the log at trace level.
 #[tokio::test]
 async fn an_inline_key_is_found() -> Result<()> {
-    let secretive = Secretive::inline()?;
-    let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    let keyed = ConfigWithKeys::inline()?;
+    let (leaks, site) = (keyed.leaks()?, keyed.live().await?);
     let shown = leaks.find("/config_dump", site.envoy.admin_text(ADMIN_PAGES[0]).await?)?;
     for secret in ["secret 0", "secret 1"] {
         ensure!(
@@ -211,8 +211,8 @@ async fn a_keyring_discovered_as_text_is_in_envoys_log() -> Result<()> {
     if !gets_secrets()? {
         return Ok(());
     }
-    let secretive = Secretive::discovered(true)?;
-    let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    let keyed = ConfigWithKeys::discovered(true)?;
+    let (leaks, site) = (keyed.leaks()?, keyed.live().await?);
     for page in ADMIN_PAGES {
         leaks.none_in(page, site.envoy.admin_text(page).await?)?;
     }
@@ -226,10 +226,10 @@ async fn a_keyring_discovered_as_text_is_in_envoys_log() -> Result<()> {
 
 #[tokio::test]
 async fn a_key_that_is_planted_in_a_log_is_found() -> Result<()> {
-    let secretive = Secretive::from_environment()?;
-    let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    let keyed = ConfigWithKeys::from_environment()?;
+    let (leaks, site) = (keyed.leaks()?, keyed.live().await?);
     // Envoy logs requests at trace level.
-    let planted = format!("{:?}", secretive.secrets[1].as_bytes());
+    let planted = format!("{:?}", keyed.secrets[1].as_bytes());
     site.envoy.get("/").header("x-planted", planted).send().await?;
     poll::until("the request in the log", async || {
         site.envoy.log().ok()?.contains("x-planted").then_some(())
@@ -246,9 +246,9 @@ async fn a_key_that_is_planted_in_a_log_is_found() -> Result<()> {
 /// Configurations with a mistake in a key, or with a key in a wrong place.
 #[test]
 fn envoys_error_messages_show_no_key() -> Result<()> {
-    let secretive = Secretive::from_environment()?;
-    let leaks = secretive.leaks()?;
-    let key = &secretive.secrets[0];
+    let keyed = ConfigWithKeys::from_environment()?;
+    let leaks = keyed.leaks()?;
+    let key = &keyed.secrets[0];
     let bare = Config::load("cookie.yaml")?;
     let by_variable = |value: &str| bare.clone().env("LIMPET_KEY", value);
     let by_filter = |keys: Value| bare.clone().filter(&filter(&keys, "session"));
@@ -276,8 +276,8 @@ fn envoys_error_messages_show_no_key() -> Result<()> {
 }
 
 /// The log after panics in a request's hooks, which print everything that the module knows.
-async fn panicked(secretive: &Secretive) -> Result<String> {
-    let config = secretive.config.clone().panicking()?.env("RUST_BACKTRACE", "full");
+async fn panicked(keyed: &ConfigWithKeys) -> Result<String> {
+    let config = keyed.config.clone().panicking()?.env("RUST_BACKTRACE", "full");
     let site = Site::start(config).await?;
     for hook in ["request_headers", "response_headers", "stream_complete", "destroy"] {
         site.envoy.get("/").header("x-panic", hook).send().await?;
@@ -299,16 +299,16 @@ async fn a_panic_prints_no_key() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
-    let mut all = vec![Secretive::from_environment()?, Secretive::wrapped()?];
+    let mut all = vec![ConfigWithKeys::from_environment()?, ConfigWithKeys::wrapped()?];
     if gets_secrets()? {
-        all.push(Secretive::discovered(false)?);
+        all.push(ConfigWithKeys::discovered(false)?);
     }
-    for secretive in all {
-        secretive.leaks()?.none_in("the log", panicked(&secretive).await?)?;
+    for keyed in all {
+        keyed.leaks()?.none_in("the log", panicked(&keyed).await?)?;
     }
     // The same search finds inline keys, because these panics print the text of the configuration.
-    let secretive = Secretive::inline()?;
-    let found = secretive.leaks()?.find("the log", panicked(&secretive).await?)?;
+    let keyed = ConfigWithKeys::inline()?;
+    let found = keyed.leaks()?.find("the log", panicked(&keyed).await?)?;
     ensure!(!found.is_empty());
     Ok(())
 }

@@ -43,7 +43,7 @@ async fn every_request_of_a_session_is_counted_by_what_happened() -> Result<()> 
 }
 
 #[tokio::test]
-async fn every_policy_has_counters_of_its_own() -> Result<()> {
+async fn every_policy_has_its_own_counters() -> Result<()> {
     let site = Site::start(Config::load("two-policies.yaml")?).await?;
     site.envoy.get("/cart").send().await?;
     site.envoy.get("/web").send().await?;

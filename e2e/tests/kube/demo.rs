@@ -38,7 +38,7 @@ fn demo_once_runs_all_steps_and_ends() -> Result<()> {
 }
 
 #[test]
-fn it_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
+fn the_demo_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
     let mut demo = demo("").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut said = String::new();
     let mut lines = BufReader::new(demo.stdout.take().context("no output")?);
@@ -75,7 +75,7 @@ fn it_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
 }
 
 #[test]
-fn it_ends_with_an_error_if_a_step_fails() -> Result<()> {
+fn the_demo_ends_with_an_error_if_a_step_fails() -> Result<()> {
     // This file is not an Envoy.
     let output = demo("once").env("ENVOY_BIN", "Cargo.toml").output()?;
     assert!(!output.status.success());

@@ -15,7 +15,7 @@ async fn fenced(site: &KeyringSite) -> Result<u64> {
 }
 
 #[tokio::test]
-async fn a_pod_does_not_get_sessions_of_its_addresss_former_owner() -> Result<()> {
+async fn a_reused_address_does_not_bring_its_sessions() -> Result<()> {
     let mut site = KeyringSite::start("fences", "1m").await?;
     let mut of_a = Vec::new();
     let mut of_b = Vec::new();

@@ -167,7 +167,7 @@ async fn an_api_server_comes_back_with_its_data() -> Result<()> {
     namespace.service("later", WEB).await?;
     cluster.server_mut().stop();
     let answer = namespace.get("Service", "web").await;
-    let error = answer.err().context("somebody answers")?;
+    let error = answer.err().context("the API server answers")?;
     assert!(format!("{error:#}").contains("refused"), "{error:#}");
 
     cluster.server_mut().start_again().await?;

@@ -114,7 +114,7 @@ async fn check_10_multiple_cookies_are_handled() -> Result<()> {
 
 /// Byte for byte and in order: on a route with a session, which adds its own cookie, and on one without.
 #[tokio::test]
-async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
+async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
     let fields = [
         "JSESSIONID=\"a,b\"; path=/shop;HTTPONLY ; Max-Age=060",
         "JSESSIONID=2;expires=Thu, 01-Jan-70 00:00:00 GMT",

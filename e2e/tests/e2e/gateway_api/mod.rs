@@ -19,7 +19,7 @@
 //! - 10: "the implementation MUST be able to handle multiple cookies":
 //!   [`cookies::check_10_multiple_cookies_are_handled`]
 //! - 11: a session that the backend begins: "simply forward the set-cookie header as it is":
-//!   [`cookies::check_11_a_backends_set_cookie_is_forwarded_as_it_is`]
+//!   [`cookies::check_11_a_backends_set_cookie_is_forwarded_unchanged`]
 //! - 13: a policy on some backends of a split: "An implementation MUST choose one" of three:
 //!   [`rules::check_13_a_policy_on_some_backends_is_applied_to_all_equally`]
 //! - 16: draining, and "disregarding the broken session" when a backend is gone:

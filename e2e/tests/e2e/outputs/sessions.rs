@@ -30,7 +30,7 @@ async fn begin(site: &GraphSite, path: &str) -> Result<(String, String)> {
         .into_iter()
         .next()
         .context("the answer sets no cookie")?;
-    let backend = answer.backend().context("Envoy answered by itself")?;
+    let backend = answer.backend().context("Envoy answered without a backend")?;
     Ok((format!("{}={}", cookie.name, cookie.value), backend.to_owned()))
 }
 
@@ -98,7 +98,7 @@ async fn each_destination_keeps_its_own_session() -> Result<()> {
     for _ in 0..40 {
         let request: Request = site.get("http-80", "/")?;
         let answer: Answer = visitor.send(request).await?;
-        backends.insert(answer.backend().context("Envoy answered by itself")?.to_owned());
+        backends.insert(answer.backend().context("Envoy answered without a backend")?.to_owned());
     }
     assert_eq!(visitor.cookie_names(), ["blue", "green"]);
     let services: Vec<_> = backends.iter().map(|backend| &backend[..2]).collect();

@@ -41,18 +41,18 @@ fn unchanged() -> Result<Config> {
 
 /// What a client saw: the backends of each service, and the number of requests that each service answered.
 #[derive(Debug, Default)]
-struct Walk {
+struct ClientView {
     backends: BTreeMap<String, BTreeSet<String>>,
     counts: [u32; 2],
 }
 
 /// Runs clients that send this many requests each, and keep their cookies and the headers x-blue and x-green.
-async fn walks(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<Walk>> {
+async fn run_clients(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<ClientView>> {
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
         let (address, mut visitor) = (envoy.address(), Visitor::new(envoy));
         tasks.spawn(async move {
-            let (mut walk, mut kept) = (Walk::default(), BTreeMap::new());
+            let (mut view, mut kept) = (ClientView::default(), BTreeMap::new());
             for _ in 0..requests {
                 let bring = |request: Request, (name, token): (&&str, &String)| request.header(name, token);
                 let answer = visitor
@@ -61,15 +61,15 @@ async fn walks(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<Wal
                 for name in ["x-blue", "x-green"] {
                     kept.extend(answer.header(name).map(|token| (name, token.to_owned())));
                 }
-                let service = service(&answer).context("Envoy answered by itself")?;
+                let service = service(&answer).context("Envoy answered without a backend")?;
                 let at = CLUSTERS
                     .iter()
                     .position(|name| *name == service)
                     .context("another service")?;
-                walk.counts[at] += 1;
-                let backends = walk.backends.entry(service.to_owned()).or_default();
+                view.counts[at] += 1;
+                let backends = view.backends.entry(service.to_owned()).or_default();
                 let is_new = backends.insert(answer.backend().unwrap_or_default().to_owned());
-                ensure!(is_new == (backends.len() == 1 && answer_begins(&answer)), "{walk:?}");
+                ensure!(is_new == (backends.len() == 1 && answer_begins(&answer)), "{view:?}");
                 let seen = answer.seen()?;
                 let own = seen.all(&format!("x-{service}"));
                 ensure!(
@@ -78,17 +78,17 @@ async fn walks(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<Wal
                 );
             }
             ensure!(
-                visitor.cookie_names().len() + kept.len() == walk.backends.len(),
+                visitor.cookie_names().len() + kept.len() == view.backends.len(),
                 "{visitor:?} {kept:?}"
             );
-            anyhow::Ok(walk)
+            anyhow::Ok(view)
         });
     }
-    let mut walks = Vec::new();
-    while let Some(walk) = tasks.join_next().await {
-        walks.push(walk??);
+    let mut views = Vec::new();
+    while let Some(view) = tasks.join_next().await {
+        views.push(view??);
     }
-    Ok(walks)
+    Ok(views)
 }
 
 /// Whether an answer begins a session.
@@ -97,8 +97,8 @@ fn answer_begins(answer: &Answer) -> bool {
 }
 
 /// Checks that the split has its weights, and that every client has one backend in each service.
-fn assert_split_and_kept(walks: &[Walk]) {
-    let of = |service: usize| walks.iter().map(|walk| walk.counts[service]).sum::<u32>();
+fn assert_split_and_kept(views: &[ClientView]) {
+    let of = |service: usize| views.iter().map(|view| view.counts[service]).sum::<u32>();
     let counts = [of(0), of(1)];
     let found = chi_squared(&counts, &WEIGHTS);
     assert!(found < TOO_MUCH_FOR_TWO, "{counts:?}: chi-squared is {found}");
@@ -110,8 +110,8 @@ fn assert_split_and_kept(walks: &[Walk]) {
         );
     }
     for service in ["blue", "green"] {
-        let backends = || walks.iter().filter_map(|walk| walk.backends.get(service));
-        assert!(backends().all(|backends| backends.len() == 1), "{walks:?}");
+        let backends = || views.iter().filter_map(|view| view.backends.get(service));
+        assert!(backends().all(|backends| backends.len() == 1), "{views:?}");
         assert_eq!(
             backends().flatten().collect::<BTreeSet<_>>().len(),
             2,
@@ -123,7 +123,7 @@ fn assert_split_and_kept(walks: &[Walk]) {
 #[tokio::test]
 async fn the_split_is_kept_although_cookies_are_sent() -> Result<()> {
     let site = SplitSite::with_services(unchanged()?, CLUSTERS).await?;
-    assert_split_and_kept(&walks(&site.envoy, 25, 40).await?);
+    assert_split_and_kept(&run_clients(&site.envoy, 25, 40).await?);
     for counter in ["refused.bad_signature", "refused.malformed", "reissued"] {
         assert_eq!(site.envoy.metric(&format!("web.{counter}")).await?, 0, "{counter}");
     }
@@ -136,7 +136,7 @@ async fn the_split_is_kept_although_headers_are_sent() -> Result<()> {
     let policies = json!({"blue": {"header": {"name": "x-blue"}}, "green": {"header": {"name": "x-green"}}});
     let config = config(&policies, [70, 30, 0], [Some("blue/blue"), Some("green/green"), None])?;
     let site = SplitSite::with_services(config, CLUSTERS).await?;
-    assert_split_and_kept(&walks(&site.envoy, 25, 40).await?);
+    assert_split_and_kept(&run_clients(&site.envoy, 25, 40).await?);
     Ok(())
 }
 
@@ -178,7 +178,7 @@ async fn with_both(site: &SplitSite) -> Result<(Visitor, BTreeMap<String, String
     poll::patiently("a session on each service", async {
         while backends.len() < 2 {
             let answer = visitor.get("/").await?;
-            let service = service(&answer).context("Envoy answered by itself")?;
+            let service = service(&answer).context("Envoy answered without a backend")?;
             backends.insert(service.to_owned(), answer.backend().unwrap_or_default().to_owned());
         }
         Ok(())
@@ -250,7 +250,7 @@ async fn a_destination_without_a_session_is_left_alone() -> Result<()> {
             .map(|name| format!("{name}={}", visitor.cookie(name).unwrap_or_default()))
             .collect();
         let answer = visitor.get("/").await?;
-        let service = service(&answer).context("Envoy answered by itself")?;
+        let service = service(&answer).context("Envoy answered without a backend")?;
         let cookies = answer.seen()?.cookies();
         if service == "blue" {
             assert_eq!(cookies.as_deref(), Some("other=1"));

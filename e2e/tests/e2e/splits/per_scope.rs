@@ -51,7 +51,7 @@ async fn walk(mut visitor: Visitor, envoy: std::net::SocketAddr) -> Result<usize
 }
 
 /// Runs fifty of these clients at the same time. Returns how often each one's sessions broke.
-async fn fifty_walks(per_scope: bool) -> Result<Vec<usize>> {
+async fn fifty_clients(per_scope: bool) -> Result<Vec<usize>> {
     let site = Site::start(two_rules(per_scope)?).await?;
     let mut clients = JoinSet::new();
     for _ in 0..50 {
@@ -62,14 +62,14 @@ async fn fifty_walks(per_scope: bool) -> Result<Vec<usize>> {
 
 #[tokio::test]
 async fn sessions_of_two_rules_can_begin_at_the_same_time() -> Result<()> {
-    assert_eq!(fifty_walks(true).await?, [0; 50]);
+    assert_eq!(fifty_clients(true).await?, [0; 50]);
     Ok(())
 }
 
 /// A client keeps one cookie for a name and path, so one of the two rules always gets the other's.
 #[tokio::test]
 async fn without_the_flag_two_rules_end_each_others_sessions() -> Result<()> {
-    let lost = fifty_walks(false).await?;
+    let lost = fifty_clients(false).await?;
     assert!(lost.iter().all(|lost| *lost >= 4), "{lost:?}");
     Ok(())
 }

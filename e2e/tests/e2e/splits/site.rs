@@ -112,7 +112,7 @@ impl Session {
         Ok(Self {
             carrier,
             token: carrier.token(&answer).context("no session began")?,
-            backend: answer.backend().context("Envoy answered by itself")?.to_owned(),
+            backend: answer.backend().context("Envoy answered without a backend")?.to_owned(),
         })
     }
 

@@ -118,7 +118,7 @@ async fn check_10_multiple_cookies_are_handled() -> Result<()> {
 
 /// On a rule without sessions, and on one with sessions, which adds its own cookie.
 #[tokio::test]
-async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
+async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_2_1).await?;
     let with = route_with_sessions(site, "check-11", &json!({})).await?;
     site.until_sessions(&with).await?;

@@ -222,7 +222,7 @@ async fn a_backends_service_follows_it_and_is_deleted_with_it() -> Result<()> {
     };
     namespace.until("its refusal", "XBackend", "x-taken", refused).await?;
     let nobody = |answer: &Answer| answer.status == 500;
-    site.until("nobody's answers", "/x-taken", nobody).await?;
+    site.until("answers of no pod", "/x-taken", nobody).await?;
     let owner = namespace.get("XBackend", "x-service").await?["metadata"]["uid"].clone();
     let has_owner = |object: &Value| object["metadata"]["ownerReferences"][0]["uid"] == owner;
     let made = namespace.until("the Service", "v1/Service", &own, has_owner).await?;

@@ -44,7 +44,7 @@ async fn a_controller_that_removes_entries_causes_no_write_storm() -> Result<()>
     let parents = |object: &Value| object["status"]["parents"].as_array().cloned().unwrap_or_default();
     let is_ours = |parent: &Value| parent["controllerName"] == namespace.controller_name();
     let has_ours = |object: &Value| parents(object).iter().any(is_ours);
-    namespace.until("our entry", "HTTPRoute", "web", has_ours).await?;
+    namespace.until("Limpet's entry", "HTTPRoute", "web", has_ours).await?;
     // The first writes are over.
     let before = until_at_rest(controller).await?;
     let crowd = site.crowd().await?;
