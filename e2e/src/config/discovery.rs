@@ -14,7 +14,7 @@ use super::{Config, read_yaml};
 /// The file name of the bootstrap configuration.
 pub(crate) const BOOTSTRAP: &str = "envoy.json";
 
-/// The files of the resources that a test makes discovered, though the file of `envoy-configs/` has them in place.
+/// The files for resources that the file of `envoy-configs/` has inline and a test makes Envoy discover.
 const ENDPOINTS: &str = "eds.yaml";
 const ROUTES: &str = "rds.yaml";
 const LISTENERS: &str = "lds.yaml";
