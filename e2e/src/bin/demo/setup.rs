@@ -1,4 +1,4 @@
-//! What the demo plays with: three backends and an Envoy, with the ports of `envoy-configs/cookie.yaml` where those are free.
+//! The demo's backends and Envoy, with the ports of `envoy-configs/cookie.yaml` if those are free.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Output;
@@ -6,7 +6,7 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Answer, Backend, Build, Config, Envoy, Visitor, tools};
 
-/// The configuration that the demo shows, in `envoy-configs/`.
+/// The file of `envoy-configs/` that the demo uses.
 fn config_of(build: Build) -> &'static str {
     match build {
         Build::Wasm => "cookie.yaml",
@@ -18,16 +18,16 @@ const WEB: u16 = 10000;
 const ADMIN: u16 = 9901;
 const BACKENDS: [(&str, u16); 3] = [("a", 8081), ("b", 8082), ("c", 8083)];
 
-pub(crate) struct Stage {
+pub(crate) struct Setup {
     pub(crate) backends: [Backend; 3],
     pub(crate) envoy: Envoy,
     pub(crate) config: String,
     key: String,
 }
 
-impl Stage {
-    /// Starts everything, and says so.
-    pub(crate) async fn set() -> Result<Self> {
+impl Setup {
+    /// Starts everything and prints what it starts.
+    pub(crate) async fn start() -> Result<Self> {
         println!("Three backends, and a stock Envoy in front of them:");
         let start = |(name, port)| Backend::start_at(name, local(free(port)));
         let [a, b, c] = BACKENDS;
@@ -45,7 +45,7 @@ impl Stage {
         }
         let config = format!("envoy-configs/{file}");
         println!("  Envoy     at {}, with {config}", envoy.address());
-        println!("  a new key in Envoy's environment, from: limpet keys generate");
+        println!("  Envoy's environment has a new key from `limpet keys generate`");
         Ok(Self {
             backends,
             envoy,
@@ -54,7 +54,7 @@ impl Stage {
         })
     }
 
-    /// Where to send requests.
+    /// The URL to send requests to.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.envoy.address())
     }
@@ -64,7 +64,7 @@ impl Stage {
         Visitor::new(&self.envoy)
     }
 
-    /// The backend that gave this answer.
+    /// The backend that answered.
     pub(crate) fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
         let backend = self
             .backends
@@ -81,7 +81,7 @@ impl Stage {
             .try_for_each(Backend::restart)
     }
 
-    /// What `limpet token inspect` says about a token, with the key or without.
+    /// The output of `limpet token inspect` for a token, with or without the key.
     pub(crate) fn inspect(&self, token: &str, with_key: bool) -> Result<String> {
         let mut arguments = vec!["token", "inspect", token];
         if with_key {
@@ -91,12 +91,12 @@ impl Stage {
     }
 }
 
-/// The port, or 0 for any that is free where another program has it.
+/// The port, or 0 (any free port) if another program has it.
 fn free(port: u16) -> u16 {
     if TcpListener::bind(local(port)).is_ok() {
         return port;
     }
-    println!("  port {port} is taken by another program: taking one that is free");
+    println!("  port {port} is taken by another program; using a free one");
     0
 }
 
@@ -104,12 +104,12 @@ fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// What the `limpet` command prints.
+/// Runs the `limpet` command and returns its output.
 fn limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<String> {
     let Output { status, stdout, stderr } = tools::run_limpet(arguments, env)?;
     ensure!(
         status.success(),
-        "limpet {} fails: {}",
+        "limpet {} failed: {}",
         arguments.join(" "),
         String::from_utf8_lossy(&stderr)
     );

@@ -1,4 +1,4 @@
-//! The site of `envoy-configs/istio`, in a namespace of a test's own.
+//! The site of `envoy-configs/istio`, in a test's own namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,13 +16,14 @@ use tempfile::TempDir;
 const HOST: &str = "shop.example.com";
 /// The cookie of the sessions.
 pub(crate) const COOKIE: &str = "session";
-/// The services that the site has, and the label of their pods.
+/// The site's services. Their pods have a label of the same name.
 const SERVICES: [&str; 2] = ["shop", "shop-canary"];
-/// The objects that begin sessions, where nothing is split.
+/// The objects that give sessions to routes without a split.
 pub(crate) const OBJECTS: [&str; 3] = ["chain.yaml", "wasm-plugin.yaml", "route.yaml"];
 
-/// A gateway without sessions, with a stock Envoy; two pods of the service `shop`, and two of `shop-canary`, which no route leads to yet.
-pub(crate) struct Shop {
+/// A gateway without sessions and its stock Envoy; two pods of the service `shop`, and two of `shop-canary`, which no
+/// route leads to yet.
+pub(crate) struct IstioSite {
     pub(crate) namespace: Namespace,
     pub(crate) gateway: Gateway,
     pub(crate) envoy: Proxy,
@@ -32,8 +33,8 @@ pub(crate) struct Shop {
     directory: TempDir,
 }
 
-impl Shop {
-    pub(crate) async fn open(prefix: &str) -> Result<Self> {
+impl IstioSite {
+    pub(crate) async fn start(prefix: &str) -> Result<Self> {
         let istiod = Istiod::shared().await?;
         let namespace = istiod.cluster().namespace(prefix).await?;
         let gateway = istiod.gateway(&namespace, "web", 80).await?;
@@ -49,7 +50,7 @@ impl Shop {
         let key_encryption_key = KeyEncryptionKey::generate(1)?;
         let environment = [(&*key_encryption_key.variable, &*key_encryption_key.key)];
         let envoy = gateway.envoy(&environment).await?;
-        let mut shop = Self {
+        let mut site = Self {
             namespace,
             gateway,
             envoy,
@@ -58,27 +59,28 @@ impl Shop {
             key_encryption_key,
             directory: TempDir::with_prefix("limpet-e2e-")?,
         };
-        shop.apply(&["shop.yaml"]).await?;
-        shop.envoy.until_ready().await?;
-        let answers = async || shop.visit(&mut shop.visitor()).await.ok()?.backend().map(drop);
+        site.apply(&["shop.yaml"]).await?;
+        site.envoy.until_ready().await?;
+        let answers = async || site.visit(&mut site.visitor()).await.ok()?.backend().map(drop);
         poll::until("the route", answers).await?;
-        Ok(shop)
+        Ok(site)
     }
 
-    /// Puts another Envoy in the place of the one that there is.
+    /// Replaces the Envoy by a new one.
     pub(crate) async fn restart_envoy(&mut self) -> Result<()> {
         let key = &self.key_encryption_key;
         self.envoy = self.gateway.envoy(&[(&key.variable, &key.key)]).await?;
         self.envoy.until_ready().await
     }
 
-    /// As [`Shop::restart_envoy`], without the key-encryption key.
+    /// As [`IstioSite::restart_envoy`], without the key-encryption key.
     pub(crate) async fn restart_envoy_without_key(&mut self) -> Result<()> {
         self.envoy = self.gateway.envoy(&[]).await?;
         self.envoy.until_ready().await
     }
 
-    /// Waits until Envoy has refused a configuration of the filter. All requests before and after that are answered by pods, without a session.
+    /// Waits until Envoy has refused a configuration of the filter, and checks that pods answer all requests, without
+    /// sessions.
     pub(crate) async fn until_refused(&self) -> Result<()> {
         let mut failure = None;
         let refused = async || {
@@ -106,15 +108,15 @@ impl Shop {
         Ok(())
     }
 
-    /// The same with sessions, by these objects.
+    /// Starts a site with sessions by these objects.
     pub(crate) async fn with_sessions(prefix: &str, objects: &[&str]) -> Result<Self> {
-        let shop = Self::open(prefix).await?;
-        shop.apply(objects).await?;
-        shop.until_sessions().await?;
-        Ok(shop)
+        let site = Self::start(prefix).await?;
+        site.apply(objects).await?;
+        site.until_sessions().await?;
+        Ok(site)
     }
 
-    /// Applies files of `envoy-configs/istio`, as a person does.
+    /// Applies files of `envoy-configs/istio`, as an operator does.
     pub(crate) async fn apply(&self, files: &[&str]) -> Result<()> {
         for file in files {
             self.namespace.apply(&self.text(file)?).await?;
@@ -122,7 +124,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Deletes what the files say, and nothing else.
+    /// Deletes the objects in these files.
     pub(crate) async fn delete(&self, files: &[&str]) -> Result<()> {
         for file in files {
             let objects: Vec<Value> = serde_saphyr::from_multiple(&self.text(file)?)?;
@@ -137,10 +139,10 @@ impl Shop {
         Ok(())
     }
 
-    /// A file, in the namespace of the test, with its keys, and with the filter where it is here.
+    /// The text of a file, with the test's namespace, keys and path of the filter.
     pub(crate) fn text(&self, file: &str) -> Result<String> {
         let path = tools::checkout().join("envoy-configs/istio").join(file);
-        let mut text = std::fs::read_to_string(&path).with_context(|| format!("can not read {}", path.display()))?;
+        let mut text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let name = self.namespace.name();
         for service in SERVICES {
             let hash = |namespace: &str| {
@@ -177,19 +179,19 @@ impl Shop {
         Visitor::of(self.gateway.address())
     }
 
-    /// A request to the site, without cookies.
+    /// A request to the site without cookies.
     pub(crate) fn request(&self) -> Request {
         Request::get(self.gateway.address(), "/").header("host", HOST)
     }
 
-    /// A request of this client, which must be answered by a pod.
+    /// Sends a request of this client, which a pod must answer.
     pub(crate) async fn visit(&self, visitor: &mut Visitor) -> Result<Answer> {
         let answer = visitor.send(self.request()).await?;
         ensure!(answer.status == 200, "the answer is {}", answer.status);
         Ok(answer)
     }
 
-    /// A client with a session, and the pod that has it.
+    /// A client with a session, and the session's pod.
     pub(crate) async fn session(&self) -> Result<(Visitor, String)> {
         let mut visitor = self.visitor();
         let answer = self.visit(&mut visitor).await?;
@@ -197,9 +199,9 @@ impl Shop {
         Ok((visitor, answer.backend().context("no backend")?.to_owned()))
     }
 
-    /// A client whose session is on a pod of this kind.
+    /// A client with a session at a pod of this kind.
     pub(crate) async fn session_on(&self, pod: &str) -> Result<Visitor> {
-        poll::until(&format!("a session on {pod}"), async || {
+        poll::until(&format!("a session at {pod}"), async || {
             let (visitor, found) = self.session().await.ok()?;
             (found == pod).then_some(visitor)
         })
@@ -211,7 +213,7 @@ impl Shop {
         sessions.with_context(|| self.envoy.log().unwrap_or_default())
     }
 
-    /// This client's next ten requests all reach this pod.
+    /// Checks that this client's next ten requests all reach this pod.
     pub(crate) async fn holds(&self, visitor: &mut Visitor, pod: &str) -> Result<()> {
         for request in 0..10 {
             let answer = self.visit(visitor).await?;
@@ -221,7 +223,7 @@ impl Shop {
         Ok(())
     }
 
-    /// The pods that so many requests without cookies reach.
+    /// The pods that requests without cookies reach.
     pub(crate) async fn spread(&self, requests: usize) -> Result<BTreeSet<String>> {
         let mut reached = BTreeSet::new();
         for _ in 0..requests {
@@ -231,20 +233,20 @@ impl Shop {
         Ok(reached)
     }
 
-    /// The lines of Envoy's whole configuration that say something of us.
+    /// The lines of Envoy's configuration that mention Limpet.
     pub(crate) async fn traces(&self) -> Result<Vec<String>> {
         let dump = self.envoy.admin().text("/config_dump?include_eds").await?;
         let lines = dump.lines().filter(|line| line.to_lowercase().contains("limpet"));
         Ok(lines.map(|line| line.trim().to_owned()).collect())
     }
 
-    /// Ends a pod: the backend as well.
+    /// Deletes a pod and stops its backend.
     pub(crate) async fn remove(&mut self, pod: &str) -> Result<()> {
         let pod = self.pods.remove(pod).context("no such pod")?;
         pod.remove().await.map(drop)
     }
 
-    /// The weights of both services, where the route is split.
+    /// Sets the weights of both services in the route.
     pub(crate) async fn weights(&self, stable: u32, canary: u32) -> Result<()> {
         let backends = json!([
             {"name": "shop", "port": 80, "weight": stable},
@@ -254,8 +256,8 @@ impl Shop {
         self.namespace.merge("HTTPRoute", "shop", &change).await.map(drop)
     }
 
-    /// Internal headers of a client's own do nothing, with a session or without.
-    pub(crate) async fn forgery_is_futile(&self) -> Result<()> {
+    /// Checks that internal headers that a client sends have no effect, with and without a session.
+    pub(crate) async fn check_forged_headers_have_no_effect(&self) -> Result<()> {
         let (visitor, pod) = self.session().await?;
         let other = if pod == "shop-0" { "shop-1" } else { "shop-0" };
         let host = STANDARD.encode(self.pods[other].address().to_string());
@@ -290,7 +292,7 @@ pub(crate) fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The id of the key that a token is made with.
+/// The id of the key that a token was made with.
 pub(crate) fn key_of(token: &str) -> Result<u8> {
     let bytes = URL_SAFE_NO_PAD.decode(token)?;
     bytes.get(1).copied().context("too short")

@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 
 use super::rule::{Rule, routes};
 
-/// The services, each the cluster of that name.
+/// The services, whose clusters have the same names.
 pub(crate) const SERVICES: [&str; 3] = ["shop-v1", "shop-v2", "shop-v3"];
 
 /// An Envoy with a split, and the backends of its services.
 #[derive(Debug)]
-pub(crate) struct Shop {
+pub(crate) struct SplitSite {
     pub(crate) envoy: Envoy,
-    /// Those of each service, in the services' order.
+    /// The backends of each service, in the order of the services.
     backends: [[Backend; 2]; 3],
 }
 
-impl Shop {
-    /// With this configuration, which begins as `split.yaml`.
+impl SplitSite {
+    /// Starts with this configuration, which is based on `split.yaml`.
     pub(crate) async fn start(config: Config) -> Result<Self> {
         Self::with_services(config.another_cluster(SERVICES[2], []), SERVICES).await
     }
 
-    /// With this configuration, whose clusters are these.
+    /// Starts with this configuration and these clusters.
     pub(crate) async fn with_services(mut config: Config, services: [&str; 3]) -> Result<Self> {
         let pair = |service: &str| {
             anyhow::Ok([
@@ -46,21 +46,21 @@ impl Shop {
         found.with_context(|| format!("no backend {name}"))
     }
 
-    /// Puts other rules in the place of those that Envoy has, and waits until every worker has heard of it.
+    /// Replaces Envoy's rules, and waits until every worker has applied the change.
     pub(crate) async fn change(&mut self, rules: &[Rule], what: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
         self.envoy.update(|config| config.routes(routes(rules)))?;
         self.envoy.until_every_worker(what, check).await
     }
 }
 
-/// `split.yaml` with these rules, which Envoy watches, and with these policies.
+/// `split.yaml` with these policies, and with these rules in a file that Envoy watches.
 pub(crate) fn split(rules: &[Rule], policies: &Value) -> Result<Config> {
     let filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": policies});
     let config = Config::load("split.yaml")?.strict_filter().filter(&filter);
     Ok(config.routes(routes(rules)).discover_routes())
 }
 
-/// A policy for each carrier, of its name.
+/// A policy for each carrier, with the carrier's name.
 pub(crate) fn policies(strict: bool) -> Value {
     Carrier::ALL
         .map(|carrier| {
@@ -72,7 +72,8 @@ pub(crate) fn policies(strict: bool) -> Value {
         .collect()
 }
 
-/// A rule for each carrier, with these weights: for its path, that of cookies for all others as well.
+/// A rule for each carrier, with these weights, for the carrier's path. The rule for cookies is also for all other
+/// paths.
 pub(crate) fn rules(strict: bool, weights: &[(&str, u32)]) -> [Rule; 2] {
     [(Carrier::Header, "/header"), (Carrier::Cookie, "/")].map(|(carrier, prefix)| {
         let rule = Rule::new(prefix, &format!("{}/shop", carrier.name())).strict(strict);
@@ -82,12 +83,12 @@ pub(crate) fn rules(strict: bool, weights: &[(&str, u32)]) -> [Rule; 2] {
     })
 }
 
-/// The service that gave this answer.
+/// The service that answered.
 pub(crate) fn service(answer: &Answer) -> Option<&str> {
     service_of(answer.backend()?)
 }
 
-/// The service that this visit came to.
+/// The service that answered this visit.
 pub(crate) fn visited(visit: &Visit) -> Option<&str> {
     service_of(visit.backend()?)
 }
@@ -96,7 +97,7 @@ fn service_of(backend: &str) -> Option<&str> {
     Some(backend.split_once('/')?.0)
 }
 
-/// A session of a client: its token, and the backend that it is on.
+/// A client's session: its token and its backend.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) carrier: Carrier,
@@ -105,17 +106,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// One that begins now.
+    /// Begins a session.
     pub(crate) async fn begin(envoy: &Envoy, carrier: Carrier) -> Result<Self> {
         let answer = envoy.get(&carrier.path()).send().await?;
         Ok(Self {
             carrier,
             token: carrier.token(&answer).context("no session began")?,
-            backend: answer.backend().context("Envoy answered by itself")?.to_owned(),
+            backend: answer.backend().context("Envoy answered without a backend")?.to_owned(),
         })
     }
 
-    /// The next request. The session takes a new token that comes with the answer.
+    /// Sends the next request. If the answer has a new token, the session keeps it.
     pub(crate) async fn go_on(&mut self, envoy: &Envoy) -> Result<Answer> {
         let request = self.carrier.bring(&self.token, envoy.get(&self.carrier.path()));
         let answer = request.send().await?;
@@ -125,7 +126,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// So many requests more, all of which come to its backend and bring no token.
+    /// Sends requests. The session's backend must answer all of them, without a token.
     pub(crate) async fn stays(&mut self, envoy: &Envoy, requests: usize) -> Result<()> {
         for _ in 0..requests {
             let answer = self.go_on(envoy).await?;

@@ -1,5 +1,5 @@
-//! Clients that keep all their cookies, as browsers do. The cookies of a policy that gets a second rule change their names, which a crowd, whose
-//! clients have one token each, does not follow.
+//! Clients that keep all cookies, as browsers do. When a policy gets a second rule, its cookies change their names. A
+//! crowd cannot follow that, because its clients keep one token each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ use limpet_e2e::Visitor;
 use limpet_e2e::kube::Controller;
 use tokio::task::JoinSet;
 
-/// Some of them, coming by all the time.
-pub(super) struct Regulars {
+/// Clients that send requests all the time.
+pub(super) struct Browsers {
     leaving: Arc<AtomicBool>,
     clients: JoinSet<Result<()>>,
 }
 
-impl Regulars {
-    /// Each has a session.
+impl Browsers {
+    /// Starts the clients. Each has a session.
     pub(super) async fn gather(controller: &Controller) -> Result<Self> {
         let leaving = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
@@ -30,7 +30,7 @@ impl Regulars {
         Ok(Self { leaving, clients })
     }
 
-    /// Nothing happened to any of them.
+    /// Stops the clients, and checks that no request failed and no session moved.
     pub(super) async fn leave(mut self) -> Result<()> {
         self.leaving.store(true, Ordering::Relaxed);
         while let Some(client) = self.clients.join_next().await {

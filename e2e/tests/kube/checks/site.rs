@@ -1,4 +1,5 @@
-//! A cluster's Gateway that `limpet controller` serves, with two Envoys and pods of two versions of a shop.
+//! A Gateway in a cluster, served by `limpet controller`, with two Envoys and the pods of two versions of an
+//! application.
 
 use std::sync::LazyLock;
 
@@ -13,40 +14,41 @@ use crate::site::condition;
 
 /// The pods of the first version.
 pub(crate) const V1: [&str; 2] = ["a", "b"];
-/// The pods of the second.
+/// The pods of the second version.
 pub(crate) const V2: [&str; 2] = ["c", "d"];
-/// So many connections reach every worker of both Envoys.
+/// This many connections reach every worker of both Envoys.
 const EVERY_WORKER: usize = 24;
 
-/// What the shared stages live on: a test's own runtime ends with the test.
+/// The runtime of the shared sites: a test's own runtime ends with the test.
 static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(Runtime::new);
 
-/// A Gateway `web` with the port 8080, and its Envoys: all of them listen at one address, so each connection is any one's.
-pub(crate) struct Stage {
+/// A Gateway `web` with port 8080 and its two Envoys, which listen at the same address: a connection may reach either
+/// of them.
+pub(crate) struct GatewaySite {
     pub(crate) namespace: Namespace,
     pub(crate) controller: Controller,
     pub(crate) envoys: [Proxy; 2],
     _pods: Vec<Pod>,
 }
 
-impl Stage {
-    /// The one that all checks of a release share. Each has routes, policies and Services of its own.
+impl GatewaySite {
+    /// The site that all checks of a release share. Each check has its own routes, policies and Services.
     pub(crate) async fn shared(release: Release) -> Result<&'static Self> {
-        static STAGES: [OnceCell<Stage>; 3] = [const { OnceCell::const_new() }; 3];
+        static SITES: [OnceCell<GatewaySite>; 3] = [const { OnceCell::const_new() }; 3];
         let at = Release::ALL.iter().position(|known| *known == release);
-        let stage = STAGES.get(at.context("no such release")?).context("no such release")?;
+        let site = SITES.get(at.context("no such release")?).context("no such release")?;
         let start = async || {
             let runtime = RUNTIME
                 .as_ref()
                 .map_err(|error| anyhow::anyhow!("no runtime: {error}"))?;
             let runtime = runtime.handle().clone();
-            // On a thread that may wait: what is awaited there can not be sent to another.
+            // On a blocking thread, because the future is not `Send`.
             tokio::task::spawn_blocking(move || runtime.block_on(Self::start(release, "checks", |_| ()))).await?
         };
-        stage.get_or_try_init(start).await
+        site.get_or_try_init(start).await
     }
 
-    /// One of a test's own. `change` may change the controller's configuration.
+    /// Starts a site for one test. `change` may change the controller's configuration.
     pub(crate) async fn start(
         release: Release,
         prefix: &str,
@@ -83,7 +85,7 @@ impl Stage {
         })
     }
 
-    /// Two Services, `<prefix>-v1` and `<prefix>-v2`, of the pods of both versions.
+    /// Creates two Services, `<prefix>-v1` and `<prefix>-v2`, for the pods of both versions.
     pub(crate) async fn services(&self, prefix: &str) -> Result<[String; 2]> {
         let names = ["v1", "v2"].map(|version| format!("{prefix}-{version}"));
         for (name, version) in names.iter().zip(["v1", "v2"]) {
@@ -95,12 +97,12 @@ impl Stage {
         Ok(names)
     }
 
-    /// An `HTTPRoute` with these rules, or other rules for it.
+    /// Applies an `HTTPRoute` with these rules.
     pub(crate) async fn route(&self, name: &str, rules: &[Value]) -> Result<()> {
         self.annotated_route(name, rules, &json!({})).await
     }
 
-    /// As [`Stage::route`], with annotations of ours: without their prefix.
+    /// As [`GatewaySite::route`], with annotations of Limpet, whose names are given without their prefix.
     pub(crate) async fn annotated_route(&self, name: &str, rules: &[Value], annotations: &Value) -> Result<()> {
         let annotations = annotations.as_object().context("no annotations")?;
         let annotations: serde_json::Map<_, _> = annotations
@@ -126,12 +128,12 @@ impl Stage {
         Request::get(self.controller.address(8080), path)
     }
 
-    /// Waits until new clients are answered like this by every worker of both Envoys.
+    /// Waits until every worker of both Envoys answers new clients as `check` says.
     pub(crate) async fn until(&self, what: &str, path: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
         self.until_asked(what, || self.get(path), check).await
     }
 
-    /// As [`Stage::until`], for any request.
+    /// As [`GatewaySite::until`], for any request.
     pub(crate) async fn until_asked(
         &self,
         what: &str,
@@ -158,7 +160,7 @@ impl Stage {
         self.until("sessions to begin", path, begins).await
     }
 
-    /// The sum of a counter of the filter's over both Envoys, whatever the policy is called: `refused.expired`, for example.
+    /// The sum of a counter of the filter over both Envoys and all policies: `refused.expired`, for example.
     pub(crate) async fn count(&self, outcome: &str) -> Result<u64> {
         let mut sum = 0;
         for envoy in &self.envoys {
@@ -169,7 +171,7 @@ impl Stage {
     }
 }
 
-/// A rule for a path and what is below it, to Services by their weights.
+/// A rule for a path prefix, with Services and their weights.
 pub(crate) fn rule(path: &str, backends: &[(&str, u32)]) -> Value {
     let backends: Vec<Value> = backends
         .iter()
@@ -178,12 +180,12 @@ pub(crate) fn rule(path: &str, backends: &[(&str, u32)]) -> Value {
     json!({"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": backends})
 }
 
-/// Whether a pod of these answered.
+/// Whether one of these pods answered.
 pub(crate) fn is_from(pods: [&str; 2], answer: &Answer) -> bool {
     answer.backend().is_some_and(|backend| pods.contains(&backend))
 }
 
-/// A condition of a route's one parent, or of a policy's one ancestor: `status/reason`, and its message.
+/// A condition of a route's only parent, or of a policy's only ancestor: `status/reason`, and its message.
 pub(crate) fn stated(object: &Value, name: &str) -> (String, String) {
     let status = &object["status"];
     let of = if status["parents"].is_array() {

@@ -1,4 +1,4 @@
-//! What the demo plays with: a cluster, two Services with two pods each, the controller, and an Envoy.
+//! The demo's cluster, two Services with two pods each, the controller, and an Envoy.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use crate::objects::{self, PORT, condition};
 
 pub(crate) const SERVICES: [&str; 2] = ["v1", "v2"];
 
-/// Fields end in this order: the cluster last.
-pub(crate) struct Stage {
+/// Fields are dropped in this order: the cluster last.
+pub(crate) struct Setup {
     pub(crate) envoy: Proxy,
     pub(crate) controller: Controller,
     pub(crate) pods: Vec<Pod>,
@@ -22,27 +22,28 @@ pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
 }
 
-impl Stage {
-    /// Starts everything, applies everything, and says so.
-    pub(crate) async fn set() -> Result<Self> {
+impl Setup {
+    /// Starts and applies everything, and prints what it does.
+    pub(crate) async fn start() -> Result<Self> {
         println!(
-            "A Kubernetes API server with the Gateway API, Kubernetes' own endpointslice controller, and Limpet's controller:"
+            "A Kubernetes API server with the Gateway API, Kubernetes' own endpointslice controller, and Limpet's \
+            controller:"
         );
         let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
         let shipped = "controller/deploy/crds/backendlbpolicies.yaml";
         let definition = tools::checkout().join(shipped);
-        let definition = std::fs::read_to_string(&definition).with_context(|| format!("can not read {shipped}"))?;
+        let definition = std::fs::read_to_string(&definition).with_context(|| format!("cannot read {shipped}"))?;
         cluster.define(&definition).await?;
         println!("  API server at https://{}", cluster.server().address());
         println!("  definition of BackendLBPolicy from {shipped}, roles from controller/deploy/rbac.yaml");
         let namespace = cluster.namespace("demo").await?;
         let controller = Controller::start(cluster.server(), &namespace, |config| {
-            // A phase of a rotation lasts a minute otherwise.
+            // By default a phase of a rotation lasts a minute.
             config["keyring"] = json!({"phaseTime": "1s"});
         })
         .await?;
         println!(
-            "  limpet controller, xDS at {}; it made a keyring: {}",
+            "  limpet controller, xDS at {}; it has made a keyring: {}",
             controller.xds(),
             keys::states(&namespace).await?
         );
@@ -60,7 +61,7 @@ impl Stage {
         for manifest in [objects::gateway(&namespace), objects::route(50, 50), objects::policy()] {
             println!(
                 "  $ kubectl apply -f - <<.\n{}\n    .",
-                crate::walk::indented(&manifest)
+                crate::steps::indented(&manifest)
             );
             namespace.apply(&manifest).await?;
         }
@@ -73,7 +74,8 @@ impl Stage {
         }
 
         println!(
-            "\nA stock Envoy, with what `limpet controller bootstrap` prints. Everything else comes from the controller:"
+            "\nA stock Envoy, with the bootstrap that `limpet controller bootstrap` prints. It gets everything else \
+            from the controller:"
         );
         let (variable, key) = keys::environment(&namespace).await?;
         let mut envoy = controller.envoy_with("web", "demo", &[(variable, &key)]).await?;
@@ -82,23 +84,23 @@ impl Stage {
         namespace
             .until("the Gateway to be programmed", "Gateway", "web", programmed)
             .await?;
-        let stage = Self {
+        let setup = Self {
             envoy,
             controller,
             pods,
             namespace,
             cluster,
         };
-        println!("  Envoy     at {}, key-encryption key in {variable}", stage.address());
+        println!("  Envoy     at {}, key-encryption key in {variable}", setup.address());
         println!(
             "  $ kubectl get gateway web\n    NAME   CLASS    PROGRAMMED\n    web    {}   True",
-            stage.namespace.name()
+            setup.namespace.name()
         );
-        stage.until_served().await?;
-        Ok(stage)
+        setup.until_served().await?;
+        Ok(setup)
     }
 
-    /// Where the Gateway is.
+    /// The Gateway's address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.controller.address(PORT)
     }
@@ -114,13 +116,13 @@ impl Stage {
         pod.with_context(|| format!("there is no pod {name}"))
     }
 
-    /// Takes the pod of this name off the stage.
+    /// Removes the pod of this name from the setup, and returns it.
     pub(crate) fn take_pod(&mut self, name: &str) -> Result<Pod> {
         let at = self.pods.iter().position(|pod| pod.name() == name);
         Ok(self.pods.remove(at.with_context(|| format!("there is no pod {name}"))?))
     }
 
-    /// The sum of the filter's counters of this name, over all policies.
+    /// The sum of a filter counter over all policies.
     pub(crate) async fn counter(&self, name: &str) -> Result<u64> {
         Ok(self
             .envoy
@@ -131,21 +133,21 @@ impl Stage {
             .sum())
     }
 
-    /// Waits until `lands` holds for the pods of twenty new clients in a row: until every worker of Envoy has heard of a change. The answer is
-    /// the pods.
-    pub(crate) async fn until_new_clients(&self, what: &str, lands: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+    /// Waits until `expected` holds for the pods that answer twenty new clients in a row, so that every worker of Envoy
+    /// has applied a change. Returns the pods.
+    pub(crate) async fn until_new_clients(&self, what: &str, expected: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         poll::until(what, async || {
             let mut names = Vec::new();
             for _ in 0..20 {
                 let answer = self.visitor().get("/").await.ok()?;
-                names.push(answer.backend().filter(|name| lands(name))?.to_owned());
+                names.push(answer.backend().filter(|name| expected(name))?.to_owned());
             }
             Some(names)
         })
         .await
     }
 
-    /// The kubeconfig file of one who may do everything.
+    /// The kubeconfig file of a user with all rights.
     pub(crate) fn kubeconfig(&self) -> Result<PathBuf> {
         self.cluster.server().admin_kubeconfig()
     }
