@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # with-istiod.sh COMMAND...: runs a command with what the tests with Istio ask for in its environment: ISTIOD, the program pilot-discovery, which
-# is not fetched here (docs/istio.md says how to get one), and ISTIO_CRDS, a file with the definitions of its kinds. Where that is not given, it is
+# is not fetched here (docs/reference/istio.md says how to get one), and ISTIO_CRDS, a file with the definitions of its kinds. Where that is not given, it is
 # of the Go module istio.io/api that the program was built with.
 set -euo pipefail
 
 die() { echo "with-istiod: $*" >&2; exit 1; }
 
-[[ -n ${ISTIOD:-} ]] || die "ISTIOD is not set: make e2e-istio ISTIOD=FILE, where FILE is Istio's pilot-discovery. docs/istio.md says how to get one."
-[[ -x $ISTIOD ]] || die "ISTIOD is $ISTIOD, which is no program. docs/istio.md says how to get one."
+[[ -n ${ISTIOD:-} ]] || die "ISTIOD is not set: make e2e-istio ISTIOD=FILE, where FILE is Istio's pilot-discovery. docs/reference/istio.md says how to get one."
+[[ -x $ISTIOD ]] || die "ISTIOD is $ISTIOD, which is no program. docs/reference/istio.md says how to get one."
 ISTIOD=$(realpath "$ISTIOD")
 
 if [[ -z ${ISTIO_CRDS:-} ]]; then

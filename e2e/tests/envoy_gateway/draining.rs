@@ -38,7 +38,7 @@ async fn sessions_stay_on_a_pod_that_drains_with_wasm() -> Result<()> {
     sessions_stay_on_a_pod_that_drains(Build::Wasm).await
 }
 
-/// The limit without the patch: if this fails, the README and docs/envoy-gateway.md ask for too much.
+/// The limit without the patch: if this fails, the README and docs/reference/envoy-gateway.md ask for too much.
 #[tokio::test]
 async fn without_the_patch_sessions_move_at_once() -> Result<()> {
     let (site, _envoy) = Site::start("no-patch", Build::Module).await?;

@@ -279,7 +279,7 @@ async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_
     .await?;
 
     // The page that tells of metrics tells of each.
-    let page = fs::read_to_string(tools::checkout().join("docs/controller.md"))?;
+    let page = fs::read_to_string(tools::checkout().join("docs/reference/controller-metrics.md"))?;
     let metrics = controller.page("/metrics").await?.body;
     let metrics = String::from_utf8_lossy(&metrics).into_owned();
     let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
@@ -289,7 +289,7 @@ async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_
         let suffix = if kind == "counter" { "_total" } else { "" };
         ensure!(
             page.contains(&format!("`{name}{suffix}`")),
-            "{name} ({kind}) is not in docs/controller.md"
+            "{name} ({kind}) is not in docs/reference/controller-metrics.md"
         );
         told += 1;
     }

@@ -1,4 +1,4 @@
-//! A graph as objects of Istio: what `envoy-configs/istio` shows by hand, and `docs/istio.md` says why.
+//! A graph as objects of Istio: what `envoy-configs/istio` shows by hand, and `docs/reference/istio.md` says why.
 //!
 //! - `plugin`: for each Gateway a `WasmPlugin` with the filter and its configuration. `chain`: an `EnvoyFilter` with what stands around it.
 //! - `rules`: for each rule an `EnvoyFilter` that gives its routes their sessions. `names`: what Istio calls those routes, and how they are told apart.
