@@ -1,0 +1,47 @@
+//! Tests of the repository itself. They are in `tests/`; what they share is here.
+
+mod links;
+mod page;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use links::broken_links;
+pub use page::{Link, Page};
+
+/// The root of the repository.
+#[must_use]
+pub fn checkout() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    root.canonicalize().unwrap_or(root)
+}
+
+/// Every Markdown file below `root`, as paths relative to it, sorted. Hidden folders and what is built are left out.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn markdown_files(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let path = folder.join(&name);
+            let is_built = folder.as_os_str().is_empty() && (name == "target" || name == "dist");
+            if name.to_string_lossy().starts_with('.') || is_built {
+                continue;
+            }
+            if entry.file_type()?.is_dir() {
+                if name != "target" {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
