@@ -12,7 +12,7 @@ fn page(name: &str) -> String {
 
 #[test]
 fn the_examples_are_good() {
-    for (name, at_least) in [("configuration.md", 2), ("modes.md", 5)] {
+    for (name, at_least) in [("reference/configuration.md", 2), ("background/modes.md", 5)] {
         let page = page(name);
         let blocks = page
             .split("```yaml\n")
@@ -32,7 +32,7 @@ fn the_examples_are_good() {
 
 #[test]
 fn every_counter_is_described() {
-    let page = page("configuration.md");
+    let page = page("reference/metrics.md");
     let requests = [RequestOutcome::Steered, RequestOutcome::NoToken]
         .into_iter()
         .chain(limpet_core::token::Refusal::ALL.map(RequestOutcome::Refused))
@@ -43,7 +43,7 @@ fn every_counter_is_described() {
     for name in names {
         assert!(
             page.contains(&format!("| `{name}` |")),
-            "{name} is not in configuration.md"
+            "{name} is not in reference/metrics.md"
         );
     }
 }

@@ -201,7 +201,7 @@ async fn an_inline_key_is_found() -> Result<()> {
     Ok(())
 }
 
-/// A limit that docs/security.md names: where Envoy discovers the keyring as text and not as a file, its own log has it, from debug level on.
+/// A limit that docs/background/security.md names: where Envoy discovers the keyring as text and not as a file, its own log has it, from debug level on.
 #[tokio::test]
 async fn a_keyring_that_is_discovered_as_text_is_found_in_envoys_own_log() -> Result<()> {
     if !gets_secrets()? {
@@ -215,7 +215,7 @@ async fn a_keyring_that_is_discovered_as_text_is_found_in_envoys_own_log() -> Re
     let found = leaks.find("the log", site.envoy.log()?)?;
     ensure!(
         !found.is_empty(),
-        "Envoy does not log it any more: tell docs/security.md"
+        "Envoy does not log it any more: tell docs/background/security.md"
     );
     Ok(())
 }

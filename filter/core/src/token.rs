@@ -1,4 +1,4 @@
-//! Tokens: what a client carries, and why one is refused. `docs/token.md` is the specification of the format.
+//! Tokens: what a client carries, and why one is refused. `docs/reference/token.md` is the specification of the format.
 //!
 //! ```text
 //! token = base64url( version and form (1) | key id (1) | tag (16) | payload (27 or 39) ), unpadded, canonical

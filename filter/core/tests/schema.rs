@@ -1,5 +1,5 @@
 //! The checked-in JSON Schema, `schema/limpet.schema.json`: it is what the types say, it agrees with the checks, and
-//! `docs/configuration.md` has every field of it.
+//! `docs/reference/configuration.md` has every field of it.
 //!
 //! Regenerate it with `make schema`.
 #![expect(
@@ -18,7 +18,7 @@ use limpet_core::config::schema::FilterConfig;
 use serde_json::{Value, json};
 
 fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md")
 }
 
 fn schema_file() -> PathBuf {
@@ -339,12 +339,12 @@ fn every_field_is_documented_and_nothing_else() {
     let undocumented: Vec<_> = fields.keys().filter(|field| !documented.contains_key(*field)).collect();
     assert!(
         undocumented.is_empty(),
-        "not in a table of docs/configuration.md: {undocumented:?}"
+        "not in a table of docs/reference/configuration.md: {undocumented:?}"
     );
     let unknown: Vec<_> = documented.keys().filter(|field| !fields.contains_key(*field)).collect();
     assert!(
         unknown.is_empty(),
-        "docs/configuration.md names fields that do not exist: {unknown:?}"
+        "docs/reference/configuration.md names fields that do not exist: {unknown:?}"
     );
     for (field, default) in &fields {
         let Some(default) = default
@@ -358,7 +358,7 @@ fn every_field_is_documented_and_nothing_else() {
         assert_eq!(
             said,
             &format!("`{words}`"),
-            "docs/configuration.md has a wrong default for {field}"
+            "docs/reference/configuration.md has a wrong default for {field}"
         );
     }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second implementation of the wrapped keyring, written from docs/keyring.md alone.
+"""A second implementation of the wrapped keyring, written from docs/reference/keyring.md alone.
 
 It runs over the vectors beside it and needs nothing but Python's standard library:
     python3 filter/core/tests/verify_keyring_vectors.py

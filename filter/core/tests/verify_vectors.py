@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second implementation of the token, written from docs/token.md alone.
+"""A second implementation of the token, written from docs/reference/token.md alone.
 
 It runs over the vectors beside it and needs nothing but Python's standard library:
     python3 filter/core/tests/verify_vectors.py

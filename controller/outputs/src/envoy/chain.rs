@@ -1,4 +1,4 @@
-//! The filters of a listener, and what each route needs of them. `docs/configuration.md` ("The chain") says what each part is for.
+//! The filters of a listener, and what each route needs of them. `docs/reference/configuration.md` ("The chain") says what each part is for.
 
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Change;
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::Action;

@@ -1,6 +1,6 @@
 //! A graph as resources of Envoy.
 //!
-//! What they are like, `envoy-configs/` shows by hand, and `docs/configuration.md` says why. Equal graphs give equal bytes: everything is sorted, and
+//! What they are like, `envoy-configs/` shows by hand, and `docs/reference/configuration.md` says why. Equal graphs give equal bytes: everything is sorted, and
 //! no map in a message has more than one entry, since `prost` encodes those in any order.
 //!
 //! - `options`: what is configured, and what comes from elsewhere.

@@ -1,4 +1,4 @@
-//! The chain of HTTP filters around ours. `docs/configuration.md` says what each part is for.
+//! The chain of HTTP filters around ours. `docs/reference/configuration.md` says what each part is for.
 
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::outcome::FILTER_STATE;

@@ -33,7 +33,7 @@ pub(crate) async fn rotate(namespace: &Namespace) -> Result<()> {
     namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
 }
 
-/// The id of the key that a token was made with: its second byte, which nothing hides (`docs/token.md`).
+/// The id of the key that a token was made with: its second byte, which nothing hides (`docs/reference/token.md`).
 pub(crate) fn of_token(token: &str) -> Result<u8> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     bytes.get(1).copied().context("the token is too short")

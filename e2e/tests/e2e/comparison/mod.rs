@@ -1,4 +1,4 @@
-//! What docs/comparison.md claims, shown on the real things: Envoy's own cookie session, HAProxy's `cookie ... insert`, and Limpet.
+//! What docs/background/comparison.md claims, shown on the real things: Envoy's own cookie session, HAProxy's `cookie ... insert`, and Limpet.
 //!
 //! A row of the comparison is a module here, with a test for each product that the row says something about.
 
@@ -193,7 +193,7 @@ fn every_module_is_explained_in_the_docs_and_every_explanation_has_its_module() 
         .lines()
         .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
         .collect();
-    let explained: BTreeSet<_> = include_str!("../../../../docs/comparison.md")
+    let explained: BTreeSet<_> = include_str!("../../../../docs/background/comparison.md")
         .lines()
         .filter_map(|line| line.strip_prefix("### ")?.split_once(": `")?.1.strip_suffix('`'))
         .collect();

@@ -12,7 +12,7 @@ use crate::keys::keys_without_loss;
 /// The phase in which the old key retires.
 const RETIRING: usize = 3;
 
-/// Before, the three phases of `docs/configuration.md`, and after.
+/// Before, the three phases of `docs/reference/configuration.md`, and after.
 fn filter(phase: usize) -> Value {
     let key = |id: u8, state| json!({"id": id, "env": format!("LIMPET_KEY_{id}"), "state": state});
     // Cache-Control tells which phase an answer is of, and the one before.

@@ -1,4 +1,4 @@
-//! What the Gateway API's words on session persistence (GEP-1619) come to in Envoy, with a configuration written by hand. `docs/gateway-api.md`
+//! What the Gateway API's words on session persistence (GEP-1619) come to in Envoy, with a configuration written by hand. `docs/background/gateway-api.md`
 //! says how each is met; other tests show most of it in depth.
 //!
 //! | No. | The GEP's words | Test |

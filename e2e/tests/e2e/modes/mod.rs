@@ -1,4 +1,4 @@
-//! Sessions in what the application sets itself: what docs/modes.md says, on a real Envoy, with backends that set cookies and headers.
+//! Sessions in what the application sets itself: what docs/background/modes.md says, on a real Envoy, with backends that set cookies and headers.
 
 mod answers;
 mod applications;

@@ -62,7 +62,7 @@ impl Rule {
         self
     }
 
-    /// As `docs/configuration.md` has it: a route for each cluster, and the weighted one.
+    /// As `docs/reference/configuration.md` has it: a route for each cluster, and the weighted one.
     pub(crate) fn routes(&self) -> Vec<Value> {
         let led = self.services.iter().map(|service| {
             let mut route = self.route(&json!({"cluster": service.cluster}));

@@ -1,4 +1,4 @@
-//! A keyring by itself, as a document with its secrets: the file that `limpet keys` keeps. `docs/keyring.md` describes it.
+//! A keyring by itself, as a document with its secrets: the file that `limpet keys` keeps. `docs/reference/keyring.md` describes it.
 
 use serde::{Deserialize, Serialize};
 

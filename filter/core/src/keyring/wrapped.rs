@@ -1,4 +1,4 @@
-//! Wrapped keyrings: every key with its secret, sealed under a key-encryption key. `docs/keyring.md` specifies the format.
+//! Wrapped keyrings: every key with its secret, sealed under a key-encryption key. `docs/reference/keyring.md` specifies the format.
 //!
 //! ```text
 //! text  = base64url( version (1) | id of the key-encryption key (1) | tag (16) | entries ), unpadded, canonical
