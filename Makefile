@@ -14,7 +14,7 @@ MODULE_VERSIONS ?= 1.38.3 1.39.3 1.40.0
 too_old := 1.37.0
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
-host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-model -p limpet-resources -p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-panicking-module
+host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-model -p limpet-resources -p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-repo-tests -p limpet-panicking-module
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 # Tests take the command as it is built for them: optimising it, with all that the controller depends on, takes minutes.
 with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
@@ -122,6 +122,10 @@ demo-kube: wasm module test-cli ## The controller in a Kubernetes cluster, step 
 	@echo "Starting the demo in a cluster (4 minutes more the first time: the API server is built)"
 	@cargo build --locked -p limpet-e2e --features kube --bin demo-kube
 	@DEMO=$(DEMO) $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/in-netns.sh $(cargo_target)/debug/demo-kube
+
+.PHONY: docs
+docs: ## The documentation as a site, in dist/site (3 minutes more the first time: mdBook is built)
+	@e2e/tools/docs.sh
 
 bench: build ## What the filter costs: native code, then CPU per request of a whole Envoy
 	@echo "Measuring (about 5 minutes; leave the machine alone meanwhile)"
