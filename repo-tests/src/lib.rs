@@ -8,13 +8,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use links::broken_links;
-pub use page::{Link, Page};
+pub use page::{Block, Link, Page};
 
 /// The root of the repository.
 #[must_use]
 pub fn checkout() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     root.canonicalize().unwrap_or(root)
+}
+
+/// The pages for users: README.md, and those of `docs/` and `envoy-configs/`.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn for_users() -> io::Result<Vec<PathBuf>> {
+    let mut pages = markdown_files(&checkout())?;
+    pages
+        .retain(|page| page == Path::new("README.md") || page.starts_with("docs") || page.starts_with("envoy-configs"));
+    Ok(pages)
 }
 
 /// Every Markdown file below `root`, as paths relative to it, sorted. Hidden folders and what is built are left out.

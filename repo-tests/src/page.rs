@@ -1,8 +1,8 @@
-//! A Markdown page: its links, and the anchors of its headings.
+//! A Markdown page: its links, the anchors of its headings, and its blocks of code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 /// A link of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,17 @@ pub struct Link {
     pub target: String,
 }
 
+/// A block of code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// The line of its fence, from 1: its text begins on the next one.
+    pub line: usize,
+    /// What stands behind the fence: `yaml`, `console,run`. Empty for an indented block, too.
+    pub language: String,
+    /// Its text, without the indentation of a list that it is in.
+    pub text: String,
+}
+
 /// What other pages can rely on in a page, and what it relies on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
@@ -20,6 +31,8 @@ pub struct Page {
     pub links: Vec<Link>,
     /// The anchors of its headings.
     pub anchors: BTreeSet<String>,
+    /// In the order of the page.
+    pub blocks: Vec<Block>,
 }
 
 impl Page {
@@ -29,22 +42,38 @@ impl Page {
         let mut page = Self {
             links: Vec::new(),
             anchors: BTreeSet::new(),
+            blocks: Vec::new(),
         };
+        let line_of = |offset: usize| text.get(..offset).unwrap_or_default().matches('\n').count() + 1;
         let mut seen = BTreeMap::new();
         let mut heading: Option<String> = None;
+        let mut block: Option<Block> = None;
         let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_STRIKETHROUGH;
         for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
             match event {
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                    let before = text.get(..range.start).unwrap_or_default();
                     page.links.push(Link {
-                        line: before.matches('\n').count() + 1,
+                        line: line_of(range.start),
                         target: dest_url.into_string(),
                     });
                 }
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::Start(Tag::CodeBlock(kind)) => {
+                    let language = match kind {
+                        CodeBlockKind::Fenced(language) => language.into_string(),
+                        CodeBlockKind::Indented => String::new(),
+                    };
+                    block = Some(Block {
+                        line: line_of(range.start),
+                        language,
+                        text: String::new(),
+                    });
+                }
+                Event::End(TagEnd::CodeBlock) => page.blocks.extend(block.take()),
                 Event::Text(text) | Event::Code(text) => {
-                    if let Some(heading) = &mut heading {
+                    if let Some(block) = &mut block {
+                        block.text.push_str(&text);
+                    } else if let Some(heading) = &mut heading {
                         heading.push_str(&text);
                     }
                 }
@@ -91,6 +120,17 @@ mod tests {
             "keys-1",
         ];
         assert_eq!(page.anchors, expected.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn blocks_have_their_line_and_no_indentation() {
+        let page = Page::parse("1. a\n\n   ```yaml,excerpt\n   b:\n     c: 1\n   ```\n\nd\n\n    e\n");
+        let blocks: Vec<_> = page
+            .blocks
+            .iter()
+            .map(|block| (block.line, &*block.language, &*block.text))
+            .collect();
+        assert_eq!(blocks, [(3, "yaml,excerpt", "b:\n  c: 1\n"), (10, "", "e\n")]);
     }
 
     #[test]

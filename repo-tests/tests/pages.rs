@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limpet_repo_tests::{Page, broken_links, checkout, markdown_files};
+use limpet_repo_tests::{Page, broken_links, checkout, for_users, markdown_files};
 
 fn read(path: &str) -> String {
     fs::read_to_string(checkout().join(path)).unwrap()
@@ -64,6 +64,23 @@ fn the_index_of_docs_names_every_page() {
         let named = named.contains(link.target.as_str()) || link.target == "README.md";
         assert!(named, "docs/README.md does not name {}", link.target);
     }
+}
+
+/// `controller/tests/pages` runs or checks each block by its language.
+#[test]
+fn every_block_says_what_it_is() {
+    let known = ["console", "console,run", "json", "sh", "text", "yaml", "yaml,excerpt"];
+    let mut problems = Vec::new();
+    for path in for_users().unwrap() {
+        let blocks = Page::parse(&fs::read_to_string(checkout().join(&path)).unwrap()).blocks;
+        let unknown = blocks.iter().filter(|block| !known.contains(&block.language.as_str()));
+        problems.extend(unknown.map(|block| format!("{}:{}: {:?}", path.display(), block.line, block.language)));
+    }
+    assert!(
+        problems.is_empty(),
+        "expected a fence with one of {known:?}:\n{}",
+        problems.join("\n")
+    );
 }
 
 #[test]
