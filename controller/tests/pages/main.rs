@@ -1,7 +1,12 @@
 //! What the pages for users show: each block of YAML is checked, each command is parsed by the program that it is for, and each transcript that
 //! says so is run.
 #![cfg(feature = "controller")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 mod commands;
 mod excerpts;

@@ -88,15 +88,13 @@ fn problems(path: &str, page: &Page) -> Vec<String> {
     let out = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("dist")).unwrap();
     symlink(LIMPET, folder.path().join("dist/limpet")).unwrap();
-    let script: String = steps
-        .iter()
-        .map(|Step { line, command, .. }| {
-            // In braces, so that variables stay.
-            let to = out.path().join(line.to_string());
-            let to = to.display();
-            format!("{{\n{command}\n}} >'{to}' 2>&1\necho $? >'{to}.code'\n")
-        })
-        .collect();
+    let script = steps.iter().map(|Step { line, command, .. }| {
+        // In braces, so that variables stay.
+        let to = out.path().join(line.to_string());
+        let to = to.display();
+        format!("{{\n{command}\n}} >'{to}' 2>&1\necho $? >'{to}.code'")
+    });
+    let script = script.collect::<Vec<_>>().join("\n");
     let mut shell = Command::new("bash");
     shell.args(["-c", &script]).current_dir(folder.path());
     let dist = folder.path().join("dist");
