@@ -33,6 +33,16 @@ pub fn for_users() -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// If a folder cannot be read.
 pub fn markdown_files(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = files(root)?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    Ok(files)
+}
+
+/// Every file below `root`, as [`markdown_files`].
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
@@ -48,7 +58,7 @@ pub fn markdown_files(root: &Path) -> io::Result<Vec<PathBuf>> {
                 if name != "target" {
                     folders.push(path);
                 }
-            } else if path.extension().is_some_and(|extension| extension == "md") {
+            } else {
                 found.push(path);
             }
         }

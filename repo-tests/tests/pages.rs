@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limpet_repo_tests::{Page, broken_links, checkout, for_users, markdown_files};
+use limpet_repo_tests::{Page, broken_links, checkout, files, for_users, markdown_files};
 
 fn read(path: &str) -> String {
     fs::read_to_string(checkout().join(path)).unwrap()
@@ -42,6 +42,40 @@ fn broken_links_are_found_with_page_and_line() {
         "docs/a.md:5: x.yaml#l: docs/x.yaml is no page, so it has no anchors",
     ];
     assert_eq!(broken_links(folder.path()).unwrap(), expected);
+}
+
+/// The pages that a text names, as `docs/reference/token.md`.
+fn named_pages(text: &str) -> Vec<&str> {
+    let behind = text.match_indices("docs/").filter_map(|(at, _)| text.get(at..));
+    let paths = behind.map(|rest| {
+        let is_part = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
+        let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+        rest.get(..end).unwrap_or_default().trim_end_matches('.')
+    });
+    paths.filter(|path| path.ends_with(".md")).collect()
+}
+
+#[test]
+fn pages_that_code_and_comments_name_exist() {
+    let root = checkout();
+    let mut problems = Vec::new();
+    let mut named = 0;
+    for path in files(&root).unwrap() {
+        // Links of pages are followed above. What is no text names nothing.
+        let is_page = path.extension().is_some_and(|extension| extension == "md");
+        if is_page || path.starts_with("repo-tests") {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(&path)).unwrap_or_default();
+        for page in named_pages(&text) {
+            named += 1;
+            if !root.join(page).exists() {
+                problems.push(format!("{}: there is no {page}", path.display()));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    assert!(named > 10, "{named}");
 }
 
 #[test]

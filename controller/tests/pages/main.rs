@@ -40,7 +40,7 @@ fn pages() -> Vec<(String, Page)> {
     parsed.collect()
 }
 
-/// The blocks in one of these languages, each with where it is: `docs/a.md:12`.
+/// The blocks in one of these languages, each with its page and line.
 fn blocks(languages: &[&str]) -> Vec<(String, Block)> {
     let mut found = Vec::new();
     for (path, page) in pages() {
