@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the pages of docs/ as a site in dist/site, with the pages and files outside of docs/ that they link to, and follows the links of the site.
+# Builds the pages of docs/ as a site in dist/site, with the pages and files outside of docs/ that they link to, and
+# follows the links of the site.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 version=0.5.4
@@ -14,7 +15,6 @@ if [[ $("$mdbook" --version 2>/dev/null) != "mdbook v$version" ]]; then
 fi
 rm -rf dist/book dist/site
 python3 e2e/tools/site.py collect dist/book
-# Its own words are two lines about times; errors go to stderr all the same.
 "$mdbook" build dist/book --dest-dir "$PWD/dist/site"
 python3 e2e/tools/site.py check dist/site
 rm -rf dist/book

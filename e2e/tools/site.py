@@ -1,7 +1,7 @@
 """The site of the documentation, around mdBook, which takes pages from one folder alone.
 
-    site.py collect FOLDER   lays out the pages of docs/ with the pages and files outside of docs/ that they link to, at the same paths relative to
-                             each other, so that links work on the site as they do on a code host
+    site.py collect FOLDER   lays out the pages of docs/ with the pages and files outside of docs/ that they link to, at
+                             the same paths relative to each other: links work on the site as they do on a code host
     site.py check SITE       follows every link between files of the site
 """
 
@@ -59,7 +59,8 @@ def collect(folder):
         if directory / "README.md" not in others:
             names = sorted(path.name for path in directory.iterdir())
             items = "".join(f'<li><a href="{name}">{name}</a></li>' for name in names)
-            (folder / directory / "index.html").write_text(f"<!DOCTYPE html><title>{directory}</title><ul>{items}</ul>\n")
+            index = f"<!DOCTYPE html><title>{directory}</title><ul>{items}</ul>\n"
+            (folder / directory / "index.html").write_text(index)
     shutil.copy(docs / "book.toml", folder)
     summary = LINK.sub(r"](docs/\1)", (docs / "SUMMARY.md").read_text())
     chapters = "".join(f"- [{title(page)}]({page})\n" for page in sorted(others))
@@ -82,7 +83,8 @@ class Page(html.parser.HTMLParser):
 
 def check(site):
     # print.html has all pages in one; 404.html may stand for any.
-    pages = {path: Page(path) for path in site.rglob("*.html") if path.name not in ("print.html", "404.html", "toc.html")}
+    others = ("print.html", "404.html", "toc.html")
+    pages = {path: Page(path) for path in site.rglob("*.html") if path.name not in others}
     broken = []
     for path, page in pages.items():
         for target in page.targets:

@@ -7,7 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::{Link, Page, markdown_files};
 
-/// A message for each link of a Markdown file below `root` whose file or anchor does not exist. Links to other sites are not followed.
+/// A message for each link of a Markdown file below `root` whose file or anchor does not exist. Links to other sites
+/// are not followed.
 ///
 /// # Errors
 /// If a file cannot be read.

@@ -31,7 +31,8 @@ fn broken_links_are_found_with_page_and_line() {
     );
     write(
         "docs/a.md",
-        "# A\n\n[up](../README.md#here) [self](#a) [no](#b)\n\n[no](../README.md#there) [out](../../x.md) [no](x.yaml#l)\n",
+        "# A\n\n[up](../README.md#here) [self](#a) [no](#b)\n\n\
+        [no](../README.md#there) [out](../../x.md) [no](x.yaml#l)\n",
     );
     write("docs/x.yaml", "x: 1\n");
     let expected = [
@@ -52,7 +53,8 @@ fn named_pages(text: &str) -> Vec<&str> {
         let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
         rest.get(..end).unwrap_or_default().trim_end_matches('.')
     });
-    paths.filter(|path| path.ends_with(".md")).collect()
+    let is_page = |path: &&str| Path::new(path).extension().is_some_and(|extension| extension == "md");
+    paths.filter(is_page).collect()
 }
 
 #[test]

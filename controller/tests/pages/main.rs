@@ -1,5 +1,5 @@
-//! What the pages for users show: each block of YAML is checked, each command is parsed by the program that it is for, and each transcript that
-//! says so is run.
+//! What the pages for users show: each block of YAML is checked, each command is parsed by the program that it is for,
+//! and each transcript that says so is run.
 #![cfg(feature = "controller")]
 #![expect(
     clippy::unwrap_used,
@@ -82,7 +82,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Runs the command on a file with this text, and gives its exit code and all that it said. Every variable that pages name keys by is set.
+/// Runs the command on a file with this text, and gives its exit code and all that it said. Every variable that pages
+/// name keys by is set.
 fn limpet_on(text: &str, args: &[&str]) -> (Option<i32>, String) {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();

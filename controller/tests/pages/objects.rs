@@ -1,5 +1,6 @@
-//! Kubernetes objects of the pages. What a page leaves out, because its reader has it, is put beside them; the controller then has to accept all,
-//! and to leave no field aside. (That an API server takes them, fields of other projects included, `e2e/tests/kube/pages.rs` shows.)
+//! Kubernetes objects of the pages. What a page leaves out, because its reader has it, is put beside them; the
+//! controller then has to accept all, and to leave no field aside. (That an API server takes them, fields of other
+//! projects included, `e2e/tests/kube/pages.rs` shows.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +49,8 @@ fn control_plane(class: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Puts what is missing beside the objects: routes of Services with a policy, Gateways of routes, classes of Gateways, Services of backends.
+/// Puts what is missing beside the objects: routes of Services with a policy, Gateways of routes, classes of Gateways,
+/// Services of backends.
 fn complete(objects: &mut Vec<Value>) -> &'static str {
     const ROUTES: [&str; 2] = ["HTTPRoute", "GRPCRoute"];
     let mut backends: BTreeMap<Name, u64> = BTreeMap::new();
@@ -98,7 +100,12 @@ fn complete(objects: &mut Vec<Value>) -> &'static str {
             "metadata": {"namespace": namespace, "name": name},
             "spec": {
                 "gatewayClassName": "limpet",
-                "listeners": [{"name": "http", "port": 8080, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}],
+                "listeners": [{
+                    "name": "http",
+                    "port": 8080,
+                    "protocol": "HTTP",
+                    "allowedRoutes": {"namespaces": {"from": "All"}},
+                }],
             },
         }));
     }

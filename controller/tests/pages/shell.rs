@@ -1,5 +1,6 @@
-//! Commands of the pages (`sh`, and what stands behind `$ ` in `console`). Those of a page are one script, which bash runs with a stand-in for each
-//! program: it does nothing but look at its arguments. So quoting, loops, variables and substitutions are what they are in a shell.
+//! Commands of the pages (`sh`, and what stands behind `$ ` in `console`). Those of a page are one script, which bash
+//! runs with a stand-in for each program: it does nothing but look at its arguments. So quoting, loops, variables and
+//! substitutions are what they are in a shell.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -59,7 +60,8 @@ say() { echo "$PAGE:$PAGE_LINE: $name $arguments: $*" >>"$PROBLEMS"; }
 arguments=$*
 for argument in "$@"; do
   case $argument in
-    envoy-configs/* | controller/* | docs/* | e2e/* | filter/*) [[ -e $CHECKOUT/$argument ]] || say "there is no $argument" ;;
+    envoy-configs/* | controller/* | docs/* | e2e/* | filter/*)
+      [[ -e $CHECKOUT/$argument ]] || say "there is no $argument" ;;
   esac
 done
 case $name in
@@ -77,7 +79,8 @@ case $name in
       case $1 in
         -n | --namespace | -l | -o | --output | --context) shift ;;
         -*) ;;
-        annotate | apply | config | cp | create | delete | describe | edit | exec | get | label | logs | patch | port-forward | replace | rollout | scale | set | wait) break ;;
+        annotate | apply | config | cp | create | delete | describe | edit | exec | get | label | logs | patch) break ;;
+        port-forward | replace | rollout | scale | set | wait) break ;;
         *) say "kubectl has no command $1"; break ;;
       esac
       shift
@@ -96,10 +99,11 @@ esac
 "#;
 
 /// In front of a page's commands.
-const PRELUDE: &str = r#"set -o functrace -o errtrace -o pipefail; \
-command_not_found_handle() { echo "$PAGE:$((BASH_LINENO[0] - 1)): $1: these tests know no such program" >>"$PROBLEMS"; return 127; }; \
-trap 'export PAGE_LINE=$((LINENO - 1))' DEBUG; \
-trap 'code=$?; if ((code == 126 || code == 127)); then echo "$PAGE:$PAGE_LINE: $BASH_COMMAND: exit code $code" >>"$PROBLEMS"; fi' ERR"#;
+const PRELUDE: &str = r#"set -o functrace -o errtrace -o pipefail
+found() { echo "$PAGE:$1: $2" >>"$PROBLEMS"; }
+command_not_found_handle() { found $((BASH_LINENO[0] - 1)) "$1: these tests know no such program"; return 127; }
+trap 'export PAGE_LINE=$((LINENO - 1))' DEBUG
+trap 'code=$?; ((code != 126 && code != 127)) || found "$PAGE_LINE" "$BASH_COMMAND: exit code $code"' ERR"#;
 
 fn executable(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -175,7 +179,7 @@ fn problems(path: &str, page: &Page) -> Vec<String> {
     let stage = stage();
     let root = stage.path();
     // One line, so that a line of the script is the one before it in the page.
-    let prelude = PRELUDE.replace("\\\n", "");
+    let prelude = PRELUDE.replace('\n', "; ");
     let file = root.join("page");
     fs::write(&file, format!("{prelude}\n{script}\n")).unwrap();
     let found = root.join("problems");

@@ -1,5 +1,6 @@
-//! Transcripts that say that they can be run (`console,run`): those of a page are one session in a copy of the checkout, with what was built in
-//! its place. In what a command prints, `…` stands for anything within a line, and alone on a line for any lines.
+//! Transcripts that say that they can be run (`console,run`): those of a page are one session in a copy of the
+//! checkout, with what was built in its place. In what a command prints, `…` stands for anything within a line, and
+//! alone on a line for any lines.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,5 @@
-//! Blocks of YAML and JSON. A complete one is checked by what reads it; one that is an excerpt says so (`yaml,excerpt`).
+//! Blocks of YAML and JSON. A complete one is checked by what reads it; one that is an excerpt says so
+//! (`yaml,excerpt`).
 
 use serde_json::Value;
 

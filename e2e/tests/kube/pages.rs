@@ -1,4 +1,5 @@
-//! The objects that pages for users show: the API server takes them, strict about fields, with the kinds of Istio and Envoy Gateway as well.
+//! The objects that pages for users show: the API server takes them, strict about fields, with the kinds of Istio and
+//! Envoy Gateway as well.
 
 use std::fs;
 
