@@ -18,7 +18,7 @@ too_old := 1.37.0
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
 host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-model -p limpet-resources \
-	-p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-panicking-module
+	-p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-repo-tests -p limpet-panicking-module
 wasm_crates := -p limpet-proxy-wasm -p limpet-bench-noop
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 # Tests use a debug build of the command. An optimised build takes minutes, because of the controller's dependencies.
@@ -149,6 +149,10 @@ demo-kube: wasm module test-cli ## Show the controller in a cluster, then serve 
 	@cargo build --locked -p limpet-e2e --features kube --bin demo-kube
 	@DEMO=$(DEMO) $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	e2e/tools/in-netns.sh $(cargo_target)/debug/demo-kube
+
+.PHONY: docs
+docs: ## Build the documentation as a site in dist/site
+	@e2e/tools/docs.sh
 
 bench: build ## Measure what the filter costs: native code, then CPU per request of a whole Envoy
 	@echo "Measuring (about 5 minutes; run nothing else meanwhile)"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # with-istiod.sh COMMAND...: runs a command with the environment variables that the tests with Istio need: ISTIOD, the
-# program pilot-discovery, which is not fetched here (docs/istio.md says how to get one), and ISTIO_CRDS, a file with
+# program pilot-discovery, which is not fetched here (docs/reference/istio.md says how to get one), and ISTIO_CRDS, a file with
 # the definitions of its kinds. The default is that of the Go module istio.io/api with which the program was built.
 set -euo pipefail
 
 die() { echo "with-istiod: $*" >&2; exit 1; }
 
-how="docs/istio.md says how to get one."
+how="docs/reference/istio.md says how to get one."
 [[ -n ${ISTIOD:-} ]] ||
   die "ISTIOD is not set: make e2e-istio ISTIOD=FILE, where FILE is Istio's pilot-discovery. $how"
 [[ -x $ISTIOD ]] || die "ISTIOD is $ISTIOD, which is not a program. $how"

@@ -51,7 +51,7 @@ fn every_counter_is_described() {
 #[test]
 #[cfg(feature = "controller")]
 fn every_field_of_the_controllers_configuration_is_described() {
-    let page = page("controller.md");
+    let page = page("reference/controller-configuration.md");
     for (section, nested, prefix) in [
         ("", "", ""),
         ("sessionDefaults", "", ""),
@@ -82,7 +82,7 @@ fn every_field_of_the_controllers_configuration_is_described() {
             let name = format!("`{prefix}{field}");
             assert!(
                 page.contains(&format!("{name}`")) || page.contains(&format!("{name}.")),
-                "{section} {name} is not in controller.md"
+                "{section} {name} is not in controller-configuration.md"
             );
         }
     }

@@ -19,7 +19,7 @@ pub(crate) struct ControllerArgs {
 // How it runs. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The controller's configuration, in YAML or JSON (docs/controller.md)
+    /// The controller's configuration, in YAML or JSON (docs/reference/controller-configuration.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
     /// Who gets what the objects mean

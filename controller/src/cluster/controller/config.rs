@@ -18,7 +18,7 @@ use limpet_outputs::envoy::EnvoyOptions;
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
 
-/// All of it. `docs/controller.md` says what each field does.
+/// All of it. `docs/reference/controller-configuration.md` says what each field does.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Config {
