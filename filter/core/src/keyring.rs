@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use secret::HmacSha256;
 pub use secret::Secret;
+
+use crate::siv::HmacSha256;
 
 /// The HKDF labels (RFC 5869 `info`). Changing one requires a new token version.
 const MAC_LABEL: &[u8] = b"limpet token v1 mac";

@@ -1,9 +1,11 @@
 //! The synthetic-IV composition that seals tokens and keyrings. The tag authenticates associated data and payload, and
 //! it is the IV under which the payload is encrypted. Opening decrypts first and then verifies.
 
-use hmac::Mac as _;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
 
-use crate::keyring::HmacSha256;
+/// HMAC-SHA256 (RFC 2104) that has absorbed its key. Cloning it costs no hashing.
+pub(crate) type HmacSha256 = Hmac<Sha256>;
 
 /// Bytes of the tag: HMAC-SHA256, truncated to 128 bits.
 pub(crate) const TAG_LEN: usize = 16;

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-pub use crate::envoy::DESTINATION_HEADER;
 use crate::token::Destination;
 
 /// The proxy did not answer a question. The request continues unsteered and is counted.
@@ -36,7 +35,7 @@ pub trait RequestView {
     fn cluster_name(&self) -> Answer<'_>;
     /// A request header by its lower-case name, with all fields [`joined`].
     fn header(&self, name: &str) -> Answer<'_>;
-    /// Sets [`DESTINATION_HEADER`] to the destination and makes the proxy match the request again. Returns the name of
+    /// Sets [`DESTINATION_HEADER`](crate::envoy::DESTINATION_HEADER) to the destination and makes the proxy match the request again. Returns the name of
     /// the cluster that the new route leads to, empty if there is none; `None` if the proxy matches the request only
     /// later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;

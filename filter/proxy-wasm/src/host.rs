@@ -4,18 +4,23 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
 
-use limpet_core::envoy::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER};
+use limpet_core::envoy::{
+    DESTINATION_HEADER, HOST_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER, STRICT_HOST_HEADER,
+};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 
-use crate::steering;
-
 /// The request of the current call, with all its headers: reading them is one host call.
 pub(crate) struct Request {
     headers: Headers,
+}
+
+/// The header that steers, for a strict policy or for any other.
+pub(crate) fn host_header(strict: bool) -> &'static str {
+    if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
 }
 
 /// Pairs of lower-case name and field, in order.
@@ -118,7 +123,7 @@ impl ResponseView for Response {
     fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError> {
         // The native filter adds its header if another host answered than the one that was asked for. A backend that
         // sends the header itself only makes the core compare the addresses.
-        Ok(header(steering::header(strict))?.is_some())
+        Ok(header(host_header(strict))?.is_some())
     }
 
     fn code_details(&self) -> Answer<'_> {

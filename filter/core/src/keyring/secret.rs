@@ -5,13 +5,12 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hkdf::Hkdf;
-use hmac::{Hmac, KeyInit};
+use hmac::KeyInit;
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// HMAC-SHA256 (RFC 2104) that has absorbed its key. Cloning it costs no hashing.
-pub(crate) type HmacSha256 = Hmac<Sha256>;
+use crate::siv::HmacSha256;
 
 /// 32 secret bytes. They are wiped when dropped and compared in constant time, and `Debug` does not show them.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]

@@ -13,8 +13,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
 use zeroize::Zeroizing;
 
-use super::{Entry, HmacSha256, KeyId, KeyState, KeyringError, Secret, check};
-use crate::siv::{self, TAG_LEN};
+use super::{Entry, KeyId, KeyState, KeyringError, Secret, check};
+use crate::siv::{self, HmacSha256, TAG_LEN};
 
 /// The HKDF labels (RFC 5869 `info`). Changing one requires a new version.
 const MAC_LABEL: &[u8] = b"limpet keyring v1 mac";

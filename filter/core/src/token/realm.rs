@@ -7,8 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
 
 use super::{Claims, Form, HEAD_LEN, Parts, Refusal};
-use crate::keyring::{HmacSha256, Key, KeyId, KeyState, Keyring};
-use crate::siv;
+use crate::keyring::{Key, KeyId, KeyState, Keyring};
+use crate::siv::{self, HmacSha256};
 
 /// How a token travels. Tokens are bound to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
