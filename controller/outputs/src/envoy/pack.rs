@@ -13,7 +13,7 @@ use envoy_types::pb::google::protobuf::{BoolValue, Duration, Struct, UInt32Value
 
 pub(crate) use envoy_types::util::pack_any as pack;
 
-use limpet_core::envoy::FILTER_NAME;
+use limpet_core::envoy::{METADATA_KEY, METADATA_NAMESPACE};
 
 /// The configuration source of everything: the ADS stream.
 pub(super) fn ads() -> ConfigSource {
@@ -26,7 +26,7 @@ pub(super) fn ads() -> ConfigSource {
 
 /// Metadata of a route or a cluster, which the filter reads.
 pub(crate) fn session(session: &str) -> Metadata {
-    metadata(FILTER_NAME, "session", session)
+    metadata(METADATA_NAMESPACE, METADATA_KEY, session)
 }
 
 /// Metadata of one string. `prost` would encode several entries in any order.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use limpet_core::config::schema::DefaultConfig;
+use limpet_core::envoy::FILTER_NAME;
 use serde_json::{Value, json};
 
 use crate::manifests::{Manifest, Owner, Source, Stage};
@@ -34,7 +35,7 @@ pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules
                     "mergeType": "StrategicMerge",
                     "dynamicModule": [{
                         "name": options.dynamic_module,
-                        "filterName": "limpet",
+                        "filterName": FILTER_NAME,
                         "config": config(source, rule),
                     }],
                 }),

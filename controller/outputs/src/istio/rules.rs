@@ -12,6 +12,7 @@ use crate::envoy::{pack, routes};
 use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
 use limpet_api::GATEWAY_GROUP;
 use limpet_api::ObjectName;
+use limpet_core::envoy::SPLIT_PREFIX;
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
@@ -181,7 +182,7 @@ impl<'a> Rule<'a> {
             return None;
         }
         let strict = self.is_strict(used);
-        let session = format!("@split/{}", session_of(used));
+        let session = format!("{SPLIT_PREFIX}{}", session_of(used));
         let mut patches = vec![merged(&session, Steering::Idle { strict })];
         // Each patch inserts in front of the former ones, so the last of them matches first.
         for (route, forward) in forwards.iter().rev() {

@@ -24,7 +24,7 @@ use super::chain::{Steering, internal_headers};
 use super::listeners::{plain_name, tls_name};
 use super::options::FilterBuild;
 use super::pack::{self, duration, metadata, no, number, session};
-use limpet_core::envoy::UNAVAILABLE_CLUSTER;
+use limpet_core::envoy::{DESTINATION_SESSION, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
 use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
 
@@ -108,7 +108,7 @@ impl Routes<'_> {
 
     fn forward(&self, route: &Route, forward: &Forward, made: EnvoyRoute) -> Vec<EnvoyRoute> {
         let Session::Rule(used) = &forward.session else {
-            let metadata = matches!(forward.session, Session::Destinations).then(|| session("@destination"));
+            let metadata = matches!(forward.session, Session::Destinations).then(|| session(DESTINATION_SESSION));
             return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
         };
         let strict = self.is_strict(&used.policy);
@@ -131,7 +131,7 @@ impl Routes<'_> {
         // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
         // sessions begin.
         let made = EnvoyRoute {
-            metadata: Some(session(&format!("@split/{name}"))),
+            metadata: Some(session(&format!("{SPLIT_PREFIX}{name}"))),
             ..made
         };
         let mut known = BTreeSet::new();
