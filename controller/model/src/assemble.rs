@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 
 use super::Objects;
 use super::gateways::{GatewayState, ListenerState};
@@ -18,7 +18,7 @@ type Precedence<'a> = (
     (u8, Reverse<usize>),
     Reverse<(bool, usize, usize)>,
     (&'a str, &'a str, &'a str),
-    (&'a str, usize, usize),
+    (Kind, usize, usize),
 );
 
 type Found<'a> = BTreeMap<Hostname, Vec<(Precedence<'a>, Route)>>;

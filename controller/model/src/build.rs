@@ -1,5 +1,7 @@
 //! The order of the processors: classes, Gateways, routes, sessions, and what they make together.
 
+use limpet_api::Kind;
+
 use super::reports::{Condition, ParentReport, RouteReport};
 use super::routes::{Parent, RouteState};
 use super::sessions::{RuleSession, sessions};
@@ -47,7 +49,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         ..Reports::default()
     };
     for (route, sessions) in routes.iter().zip(&of_routes) {
-        let of_kind = if route.object.kind == "HTTPRoute" {
+        let of_kind = if route.object.kind == Kind::HttpRoute {
             &mut reports.http_routes
         } else {
             &mut reports.grpc_routes

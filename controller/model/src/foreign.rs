@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{GatewaySpec, Object, ObjectName, ParentRef};
+use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
 
 use super::gateways::GatewayState;
 use super::reports::{Condition, ParentReport, RouteReport};
@@ -91,7 +91,7 @@ pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, rep
             continue;
         };
         let targets = policy.spec.target_refs.iter();
-        let targets = targets.filter(|target| (target.group.as_str(), target.kind.as_str()) == ("", "Service"));
+        let targets = targets.filter(|target| Kind::find(&target.group, &target.kind) == Some(Kind::Service));
         let targets: BTreeSet<ObjectName> = targets
             .map(|target| ObjectName::new(&name.name.namespace, &target.name))
             .collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use limpet_api::{ObjectName, ParentRef};
+use limpet_api::{Kind, ObjectName, ParentRef};
 
 use super::graph::{AskedBy, Graph, RuleName};
 use super::reports::{Condition, Reports};
@@ -80,7 +80,7 @@ impl Reports {
     }
 
     fn lose_inline(&mut self, route: &super::reports::ObjectRef, gateway: &ObjectName, message: &str) {
-        let reports = if route.kind == "HTTPRoute" {
+        let reports = if route.kind == Kind::HttpRoute {
             &mut self.http_routes
         } else {
             &mut self.grpc_routes
@@ -110,7 +110,7 @@ impl Reports {
 }
 
 fn is_gateway(reference: &ParentRef, gateway: &ObjectName) -> bool {
-    reference.kind == "Gateway"
+    Kind::find(&reference.group, &reference.kind) == Some(Kind::Gateway)
         && reference.namespace.as_deref() == Some(&gateway.namespace)
         && reference.name == gateway.name
 }

@@ -2,21 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use limpet_api::{BackendRef, GrantFrom, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
+use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
 
 use super::graph::{Cluster, ClusterName, Protocol};
 use super::sessions::RuleBackend;
 use super::short_hash::short_hash;
 use super::{MANAGED_BY, MANAGER, Objects};
-use limpet_api::GATEWAY_X_GROUP;
 
 /// Who refers.
 #[derive(Debug, Clone, Copy)]
 pub struct Referrer<'a> {
-    /// The API group of the referring object.
-    pub group: &'a str,
     /// The kind of the referring object.
-    pub kind: &'a str,
+    pub kind: Kind,
     /// The namespace of the referring object.
     pub namespace: &'a str,
 }
@@ -69,7 +66,7 @@ impl<'a> References<'a> {
             return true;
         }
         let is_from = |grant: &GrantFrom| {
-            grant.group == from.group && grant.kind == from.kind && grant.namespace == from.namespace
+            Kind::find(&grant.group, &grant.kind) == Some(from.kind) && grant.namespace == from.namespace
         };
         self.grants
             .get(to.namespace.as_str())
@@ -89,10 +86,11 @@ impl<'a> References<'a> {
     pub(super) fn backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Result<Backend, Unresolved> {
         let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
         let name = ObjectName::new(namespace, &reference.name);
-        match (reference.group.as_str(), reference.kind.as_str()) {
-            ("", "Service") => self.service(from, reference, name),
-            (GATEWAY_X_GROUP, "XBackend") => self.x_backend(from, reference, name),
-            (group, kind) => {
+        match Kind::find(&reference.group, &reference.kind) {
+            Some(Kind::Service) => self.service(from, reference, name),
+            Some(Kind::XBackend) => self.x_backend(from, reference, name),
+            _ => {
+                let (group, kind) = (&reference.group, &reference.kind);
                 let message = format!("expected a Service or an XBackend, found {kind} of group {group:?}");
                 Err(unresolved("InvalidKind", ".kind", message))
             }
@@ -100,7 +98,7 @@ impl<'a> References<'a> {
     }
 
     fn service(&self, from: Referrer<'_>, reference: &BackendRef, name: ObjectName) -> Result<Backend, Unresolved> {
-        if !self.permitted(from, "", "Service", &name) {
+        if !self.permitted(from, Kind::Service.group(), Kind::Service.as_str(), &name) {
             let message = format!("expected a ReferenceGrant in {} for Service {name}", name.namespace);
             return Err(unresolved("RefNotPermitted", "", message));
         }
@@ -133,7 +131,7 @@ impl<'a> References<'a> {
             return Err(unresolved("BackendNotFound", ".port", message));
         };
         let protocol = match (port.app_protocol.as_deref(), from.kind) {
-            (None | Some("http" | "kubernetes.io/ws"), "GRPCRoute") | (Some("kubernetes.io/h2c" | "grpc"), _) => {
+            (None | Some("http" | "kubernetes.io/ws"), Kind::GrpcRoute) | (Some("kubernetes.io/h2c" | "grpc"), _) => {
                 Protocol::H2c
             }
             (None | Some("http" | "kubernetes.io/ws"), _) => Protocol::Http1,
@@ -196,7 +194,7 @@ impl<'a> References<'a> {
             return Err(unsupported("spec.port: expected a port".to_owned()));
         };
         let protocol = match (backend.spec.protocol.as_deref(), from.kind) {
-            (Some("HTTP2" | "H2C" | "GRPC"), _) | (None | Some("HTTP"), "GRPCRoute") => Protocol::H2c,
+            (Some("HTTP2" | "H2C" | "GRPC"), _) | (None | Some("HTTP"), Kind::GrpcRoute) => Protocol::H2c,
             (None | Some("HTTP" | "HTTP11" | "MCP"), _) => Protocol::Http1,
             (Some(other), _) => {
                 return Err(unsupported(format!(

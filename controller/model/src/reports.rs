@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use limpet_api::{KindRef, ObjectName, ParentRef};
+use limpet_api::{Kind, KindRef, ObjectName, ParentRef};
 
 use super::objects::SessionPolicyName;
 
@@ -14,7 +14,7 @@ use super::objects::SessionPolicyName;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ObjectRef {
     /// Its kind.
-    pub kind: &'static str,
+    pub kind: Kind,
     /// Its namespace and name.
     pub name: ObjectName,
 }

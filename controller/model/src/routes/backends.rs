@@ -4,7 +4,6 @@ use crate::build::UNSUPPORTED_VALUE;
 use crate::graph::{Destination, HeaderChanges, Target};
 use crate::references::{Backend, References, Referrer};
 use limpet_api::BackendRef;
-use limpet_api::GATEWAY_GROUP;
 
 use super::{BadReference, RouteInput, Rule, RuleInput, filters};
 
@@ -62,7 +61,6 @@ fn resolve(
     not_followed: &mut Vec<String>,
 ) -> Result<Backend, BadReference> {
     let referrer = Referrer {
-        group: GATEWAY_GROUP,
         kind: route.kind,
         namespace: &route.meta.namespace,
     };

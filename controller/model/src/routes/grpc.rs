@@ -2,13 +2,13 @@
 
 use crate::graph::{Match, PathMatch};
 use crate::sessions::Problem;
-use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Object};
+use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Kind, Object};
 
 use super::{RouteInput, RuleInput, expressions, matches};
 
 pub(super) fn input(route: &Object<GrpcRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {
-        kind: "GRPCRoute",
+        kind: Kind::GrpcRoute,
         meta: &route.meta,
         malformed: route.malformed.as_ref(),
         unread: &route.unread,

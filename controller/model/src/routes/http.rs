@@ -6,13 +6,13 @@ use limpet_core::time::GatewayDuration;
 
 use crate::graph::{Match, PathMatch};
 use crate::sessions::Problem;
-use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Object, PathMatch as PathMatchSpec};
+use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Kind, Object, PathMatch as PathMatchSpec};
 
 use super::{RouteInput, RuleInput, expressions, matches};
 
 pub(super) fn input(route: &Object<HttpRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {
-        kind: "HTTPRoute",
+        kind: Kind::HttpRoute,
         meta: &route.meta,
         malformed: route.malformed.as_ref(),
         unread: &route.unread,

@@ -12,7 +12,7 @@ mod rule_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use limpet_api::{BackendRef, DecodeError, Filter, Meta, Object, ObjectName, ParentRef, SessionPersistence};
+use limpet_api::{BackendRef, DecodeError, Filter, Kind, Meta, Object, ObjectName, ParentRef, SessionPersistence};
 
 use super::gateways::GatewayState;
 use super::graph::{Destination, HeaderChanges, Hostname, Match, Redirect, Rewrite, RuleName};
@@ -110,7 +110,7 @@ struct RuleInput<'a> {
 
 /// What a route says, in either kind.
 struct RouteInput<'a> {
-    kind: &'static str,
+    kind: Kind,
     meta: &'a Meta,
     malformed: Option<&'a DecodeError>,
     unread: &'a [String],

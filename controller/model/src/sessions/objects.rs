@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
-use limpet_api::{Object, ObjectName, SessionPolicySpec};
+use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
 
 use super::annotations::{self, Overrides};
 use super::persistence::{self, Dialect, Wanted};
@@ -44,7 +44,7 @@ pub(super) struct PolicyObjects<'a> {
 
 impl fmt::Display for PolicyObject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name.kind.name(), self.name.name)
+        self.name.fmt(f)
     }
 }
 
@@ -103,10 +103,10 @@ impl<'a> PolicyObjects<'a> {
 fn targets(name: &SessionPolicyName, object: &Object<SessionPolicySpec>) -> Vec<(usize, RuleBackend)> {
     let backend = |(index, target): (usize, &limpet_api::PolicyTarget)| {
         let name = ObjectName::new(&name.name.namespace, &target.name);
-        match (target.group.as_str(), target.kind.as_str()) {
-            ("", "Service") => Some((index, RuleBackend::Service(name))),
+        match Kind::find(&target.group, &target.kind) {
+            Some(Kind::Service) => Some((index, RuleBackend::Service(name))),
             // Wrong, but a backend that rules lead to, whose Gateways are told.
-            (limpet_api::GATEWAY_X_GROUP, "XBackend") => Some((index, RuleBackend::XBackend(name))),
+            Some(Kind::XBackend) => Some((index, RuleBackend::XBackend(name))),
             _ => None,
         }
     };
@@ -192,14 +192,14 @@ fn target_problems(spec: &SessionPolicySpec) -> Vec<Problem> {
         if !known.insert(target) {
             problem("", "expected each target once".to_owned());
         }
-        match (target.group.as_str(), target.kind.as_str()) {
-            ("", "Service") => {}
-            ("", kind) => problem(".kind", format!("expected Service, found {kind:?}")),
-            (limpet_api::GATEWAY_X_GROUP, "XBackend") => problem(
+        match (Kind::find(&target.group, &target.kind), target.group.as_str()) {
+            (Some(Kind::Service), _) => {}
+            (_, "") => problem(".kind", format!("expected Service, found {:?}", target.kind)),
+            (Some(Kind::XBackend), _) => problem(
                 ".kind",
                 "expected Service: an XBackend has sessionPersistence of its own".to_owned(),
             ),
-            (group, _) => problem(
+            (_, group) => problem(
                 ".group",
                 format!("expected \"\", the group of Service, found {group:?}"),
             ),

@@ -11,8 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::reports::{AncestorReport, Condition, PolicyReport};
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::{Meta, ObjectName, ParentRef};
+use limpet_api::{Kind, Meta, ObjectName, ParentRef};
 
 use super::Problem;
 
@@ -23,8 +22,8 @@ const MAX_LISTED: usize = 4;
 pub(crate) fn ancestor(gateway: &ObjectName, conditions: Vec<Condition>) -> AncestorReport {
     AncestorReport {
         ancestor_ref: ParentRef {
-            group: GATEWAY_GROUP.to_owned(),
-            kind: "Gateway".to_owned(),
+            group: Kind::Gateway.group().to_owned(),
+            kind: Kind::Gateway.as_str().to_owned(),
             namespace: Some(gateway.namespace.clone()),
             name: gateway.name.clone(),
             section_name: None,
