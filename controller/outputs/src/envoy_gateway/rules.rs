@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::manifests::Source;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::{
     Action, AskedBy, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
@@ -130,7 +130,7 @@ fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {
 fn rule_count(source: &Source<'_>, origin: &RuleOrigin) -> Option<usize> {
     let name: &ObjectName = &origin.route.name;
     match origin.route.kind {
-        "HTTPRoute" => source.objects.http_routes.get(name).map(|route| route.spec.rules.len()),
+        Kind::HttpRoute => source.objects.http_routes.get(name).map(|route| route.spec.rules.len()),
         _ => source.objects.grpc_routes.get(name).map(|route| route.spec.rules.len()),
     }
 }

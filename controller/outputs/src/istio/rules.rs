@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use crate::envoy::chain::Steering;
 use crate::envoy::{pack, routes};
 use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
@@ -79,10 +78,10 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Opti
     }
     let http = source.objects.http_routes.get(&route.name).map(|route| &route.meta);
     let grpc = source.objects.grpc_routes.get(&route.name).map(|route| &route.meta);
-    let meta = if route.kind == "HTTPRoute" { http } else { grpc };
+    let meta = if route.kind == Kind::HttpRoute { http } else { grpc };
     Some(Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
-        kind: route.kind,
+        kind: route.kind.as_str(),
         name: route.name.name.clone(),
         uid: meta?.uid.clone(),
     })
