@@ -24,7 +24,7 @@ pub use gateway::{
 pub use grpc_route::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule};
 pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Timeouts};
 pub use kind::Kind;
-pub use meta::{Meta, Object, ObjectName};
+pub use meta::{Meta, Object, ObjectName, ObjectRef};
 pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrantSpec};
 pub use route::{BackendRef, Filter, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, Redirect, Rewrite};
 pub use service::{ServicePort, ServiceSpec};

@@ -3,15 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use limpet_api::{Kind, ObjectName};
-
 use super::Objects;
 use super::gateways::{GatewayState, ListenerState};
 use super::graph::{
     Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session, VirtualHost,
 };
+use super::references::RuleBackend;
 use super::routes::{Attachment, RouteState, Rule, RuleAction};
-use super::sessions::{RuleBackend, RuleSession, Sessions};
+use super::sessions::{RuleSession, Sessions};
+use limpet_api::{Kind, ObjectName};
 
 /// Where a route stands among those of one virtual host (Gateway API, `HTTPRouteRule.matches`), regular expressions between exact paths and prefixes.
 type Precedence<'a> = (

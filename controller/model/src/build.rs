@@ -1,12 +1,11 @@
 //! The order of the processors: classes, Gateways, routes, sessions, and what they make together.
 
-use limpet_api::Kind;
-
-use super::reports::{Condition, ParentReport, RouteReport};
+use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteState};
 use super::sessions::{RuleSession, sessions};
 use super::unread::no_effect;
 use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes};
+use limpet_api::Kind;
 
 /// What `objects` mean.
 #[must_use]
@@ -102,9 +101,6 @@ fn noted(message: &str, sessions: &[RuleSession]) -> String {
     let notes = sessions.iter().flat_map(|session| &session.notes).map(String::as_str);
     std::iter::once(message).chain(notes).collect::<Vec<_>>().join("; ")
 }
-
-/// Why a backend is not led to that is there: it is no reason of `ResolvedRefs`.
-pub(super) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
 
 /// `ResolvedRefs`: the first reason, and every message.
 fn resolved(route: &RouteState<'_>) -> Condition {

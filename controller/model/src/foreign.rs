@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
-
 use super::gateways::GatewayState;
-use super::reports::{Condition, ParentReport, RouteReport};
+use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{RouteState, gateway_name};
 use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor};
 use super::{Gateways, Loss, Lost, Objects, Reports, Settings};
+use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
 
 /// What became of the sessions that a route asks for. Whether it is served is not ours to say.
 pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
@@ -29,7 +28,7 @@ pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> 
     if !problems.is_empty() {
         conditions.push(Condition::holds(
             "PartiallyInvalid",
-            "UnsupportedValue",
+            UNSUPPORTED_VALUE,
             problems.join("; "),
         ));
     }

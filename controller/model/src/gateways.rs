@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
-
 use super::graph::Hostname;
 use super::references::{References, Referrer};
 use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
 use super::{Objects, Settings};
+use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
 
 /// A Gateway of ours.
 #[derive(Debug)]

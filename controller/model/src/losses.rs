@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use limpet_api::{Kind, ObjectName, ParentRef};
-
 use super::graph::{AskedBy, Graph, RuleName};
-use super::reports::{Condition, Reports};
+use super::reports::{Condition, Reports, UNSUPPORTED_VALUE};
+use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 
 /// Something that a rule asks for and does not get.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +78,7 @@ impl Reports {
         }
     }
 
-    fn lose_inline(&mut self, route: &super::reports::ObjectRef, gateway: &ObjectName, message: &str) {
+    fn lose_inline(&mut self, route: &ObjectRef, gateway: &ObjectName, message: &str) {
         let reports = if route.kind == Kind::HttpRoute {
             &mut self.http_routes
         } else {
@@ -101,7 +100,7 @@ impl Reports {
                 Some(partly) if partly.message.contains(message) => {}
                 Some(partly) => partly.message = format!("{}; {message}", partly.message),
                 None => {
-                    let partly = Condition::holds("PartiallyInvalid", "UnsupportedValue", message);
+                    let partly = Condition::holds("PartiallyInvalid", UNSUPPORTED_VALUE, message);
                     parent.conditions.push(partly);
                 }
             }

@@ -3,13 +3,11 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::certificate::Certificate;
 use limpet_api::{
     BackendRef, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Meta, Object,
-    ObjectName, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
+    ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
-
-use super::certificate::Certificate;
-use super::reports::ObjectRef;
 
 /// Everything that a graph is built from. Where it comes from, an API server or files, makes no difference.
 #[derive(Debug, Clone, Default)]

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::Objects;
+use super::graph::{Cluster, ClusterName, Protocol};
+use super::short_hash::short_hash;
 use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
 
-use super::graph::{Cluster, ClusterName, Protocol};
-use super::sessions::RuleBackend;
-use super::short_hash::short_hash;
-use super::{MANAGED_BY, MANAGER, Objects};
+/// The label of every object that is written, with the value [`MANAGER`]. Objects without it are somebody else's,
+/// whatever they are called.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The value of [`MANAGED_BY`] on our objects.
+pub const MANAGER: &str = "limpet";
 
 /// Who refers.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +20,15 @@ pub struct Referrer<'a> {
     pub kind: Kind,
     /// The namespace of the referring object.
     pub namespace: &'a str,
+}
+
+/// A backend of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum RuleBackend {
+    /// A Service.
+    Service(ObjectName),
+    /// An XBackend.
+    XBackend(ObjectName),
 }
 
 /// What a backend reference leads to.

@@ -1,7 +1,11 @@
 use std::collections::BTreeSet;
 
-use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
 use serde::{Deserialize, Serialize};
+
+use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
+
+/// The `controllerName` of our GatewayClasses, and the name that we write status under.
+pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
 
 /// What graphs are built with, besides objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +21,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            controller_name: super::CONTROLLER_NAME.to_owned(),
+            controller_name: CONTROLLER_NAME.to_owned(),
             gateways: Gateways::Ours,
             session_defaults: SessionDefaults::default(),
         }

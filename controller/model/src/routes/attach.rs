@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::rule::RouteInput;
 use crate::Objects;
-use crate::build::UNSUPPORTED_VALUE;
 use crate::gateways::{GatewayState, ListenerState};
 use crate::graph::Hostname;
-use crate::reports::Condition;
+use crate::reports::{Condition, UNSUPPORTED_VALUE};
 use limpet_api::{Kind, ObjectName, ParentRef};
-
-use super::RouteInput;
 
 /// A listener that a route attaches to.
 #[derive(Debug, Clone, PartialEq, Eq)]

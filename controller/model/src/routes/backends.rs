@@ -1,11 +1,12 @@
 //! Where a rule's requests go.
 
-use crate::build::UNSUPPORTED_VALUE;
+use super::filters;
+use super::rule::{BadReference, RouteInput, Rule, RuleInput};
 use crate::graph::{Destination, HeaderChanges, Target};
 use crate::references::{Backend, References, Referrer};
+use crate::reports::UNSUPPORTED_VALUE;
+use crate::unread::Unread;
 use limpet_api::BackendRef;
-
-use super::{BadReference, RouteInput, Rule, RuleInput, filters};
 
 /// The destinations of a rule, also those that lead nowhere.
 pub(super) fn destinations(
@@ -72,7 +73,7 @@ fn resolve(
             message: unresolved.message,
         }
     })?;
-    let unread = super::super::unread::Unread::new(route.unread);
+    let unread = Unread::new(route.unread);
     match filters::of_backend(field, &unread, &reference.filters) {
         Ok(changes) => (destination.request_headers, destination.response_headers) = changes,
         Err(problem) if route.is_judged => {

@@ -7,7 +7,7 @@ use regex_syntax::ast::{
     RepetitionRange, Visitor,
 };
 
-use crate::sessions::Problem;
+use crate::problem::Problem;
 
 /// How often RE2 repeats something at most.
 const MOST_REPETITIONS: u64 = 1000;

@@ -1,10 +1,10 @@
 //! What a GRPCRoute says. A gRPC method is a path, `/<service>/<method>`.
 
+use super::rule::{RouteInput, RuleInput};
+use super::{expressions, matches};
 use crate::graph::{Match, PathMatch};
-use crate::sessions::Problem;
+use crate::problem::Problem;
 use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Kind, Object};
-
-use super::{RouteInput, RuleInput, expressions, matches};
 
 pub(super) fn input(route: &Object<GrpcRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {

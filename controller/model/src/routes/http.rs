@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use limpet_core::time::GatewayDuration;
-
+use super::rule::{RouteInput, RuleInput};
+use super::{expressions, matches};
 use crate::graph::{Match, PathMatch};
-use crate::sessions::Problem;
+use crate::problem::Problem;
 use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Kind, Object, PathMatch as PathMatchSpec};
-
-use super::{RouteInput, RuleInput, expressions, matches};
+use limpet_core::time::GatewayDuration;
 
 pub(super) fn input(route: &Object<HttpRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {

@@ -2,15 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
 use serde::de::DeserializeOwned;
 
+use super::fault::{Fault, PREFIX};
 use crate::CookiePath;
-
-use super::fault::Fault;
-
-/// What all of them begin with.
-pub(super) const PREFIX: &str = "session.limpet.dev/";
+use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
 
 const FLAG: &str = "expected true or false";
 

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::backends::{Backends, x_backends};
+use super::facts::RuleFacts;
+use super::policy_status::{keep_oldest, rule_name};
+use super::rules::{Rule, Source};
+use super::status::{Remarks, ancestor, invalid, report};
 use crate::Objects;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
 use limpet_api::ObjectName;
-
-use super::RuleFacts;
-use super::backends::{Backends, x_backends};
-use super::policy_status::{keep_oldest, rule_name};
-use super::rules::{Rule, Source};
-use super::status::{Remarks, ancestor, invalid, report};
 
 /// The bound of the ancestors of an `XBackend`, by its CRD.
 const MAX_ANCESTORS: usize = 32;

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Objects, Settings};
-use limpet_api::ObjectName;
-
 use super::annotations;
+use super::facts::RuleFacts;
 use super::fault::Fault;
 use super::persistence::{self, Dialect};
 use super::policy::{Draft, Parts};
-use super::{Problem, RuleBackend, RuleFacts};
+use crate::problem::Problem;
+use crate::references::RuleBackend;
+use crate::{Objects, Settings};
+use limpet_api::ObjectName;
 
 /// The `XBackend`s that rules lead to.
 #[derive(Debug, Default)]

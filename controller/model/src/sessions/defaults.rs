@@ -1,12 +1,11 @@
 //! What sessions are like where no object says anything else.
 
-use crate::SessionDefaults;
-use limpet_api::SessionPersistence;
-
 use super::annotations::Overrides;
 use super::fault::{Fault, Place};
 use super::persistence::{self, Dialect};
 use super::policy::Parts;
+use crate::SessionDefaults;
+use limpet_api::SessionPersistence;
 
 /// That policies can be made with these defaults: otherwise every object would be told of a mistake that is not its own.
 ///

@@ -1,5 +1,7 @@
-use super::Problem;
-use super::annotations::PREFIX;
+use crate::problem::Problem;
+
+/// What the names of all our annotations begin with.
+pub(super) const PREFIX: &str = "session.limpet.dev/";
 
 /// A mistake in what an object says about its sessions, before it is known where in the object `sessionPersistence` stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod backend_status;
 mod backends;
 mod cookie_path;
 mod defaults;
+mod facts;
 mod fault;
 mod names;
 mod objects;
@@ -26,15 +27,15 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
+use super::problem::Problem;
+use super::reports::PolicyReport;
+use super::{Objects, SessionPolicyName, Settings};
+use limpet_api::ObjectName;
 use limpet_core::config::schema::PolicyConfig;
 
-use limpet_api::{DecodeError, Meta, ObjectName, SessionPersistence};
-
-use super::graph::{AskedBy, Hostname, PathMatch, RuleName, Session, SessionUse};
-use super::reports::{ObjectRef, PolicyReport};
-use super::{Objects, SessionPolicyName, Settings};
-
 pub use defaults::check as check_defaults;
+pub(crate) use facts::RuleFacts;
 pub(super) use policy_status::MAX_ANCESTORS;
 pub(super) use status::ancestor;
 
@@ -45,40 +46,6 @@ use policy::Draft;
 use policy_status::Statuses;
 use rules::{Chooser, Outcome, Rule, Source};
 use shared_names::SharedNames;
-
-/// What is known of a rule before its sessions are.
-#[derive(Debug, Clone)]
-pub(crate) struct RuleFacts<'a> {
-    /// The route.
-    pub(crate) route: ObjectRef,
-    /// The route's metadata, for its annotations and age.
-    pub(crate) meta: &'a Meta,
-    /// The rule's path in the route, like `spec.rules[2]`.
-    pub(crate) field: String,
-    /// The rule's name, which is its sessions' scope.
-    pub(crate) name: RuleName,
-    /// Its own `sessionPersistence`.
-    pub(crate) inline: Option<&'a SessionPersistence>,
-    /// Its backends that are there, in their order.
-    pub(crate) backends: Vec<RuleBackend>,
-    /// XBackends of the rule that are there and can not be led to, and why.
-    pub(crate) refused_backends: BTreeMap<ObjectName, String>,
-    /// The paths that its matches have, for the older rule of a cookie's path.
-    pub(crate) paths: Vec<PathMatch>,
-    /// The Gateways of ours that serve it.
-    pub(crate) gateways: BTreeSet<ObjectName>,
-    /// The hosts that it is served for.
-    pub(crate) hosts: BTreeSet<Hostname>,
-}
-
-/// A backend of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum RuleBackend {
-    /// A Service.
-    Service(ObjectName),
-    /// An XBackend.
-    XBackend(ObjectName),
-}
 
 /// What sessions there are.
 #[derive(Debug, Default)]
@@ -115,24 +82,6 @@ impl RuleSession {
     /// The session of the rule's match with this path.
     pub(crate) fn of_path(&self, path: &PathMatch) -> &Session {
         self.by_path.get(path).unwrap_or(&self.session)
-    }
-}
-
-/// A field of the route that can not be followed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Problem {
-    /// Its path, like `spec.rules[2].sessionPersistence.absoluteTimeout`.
-    pub(crate) field: String,
-    /// What was expected.
-    pub(crate) message: String,
-}
-
-impl From<DecodeError> for Problem {
-    fn from(error: DecodeError) -> Self {
-        Self {
-            field: error.field,
-            message: error.message,
-        }
     }
 }
 

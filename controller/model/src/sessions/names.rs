@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use limpet_core::config::schema::PolicyConfig;
-
 use crate::short_hash::hash;
+use limpet_core::config::schema::PolicyConfig;
 
 /// Policies, each once.
 #[derive(Debug, Default)]

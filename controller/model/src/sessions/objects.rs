@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
-use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
-
 use super::annotations::{self, Overrides};
 use super::persistence::{self, Dialect, Wanted};
 use super::policy::{Draft, Parts};
-use super::{Problem, RuleBackend};
+use crate::problem::Problem;
+use crate::references::RuleBackend;
+use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
+use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
 
 /// GEP-713's bound of a policy's targets, which the CRDs have, too.
 const MAX_TARGETS: usize = 16;

@@ -1,12 +1,10 @@
 //! `sessionPersistence` in all its shapes. Objects may come from files, where no API server has checked them: so everything is checked that the
 //! CRDs' schemas and CEL would.
 
+use super::fault::Fault;
+use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
-
-use limpet_api::{CookieSettings, SessionPersistence};
-
-use super::fault::Fault;
 
 /// Which shapes a kind of objects can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::annotations::Overrides;
+use super::fault::{Fault, Place};
+use super::persistence::{Carrier, Shape, Wanted};
 use crate::SessionDefaults;
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::config::schema::{
     CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig, SdsKeysConfig,
 };
-
-use super::annotations::Overrides;
-use super::fault::{Fault, Place};
-use super::persistence::{Carrier, Shape, Wanted};
 
 /// The name of sessions that have none.
 const GENERATED_NAME: &str = "limpet";

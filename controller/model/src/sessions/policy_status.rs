@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::Objects;
-use crate::objects::RouteReferences;
-use crate::reports::{Condition, PolicyReport};
-use crate::unread::no_effect;
-use limpet_api::ObjectName;
-
-use super::RuleBackend;
-use super::RuleFacts;
+use super::facts::RuleFacts;
 use super::objects::{PolicyObject, PolicyObjects};
 use super::rules::{Outcome, Rule, services};
 use super::status::{Remarks, ancestor, invalid, report};
+use crate::Objects;
+use crate::objects::RouteReferences;
+use crate::references::RuleBackend;
+use crate::reports::{Condition, PolicyReport};
+use crate::unread::no_effect;
+use limpet_api::{ObjectName, ObjectRef};
 
 /// GEP-713's bound of a policy's ancestors.
 pub(crate) const MAX_ANCESTORS: usize = 16;
@@ -314,7 +313,7 @@ fn gateways_of_missing_targets<'a>(
 }
 
 /// The Services that a route names and that are not there.
-fn missing_services(objects: &Objects, route: &crate::reports::ObjectRef) -> HashSet<ObjectName> {
+fn missing_services(objects: &Objects, route: &ObjectRef) -> HashSet<ObjectName> {
     let services = objects.route(route);
     let services = services.iter().flat_map(RouteReferences::services);
     services.filter(|name| !objects.services.contains_key(name)).collect()

@@ -2,21 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
-
-use crate::graph::PathMatch;
-use crate::reports::ObjectRef;
-use crate::{CookiePath, SessionDefaults};
-use limpet_api::ObjectName;
-
 use super::annotations::{self, Overrides};
 use super::backends::Backends;
 use super::cookie_path;
+use super::facts::RuleFacts;
 use super::fault::Fault;
 use super::objects::PolicyObjects;
 use super::persistence::{self, Dialect, Shape, Wanted};
 use super::policy::{Draft, Parts};
-use super::{Problem, RuleBackend, RuleFacts};
+use crate::graph::PathMatch;
+use crate::problem::Problem;
+use crate::references::RuleBackend;
+use crate::{CookiePath, SessionDefaults};
+use limpet_api::{ObjectName, ObjectRef};
+use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
 /// What became of a policy on one rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,9 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use limpet_core::config::schema::CookieConfig;
-
 use crate::graph::Hostname;
+use limpet_core::config::schema::CookieConfig;
 
 /// Cookies by name and path, and the hosts that they are for. A client tells cookies apart by name, path, and domain or host (RFC 6265, section 5.3).
 #[derive(Debug, Default)]

@@ -10,10 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::problem::Problem;
 use crate::reports::{AncestorReport, Condition, PolicyReport};
 use limpet_api::{Kind, Meta, ObjectName, ParentRef};
-
-use super::Problem;
 
 /// How many rules, or other things, a message lists.
 const MAX_LISTED: usize = 4;

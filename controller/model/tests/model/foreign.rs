@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::objects;
 use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, PolicyReport};
 use limpet_model::{Gateways, Graph, Loss, Lost, Reports, SessionPolicyKind, SessionPolicyName, Settings, build};
-
-use super::objects;
 
 const CLASS: &str = "
 kind: GatewayClass

@@ -1,11 +1,10 @@
 //! Objects that can not be read, past whatever schema the cluster has: each says so in its own status, and no other is harmed.
 
+use super::{CLASS, SHOP, built, condition, expect, forward, hosts, objects, of_type, routes, web};
 use limpet_api::ObjectName;
 use limpet_model::graph::Session;
 use limpet_model::reports::{ConditionStatus, ParentReport};
 use limpet_model::{Graph, Reports, SessionPolicyKind, SessionPolicyName, Settings, build};
-
-use super::{CLASS, SHOP, built, condition, expect, forward, hosts, objects, of_type, routes, web};
 
 /// The route `shop/shop` to `v1`, and these objects.
 fn beside_shop(manifests: &str) -> (Graph, Reports) {

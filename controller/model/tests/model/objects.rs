@@ -1,7 +1,8 @@
 //! Objects from manifests.
 
-use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 use serde_json::Value;
+
+use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 
 /// Reads documents of YAML. An object that can not be read is an error in the test.
 pub(crate) fn read(manifests: &str) -> Objects {

@@ -1,9 +1,8 @@
+use super::{SHOP, built, condition, expect, forward, routes, with_rules};
 use limpet_api::ObjectName;
 use limpet_model::graph::{Destination, Protocol, Target};
 use limpet_model::reports::ConditionStatus;
 use limpet_model::selector_service;
-
-use super::{SHOP, built, condition, expect, forward, routes, with_rules};
 
 #[test]
 fn a_reference_that_leads_nowhere_keeps_its_weight() {

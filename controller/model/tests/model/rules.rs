@@ -1,9 +1,8 @@
 use std::time::Duration;
 
+use super::{condition, expect, forward, routes, with_rules};
 use limpet_model::graph::{Action, PathChange, Route};
 use limpet_model::reports::ConditionStatus;
-
-use super::{condition, expect, forward, routes, with_rules};
 
 fn names(rules: &str) -> Vec<String> {
     let (graph, _) = with_rules(rules);

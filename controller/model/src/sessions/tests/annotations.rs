@@ -1,10 +1,10 @@
 //! What annotations and defaults make of a session.
 
-use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{CookiePath, SessionDefaults};
+use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
 
 fn named(name: &str) -> Value {
     json!({"sessionName": name})

@@ -12,15 +12,16 @@ mod scale;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_core::config::schema::PolicyConfig;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{RuleBackend, RuleFacts, RuleSession, Sessions, sessions};
+use super::{RuleFacts, RuleSession, Sessions, sessions};
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
-use crate::reports::{AncestorReport, Condition, ConditionStatus, ObjectRef, PolicyReport};
+use crate::references::RuleBackend;
+use crate::reports::{AncestorReport, Condition, ConditionStatus, PolicyReport};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
-use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ParentRef, SessionPersistence};
+use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence};
+use limpet_core::config::schema::PolicyConfig;
 
 /// Objects, and what they are built with.
 #[derive(Default)]
