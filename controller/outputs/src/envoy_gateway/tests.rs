@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use limpet_api::{Kind, ObjectName};
+use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{AskedBy, RuleOrigin, SessionUse};
-use limpet_model::reports::ObjectRef;
 
 use super::rules::Rule;
 use super::{draining, policies};

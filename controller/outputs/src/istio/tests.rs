@@ -7,11 +7,10 @@ use serde_json::json;
 use super::names::Names;
 use super::{IstioOptions, Module};
 use crate::envoy::{FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
-use limpet_api::{Kind, ObjectName};
+use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{
     Action, Gateway, HeaderChanges, Hostname, Listener, Match, Route, RuleName, RuleOrigin, VirtualHost,
 };
-use limpet_model::reports::ObjectRef;
 use limpet_model::{Graph, Objects};
 
 /// A rule without sessions of its own, wherever it leads.

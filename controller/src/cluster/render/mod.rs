@@ -15,8 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName};
-use limpet_model::reports::ObjectRef;
+use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName, ObjectRef};
 use limpet_model::{Graph, Objects, Reports, Settings, build};
 use limpet_outputs::envoy::{EnvoyOptions, load_assignment, resources};
 use limpet_outputs::json;
