@@ -2,7 +2,7 @@
 
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteState};
-use super::sessions::{RuleSession, sessions};
+use super::sessions::{RuleFacts, RuleSession, sessions};
 use super::unread::no_effect;
 use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes};
 use limpet_api::Kind;
@@ -15,25 +15,14 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);
 
-    // What is served nowhere has no sessions, and keeps nobody's name.
-    let facts: Vec<_> = routes
-        .iter()
-        .filter(|route| !route.attachments.is_empty())
-        .flat_map(RouteState::facts)
-        .collect();
-    let mut sessions = sessions(objects, settings, &facts);
+    let facts: Vec<Vec<RuleFacts<'_>>> = routes.iter().map(RouteState::facts).collect();
+    let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
+    let mut sessions = sessions(objects, settings, &facts.concat());
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
-    let of_routes: Vec<Vec<RuleSession>> = routes
-        .iter()
-        .map(|route| {
-            let rules = if route.attachments.is_empty() {
-                0
-            } else {
-                route.rules.len()
-            };
-            of_rules.by_ref().take(rules).collect()
-        })
-        .collect();
+    let of_routes = rules_of_routes
+        .into_iter()
+        .map(|rules| of_rules.by_ref().take(rules).collect());
+    let of_routes: Vec<Vec<RuleSession>> = of_routes.collect();
 
     let graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
     let mut reports = Reports {

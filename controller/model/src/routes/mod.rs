@@ -193,8 +193,11 @@ impl RouteState<'_> {
             .collect()
     }
 
-    /// What sessions want to know of each rule.
+    /// What sessions want to know of each rule. What is served nowhere has no sessions, and keeps nobody's name.
     pub(super) fn facts(&self) -> Vec<RuleFacts<'_>> {
+        if self.attachments.is_empty() {
+            return Vec::new();
+        }
         let gateways = self.gateways();
         let hosts = self.attachments.iter().flat_map(|attachment| &attachment.hostnames);
         let hosts: BTreeSet<Hostname> = hosts.cloned().collect();

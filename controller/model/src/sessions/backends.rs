@@ -86,7 +86,7 @@ fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<
     };
     let below = |faults: Vec<Fault>| faults.into_iter().map(|fault| fault.below("spec")).collect::<Vec<_>>();
     let overrides = annotations::read(&object.meta.annotations);
-    let Some(wanted) = &object.spec.session_persistence else {
+    let Some(persistence) = &object.spec.session_persistence else {
         return overrides.map(|_| None).map_err(below);
     };
     let mut problems = Vec::new();
@@ -97,9 +97,9 @@ fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<
         );
         problems.extend(below(vec![Fault::persistence("", message)]));
     }
-    let draft = match (persistence::read(wanted, Dialect::Union), overrides) {
-        (Ok(wanted), Ok(overrides)) => Parts {
-            wanted: &wanted,
+    let draft = match (persistence::read(persistence, Dialect::Union), overrides) {
+        (Ok(persistence), Ok(overrides)) => Parts {
+            persistence: &persistence,
             overrides: &overrides,
             defaults: &settings.session_defaults,
             // "SHOULD be forwarded to the backend".
@@ -107,7 +107,7 @@ fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<
             path: None,
         }
         .draft(),
-        (wanted, overrides) => Err([wanted.err(), overrides.err()]
+        (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()
             .flatten()
             .flatten()

@@ -16,9 +16,9 @@ pub fn check(defaults: &SessionDefaults) -> Result<(), String> {
         session_name: Some("session".to_owned()),
         ..SessionPersistence::default()
     };
-    let draft = persistence::read(&named, Dialect::Named).and_then(|wanted| {
+    let draft = persistence::read(&named, Dialect::Named).and_then(|persistence| {
         let parts = Parts {
-            wanted: &wanted,
+            persistence: &persistence,
             overrides: &Overrides::default(),
             defaults,
             forward: defaults.forward,

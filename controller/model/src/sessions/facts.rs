@@ -4,6 +4,13 @@ use crate::graph::{Hostname, PathMatch, RuleName};
 use crate::references::RuleBackend;
 use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence};
 
+/// Which rule of which route: rules may have one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct RuleId<'a> {
+    route: &'a ObjectRef,
+    field: &'a str,
+}
+
 /// What is known of a rule before its sessions are.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleFacts<'a> {
@@ -27,4 +34,13 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) gateways: BTreeSet<ObjectName>,
     /// The hosts that it is served for.
     pub(crate) hosts: BTreeSet<Hostname>,
+}
+
+impl RuleFacts<'_> {
+    pub(super) fn id(&self) -> RuleId<'_> {
+        RuleId {
+            route: &self.route,
+            field: &self.field,
+        }
+    }
 }

@@ -40,11 +40,12 @@ pub(super) use policy_status::MAX_ANCESTORS;
 pub(super) use status::ancestor;
 
 use backends::Backends;
-use names::Policies;
-use objects::PolicyObjects;
+use facts::RuleId;
+use names::{Policies, PolicyId};
+use objects::{PolicyObject, PolicyTargets, ValidPolicy};
 use policy::Draft;
 use policy_status::Statuses;
-use rules::{Chooser, Outcome, Rule, Source};
+use rules::{Chooser, Outcome, RuleChoice, Source};
 use shared_names::SharedNames;
 
 /// What sessions there are.
@@ -87,49 +88,47 @@ impl RuleSession {
 
 /// The sessions of all rules at once: whether rules share a policy matters to each.
 pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Sessions {
-    let policies = PolicyObjects::read(objects, settings);
+    let policies = objects::read(objects, settings);
+    let targets = PolicyTargets::new(&policies);
     let backends = Backends::read(objects, settings, rules);
     let chooser = Chooser {
-        rules,
-        policies: &policies,
+        targets: &targets,
         backends: &backends,
         defaults: &settings.session_defaults,
     };
-    let mut chosen = chooser.choose();
-    let statuses = Statuses::new(objects, rules, &policies, &chosen);
-    refuse_without_room(&statuses, &policies, rules, &mut chosen);
+    let mut chosen = chooser.choose(rules);
+    let statuses = Statuses::new(objects, &policies, &targets, &chosen);
+    refuse_without_room(&statuses, &mut chosen);
 
     let mut emitted = Policies::default();
-    let governed = governed(&chosen, policies.all.len());
-    let used = used_backends(rules, &chosen, &backends);
-    let sharing = sharing(rules, &chosen, &governed, &used);
-    let of_rules: Vec<Emitted> = rules
+    let governed = governed(&chosen);
+    let used = used_backends(&chosen, &backends);
+    let sharing = sharing(&chosen, &governed, &used);
+    let of_rules: Vec<Emitted> = chosen
         .iter()
-        .zip(&chosen)
-        .enumerate()
-        .map(|(index, (facts, rule))| {
-            let per_scope = sharing.contains(&index) || is_one_of_several(rule, &governed);
-            emit(facts, rule, per_scope, &mut emitted)
+        .map(|rule| {
+            let shares_name = sharing.contains(&Writer::Rule(rule.facts.id()));
+            emit(rule, shares_name || is_one_of_several(rule, &governed), &mut emitted)
         })
         .collect();
-    let of_backends: Vec<(&ObjectName, usize)> = used
+    let of_backends: Vec<(&ObjectName, PolicyId)> = used
         .iter()
-        .enumerate()
-        .map(|(index, (name, backend))| {
-            let shares_name = sharing.contains(&(rules.len() + index));
+        .map(|(name, backend)| {
+            let shares_name = sharing.contains(&Writer::Backend(name));
             (*name, emitted.add(backend.draft.of_scope(&backend.scope, shares_name)))
         })
         .collect();
 
     let (names, by_name) = emitted.named();
-    let session_use = |policy: usize, scope: String| SessionUse {
-        policy: names.get(policy).cloned().unwrap_or_default(),
+    let session_use = |policy: &PolicyId, scope: String| SessionUse {
+        policy: names.of(policy),
         scope,
     };
-    let of_rule = |((facts, rule), emitted): ((&RuleFacts<'_>, &Rule), Emitted)| {
-        let session = |policy: usize| Session::Rule(session_use(policy, facts.name.0.clone()));
+    let of_rule = |(rule, emitted): (&RuleChoice<'_>, Emitted)| {
+        let facts = rule.facts;
+        let session = |policy: &PolicyId| Session::Rule(session_use(policy, facts.name.0.clone()));
         RuleSession {
-            session: match (emitted.all, rule.source) {
+            session: match (&emitted.all, rule.source) {
                 (Some(policy), _) => session(policy),
                 (None, Source::Destinations) if !rule.is_refused && !backends.with_sessions(facts).is_empty() => {
                     Session::Destinations
@@ -138,15 +137,12 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             },
             by_path: emitted
                 .each
-                .into_iter()
-                .map(|(path, policy)| (path, session(policy)))
+                .iter()
+                .map(|(path, policy)| (path.clone(), session(policy)))
                 .collect(),
             asked_by: match (rule.source, &rule.draft) {
                 (Source::Inline, Some(_)) => Some(AskedBy::Rule),
-                (Source::Policy(policy), Some(_)) => {
-                    let policy = policies.all.get(policy);
-                    policy.map(|policy| AskedBy::Policy(policy.name.clone()))
-                }
+                (Source::Policy(owner), Some(_)) => Some(AskedBy::Policy(owner.policy.name.clone())),
                 (Source::Destinations, _) if !rule.is_refused => {
                     let backends: Vec<ObjectName> = backends.with_sessions(facts).into_iter().cloned().collect();
                     (!backends.is_empty()).then_some(AskedBy::Backends(backends))
@@ -160,25 +156,22 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             },
         }
     };
-    let reports = policies.all.iter().enumerate();
     Sessions {
-        rules: rules.iter().zip(&chosen).zip(of_rules).map(of_rule).collect(),
+        rules: chosen.iter().zip(of_rules).map(of_rule).collect(),
         destinations: of_backends
-            .into_iter()
-            .map(|(name, policy)| (name.clone(), session_use(policy, backends::scope(name))))
+            .iter()
+            .map(|(name, policy)| ((*name).clone(), session_use(policy, backends::scope(name))))
             .collect(),
         policies: by_name,
-        session_policies: reports
-            .map(|(index, policy)| (policy.name.clone(), statuses.report(index, &chosen)))
-            .collect(),
-        backends: backend_status::reports(objects, rules, &backends, &chosen),
+        session_policies: statuses.reports(&chosen),
+        backends: backend_status::reports(objects, &backends, &chosen),
     }
 }
 
-/// The numbers of a rule's policies.
+/// The policies of a rule.
 struct Emitted {
-    all: Option<usize>,
-    each: BTreeMap<PathMatch, usize>,
+    all: Option<PolicyId>,
+    each: BTreeMap<PathMatch, PolicyId>,
 }
 
 /// An XBackend with sessions that rules lead to.
@@ -190,79 +183,82 @@ struct UsedBackend<'a> {
 }
 
 fn used_backends<'a>(
-    rules: &'a [RuleFacts<'_>],
-    chosen: &[Rule],
+    chosen: &'a [RuleChoice<'a>],
     backends: &'a Backends,
 ) -> BTreeMap<&'a ObjectName, UsedBackend<'a>> {
     let mut used: BTreeMap<&ObjectName, UsedBackend<'_>> = BTreeMap::new();
-    for (facts, rule) in rules.iter().zip(chosen) {
-        if rule.source != Source::Destinations || rule.is_refused {
+    for rule in chosen {
+        if !matches!(rule.source, Source::Destinations) || rule.is_refused {
             continue;
         }
-        for name in backends.with_sessions(facts) {
+        for name in backends.with_sessions(rule.facts) {
             if let Some(draft) = backends.draft(name) {
                 let backend = used.entry(name).or_insert_with(|| UsedBackend {
                     scope: backends::scope(name),
                     draft,
                     hosts: BTreeSet::new(),
                 });
-                backend.hosts.extend(&facts.hosts);
+                backend.hosts.extend(&rule.facts.hosts);
             }
         }
     }
     used
 }
 
-/// The numbers of rules, and behind them those of backends, whose cookie has the name, path and domain of another one that the same clients get, so that either would
-/// end the other's session. What a
-/// rule or a backend says takes nothing from what a policy says, so a policy gives way to policies alone.
-fn sharing(
-    rules: &[RuleFacts<'_>],
-    chosen: &[Rule],
-    governed: &[usize],
-    used: &BTreeMap<&ObjectName, UsedBackend<'_>>,
-) -> HashSet<usize> {
+/// Whose sessions write a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Writer<'a> {
+    Rule(RuleId<'a>),
+    Backend(&'a ObjectName),
+}
+
+/// The rules and backends whose cookie has the name, path and domain of another one that the same clients get, so that
+/// either would end the other's session. What a rule or a backend says takes nothing from what a policy says, so a
+/// policy gives way to policies alone.
+fn sharing<'a>(
+    chosen: &'a [RuleChoice<'a>],
+    governed: &BTreeMap<&PolicyObject<'_>, usize>,
+    used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
+) -> HashSet<Writer<'a>> {
     let (mut of_policies, mut of_all) = (SharedNames::default(), SharedNames::default());
     let mut policies = HashSet::new();
-    for (index, (facts, rule)) in rules.iter().zip(chosen).enumerate() {
+    for rule in chosen {
         if is_one_of_several(rule, governed) {
             continue;
         }
+        let facts = rule.facts;
+        let writer = Writer::Rule(facts.id());
         for cookie in rule.named_cookies() {
-            of_all.add(index, &facts.name.0, &facts.hosts, cookie);
+            of_all.add(writer, &facts.name.0, &facts.hosts, cookie);
             if matches!(rule.source, Source::Policy(_)) {
-                of_policies.add(index, &facts.name.0, &facts.hosts, cookie);
-                policies.insert(index);
+                of_policies.add(writer, &facts.name.0, &facts.hosts, cookie);
+                policies.insert(writer);
             }
         }
     }
-    for (index, backend) in used.values().enumerate() {
+    for (name, backend) in used {
         if let Some(cookie) = backend.draft.named_cookie() {
-            of_all.add(
-                rules.len() + index,
-                &backend.scope,
-                backend.hosts.iter().copied(),
-                cookie,
-            );
+            let hosts = backend.hosts.iter().copied();
+            of_all.add(Writer::Backend(name), &backend.scope, hosts, cookie);
         }
     }
     let mut sharing = of_all.shared();
-    sharing.retain(|index| !policies.contains(index));
+    sharing.retain(|writer| !policies.contains(writer));
     sharing.extend(of_policies.shared());
     sharing
 }
 
-/// Whether its policy governs others, too. Then it writes a cookie for each (GEP-1619: they "MUST NOT share persistent sessions"). That ends no session
-/// when a second rule comes: the filter reads the cookie under its former name, too.
-fn is_one_of_several(rule: &Rule, governed: &[usize]) -> bool {
+/// Whether its policy governs others, too. Then it writes a cookie for each (GEP-1619: they "MUST NOT share persistent
+/// sessions"). That ends no session when a second rule comes: the filter reads the cookie under its former name, too.
+fn is_one_of_several(rule: &RuleChoice<'_>, governed: &BTreeMap<&PolicyObject<'_>, usize>) -> bool {
     match rule.source {
-        Source::Policy(policy) => governed.get(policy).is_some_and(|rules| *rules > 1),
+        Source::Policy(owner) => governed.get(owner.policy).is_some_and(|rules| *rules > 1),
         _ => false,
     }
 }
 
-fn emit(facts: &RuleFacts<'_>, rule: &Rule, per_scope: bool, emitted: &mut Policies) -> Emitted {
-    let mut add = |draft: &Draft| emitted.add(draft.of_scope(&facts.name.0, per_scope));
+fn emit(rule: &RuleChoice<'_>, per_scope: bool, emitted: &mut Policies) -> Emitted {
+    let mut add = |draft: &Draft| emitted.add(draft.of_scope(&rule.facts.name.0, per_scope));
     Emitted {
         all: rule.draft.as_ref().map(&mut add),
         each: rule
@@ -274,37 +270,29 @@ fn emit(facts: &RuleFacts<'_>, rule: &Rule, per_scope: bool, emitted: &mut Polic
 }
 
 /// How many rules each policy governs.
-fn governed(chosen: &[Rule], policies: usize) -> Vec<usize> {
-    let mut counts = vec![0; policies];
+fn governed<'p>(chosen: &[RuleChoice<'p>]) -> BTreeMap<&'p PolicyObject<'p>, usize> {
+    let mut counts = BTreeMap::new();
     for rule in chosen {
-        if let (Source::Policy(policy), Some(_)) = (rule.source, &rule.draft)
-            && let Some(count) = counts.get_mut(policy)
-        {
-            *count += 1;
+        if let (Source::Policy(owner), Some(_)) = (rule.source, &rule.draft) {
+            *counts.entry(owner.policy).or_default() += 1;
         }
     }
     counts
 }
 
-fn refuse_without_room(
-    statuses: &Statuses<'_>,
-    policies: &PolicyObjects<'_>,
-    rules: &[RuleFacts<'_>],
-    chosen: &mut [Rule],
-) {
-    for (facts, rule) in rules.iter().zip(chosen) {
-        if let (Source::Policy(policy), Some(_)) = (rule.source, &rule.draft)
-            && !statuses.has_room(policy, facts)
+fn refuse_without_room<'p>(statuses: &Statuses<'p>, chosen: &mut [RuleChoice<'p>]) {
+    for rule in chosen {
+        if let (Source::Policy(ValidPolicy { policy, .. }), Some(_)) = (rule.source, &rule.draft)
+            && !statuses.has_room(policy, rule.facts)
         {
             rule.draft = None;
             rule.is_refused = true;
             rule.outcomes.insert(policy, Outcome::NoRoom);
-            let policy = policies.all.get(policy).map(ToString::to_string);
             rule.problems.push(Problem {
-                field: format!("{}.backendRefs", facts.field),
+                field: format!("{}.backendRefs", rule.facts.field),
                 message: format!(
-                    "there are no sessions: {} applies to more Gateways than its status has room for, and to older ones first",
-                    policy.unwrap_or_default()
+                    "there are no sessions: {policy} applies to more Gateways than its status has room for, and to \
+                     older ones first"
                 ),
             });
         }

@@ -28,7 +28,7 @@ pub(super) enum Shape {
 
 /// The sessions that an object asks for, in one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct Persistence {
     pub(super) shape: Shape,
     pub(super) carrier: Carrier,
     pub(super) absolute_timeout: Option<GatewayDuration>,
@@ -48,7 +48,7 @@ pub(super) enum Carrier {
     },
 }
 
-impl Wanted {
+impl Persistence {
     pub(super) fn is_cookie(&self) -> bool {
         matches!(self.carrier, Carrier::Cookie { .. })
     }
@@ -74,7 +74,7 @@ impl Wanted {
 ///
 /// # Errors
 /// Everything that can not be followed.
-pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Wanted, Vec<Fault>> {
+pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
     let mut faults = Vec::new();
     let is_union = persistence.cookie.is_some() || persistence.header.is_some();
     let shape = match dialect {
@@ -114,7 +114,7 @@ pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result
         ));
     }
     if faults.is_empty() {
-        Ok(Wanted {
+        Ok(Persistence {
             shape,
             carrier,
             absolute_timeout,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::annotations::Overrides;
 use super::fault::{Fault, Place};
-use super::persistence::{Carrier, Shape, Wanted};
+use super::persistence::{Carrier, Persistence, Shape};
 use crate::SessionDefaults;
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
@@ -27,7 +27,7 @@ pub(super) struct Draft {
 /// What a policy is made of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts<'a> {
-    pub(super) wanted: &'a Wanted,
+    pub(super) persistence: &'a Persistence,
     pub(super) overrides: &'a Overrides,
     pub(super) defaults: &'a SessionDefaults,
     /// Whether the backend sees the cookie or header, where no annotation says it.
@@ -43,18 +43,18 @@ impl Parts<'_> {
     /// What can not be followed.
     pub(super) fn draft(&self) -> Result<Draft, Vec<Fault>> {
         let Parts {
-            wanted,
+            persistence,
             overrides,
             defaults,
             ..
         } = *self;
         let mode = overrides.mode.unwrap_or(defaults.mode);
-        if wanted.name().is_none() && mode != CookieModeConfig::Insert {
+        if persistence.name().is_none() && mode != CookieModeConfig::Insert {
             let message = "expected the name of the application's cookie or header, because the mode is not insert";
-            return Err(vec![Fault::persistence(wanted.name_field(), message)]);
+            return Err(vec![Fault::persistence(persistence.name_field(), message)]);
         }
-        let name = wanted.name().unwrap_or(GENERATED_NAME);
-        let (cookie, header) = match &wanted.carrier {
+        let name = persistence.name().unwrap_or(GENERATED_NAME);
+        let (cookie, header) = match &persistence.carrier {
             Carrier::Cookie { path, lifetime, .. } => {
                 let mut cookie = self.cookie(name, mode);
                 if let Some(path) = path.as_deref().or(self.path) {
@@ -70,8 +70,8 @@ impl Parts<'_> {
             header,
             strict: overrides.strict.unwrap_or(defaults.strict),
             strict_status: 503,
-            absolute_timeout: wanted.absolute_timeout,
-            idle_timeout: wanted.idle_timeout,
+            absolute_timeout: persistence.absolute_timeout,
+            idle_timeout: persistence.idle_timeout,
             token: overrides.token.unwrap_or(defaults.token),
             cache_control: overrides.cache_control.unwrap_or(defaults.cache_control),
         };
@@ -81,7 +81,7 @@ impl Parts<'_> {
         self.check(&config)?;
         Ok(Draft {
             config,
-            is_unnamed: wanted.name().is_none(),
+            is_unnamed: persistence.name().is_none(),
         })
     }
 
@@ -171,14 +171,14 @@ impl Parts<'_> {
 
     /// The field of the object that a field of the filter's policy comes from.
     fn place(&self, field: &str) -> Place {
-        let shape = self.wanted.shape;
+        let shape = self.persistence.shape;
         let persistence = Place::Persistence;
         let annotation = |name: &str| Place::Annotation(name.to_owned());
         match field {
             "absoluteTimeout" => persistence("absoluteTimeout"),
             "idleTimeout" => persistence("idleTimeout"),
             "strictStatus" => annotation("strict-status"),
-            "cookie.name" | "header.name" => persistence(self.wanted.name_field()),
+            "cookie.name" | "header.name" => persistence(self.persistence.name_field()),
             "cookie.path" if shape == Shape::Union => persistence("cookie.path"),
             "cookie.path" if self.path.is_some() => Place::Matches,
             "cookie.lifetimeType" if shape == Shape::Union => persistence("cookie.lifetimeType"),
