@@ -20,6 +20,7 @@ mod problem;
 mod references;
 pub mod reports;
 mod routes;
+mod session_fields;
 mod sessions;
 mod settings;
 /// Hashes for names.
@@ -33,6 +34,7 @@ pub use losses::{Loss, Lost};
 pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
+pub use session_fields::{CookiePath, SessionFields};
 pub use sessions::check_defaults;
-pub use settings::{CONTROLLER_NAME, CookiePath, Gateways, SessionDefaults, Settings};
+pub use settings::{CONTROLLER_NAME, Gateways, Settings};
 pub use short_hash::short_hash;

@@ -9,6 +9,7 @@ use super::persistence::{self, Dialect};
 use super::policy::{Draft, Parts};
 use crate::problem::Problem;
 use crate::references::RuleBackend;
+use crate::session_fields::SessionFields;
 use crate::{Objects, Settings};
 use limpet_api::ObjectName;
 
@@ -101,9 +102,11 @@ fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<
         (Ok(persistence), Ok(overrides)) => Parts {
             persistence: &persistence,
             overrides: &overrides,
-            defaults: &settings.session_defaults,
             // "SHOULD be forwarded to the backend".
-            forward: true,
+            defaults: &SessionFields {
+                forward: Some(true),
+                ..settings.session_defaults.clone()
+            },
             path: None,
         }
         .draft(),

@@ -1,17 +1,17 @@
 //! What sessions are like where no object says anything else.
 
-use super::annotations::Overrides;
+use super::annotations::camel_case;
 use super::fault::{Fault, Place};
 use super::persistence::{self, Dialect};
 use super::policy::Parts;
-use crate::SessionDefaults;
+use crate::session_fields::SessionFields;
 use limpet_api::SessionPersistence;
 
 /// That policies can be made with these defaults: otherwise every object would be told of a mistake that is not its own.
 ///
 /// # Errors
 /// The fields that are at fault, and what was expected.
-pub fn check(defaults: &SessionDefaults) -> Result<(), String> {
+pub fn check(defaults: &SessionFields) -> Result<(), String> {
     let named = SessionPersistence {
         session_name: Some("session".to_owned()),
         ..SessionPersistence::default()
@@ -19,9 +19,8 @@ pub fn check(defaults: &SessionDefaults) -> Result<(), String> {
     let draft = persistence::read(&named, Dialect::Named).and_then(|persistence| {
         let parts = Parts {
             persistence: &persistence,
-            overrides: &Overrides::default(),
+            overrides: &SessionFields::default(),
             defaults,
-            forward: defaults.forward,
             path: None,
         };
         parts.draft()
@@ -32,19 +31,11 @@ pub fn check(defaults: &SessionDefaults) -> Result<(), String> {
         .map_err(|faults| faults.iter().map(message).collect::<Vec<_>>().join("; "))
 }
 
-/// Annotations have the fields' names, `same-site` for `sameSite`.
 fn field(place: &Place) -> String {
-    let Place::Annotation(name) = place else {
-        return "mode".to_owned();
-    };
-    let mut words = name.split('-');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |mut field, word| {
-        let mut letters = word.chars();
-        field.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
-        field.push_str(letters.as_str());
-        field
-    })
+    match place {
+        Place::Annotation(name) => camel_case(name),
+        Place::Persistence(_) | Place::Matches => "mode".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -56,16 +47,16 @@ mod tests {
     #[test]
     fn defaults_that_fit_together_are_taken() {
         let good = [
-            SessionDefaults::default(),
-            SessionDefaults {
-                same_site: SameSiteConfig::None,
-                secure: SecureConfig::Always,
-                partitioned: true,
-                ..SessionDefaults::default()
+            SessionFields::default(),
+            SessionFields {
+                same_site: Some(SameSiteConfig::None),
+                secure: Some(SecureConfig::Always),
+                partitioned: Some(true),
+                ..SessionFields::default()
             },
-            SessionDefaults {
-                mode: CookieModeConfig::Prefix,
-                ..SessionDefaults::default()
+            SessionFields {
+                mode: Some(CookieModeConfig::Prefix),
+                ..SessionFields::default()
             },
         ];
         for defaults in good {
@@ -77,23 +68,23 @@ mod tests {
     fn a_default_that_no_policy_can_have_is_named() {
         let bad = [
             (
-                SessionDefaults {
-                    same_site: SameSiteConfig::None,
-                    ..SessionDefaults::default()
+                SessionFields {
+                    same_site: Some(SameSiteConfig::None),
+                    ..SessionFields::default()
                 },
                 "sessionDefaults.secure: ",
             ),
             (
-                SessionDefaults {
+                SessionFields {
                     strict_status: Some(200),
-                    ..SessionDefaults::default()
+                    ..SessionFields::default()
                 },
                 "sessionDefaults.strictStatus: ",
             ),
             (
-                SessionDefaults {
+                SessionFields {
                     domain: Some("a b".to_owned()),
-                    ..SessionDefaults::default()
+                    ..SessionFields::default()
                 },
                 "sessionDefaults.domain: ",
             ),

@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use super::annotations::{self, Overrides};
+use super::annotations;
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
 use crate::problem::Problem;
 use crate::references::RuleBackend;
+use crate::session_fields::SessionFields;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
 
@@ -30,7 +31,7 @@ pub(super) struct PolicyObject<'a> {
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) persistence: Persistence,
-    pub(super) overrides: Overrides,
+    pub(super) overrides: SessionFields,
     /// By its own annotations alone.
     pub(super) draft: Draft,
 }
@@ -170,7 +171,6 @@ fn content(
             persistence: &persistence,
             overrides: &overrides,
             defaults: &settings.session_defaults,
-            forward: settings.session_defaults.forward,
             path: None,
         }
         .draft()

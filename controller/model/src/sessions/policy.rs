@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::annotations::Overrides;
 use super::fault::{Fault, Place};
 use super::persistence::{Carrier, Persistence, Shape};
-use crate::SessionDefaults;
+use crate::session_fields::{SessionField, SessionFields};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::config::schema::{
-    CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig, SdsKeysConfig,
+    CacheControlConfig, CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig,
+    SdsKeysConfig, TokenConfig,
 };
 
 /// The name of sessions that have none.
@@ -28,10 +28,8 @@ pub(super) struct Draft {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) persistence: &'a Persistence,
-    pub(super) overrides: &'a Overrides,
-    pub(super) defaults: &'a SessionDefaults,
-    /// Whether the backend sees the cookie or header, where no annotation says it.
-    pub(super) forward: bool,
+    pub(super) overrides: &'a SessionFields,
+    pub(super) defaults: &'a SessionFields,
     /// The cookie's path where the object has no field for it.
     pub(super) path: Option<&'a str>,
 }
@@ -40,7 +38,7 @@ impl Parts<'_> {
     /// The policy.
     ///
     /// # Errors
-    /// What can not be followed.
+    /// If a field cannot be followed.
     pub(super) fn draft(&self) -> Result<Draft, Vec<Fault>> {
         let Parts {
             persistence,
@@ -48,15 +46,16 @@ impl Parts<'_> {
             defaults,
             ..
         } = *self;
-        let mode = overrides.mode.unwrap_or(defaults.mode);
-        if persistence.name().is_none() && mode != CookieModeConfig::Insert {
+        let mode = self.mode();
+        let is_own = mode == CookieModeConfig::Insert;
+        if persistence.name().is_none() && !is_own {
             let message = "expected the name of the application's cookie or header, because the mode is not insert";
             return Err(vec![Fault::persistence(persistence.name_field(), message)]);
         }
         let name = persistence.name().unwrap_or(GENERATED_NAME);
         let (cookie, header) = match &persistence.carrier {
             Carrier::Cookie { path, lifetime, .. } => {
-                let mut cookie = self.cookie(name, mode);
+                let mut cookie = CookieConfig::named(name);
                 if let Some(path) = path.as_deref().or(self.path) {
                     path.clone_into(&mut cookie.path);
                 }
@@ -68,16 +67,19 @@ impl Parts<'_> {
         let mut config = PolicyConfig {
             cookie,
             header,
-            strict: overrides.strict.unwrap_or(defaults.strict),
+            strict: false,
             strict_status: 503,
             absolute_timeout: persistence.absolute_timeout,
             idle_timeout: persistence.idle_timeout,
-            token: overrides.token.unwrap_or(defaults.token),
-            cache_control: overrides.cache_control.unwrap_or(defaults.cache_control),
+            token: TokenConfig::default(),
+            cache_control: CacheControlConfig::default(),
         };
-        if let Some(status) = overrides.strict_status.or(defaults.strict_status) {
-            config.strict_status = status;
-        }
+        let fields = if is_own {
+            overrides.over(defaults)
+        } else {
+            overrides.over(&defaults.for_applications_carrier())
+        };
+        fields.apply(&mut config);
         self.check(&config)?;
         Ok(Draft {
             config,
@@ -85,39 +87,14 @@ impl Parts<'_> {
         })
     }
 
-    fn cookie(&self, name: &str, mode: CookieModeConfig) -> CookieConfig {
-        let Parts {
-            overrides, defaults, ..
-        } = self;
-        let mut cookie = CookieConfig::named(name);
-        cookie.mode = mode;
-        if mode == CookieModeConfig::Insert {
-            cookie.domain.clone_from(&defaults.domain);
-            cookie.secure = defaults.secure;
-            cookie.http_only = !defaults.script_access;
-            cookie.same_site = defaults.same_site;
-            cookie.partitioned = defaults.partitioned;
-            cookie.forward = self.forward;
-        }
-        // The application's cookie has its own attributes: defaults are not meant for it, and annotations are refused by the filter's check.
-        if let Some(domain) = &overrides.domain {
-            cookie.domain = Some(domain.clone());
-        }
-        cookie.secure = overrides.secure.unwrap_or(cookie.secure);
-        cookie.http_only = overrides.script_access.map_or(cookie.http_only, |access| !access);
-        cookie.same_site = overrides.same_site.unwrap_or(cookie.same_site);
-        cookie.partitioned = overrides.partitioned.unwrap_or(cookie.partitioned);
-        cookie.forward = overrides.forward.unwrap_or(cookie.forward);
-        cookie
+    fn mode(&self) -> CookieModeConfig {
+        self.overrides.mode.or(self.defaults.mode).unwrap_or_default()
     }
 
     fn header(&self, name: &str, mode: CookieModeConfig) -> Result<HeaderConfig, Vec<Fault>> {
-        let faults: Vec<Fault> = self
-            .overrides
-            .of_cookies()
-            .into_iter()
-            .map(|name| Fault::annotation(name, "expected none with type Header"))
-            .collect();
+        let of_cookies = self.overrides.of_cookies();
+        let refused = of_cookies.map(|field| Fault::annotation(&field.annotation(), "expected none with type Header"));
+        let faults: Vec<Fault> = refused.collect();
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -129,11 +106,10 @@ impl Parts<'_> {
                 return Err(vec![Fault::annotation("mode", message)]);
             }
         };
-        let forward = self.forward && mode == HeaderModeConfig::Insert;
         Ok(HeaderConfig {
             name: name.to_owned(),
             mode,
-            forward: self.overrides.forward.unwrap_or(forward),
+            forward: false,
         })
     }
 
@@ -173,23 +149,17 @@ impl Parts<'_> {
     fn place(&self, field: &str) -> Place {
         let shape = self.persistence.shape;
         let persistence = Place::Persistence;
-        let annotation = |name: &str| Place::Annotation(name.to_owned());
         match field {
             "absoluteTimeout" => persistence("absoluteTimeout"),
             "idleTimeout" => persistence("idleTimeout"),
-            "strictStatus" => annotation("strict-status"),
             "cookie.name" | "header.name" => persistence(self.persistence.name_field()),
             "cookie.path" if shape == Shape::Union => persistence("cookie.path"),
             "cookie.path" if self.path.is_some() => Place::Matches,
             "cookie.lifetimeType" if shape == Shape::Union => persistence("cookie.lifetimeType"),
             "cookie.lifetimeType" => persistence("cookieConfig.lifetimeType"),
-            "cookie.domain" => annotation("domain"),
-            "cookie.secure" => annotation("secure"),
-            "cookie.httpOnly" => annotation("script-access"),
-            "cookie.sameSite" => annotation("same-site"),
-            "cookie.partitioned" => annotation("partitioned"),
-            "cookie.forward" | "header.forward" => annotation("forward"),
-            _ => persistence(""),
+            field => {
+                SessionField::of_config(field).map_or(persistence(""), |entry| Place::Annotation(entry.annotation()))
+            }
         }
     }
 }

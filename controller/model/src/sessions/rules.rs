@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::annotations::{self, Overrides};
 use super::backends::Backends;
-use super::cookie_path;
 use super::facts::RuleFacts;
 use super::fault::Fault;
 use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
 use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
+use super::{annotations, cookie_path};
 use crate::graph::PathMatch;
 use crate::problem::Problem;
 use crate::references::RuleBackend;
-use crate::{CookiePath, SessionDefaults};
+use crate::session_fields::{CookiePath, SessionFields};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
@@ -70,15 +69,15 @@ pub(super) struct RuleChoice<'p> {
 pub(super) struct Chooser<'p> {
     pub(super) targets: &'p PolicyTargets<'p>,
     pub(super) backends: &'p Backends,
-    pub(super) defaults: &'p SessionDefaults,
+    pub(super) defaults: &'p SessionFields,
 }
 
 /// What the rules of one route have in common.
 struct RouteSessions<'p> {
     /// By its annotations.
-    overrides: Overrides,
+    overrides: SessionFields,
     /// The same for a rule with a header: what is for cookies alone is for others of its rules, if any has a cookie.
-    for_headers: Overrides,
+    for_headers: SessionFields,
     /// With the policies of its rules, each once.
     drafts: BTreeMap<&'p PolicyObject<'p>, Result<Draft, Vec<Fault>>>,
 }
@@ -223,16 +222,16 @@ impl<'p> Chooser<'p> {
     fn build_inline(
         &self,
         persistence: &Persistence,
-        overrides: &Overrides,
+        overrides: &SessionFields,
         rule: &mut RuleChoice<'p>,
     ) -> Result<(), Vec<Fault>> {
-        let mode = overrides.mode.unwrap_or(self.defaults.mode);
+        let mode = overrides.mode.or(self.defaults.mode).unwrap_or_default();
         let has_own_cookie = persistence.is_cookie() && mode == CookieModeConfig::Insert;
         if persistence.shape == Shape::Union && has_own_cookie && overrides.path == Some(CookiePath::Route) {
             let message = "expected root, or none: sessionPersistence.cookie has a path";
             return Err(vec![Fault::annotation("path", message)]);
         }
-        let is_of_route = overrides.path.unwrap_or(self.defaults.path) == CookiePath::Route;
+        let is_of_route = overrides.path.or(self.defaults.path) == Some(CookiePath::Route);
         let paths = (persistence.shape == Shape::Named && has_own_cookie && is_of_route)
             .then(|| cookie_path::derive(&rule.facts.paths));
         let draft = |path: Option<&str>| {
@@ -240,7 +239,6 @@ impl<'p> Chooser<'p> {
                 persistence,
                 overrides,
                 defaults: self.defaults,
-                forward: self.defaults.forward,
                 path,
             }
             .draft()
@@ -264,7 +262,6 @@ impl<'p> Chooser<'p> {
                 persistence: &content.persistence,
                 overrides: &overrides,
                 defaults: self.defaults,
-                forward: self.defaults.forward,
                 path: None,
             }
             .draft()
@@ -276,7 +273,7 @@ impl<'p> Chooser<'p> {
 
 impl RouteSessions<'_> {
     /// What the route's annotations say for these sessions.
-    fn overrides_of(&self, persistence: &Persistence) -> &Overrides {
+    fn overrides_of(&self, persistence: &Persistence) -> &SessionFields {
         if persistence.is_cookie() {
             &self.overrides
         } else {
