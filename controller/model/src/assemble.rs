@@ -9,7 +9,7 @@ use super::graph::{
     Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session, VirtualHost,
 };
 use super::references::RuleBackend;
-use super::routes::{Attachment, RouteState, Rule, RuleAction};
+use super::routes::{Attachment, RouteRule, RouteState, RuleAction};
 use super::sessions::{RuleSession, Sessions};
 use limpet_api::{Kind, ObjectName};
 
@@ -87,7 +87,7 @@ fn serves(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>, attachment: &Attac
     })
 }
 
-fn add_clusters(graph: &mut Graph, rule: &Rule<'_>, all: &Sessions) {
+fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, all: &Sessions) {
     for backend in &rule.backends {
         let cluster = graph
             .clusters
@@ -113,7 +113,7 @@ fn add_certificates(graph: &mut Graph, objects: &Objects, gateway: &Gateway) {
     }
 }
 
-fn make(rule: &Rule<'_>, matches: &Match, session: &Session) -> Route {
+fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session) -> Route {
     let action = match &rule.action {
         RuleAction::Redirect(redirect) => Action::Redirect(redirect.clone()),
         RuleAction::Respond { status, reason } => Action::Respond {

@@ -50,7 +50,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         of_kind.insert(route.object.name.clone(), report);
     }
     if !settings.judges() {
-        reports.lose(&graph, &foreign::losses(objects, &gateways, &routes));
+        reports.add_unsupported(&graph, &foreign::unsupported(objects, &gateways, &routes));
         foreign::report_unknown_classes(objects, settings, &mut reports);
     }
     (graph, reports)

@@ -14,7 +14,6 @@ pub mod endpoints;
 mod foreign;
 mod gateways;
 pub mod graph;
-mod losses;
 mod objects;
 mod problem;
 mod references;
@@ -26,11 +25,11 @@ mod settings;
 /// Hashes for names.
 pub mod short_hash;
 mod unread;
+mod unsupported;
 
 pub use build::build;
 pub use certificate::Certificate;
 pub use graph::Graph;
-pub use losses::{Loss, Lost};
 pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
@@ -38,3 +37,4 @@ pub use session_fields::{CookiePath, SessionFields};
 pub use sessions::check_defaults;
 pub use settings::{CONTROLLER_NAME, Gateways, Settings};
 pub use short_hash::short_hash;
+pub use unsupported::{Extent, Unsupported};

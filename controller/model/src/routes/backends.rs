@@ -1,7 +1,7 @@
 //! Where a rule's requests go.
 
 use super::filters;
-use super::rule::{BadReference, RouteInput, Rule, RuleInput};
+use super::rule::{BadReference, RouteInput, RouteRule, RuleInput};
 use crate::graph::{Destination, HeaderChanges, Target};
 use crate::references::{Backend, References, Referrer};
 use crate::reports::UNSUPPORTED_VALUE;
@@ -13,7 +13,7 @@ pub(super) fn destinations(
     route: &RouteInput<'_>,
     input: &RuleInput<'_>,
     references: &References<'_>,
-    rule: &mut Rule<'_>,
+    rule: &mut RouteRule<'_>,
     not_followed: &mut Vec<String>,
 ) -> Vec<Destination> {
     let mut destinations: Vec<Destination> = Vec::new();
@@ -57,7 +57,7 @@ fn resolve(
     field: &str,
     reference: &BackendRef,
     references: &References<'_>,
-    rule: &mut Rule<'_>,
+    rule: &mut RouteRule<'_>,
     destination: &mut Destination,
     not_followed: &mut Vec<String>,
 ) -> Result<Backend, BadReference> {

@@ -1,6 +1,6 @@
 //! Filters of rules and backends.
 
-use super::rule::{Rule, RuleAction, RuleInput, not_supported};
+use super::rule::{RouteRule, RuleAction, RuleInput, not_supported};
 use crate::graph::{Destination, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
 use crate::problem::Problem;
 use crate::unread::Unread;
@@ -11,7 +11,7 @@ pub(super) fn action(
     input: &RuleInput<'_>,
     unread: &Unread<'_>,
     destinations: &[Destination],
-    rule: &mut Rule<'_>,
+    rule: &mut RouteRule<'_>,
 ) -> Result<RuleAction, Problem> {
     let mut found = None;
     let mut rewrite = None;

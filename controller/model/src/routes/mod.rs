@@ -22,14 +22,14 @@ use super::{Objects, Settings};
 use limpet_api::{Meta, Object, ObjectName, ObjectRef, ParentRef};
 
 pub(super) use attach::{Attachment, Parent, gateway_name};
-pub(super) use rule::{Rule, RuleAction};
+pub(super) use rule::{RouteRule, RuleAction};
 
 /// A route that names a Gateway of ours.
 #[derive(Debug)]
 pub(super) struct RouteState<'a> {
     pub(super) object: ObjectRef,
     pub(super) meta: &'a Meta,
-    pub(super) rules: Vec<Rule<'a>>,
+    pub(super) rules: Vec<RouteRule<'a>>,
     /// The listeners that it attaches to.
     pub(super) attachments: Vec<Attachment>,
     /// For each parent of ours that it names.
@@ -115,7 +115,7 @@ fn route_state<'a>(
     }
 }
 
-fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &References<'_>) -> Rule<'a> {
+fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &References<'_>) -> RouteRule<'a> {
     let mut refused = Vec::new();
     let unread = super::unread::Unread::new(route.unread);
     let mut matches = match &input.matches {
@@ -137,7 +137,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         matches.clear();
     }
     let name = rule_name::rule_name(route.kind, route.meta, input.name, &matches);
-    let mut rule = Rule {
+    let mut rule = RouteRule {
         field: input.field.clone(),
         name,
         own_name: input.name,

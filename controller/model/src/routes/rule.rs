@@ -10,7 +10,7 @@ use limpet_api::{BackendRef, DecodeError, Filter, Kind, Meta, ObjectName, Parent
 
 /// One rule, read.
 #[derive(Debug)]
-pub(crate) struct Rule<'a> {
+pub(crate) struct RouteRule<'a> {
     /// Its path in the route, like `spec.rules[2]`.
     pub(crate) field: String,
     pub(crate) name: RuleName,

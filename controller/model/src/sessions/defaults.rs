@@ -1,7 +1,7 @@
 //! What sessions are like where no object says anything else.
 
 use super::annotations::camel_case;
-use super::fault::{Fault, Place};
+use super::fault::{Fault, ObjectField};
 use super::persistence::{self, Dialect};
 use super::policy::Parts;
 use crate::session_fields::SessionFields;
@@ -31,10 +31,10 @@ pub fn check(defaults: &SessionFields) -> Result<(), String> {
         .map_err(|faults| faults.iter().map(message).collect::<Vec<_>>().join("; "))
 }
 
-fn field(place: &Place) -> String {
+fn field(place: &ObjectField) -> String {
     match place {
-        Place::Annotation(name) => camel_case(name),
-        Place::Persistence(_) | Place::Matches => "mode".to_owned(),
+        ObjectField::Annotation(name) => camel_case(name),
+        ObjectField::Persistence(_) | ObjectField::Matches => "mode".to_owned(),
     }
 }
 

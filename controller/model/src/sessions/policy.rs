@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::fault::{Fault, Place};
+use super::fault::{Fault, ObjectField};
 use super::persistence::{Carrier, Persistence, Shape};
 use crate::session_fields::{SessionField, SessionFields};
 use crate::short_hash::short_hash;
@@ -146,20 +146,19 @@ impl Parts<'_> {
     }
 
     /// The field of the object that a field of the filter's policy comes from.
-    fn place(&self, field: &str) -> Place {
+    fn place(&self, field: &str) -> ObjectField {
         let shape = self.persistence.shape;
-        let persistence = Place::Persistence;
+        let persistence = ObjectField::Persistence;
         match field {
             "absoluteTimeout" => persistence("absoluteTimeout"),
             "idleTimeout" => persistence("idleTimeout"),
             "cookie.name" | "header.name" => persistence(self.persistence.name_field()),
             "cookie.path" if shape == Shape::Union => persistence("cookie.path"),
-            "cookie.path" if self.path.is_some() => Place::Matches,
+            "cookie.path" if self.path.is_some() => ObjectField::Matches,
             "cookie.lifetimeType" if shape == Shape::Union => persistence("cookie.lifetimeType"),
             "cookie.lifetimeType" => persistence("cookieConfig.lifetimeType"),
-            field => {
-                SessionField::of_config(field).map_or(persistence(""), |entry| Place::Annotation(entry.annotation()))
-            }
+            field => SessionField::of_config(field)
+                .map_or(persistence(""), |entry| ObjectField::Annotation(entry.annotation())),
         }
     }
 }

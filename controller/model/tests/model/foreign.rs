@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::objects;
 use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, PolicyReport};
-use limpet_model::{Gateways, Graph, Loss, Lost, Reports, SessionPolicyKind, SessionPolicyName, Settings, build};
+use limpet_model::{
+    Extent, Gateways, Graph, Reports, SessionPolicyKind, SessionPolicyName, Settings, Unsupported, build,
+};
 
 const CLASS: &str = "
 kind: GatewayClass
@@ -166,15 +168,15 @@ fn what_an_output_can_not_give_is_said_where_it_was_asked_for() {
   - {name: b, matches: [{path: {value: /b}}], backendRefs: [{name: v1, port: 80}]}
   - {name: c, matches: [{path: {value: /c}}], backendRefs: [{name: v1, port: 80}], sessionPersistence: {sessionName: own}}";
     let manifests = format!("{}{}", gateway("web", "theirs"), route(two));
-    let loss = |rule: &str, lost: Lost| Loss {
+    let unsupported = |rule: &str, extent: Extent| Unsupported {
         rule: limpet_model::graph::RuleName(format!("httproute/shop/shop/{rule}")),
         gateway: None,
-        lost,
+        extent,
         message: format!("lost {rule}"),
     };
-    let told = |losses: &[Loss]| {
+    let told = |unsupported: &[Unsupported]| {
         let (graph, mut reports) = built(&manifests);
-        reports.lose(&graph, losses);
+        reports.add_unsupported(&graph, unsupported);
         let of_route = partly_invalid(&reports).map(|condition| condition.message.clone());
         let of_policy = programmed(&reports).map(|condition| (condition.is_true(), condition.message.clone()));
         (of_policy, of_route)
@@ -183,16 +185,16 @@ fn what_an_output_can_not_give_is_said_where_it_was_asked_for() {
     let (overridden, none) = told(&[]);
     let (holds, before) = overridden.expect("overridden on one rule");
     assert!(holds && none.is_none(), "{before}");
-    let (of_policy, of_route) = told(&[loss("a", Lost::All)]);
+    let (of_policy, of_route) = told(&[unsupported("a", Extent::All)]);
     let (holds, message) = of_policy.expect("a condition");
     assert!(
         holds && message.starts_with(&before) && message.contains("spec.rules[0]: lost a"),
         "{message}"
     );
     assert_eq!(of_route, None);
-    let (of_policy, _) = told(&[loss("a", Lost::All), loss("b", Lost::All)]);
+    let (of_policy, _) = told(&[unsupported("a", Extent::All), unsupported("b", Extent::All)]);
     assert!(!of_policy.expect("a condition").0, "no rule of the policy has sessions");
-    let (of_policy, of_route) = told(&[loss("c", Lost::Part)]);
+    let (of_policy, of_route) = told(&[unsupported("c", Extent::Part)]);
     assert_eq!(of_policy, Some((true, before)));
     assert!(of_route.is_some_and(|message| message.contains("spec.rules[2]: lost c")));
 }
