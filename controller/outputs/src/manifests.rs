@@ -6,7 +6,7 @@ use limpet_core::config::schema::PolicyConfig;
 use serde_json::{Value, json};
 
 use limpet_api::ObjectName;
-use limpet_model::{Graph, Loss, Lost, Objects};
+use limpet_model::{Extent, Graph, Objects, Unsupported};
 
 use super::FilterInputs;
 use super::envoy::EnvoyOptions;
@@ -48,7 +48,7 @@ pub struct Manifests {
     /// The objects, in the order in which they are written.
     pub objects: Vec<Manifest>,
     /// What they do not give.
-    pub losses: Vec<Loss>,
+    pub unsupported: Vec<Unsupported>,
 }
 
 /// An object.
@@ -74,7 +74,7 @@ pub struct Objection {
     /// The Gateway where that is so; everywhere, where there is none.
     pub gateway: Option<ObjectName>,
     /// What that means for sessions.
-    pub lost: Lost,
+    pub extent: Extent,
     /// Which object, and the control plane's words.
     pub message: String,
 }
@@ -187,8 +187,8 @@ impl ControlPlane {
         manifests
             .objects
             .sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)));
-        manifests.losses.sort();
-        manifests.losses.dedup();
+        manifests.unsupported.sort();
+        manifests.unsupported.dedup();
         manifests
     }
 }

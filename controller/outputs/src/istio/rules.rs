@@ -14,7 +14,7 @@ use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
-use limpet_model::{Loss, Lost, short_hash};
+use limpet_model::{Extent, Unsupported, short_hash};
 
 use super::chain::written;
 use super::names::{Names, Which, route_name};
@@ -37,14 +37,14 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
         let Some(origin) = source.graph.rules.get(*rule) else {
             continue;
         };
-        let mut losses = Vec::new();
+        let mut unsupported = Vec::new();
         let made = Rule {
             source,
             options,
             name: route_name(origin),
             routes,
         };
-        let patches = made.patches(&names, rule, &mut losses);
+        let patches = made.patches(&names, rule, &mut unsupported);
         if let Some(patches) = patches {
             manifests.objects.push(Manifest {
                 stage: Stage::Routes,
@@ -55,12 +55,14 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
                 spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches}),
             });
         }
-        manifests.losses.extend(losses.into_iter().map(|(lost, message)| Loss {
-            rule: (*rule).clone(),
-            gateway: Some(gateway.clone()),
-            lost,
-            message,
-        }));
+        manifests
+            .unsupported
+            .extend(unsupported.into_iter().map(|(extent, message)| Unsupported {
+                rule: (*rule).clone(),
+                gateway: Some(gateway.clone()),
+                extent,
+                message,
+            }));
     }
 }
 
@@ -87,7 +89,7 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Opti
     })
 }
 
-type Losses = Vec<(Lost, String)>;
+type UnsupportedParts = Vec<(Extent, String)>;
 
 struct Rule<'a> {
     source: &'a Source<'a>,
@@ -99,7 +101,7 @@ struct Rule<'a> {
 
 impl<'a> Rule<'a> {
     /// All its patches; none, where it has no sessions.
-    fn patches(&self, names: &Names<'a>, rule: &'a RuleName, losses: &mut Losses) -> Option<Vec<Value>> {
+    fn patches(&self, names: &Names<'a>, rule: &'a RuleName, unsupported: &mut UnsupportedParts) -> Option<Vec<Value>> {
         let forwards: Vec<(&Route, &Forward)> = self
             .routes
             .iter()
@@ -113,7 +115,7 @@ impl<'a> Rule<'a> {
             Session::None => return None,
             Session::Destinations => {
                 let message = "Istio leads no requests to XBackends (there are no sessions)";
-                losses.push((Lost::All, message.to_owned()));
+                unsupported.push((Extent::All, message.to_owned()));
                 return None;
             }
             Session::Rule(used) => used,
@@ -121,14 +123,18 @@ impl<'a> Rule<'a> {
         if forwards.iter().any(|(_, other)| other.session != forward.session) {
             let message = "the annotation session.limpet.dev/path: expected root, since Istio calls the routes of all matches of a rule the same (all \
                            cookies of the rule have the path of its first match)";
-            losses.push((Lost::Part, message.to_owned()));
+            unsupported.push((Extent::Part, message.to_owned()));
         }
         let found = names.find(rule, &self.name);
         for (hostname, others) in &found.confused {
-            let lost = if found.which.is_empty() { Lost::All } else { Lost::Part };
+            let extent = if found.which.is_empty() {
+                Extent::All
+            } else {
+                Extent::Part
+            };
             let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-            losses.push((
-                lost,
+            unsupported.push((
+                extent,
                 format!(
                     "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that differ (there are no sessions under \
                      that hostname)",
@@ -141,7 +147,7 @@ impl<'a> Rule<'a> {
             return None;
         }
         let per_place = if is_split(forward) {
-            self.split(&forwards, used, losses)?
+            self.split(&forwards, used, unsupported)?
         } else {
             vec![merged(
                 &session_of(used),
@@ -152,8 +158,8 @@ impl<'a> Rule<'a> {
         };
         let patches = patches(&per_place, &found.which, &self.name);
         if patches.len() > MOST_PATCHES {
-            losses.push((
-                Lost::All,
+            unsupported.push((
+                Extent::All,
                 format!(
                     "its matches, backends and hostnames make {} patches, expected {MOST_PATCHES} at most (there are no sessions)",
                     patches.len()
@@ -161,17 +167,22 @@ impl<'a> Rule<'a> {
             ));
             return None;
         }
-        self.look_for_labels(forward, losses);
+        self.look_for_labels(forward, unsupported);
         Some(patches)
     }
 
     /// For the weighted routes, and for each match and each destination.
-    fn split(&self, forwards: &[(&Route, &Forward)], used: &SessionUse, losses: &mut Losses) -> Option<Vec<Patch>> {
+    fn split(
+        &self,
+        forwards: &[(&Route, &Forward)],
+        used: &SessionUse,
+        unsupported: &mut UnsupportedParts,
+    ) -> Option<Vec<Patch>> {
         let not_followed: BTreeSet<&String> = forwards.iter().flat_map(|(_, forward)| &forward.not_followed).collect();
         if !not_followed.is_empty() {
             let fields: Vec<&str> = not_followed.into_iter().map(String::as_str).collect();
-            losses.push((
-                Lost::All,
+            unsupported.push((
+                Extent::All,
                 format!(
                     "{} (sessions of a split take routes of their own, which would not follow that: there are no sessions)",
                     fields.join("; ")
@@ -220,7 +231,7 @@ impl<'a> Rule<'a> {
         )))
     }
 
-    fn look_for_labels(&self, forward: &Forward, losses: &mut Losses) {
+    fn look_for_labels(&self, forward: &Forward, unsupported: &mut UnsupportedParts) {
         let clusters = forward
             .destinations
             .iter()
@@ -232,8 +243,8 @@ impl<'a> Rule<'a> {
         for service in services {
             let object = self.source.objects.services.get(service);
             if object.is_some_and(|service| !service.meta.labels.contains_key(DRAINING)) {
-                losses.push((
-                    Lost::Part,
+                unsupported.push((
+                    Extent::Part,
                     format!(
                         "Service {service}: expected the label {DRAINING}, with any value (without it Istio ends the sessions of a pod as soon as it \
                          is deleted)"

@@ -81,7 +81,7 @@ pub fn render(
         })
     });
     let manifests = manifests.unwrap_or_default();
-    reports.lose(&graph, &manifests.losses);
+    reports.add_unsupported(&graph, &manifests.unsupported);
     let label = controller_label(&settings.controller_name);
     let of_gateway = |gateway: &ObjectName| {
         let mut all = resources(&graph, gateway, options, inputs);
