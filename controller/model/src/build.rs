@@ -107,7 +107,7 @@ fn resolved(route: &RouteState<'_>) -> Condition {
     }
 }
 
-/// `Accepted` where no rule is left, and `PartiallyInvalid` where something of a rule can not be followed.
+/// `Accepted` where no rule is left, and `PartiallyInvalid` where something of a rule cannot be followed.
 fn invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> (Option<Condition>, Option<Condition>) {
     let mut dropped = Vec::new();
     let mut changed = Vec::new();

@@ -44,7 +44,7 @@ pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> 
     }
 }
 
-/// What rules do not get: those whose matches can not be read, and those that are attached to Gateways of others as well.
+/// What rules do not get: those whose matches cannot be read, and those that are attached to Gateways of others as well.
 pub(super) fn unsupported(
     objects: &Objects,
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,

@@ -49,7 +49,7 @@ pub(super) struct Unresolved {
     pub(super) field: &'static str,
     /// What was expected.
     pub(super) message: String,
-    /// An XBackend that is there and can not be led to, whatever refers to it; and why.
+    /// An XBackend that is there and cannot be led to, whatever refers to it; and why.
     pub(super) refused: Option<Box<(ObjectName, String)>>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> References<'a> {
             ));
         };
         if let Some(error) = &service.malformed {
-            let message = format!("expected Service {name}, which can not be read: {error}");
+            let message = format!("expected Service {name}, which cannot be read: {error}");
             return Err(unresolved("BackendNotFound", ".name", message));
         }
         if service.spec.kind.as_deref() == Some("ExternalName") {

@@ -26,9 +26,9 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) backends: Vec<Backend>,
     /// References that lead nowhere.
     pub(crate) unresolved: Vec<BadReference>,
-    /// XBackends that are there and can not be led to, and why.
+    /// XBackends that are there and cannot be led to, and why.
     pub(crate) refused_backends: BTreeMap<ObjectName, String>,
-    /// Fields that can not be followed, and what that means for the rule.
+    /// Fields that cannot be followed, and what that means for the rule.
     pub(crate) refused: Vec<Refused>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct BadReference {
     pub(crate) message: String,
 }
 
-/// A field that can not be followed.
+/// A field that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) problem: Problem,

@@ -81,7 +81,7 @@ fn conditions<'p>(
                     );
                 }
                 _ => about.add(
-                    "there are no sessions, because the route can not be followed, on".to_owned(),
+                    "there are no sessions, because the route cannot be followed, on".to_owned(),
                     rule_name(facts),
                 ),
             }

@@ -26,7 +26,7 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) inline: Option<&'a SessionPersistence>,
     /// Its backends that are there, in their order.
     pub(crate) backends: Vec<RuleBackend>,
-    /// XBackends of the rule that are there and can not be led to, and why.
+    /// XBackends of the rule that are there and cannot be led to, and why.
     pub(crate) refused_backends: BTreeMap<ObjectName, String>,
     /// The paths that its matches have, for the older rule of a cookie's path.
     pub(crate) paths: Vec<PathMatch>,

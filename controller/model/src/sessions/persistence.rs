@@ -73,7 +73,7 @@ impl Persistence {
 /// Reads what an object says. The filter's own check is still to come.
 ///
 /// # Errors
-/// Everything that can not be followed.
+/// Everything that cannot be followed.
 pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
     let mut faults = Vec::new();
     let is_union = persistence.cookie.is_some() || persistence.header.is_some();

@@ -186,7 +186,7 @@ impl<'p> Statuses<'p> {
             Outcome::Inline => "sessionPersistence of the rule itself counts on".to_owned(),
             Outcome::Destinations => "sessions of XBackends count on".to_owned(),
             Outcome::Annotations => {
-                "the route's annotations can not be followed, so there are no sessions, on".to_owned()
+                "the route's annotations cannot be followed, so there are no sessions, on".to_owned()
             }
             Outcome::NoRoom => {
                 format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions, on")

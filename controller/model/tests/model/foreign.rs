@@ -111,7 +111,7 @@ fn they_have_sessions_and_no_reports() {
 }
 
 #[test]
-fn what_is_not_known_of_a_rule_is_theirs_and_its_sessions_are_ours() {
+fn unknown_parts_of_a_rule_are_theirs_and_its_sessions_ours() {
     let rule = "{filters: [{type: RequestMirror, requestMirror: {}}], retry: {attempts: 2}, backendRefs: [{name: v1, port: 80}]}";
     let (graph, reports) = built(&format!("{}{}", gateway("web", "theirs"), route(rule)));
     let listener = &graph.gateways[&ObjectName::new("shop", "web")].ports[&80][0];
@@ -127,7 +127,7 @@ fn what_is_not_known_of_a_rule_is_theirs_and_its_sessions_are_ours() {
 }
 
 #[test]
-fn a_rule_whose_matches_are_not_known_has_no_sessions_and_says_so() {
+fn a_rule_with_unknown_matches_has_no_sessions_and_says_so() {
     let rule = "{matches: [{port: 8080}], backendRefs: [{name: v1, port: 80}]}";
     let (_, reports) = built(&format!("{}{}", gateway("web", "theirs"), route(rule)));
     let programmed = programmed(&reports).expect("a condition");
@@ -142,7 +142,7 @@ fn a_rule_whose_matches_are_not_known_has_no_sessions_and_says_so() {
 }
 
 #[test]
-fn a_route_that_is_attached_to_others_too_says_where_it_has_no_sessions() {
+fn a_route_of_others_too_says_where_it_has_no_sessions() {
     let manifests = format!(
         "{}{}{}",
         gateway("web", "theirs"),
@@ -163,7 +163,7 @@ fn a_route_that_is_attached_to_others_too_says_where_it_has_no_sessions() {
 }
 
 #[test]
-fn what_an_output_can_not_give_is_said_where_it_was_asked_for() {
+fn what_an_output_cannot_give_is_said_where_it_was_asked_for() {
     let two = "{name: a, matches: [{path: {value: /a}}], backendRefs: [{name: v1, port: 80}]}
   - {name: b, matches: [{path: {value: /b}}], backendRefs: [{name: v1, port: 80}]}
   - {name: c, matches: [{path: {value: /c}}], backendRefs: [{name: v1, port: 80}], sessionPersistence: {sessionName: own}}";

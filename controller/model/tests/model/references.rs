@@ -151,7 +151,7 @@ spec:
 }
 
 #[test]
-fn an_x_backend_has_the_endpoints_of_a_service_that_is_made_for_it() {
+fn an_x_backend_has_the_endpoints_of_a_service_made_for_it() {
     let (graph, _) =
         with_backend("{type: EndpointSelector, endpointSelector: {matchLabels: {app: blue}}, port: {number: 8080}}");
     let (name, cluster) = graph
@@ -167,7 +167,7 @@ fn an_x_backend_has_the_endpoints_of_a_service_that_is_made_for_it() {
 }
 
 #[test]
-fn what_an_x_backend_can_not_be_is_told() {
+fn what_an_x_backend_cannot_be_is_told() {
     let cases = [
         (
             "{type: ExternalHostname, externalHostname: {hostname: x.org}, port: {number: 80}}",

@@ -216,7 +216,7 @@ fn a_bad_annotation_is_named_and_nothing_is_guessed() {
             over_policy.status("p"),
             [
                 ACCEPTED,
-                "Programmed=False/Overridden: the route's annotations can not be followed, so there are no sessions, on: HTTPRoute shop/web spec.rules[0]"
+                "Programmed=False/Overridden: the route's annotations cannot be followed, so there are no sessions, on: HTTPRoute shop/web spec.rules[0]"
             ]
         );
         for sessions in [of_policy, over_policy, of_rule] {
@@ -226,7 +226,7 @@ fn a_bad_annotation_is_named_and_nothing_is_guessed() {
 }
 
 #[test]
-fn a_routes_bad_annotation_is_told_once_and_ends_all_of_its_sessions() {
+fn a_routes_bad_annotation_is_told_once_and_ends_its_sessions() {
     let mut world = with_policy(&named("s"));
     let rules = json!([
         rule(&["b"]),
