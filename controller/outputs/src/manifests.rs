@@ -6,7 +6,7 @@ use limpet_core::config::schema::PolicyConfig;
 use serde_json::{Value, json};
 
 use limpet_api::ObjectName;
-use limpet_model::{Graph, Loss, Lost, Objects};
+use limpet_model::{Extent, Graph, Objects, Unsupported};
 
 use super::FilterInputs;
 use super::envoy::EnvoyOptions;
@@ -37,7 +37,7 @@ pub struct Manifests {
     /// The objects, in the order in which they are written.
     pub objects: Vec<Manifest>,
     /// What the objects cannot express.
-    pub losses: Vec<Loss>,
+    pub unsupported: Vec<Unsupported>,
 }
 
 impl Manifests {
@@ -48,8 +48,8 @@ impl Manifests {
         let key = |manifest: &Manifest| (manifest.stage, place(manifest));
         self.objects
             .sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)));
-        self.losses.sort();
-        self.losses.dedup();
+        self.unsupported.sort();
+        self.unsupported.dedup();
     }
 }
 
@@ -76,7 +76,7 @@ pub struct Objection {
     /// The Gateway that it concerns; all of them if `None`.
     pub gateway: Option<ObjectName>,
     /// What it means for sessions.
-    pub lost: Lost,
+    pub extent: Extent,
     /// The object and the control plane's message.
     pub message: String,
 }

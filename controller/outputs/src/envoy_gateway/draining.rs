@@ -58,7 +58,7 @@ fn patch(cluster: &str) -> Value {
 /// The name that Envoy Gateway gives the cluster of a rule.
 fn cluster(rule: &Rule<'_>) -> String {
     let route = &rule.origin.route;
-    let kind = route.kind.to_ascii_lowercase();
+    let kind = route.kind.as_str().to_ascii_lowercase();
     let backend = if rule.has_own_cluster { "/backend/0" } else { "" };
     format!(
         "{kind}/{}/{}/rule/{}{backend}",

@@ -75,10 +75,10 @@ pub(super) fn proxies(gateway: &ObjectName, _options: &EnvoyGatewayOptions) -> P
 
 /// The objects that should exist.
 pub(super) fn manifests(source: &Source<'_>, options: &EnvoyGatewayOptions) -> Manifests {
-    let (rules, losses) = rules::rules(source);
+    let (rules, unsupported) = rules::rules(source);
     let mut objects = policies::policies(source, options, &rules);
     if options.draining {
         objects.extend(draining::patches(source, &rules));
     }
-    Manifests { objects, losses }
+    Manifests { objects, unsupported }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::manifests::Objection;
 use limpet_api::ObjectName;
-use limpet_model::Lost;
+use limpet_model::Extent;
 
 use super::PATCH_POLICY;
 
@@ -41,7 +41,7 @@ pub(crate) fn objections(object: &Value) -> Vec<Objection> {
             };
             objections.push(Objection {
                 gateway: gateway.clone(),
-                lost: if is_patch { Lost::Part } else { Lost::All },
+                extent: if is_patch { Extent::Part } else { Extent::All },
                 message: format!(
                     "{place}: Envoy Gateway says {}: {}{consequence}",
                     field("reason"),
@@ -87,7 +87,7 @@ mod tests {
     fn a_policy_that_is_not_accepted_brings_no_sessions() {
         let expected = Objection {
             gateway: Some(ObjectName::new("infra", "web")),
-            lost: Lost::All,
+            extent: Extent::All,
             message: "EnvoyExtensionPolicy shop/limpet-web: Envoy Gateway says Why: not so".to_owned(),
         };
         let policy = |condition| said("EnvoyExtensionPolicy", 2, &condition);
@@ -100,8 +100,8 @@ mod tests {
     fn a_patch_that_is_not_made_costs_a_part() {
         let said = said("EnvoyPatchPolicy", 2, &json!(["Programmed", "False"]));
         assert_eq!(
-            said.iter().map(|objection| objection.lost).collect::<Vec<_>>(),
-            [Lost::Part]
+            said.iter().map(|objection| objection.extent).collect::<Vec<_>>(),
+            [Extent::Part]
         );
     }
 

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::manifests::{Manifest, Owner, Source, Stage};
 use crate::{FilterInputs, filter_config};
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::short_hash;
 
 use super::rules::Rule;
@@ -89,12 +88,12 @@ pub(super) fn name(rule: &Rule<'_>) -> String {
 fn owner(source: &Source<'_>, rule: &Rule<'_>) -> Option<Owner> {
     let route = &rule.origin.route;
     let meta = match route.kind {
-        "HTTPRoute" => source.objects.http_routes.get(&route.name).map(|route| &route.meta),
+        Kind::HttpRoute => source.objects.http_routes.get(&route.name).map(|route| &route.meta),
         _ => source.objects.grpc_routes.get(&route.name).map(|route| &route.meta),
     };
     meta.map(|meta| Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
-        kind: route.kind,
+        kind: route.kind.as_str(),
         name: route.name.name.clone(),
         uid: meta.uid.clone(),
     })

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::manifests::Source;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::{
     Action, AskedBy, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
-use limpet_model::{Loss, Lost};
+use limpet_model::{Extent, Unsupported};
 
 /// A rule whose sessions Envoy Gateway can express.
 #[derive(Debug)]
@@ -19,16 +19,16 @@ pub(super) struct Rule<'a> {
 }
 
 /// The rules whose sessions Envoy Gateway can express, in order, and what is unsupported of all rules.
-pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Loss>) {
+pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Unsupported>) {
     let forwards = forwards(source.graph);
-    let (mut rules, mut losses) = (Vec::new(), Vec::new());
+    let (mut rules, mut unsupported) = (Vec::new(), Vec::new());
     for (name, origin) in &source.graph.rules {
         let Some(forward) = forwards.get(name) else { continue };
-        let mut lose = |lost, message: String| {
-            losses.push(Loss {
+        let mut refuse = |extent, message: String| {
+            unsupported.push(Unsupported {
                 rule: name.clone(),
                 gateway: None,
-                lost,
+                extent,
                 message,
             });
         };
@@ -36,13 +36,13 @@ pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Loss>) {
             Ok((rule, parts)) => {
                 rules.push(rule);
                 for part in parts {
-                    lose(Lost::Part, part);
+                    refuse(Extent::Part, part);
                 }
             }
-            Err(why) => lose(Lost::All, why.to_owned()),
+            Err(why) => refuse(Extent::All, why.to_owned()),
         }
     }
-    (rules, losses)
+    (rules, unsupported)
 }
 
 /// The route of each rule. A rule has the same route wherever it is served.
@@ -130,7 +130,7 @@ fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {
 fn rule_count(source: &Source<'_>, origin: &RuleOrigin) -> Option<usize> {
     let name: &ObjectName = &origin.route.name;
     match origin.route.kind {
-        "HTTPRoute" => source.objects.http_routes.get(name).map(|route| route.spec.rules.len()),
+        Kind::HttpRoute => source.objects.http_routes.get(name).map(|route| route.spec.rules.len()),
         _ => source.objects.grpc_routes.get(name).map(|route| route.spec.rules.len()),
     }
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use limpet_api::GATEWAY_GROUP;
 use limpet_api::ObjectName;
 use limpet_model::short_hash::hash;
-use limpet_model::{Loss, Lost};
+use limpet_model::{Extent, Unsupported};
 
 use super::envoy::{FilterBuild, WasmFilter};
 use super::manifests::{Definition, Manifests, Owner, Proxies, Source};
@@ -85,15 +85,15 @@ pub(super) fn proxies(gateway: &ObjectName) -> Proxies {
 pub(super) fn manifests(source: &Source<'_>, options: &IstioOptions) -> Manifests {
     let mut manifests = Manifests::default();
     let Some(module) = Module::of(&source.options.filter, options) else {
-        let lost = |rule: &limpet_model::graph::RuleName| {
-            Loss {
+        let unsupported = |rule: &limpet_model::graph::RuleName| {
+            Unsupported {
             rule: rule.clone(),
             gateway: None,
-            lost: Lost::All,
+            extent: Extent::All,
             message: "Istio's proxies load no dynamic modules, expected istio.url or envoy.filter.wasm in the controller's configuration (there are no sessions)".to_owned(),
         }
         };
-        manifests.losses.extend(source.graph.rules.keys().map(lost));
+        manifests.unsupported.extend(source.graph.rules.keys().map(unsupported));
         return manifests;
     };
     for gateway in source.graph.gateways.keys() {

@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 use crate::envoy::chain::Steering;
 use crate::envoy::{pack, routes};
 use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_core::envoy::SPLIT_PREFIX;
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
-use limpet_model::{Loss, Lost, short_hash};
+use limpet_model::{Extent, Unsupported, short_hash};
 
 use super::chain::written;
 use super::names::{Names, Which, route_name};
@@ -39,14 +38,14 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
         let Some(origin) = source.graph.rules.get(*rule) else {
             continue;
         };
-        let mut losses = Vec::new();
+        let mut unsupported = Vec::new();
         let made = Rule {
             source,
             options,
             name: route_name(origin),
             routes,
         };
-        let patches = made.patches(&names, rule, &mut losses);
+        let patches = made.patches(&names, rule, &mut unsupported);
         if let Some(patches) = patches {
             manifests.objects.push(Manifest {
                 stage: Stage::Routes,
@@ -57,12 +56,14 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
                 spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches}),
             });
         }
-        manifests.losses.extend(losses.into_iter().map(|(lost, message)| Loss {
-            rule: (*rule).clone(),
-            gateway: Some(gateway.clone()),
-            lost,
-            message,
-        }));
+        manifests
+            .unsupported
+            .extend(unsupported.into_iter().map(|(extent, message)| Unsupported {
+                rule: (*rule).clone(),
+                gateway: Some(gateway.clone()),
+                extent,
+                message,
+            }));
     }
 }
 
@@ -80,16 +81,16 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Opti
     }
     let http = source.objects.http_routes.get(&route.name).map(|route| &route.meta);
     let grpc = source.objects.grpc_routes.get(&route.name).map(|route| &route.meta);
-    let meta = if route.kind == "HTTPRoute" { http } else { grpc };
+    let meta = if route.kind == Kind::HttpRoute { http } else { grpc };
     Some(Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
-        kind: route.kind,
+        kind: route.kind.as_str(),
         name: route.name.name.clone(),
         uid: meta?.uid.clone(),
     })
 }
 
-type Losses = Vec<(Lost, String)>;
+type UnsupportedParts = Vec<(Extent, String)>;
 
 struct Rule<'a> {
     source: &'a Source<'a>,
@@ -101,7 +102,7 @@ struct Rule<'a> {
 
 impl<'a> Rule<'a> {
     /// All patches of the rule; none if it has no sessions.
-    fn patches(&self, names: &Names<'a>, rule: &'a RuleName, losses: &mut Losses) -> Option<Vec<Value>> {
+    fn patches(&self, names: &Names<'a>, rule: &'a RuleName, unsupported: &mut UnsupportedParts) -> Option<Vec<Value>> {
         let forwards: Vec<(&Route, &Forward)> = self
             .routes
             .iter()
@@ -115,7 +116,7 @@ impl<'a> Rule<'a> {
             Session::None => return None,
             Session::Destinations => {
                 let message = "Istio leads no requests to XBackends (there are no sessions)";
-                losses.push((Lost::All, message.to_owned()));
+                unsupported.push((Extent::All, message.to_owned()));
                 return None;
             }
             Session::Rule(used) => used,
@@ -123,14 +124,18 @@ impl<'a> Rule<'a> {
         if forwards.iter().any(|(_, other)| other.session != forward.session) {
             let message = "the annotation session.limpet.dev/path: expected root, since Istio calls the routes of all matches of a rule the same (all \
                            cookies of the rule have the path of its first match)";
-            losses.push((Lost::Part, message.to_owned()));
+            unsupported.push((Extent::Part, message.to_owned()));
         }
         let found = names.find(rule, &self.name);
         for (hostname, others) in &found.confused {
-            let lost = if found.which.is_empty() { Lost::All } else { Lost::Part };
+            let extent = if found.which.is_empty() {
+                Extent::All
+            } else {
+                Extent::Part
+            };
             let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-            losses.push((
-                lost,
+            unsupported.push((
+                extent,
                 format!(
                     "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that differ (there are no sessions under \
                      that hostname)",
@@ -143,7 +148,7 @@ impl<'a> Rule<'a> {
             return None;
         }
         let per_place = if is_split(forward) {
-            self.split(&forwards, used, losses)?
+            self.split(&forwards, used, unsupported)?
         } else {
             vec![merged(
                 &session_of(used),
@@ -154,8 +159,8 @@ impl<'a> Rule<'a> {
         };
         let patches = patches(&per_place, &found.which, &self.name);
         if patches.len() > MOST_PATCHES {
-            losses.push((
-                Lost::All,
+            unsupported.push((
+                Extent::All,
                 format!(
                     "its matches, backends and hostnames make {} patches, expected {MOST_PATCHES} at most (there are no sessions)",
                     patches.len()
@@ -163,17 +168,22 @@ impl<'a> Rule<'a> {
             ));
             return None;
         }
-        self.look_for_labels(forward, losses);
+        self.look_for_labels(forward, unsupported);
         Some(patches)
     }
 
     /// A patch for the weighted routes, and one for each match and destination.
-    fn split(&self, forwards: &[(&Route, &Forward)], used: &SessionUse, losses: &mut Losses) -> Option<Vec<Patch>> {
+    fn split(
+        &self,
+        forwards: &[(&Route, &Forward)],
+        used: &SessionUse,
+        unsupported: &mut UnsupportedParts,
+    ) -> Option<Vec<Patch>> {
         let not_followed: BTreeSet<&String> = forwards.iter().flat_map(|(_, forward)| &forward.not_followed).collect();
         if !not_followed.is_empty() {
             let fields: Vec<&str> = not_followed.into_iter().map(String::as_str).collect();
-            losses.push((
-                Lost::All,
+            unsupported.push((
+                Extent::All,
                 format!(
                     "{} (sessions of a split take routes of their own, which would not follow that: there are no sessions)",
                     fields.join("; ")
@@ -222,7 +232,7 @@ impl<'a> Rule<'a> {
         )))
     }
 
-    fn look_for_labels(&self, forward: &Forward, losses: &mut Losses) {
+    fn look_for_labels(&self, forward: &Forward, unsupported: &mut UnsupportedParts) {
         let clusters = forward
             .destinations
             .iter()
@@ -234,8 +244,8 @@ impl<'a> Rule<'a> {
         for service in services {
             let object = self.source.objects.services.get(service);
             if object.is_some_and(|service| !service.meta.labels.contains_key(DRAINING)) {
-                losses.push((
-                    Lost::Part,
+                unsupported.push((
+                    Extent::Part,
                     format!(
                         "Service {service}: expected the label {DRAINING}, with any value (without it Istio ends the sessions of a pod as soon as it \
                          is deleted)"

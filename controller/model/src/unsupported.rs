@@ -1,28 +1,27 @@
-//! What an output can not give, told where the one who asked for it looks.
+//! What an output cannot express, reported on the object that asks for it.
 
 use std::collections::BTreeMap;
 
-use limpet_api::{ObjectName, ParentRef};
-
 use super::graph::{AskedBy, Graph, RuleName};
-use super::reports::{Condition, Reports};
+use super::reports::{Condition, Reports, UNSUPPORTED_VALUE};
+use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 
-/// Something that a rule asks for and does not get.
+/// Something that a rule asks for and an output cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Loss {
+pub struct Unsupported {
     /// The rule.
     pub rule: RuleName,
     /// The Gateway where that is so; everywhere, where there is none.
     pub gateway: Option<ObjectName>,
-    /// How much of it.
-    pub lost: Lost,
+    /// How much of the rule's sessions.
+    pub extent: Extent,
     /// What, and why.
     pub message: String,
 }
 
-/// How much is lost.
+/// How much of a rule's sessions is unsupported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lost {
+pub enum Extent {
     /// The rule has no sessions at all.
     All,
     /// Its sessions lack something.
@@ -30,28 +29,29 @@ pub enum Lost {
 }
 
 impl Reports {
-    /// Tells of losses: in `Programmed` of the policy or the XBackends that ask for the sessions, and where the rule asks itself, with its route.
-    pub fn lose(&mut self, graph: &Graph, losses: &[Loss]) {
-        let mut by_rule: BTreeMap<&RuleName, Vec<&Loss>> = BTreeMap::new();
-        for loss in losses {
-            by_rule.entry(&loss.rule).or_default().push(loss);
+    /// Reports what is unsupported: in `Programmed` of the policy or the XBackends that ask for the sessions; where the
+    /// rule itself asks, in `PartiallyInvalid` of its route.
+    pub fn add_unsupported(&mut self, graph: &Graph, unsupported: &[Unsupported]) {
+        let mut by_rule: BTreeMap<&RuleName, Vec<&Unsupported>> = BTreeMap::new();
+        for entry in unsupported {
+            by_rule.entry(&entry.rule).or_default().push(entry);
         }
         let mut of_policies: BTreeMap<(&AskedBy, &ObjectName), Told> = BTreeMap::new();
         for (rule, origin) in &graph.rules {
             for gateway in &origin.gateways {
                 let told = of_policies.entry((&origin.asked_by, gateway)).or_default();
-                let here = |loss: &&&Loss| loss.gateway.as_ref().is_none_or(|of| of == gateway);
-                let losses: Vec<&&Loss> = by_rule.get(rule).into_iter().flatten().filter(here).collect();
+                let here = |entry: &&&Unsupported| entry.gateway.as_ref().is_none_or(|of| of == gateway);
+                let entries: Vec<&&Unsupported> = by_rule.get(rule).into_iter().flatten().filter(here).collect();
                 told.rules += 1;
-                told.lost += usize::from(losses.iter().any(|loss| loss.lost == Lost::All));
-                let place = format!("{} spec.rules[{}]", origin.route, origin.index);
-                let message = |loss: &&&Loss| format!("{place}: {}", loss.message);
-                told.messages.extend(losses.iter().map(message));
-                if origin.asked_by == AskedBy::Rule && !losses.is_empty() {
-                    self.lose_inline(
+                told.without_sessions += usize::from(entries.iter().any(|entry| entry.extent == Extent::All));
+                let field = format!("{} spec.rules[{}]", origin.route, origin.index);
+                let message = |entry: &&&Unsupported| format!("{field}: {}", entry.message);
+                told.messages.extend(entries.iter().map(message));
+                if origin.asked_by == AskedBy::Rule && !entries.is_empty() {
+                    self.add_unsupported_inline(
                         &origin.route,
                         gateway,
-                        &losses.iter().map(message).collect::<Vec<_>>().join("; "),
+                        &entries.iter().map(message).collect::<Vec<_>>().join("; "),
                     );
                 }
             }
@@ -79,8 +79,8 @@ impl Reports {
         }
     }
 
-    fn lose_inline(&mut self, route: &super::reports::ObjectRef, gateway: &ObjectName, message: &str) {
-        let reports = if route.kind == "HTTPRoute" {
+    fn add_unsupported_inline(&mut self, route: &ObjectRef, gateway: &ObjectName, message: &str) {
+        let reports = if route.kind == Kind::HttpRoute {
             &mut self.http_routes
         } else {
             &mut self.grpc_routes
@@ -101,7 +101,7 @@ impl Reports {
                 Some(partly) if partly.message.contains(message) => {}
                 Some(partly) => partly.message = format!("{}; {message}", partly.message),
                 None => {
-                    let partly = Condition::holds("PartiallyInvalid", "UnsupportedValue", message);
+                    let partly = Condition::holds("PartiallyInvalid", UNSUPPORTED_VALUE, message);
                     parent.conditions.push(partly);
                 }
             }
@@ -110,16 +110,16 @@ impl Reports {
 }
 
 fn is_gateway(reference: &ParentRef, gateway: &ObjectName) -> bool {
-    reference.kind == "Gateway"
+    Kind::find(&reference.group, &reference.kind) == Some(Kind::Gateway)
         && reference.namespace.as_deref() == Some(&gateway.namespace)
         && reference.name == gateway.name
 }
 
-/// What is told of one policy and one Gateway.
+/// What is reported of one policy and one Gateway.
 #[derive(Debug, Default)]
 struct Told {
     rules: usize,
-    lost: usize,
+    without_sessions: usize,
     messages: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ impl Told {
         conditions.push(match known {
             // It has no rules at all: that says more.
             Some(known) if !known.is_true() => known,
-            _ if self.lost == self.rules => Condition::fails("Programmed", "Invalid", message),
+            _ if self.without_sessions == self.rules => Condition::fails("Programmed", "Invalid", message),
             Some(known) => Condition {
                 message: format!("{}; {message}", known.message),
                 ..known
