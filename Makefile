@@ -1,33 +1,46 @@
-# ENVOY_VERSION: which Envoy `make e2e` and the demos run. FILTER: which build of the filter, wasm or module.
+# ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
 # DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
+# The e2e targets run only the tests whose name contains this. Not taken from the environment, where a variable of this
+# name would leave tests out of `make test`.
+TEST :=
 export ENVOY_GATEWAY
 
-# What `make e2e-matrix` runs each build on: of each minor version the newest patch that the Python package index has. Its 1.38.3 is built
-# without wasm. Where func-e reaches its server, any release will do.
+# The Envoys of `make e2e-matrix`: the newest patch of each minor version in the Python package index, whose 1.38.3 is
+# built without wasm. Where func-e reaches its server, every release works.
 WASM_VERSIONS ?= 1.36.4 1.37.0 1.38.2 1.39.3 1.40.0
 MODULE_VERSIONS ?= 1.38.3 1.39.3 1.40.0
 
-# The last Envoy that loads modules and has no way for them to steer.
+# The last Envoy that loads dynamic modules but does not let them steer.
 too_old := 1.37.0
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
-host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-model -p limpet-resources -p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-panicking-module
+host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-model -p limpet-resources \
+	-p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-repo-tests -p limpet-panicking-module
+wasm_crates := -p limpet-proxy-wasm -p limpet-bench-noop
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
-# Tests take the command as it is built for them: optimising it, with all that the controller depends on, takes minutes.
+# Tests use a debug build of the command. An optimised build takes minutes, because of the controller's dependencies.
 with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
+test_e2e = e2e/tools/test-named.sh "$(TEST)" cargo test --locked -p limpet-e2e
+in_netns = --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
 
 MAKEFLAGS += --no-print-directory
+ifneq ($(and $(TEST),$(filter test,$(MAKECMDGOALS))),)
+$(error TEST is for e2e, e2e-matrix, e2e-kube, e2e-istio and e2e-envoy-gateway; `make test` runs every test)
+endif
+
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema golden descriptors check test test-host test-cli e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod demo demo-kube bench bench-controller clean
+.PHONY: help build wasm module cli schema golden descriptors check hooks msrv test test-host test-cli
+.PHONY: e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod
+.PHONY: demo demo-kube bench bench-controller clean
 
-help: ## This list
+help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: wasm module cli ## The artefacts: dist/limpet.wasm and dist/liblimpet.so (the filter, twice), and dist/limpet (the command)
+build: wasm module cli ## Build the filter, dist/limpet.wasm and dist/liblimpet.so, and the command, dist/limpet
 
 wasm:
 	@e2e/tools/build-wasm.sh
@@ -44,98 +57,118 @@ test-cli:
 	@echo "Building the limpet command for tests (about 2 minutes the first time)"
 	@cargo build --locked --workspace --exclude limpet-e2e --exclude limpet-bench-noop --all-features --bin limpet
 
-schema: ## Regenerate the JSON Schema of the configuration
+schema: ## Write the JSON Schema of the configuration again
 	@echo "Writing filter/core/schema/limpet.schema.json (1 minute the first time)"
-	@UPDATE_SCHEMA=1 cargo test --locked -p limpet-core --features schema --test schema -- --exact the_schema_is_what_the_types_say
+	@UPDATE_SCHEMA=1 cargo test --locked -p limpet-core --test schema -- --exact the_schema_is_what_the_types_say
 
-descriptors: ## Regenerate what the controller knows of Envoy's protocol buffers
+descriptors: ## Write the descriptors of Envoy's protocol buffers again
 	@echo "Writing controller/outputs/src/descriptors.binpb (2 minutes the first time)"
 	@UPDATE_DESCRIPTORS=1 cargo test --locked -p limpet-outputs --test descriptors
 
-golden: ## Write the controller's golden cases anew: controller/tests/golden
+golden: ## Write the controller's golden cases again: controller/tests/golden
 	@UPDATE_GOLDEN=1 cargo test --locked -q -p limpet --test golden && git status --short controller/tests/golden
 
-check: ## Format, clippy with warnings denied, licences, and advisories where they can be reached
-	@echo "Checking format, lints and dependencies (2 minutes the first time, and 4 more where cargo-deny is not installed)"
+check: ## Check the format, clippy, the oldest supported Rust, licences, and advisories if reachable
+	@echo "Checking format, lints and dependencies (4 minutes the first time, 4 more if cargo-deny is not installed)"
 	cargo fmt --all --check
 	cargo fmt --manifest-path filter/fuzz/Cargo.toml --check
 	cargo clippy --locked $(host_crates) --all-targets --all-features -- -D warnings
-	@# The tools alone, as the demo has them.
+	@# The tools without the controller, as in the demo.
 	cargo clippy --locked -p limpet --no-default-features -- -D warnings
-	e2e/tools/wasm-target.sh cargo clippy --locked -p limpet-proxy-wasm -p limpet-bench-noop --target wasm32-wasip1 -- -D warnings
+	e2e/tools/wasm-target.sh cargo clippy --locked $(wasm_crates) --target wasm32-wasip1 -- -D warnings
+	@$(MAKE) msrv
 	e2e/tools/deny.sh
 
-test: test-host ## Every test: unit, property, vectors, and end to end on Envoy 1.40.0 (both builds) and 1.36.4 (wasm), and in a Kubernetes cluster
+hooks: ## Install a git hook that checks the format and runs clippy on changed crates before a commit
+	@e2e/tools/hooks.sh
+
+msrv: ## Check that the oldest Rust that Cargo.toml names compiles the workspace
+	@e2e/tools/msrv.sh
+
+test: test-host ## Run every test, end to end on Envoy 1.40.0 and 1.36.4 and in a Kubernetes cluster included
 	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm
 	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=wasm
 	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=module
 	@$(MAKE) e2e-kube ENVOY_VERSION=1.40.0
 
 test-host:
-	@echo "Testing what needs no Envoy (2 minutes the first time)"
+	@echo "Running the tests that need no Envoy (2 minutes the first time)"
 	cargo test --locked --workspace --exclude limpet-e2e --exclude limpet-bench-noop --all-features
 	cargo test --locked --manifest-path filter/fuzz/Cargo.toml --target-dir $(cargo_target)/fuzz
 	python3 filter/core/tests/verify_vectors.py
 	python3 filter/core/tests/verify_keyring_vectors.py
 
-e2e: wasm module test-cli ## The end-to-end tests on one Envoy, with one build of the filter: make e2e ENVOY_VERSION=1.38.3 FILTER=module
+e2e: wasm module test-cli ## Run the end-to-end tests on one Envoy: ENVOY_VERSION=1.38.3 FILTER=module TEST=name
 	@e2e/tools/build-panicking-module.sh
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) cargo test --locked -p limpet-e2e
+	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && \
+	ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && \
+	$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e)
 
-e2e-matrix: ## The end-to-end tests on every supported minor version of Envoy (2 minutes each)
+e2e-matrix: ## Run the end-to-end tests on every supported minor version of Envoy (2 minutes each)
 	@failed=; \
 	for run in $(WASM_VERSIONS:%=%:wasm) $(MODULE_VERSIONS:%=%:module); do \
 		$(MAKE) e2e ENVOY_VERSION=$${run%:*} FILTER=$${run#*:} || failed="$$failed $$run"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
-e2e-kube: wasm module test-cli ## The end-to-end tests of the controller, with a genuine API server (4 minutes more the first time: it is built)
+e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API server: TEST=name
 	@echo "Testing the controller in a Kubernetes cluster with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@# Most of them wait most of the time.
-	@RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features kube --test kube --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@# Most tests wait most of the time.
+	@RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	$(test_e2e) --features kube --test kube $(in_netns)
 
-e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Limpet through a genuine Envoy Gateway: make e2e-envoy-gateway ENVOY_GATEWAY=<binary>
+e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Run the tests with Envoy Gateway: ENVOY_GATEWAY=<binary>
 	@echo "Testing through Envoy Gateway with Envoy $(ENVOY_VERSION), both builds of the filter (2 minutes the first time)"
-	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-envoy-gateway.sh e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features envoy-gateway --test envoy-gateway --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-envoy-gateway.sh e2e/tools/with-kube.sh \
+	$(test_e2e) --features envoy-gateway --test envoy-gateway $(in_netns)
 
-# Whether there is one, before minutes are spent on building the rest.
+# Fails without an Envoy Gateway before minutes go into building the rest.
 envoy-gateway:
 	@e2e/tools/with-envoy-gateway.sh true
 
-# Not among `make test`: istiod is nothing that is fetched here.
-e2e-istio: istiod wasm module test-cli ## Limpet in a real Istio: make e2e-istio ISTIOD=<pilot-discovery>
+# Not part of `make test`, because nothing here fetches istiod.
+e2e-istio: istiod wasm module test-cli ## Run the tests with Istio: ISTIOD=<pilot-discovery> TEST=name
 	@echo "Testing in Istio with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
-	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-istiod.sh e2e/tools/with-kube.sh cargo test --locked -p limpet-e2e --features istio --test istio --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-istiod.sh e2e/tools/with-kube.sh \
+	$(test_e2e) --features istio --test istio $(in_netns)
 
 istiod:
 	@e2e/tools/with-istiod.sh true
 
-demo: wasm module ## A signed session, step by step in the terminal; then it serves until Ctrl-C (DEMO=once: ends after the walk; FILTER=module)
+demo: wasm module ## Show a session step by step, then serve until Ctrl-C; DEMO=once only shows it (FILTER=module)
 	@echo "Starting the demo (about 1 minute the first time)"
-	@# The tools alone: the controller's dependencies would take minutes.
+	@# Without the controller, whose dependencies take minutes.
 	@cargo build --locked -p limpet --no-default-features --target-dir $(cargo_target)/tools
 	@cargo build --locked -p limpet-e2e --bin demo
-	@DEMO=$(DEMO) LIMPET_BIN=$(cargo_target)/tools/debug/limpet $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/debug/demo
+	@DEMO=$(DEMO) LIMPET_BIN=$(cargo_target)/tools/debug/limpet \
+	$(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/debug/demo
 
-demo-kube: wasm module test-cli ## The controller in a Kubernetes cluster, step by step in the terminal; then it serves until Ctrl-C (DEMO=once, FILTER=module)
-	@echo "Starting the demo in a cluster (4 minutes more the first time: the API server is built)"
+demo-kube: wasm module test-cli ## Show the controller in a cluster, then serve until Ctrl-C (DEMO=once, FILTER=module)
+	@echo "Starting the demo in a cluster (4 minutes more the first time, to build the API server)"
 	@cargo build --locked -p limpet-e2e --features kube --bin demo-kube
-	@DEMO=$(DEMO) $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/in-netns.sh $(cargo_target)/debug/demo-kube
+	@DEMO=$(DEMO) $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	e2e/tools/in-netns.sh $(cargo_target)/debug/demo-kube
 
-bench: build ## What the filter costs: native code, then CPU per request of a whole Envoy
-	@echo "Measuring (about 5 minutes; leave the machine alone meanwhile)"
+.PHONY: docs
+docs: ## Build the documentation as a site in dist/site
+	@e2e/tools/docs.sh
+
+bench: build ## Measure what the filter costs: native code, then CPU per request of a whole Envoy
+	@echo "Measuring (about 5 minutes; run nothing else meanwhile)"
 	cargo bench --locked -p limpet-core
-	@# Every hook that the SDK exports, as a filter has that does not care.
-	@CARGO_TARGET_WASM32_WASIP1_LINKER=rust-lld e2e/tools/wasm-target.sh cargo build --locked -p limpet-bench-noop --profile wasm --target wasm32-wasip1
+	@# With every hook that the SDK exports, as in a filter that does not select them.
+	@CARGO_TARGET_WASM32_WASIP1_LINKER=rust-lld e2e/tools/wasm-target.sh \
+	cargo build --locked -p limpet-bench-noop --profile wasm --target wasm32-wasip1
 	@cp $(cargo_target)/wasm32-wasip1/wasm/limpet_bench_noop.wasm dist/bench-noop.wasm
 	@cargo build --locked --release -p limpet-e2e --bin bench
 	@$(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/release/bench
 
-bench-controller: wasm cli ## What the controller costs with 500, 5,000 and 20,000 rules: time, memory, and what is sent
-	@echo "Measuring (about 10 minutes, and 5 more the first time; leave the machine alone meanwhile)"
-	@LIMPET_FILTER=wasm LIMPET_WASM=dist/limpet.wasm LIMPET_BIN=$(cargo_target)/release/limpet e2e/tools/with-kube.sh cargo bench --locked -p limpet-e2e --features kube --bench controller --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+bench-controller: wasm cli ## Measure the controller with 500, 5,000 and 20,000 rules: time, memory, bytes sent
+	@echo "Measuring (about 10 minutes, and 5 more the first time; run nothing else meanwhile)"
+	@LIMPET_FILTER=wasm LIMPET_WASM=dist/limpet.wasm LIMPET_BIN=$(cargo_target)/release/limpet e2e/tools/with-kube.sh \
+	cargo bench --locked -p limpet-e2e --features kube --bench controller $(in_netns)
 
-clean: ## Remove what was built; what was fetched stays in .tools
+clean: ## Remove what was built, but not what was fetched into .tools
 	cargo clean
 	rm -rf dist .run

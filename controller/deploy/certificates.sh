@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# certificates.sh [NAMESPACE]: prints the Secrets limpet-xds-server and limpet-xds-client: certificates of xDS by an authority whose key is
-# thrown away, valid for a year. For clusters without cert-manager: certificates.sh | kubectl apply -f -
+# certificates.sh [NAMESPACE]: prints the Secrets limpet-xds-server and limpet-xds-client, which have the certificates
+# of xDS, valid for a year. The key of their authority is not kept. For clusters without cert-manager:
+#   certificates.sh | kubectl apply -f -
 set -euo pipefail
 namespace=${1:-limpet-system}
 tmp=$(mktemp -d)
@@ -8,8 +9,9 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 
 key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
-openssl req -x509 "${key[@]}" -keyout ca.key -out ca.crt -days 365 -subj /CN=limpet-xds -addext basicConstraints=critical,CA:TRUE \
-  -addext keyUsage=critical,keyCertSign 2>openssl.log || { cat openssl.log >&2; exit 1; }
+openssl req -x509 "${key[@]}" -keyout ca.key -out ca.crt -days 365 -subj /CN=limpet-xds \
+  -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign 2>openssl.log ||
+  { cat openssl.log >&2; exit 1; }
 
 # certificate NAME SUBJECT EXTENSION...
 certificate() {
@@ -17,11 +19,13 @@ certificate() {
   shift 2
   printf '%s\n' "$@" >"$name.ext"
   openssl req "${key[@]}" -keyout "$name.key" -out "$name.csr" -subj "$subject"
-  openssl x509 -req -in "$name.csr" -CA ca.crt -CAkey ca.key -CAcreateserial -days 365 -extfile "$name.ext" -out "$name.crt"
+  openssl x509 -req -in "$name.csr" -CA ca.crt -CAkey ca.key -CAcreateserial -days 365 -extfile "$name.ext" \
+    -out "$name.crt"
 } 2>>openssl.log
 
 service=limpet-controller.$namespace
-certificate server /CN=limpet-controller extendedKeyUsage=serverAuth "subjectAltName=DNS:limpet-controller,DNS:$service,DNS:$service.svc"
+certificate server /CN=limpet-controller extendedKeyUsage=serverAuth \
+  "subjectAltName=DNS:limpet-controller,DNS:$service,DNS:$service.svc"
 certificate client /CN=limpet-envoy extendedKeyUsage=clientAuth
 
 for name in server client; do

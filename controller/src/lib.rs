@@ -62,7 +62,7 @@ pub fn run() -> ExitCode {
     let Cli { command, format } = Cli::parse();
     let verdict: Result<Verdict, Failure> = match command {
         Command::Check(args) => check::run(&args, format),
-        Command::Cluster(command) => cluster::run(&command, format),
+        Command::Cluster(command) => command.run(format),
         Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, format),
         Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, format),
         Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, format),

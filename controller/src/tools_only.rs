@@ -9,6 +9,8 @@ use crate::output::Output;
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {}
 
-pub(crate) fn run(command: &ClusterCommand, _format: Output) -> Result<Verdict, Failure> {
-    match *command {}
+impl ClusterCommand {
+    pub(crate) fn run(&self, _format: Output) -> Result<Verdict, Failure> {
+        match *self {}
+    }
 }

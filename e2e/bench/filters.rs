@@ -1,4 +1,4 @@
-//! One request again and again, with different filters in an Envoy.
+//! The same request many times, with different filters in an Envoy.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::{cookie, module, without_filters};
 const NO_FILTER: &str = "no filter";
 const EMPTY: &str = "empty wasm filter of the SDK";
 
-/// Measures every variant, and prints what each one adds.
+/// Measures every variant, and prints what each adds.
 pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     let mut envoys = Vec::new();
     for (name, config) in variants(backends)? {
@@ -40,7 +40,8 @@ fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
             "session_state": {
                 "name": "envoy.http.stateful_session.cookie",
                 "typed_config": {
-                    "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
+                    "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.\
+                    CookieBasedSessionState",
                     "cookie": {"name": "session", "path": "/"},
                 },
             },

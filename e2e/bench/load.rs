@@ -1,4 +1,4 @@
-//! Load: requests that were written before, over a few connections. What it costs is not what is measured.
+//! Load: prepared requests over a few connections. The CPU time of the load itself is not measured.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Load {
         }
     }
 
-    /// Sends so many; each must be answered with 200.
+    /// Sends this many requests. Each must be answered with 200.
     pub(crate) async fn send(&self, count: usize) -> Result<()> {
         let mut connections = JoinSet::new();
         for first in 0..CONNECTIONS {
@@ -65,16 +65,16 @@ async fn send_every(address: SocketAddr, requests: Arc<Vec<Vec<u8>>>, first: usi
     Ok(())
 }
 
-/// Whether this is an answer with its body.
+/// Whether this is a complete answer, with its body.
 fn is_whole(answer: &[u8]) -> Result<bool> {
     let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
         return Ok(false);
     };
     let head = std::str::from_utf8(answer.get(..end).unwrap_or_default())?;
     if !head.starts_with("HTTP/1.1 200 ") {
-        bail!("expected an answer 200, found: {head}");
+        bail!("expected status 200, found: {head}");
     }
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let length: usize = length.context("an answer without a length")?.parse()?;
+    let length: usize = length.context("the answer has no length")?.parse()?;
     Ok(answer.len() >= end + 4 + length)
 }

@@ -1,8 +1,8 @@
-//! What the filter costs: CPU time per request of a whole Envoy. First with different filters in it ([`filters`]), then with one route and with a
-//! thousand that have a session each ([`scale`]).
+//! What the filter costs: CPU time per request of a whole Envoy. Measured with different filters ([`filters`]), and
+//! with one route and a thousand routes that have a session each ([`scale`]).
 //!
-//! Every Envoy has one worker and the same three backends. What is printed are medians over the rounds, and ratios within the run: absolute
-//! figures of different machines or days say nothing.
+//! Every Envoy has one worker and the same three backends. The output has medians over the rounds, and ratios within
+//! the run: absolute figures of different machines or days cannot be compared.
 
 mod filters;
 mod load;
@@ -24,7 +24,7 @@ async fn main() -> Result<()> {
     let (mut filters, mut scale) = (true, true);
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
-            // Shows that the benchmark works; its figures mean little.
+            // Shows that the benchmark works. Its figures mean little.
             "--brief" => {
                 effort = Effort {
                     rounds: 6,
@@ -50,7 +50,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// An Envoy whose three listeners answer themselves: faster than what is measured.
+/// An Envoy whose three listeners answer requests themselves, faster than the Envoys that are measured.
 async fn backends() -> Result<Envoy> {
     let mut config = without_filters()?.workers(1).routes(json!([{
         "match": {"prefix": "/"},
@@ -62,7 +62,7 @@ async fn backends() -> Result<Envoy> {
     Envoy::start(config).await
 }
 
-/// `cookie.yaml` with the router alone.
+/// `cookie.yaml` with only the router.
 fn without_filters() -> Result<Config> {
     Ok(Config::load("cookie.yaml")?.connection_manager(&json!({
         "early_header_mutation_extensions": null,
@@ -79,12 +79,12 @@ fn module() -> Result<Config> {
     Ok(Config::load("module.yaml")?.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", &dist.to_string_lossy()))
 }
 
-/// What a client sends in its second request.
+/// The cookie that a client sends with its second request.
 async fn cookie(envoy: &Envoy, host: &str, path: &str) -> Result<String> {
     let first = envoy.get(path).header("host", host).send().await?;
     Ok(match first.set_cookie("session") {
         Some(cookie) => cookie.pair(),
-        // Without a filter that sets one: as many bytes, so that all variants parse the same request.
+        // Without a filter that sets a cookie: the same number of bytes, so that all variants parse the same request.
         None => format!("session={}", "x".repeat(60)),
     })
 }

@@ -1,6 +1,6 @@
-//! Measuring: variants take turns in short slices, in an order that changes with every round, so that whatever else the machine does meets all
-//! of them; a round compares each variant with its own measurement of the baseline. Of the rounds, the quieter half counts: that in which the
-//! Envoys had to wait for a CPU the least.
+//! Measurement: variants take turns in short slices, in an order that changes with every round, so that other load on
+//! the machine affects all of them. In each round, each variant is compared with its own measurement of the baseline.
+//! Only the quieter half of the rounds counts: those in which the Envoys waited least for a CPU.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct Run<'e> {
     pub(crate) name: String,
     envoy: &'e Envoy,
     load: Load,
-    /// Microseconds of CPU per request, a value a round.
+    /// Microseconds of CPU per request, one value for each round.
     pub(crate) spent: Vec<f64>,
 }
 
@@ -28,7 +28,7 @@ impl<'e> Run<'e> {
         }
     }
 
-    /// Sends `requests`, and returns what Envoy spent.
+    /// Sends `requests` requests. Returns the CPU time that Envoy spent.
     async fn slice(&self, requests: usize) -> Result<Scheduled> {
         let before = Scheduled::of(self.envoy.pid())?;
         self.load.send(requests).await.with_context(|| self.name.clone())?;
@@ -39,7 +39,7 @@ impl<'e> Run<'e> {
         })
     }
 
-    /// What it spent more than a baseline, a value a round.
+    /// The CPU time beyond a baseline's, one value for each round.
     pub(crate) fn over(&self, baseline: &Self) -> Vec<f64> {
         let rounds = self.spent.iter().zip(&baseline.spent);
         rounds.map(|(spent, base)| spent - base).collect()
@@ -49,9 +49,9 @@ impl<'e> Run<'e> {
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// Twice as many as count.
+    /// Only half of them count.
     pub(crate) rounds: usize,
-    /// Of each slice.
+    /// The number in each slice.
     pub(crate) requests: usize,
 }
 
@@ -61,7 +61,7 @@ impl Effort {
         let requests = self.requests as f64;
         let count = runs.len();
         let mut waited = Vec::new();
-        // The first round warms up: connections, caches, V8's optimised code.
+        // The first round warms up connections, caches and V8's optimised code.
         for round in 0..=self.rounds {
             let mut waited_this_round = Duration::ZERO;
             for turn in 0..count {
@@ -95,15 +95,15 @@ impl Effort {
     }
 }
 
-/// What the scheduler says of a process.
+/// A process's times from the scheduler.
 struct Scheduled {
     ran: Duration,
-    /// For a CPU, although there was something to do.
+    /// The time without a CPU although there was work.
     waited: Duration,
 }
 
 impl Scheduled {
-    /// All threads together, from the scheduler's own account in nanoseconds.
+    /// The sum over all threads, from the scheduler's own account in nanoseconds.
     fn of(pid: u32) -> Result<Self> {
         let (mut ran, mut waited) = (0, 0);
         for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -111,8 +111,8 @@ impl Scheduled {
             let text =
                 std::fs::read_to_string(&file).with_context(|| format!("expected {} (Linux)", file.display()))?;
             let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-            ran += numbers.next().context("an empty schedstat")??;
-            waited += numbers.next().context("a short schedstat")??;
+            ran += numbers.next().context("schedstat is empty")??;
+            waited += numbers.next().context("schedstat is too short")??;
         }
         Ok(Self {
             ran: Duration::from_nanos(ran),

@@ -1,8 +1,9 @@
-//! One route with a policy, and a thousand, each with a scope of its own: whether what a request costs grows with their number.
+//! One route with a policy, and a thousand routes with their own scopes: does the cost of a request grow with their
+//! number?
 //!
-//! What Envoy itself does to find a route is not ours: the baseline of each variant is an Envoy with the same routes and without a filter, asked
-//! for the same paths. The thousand stand in virtual hosts of their own, which Envoy finds by name; and once more in one virtual host, whose
-//! routes it goes through one after the other.
+//! The filter is not charged for Envoy's own route matching: the baseline of each variant is an Envoy with the same
+//! routes and without a filter, and with the same requests. The thousand routes are in one virtual host each, which
+//! Envoy finds by name; and then all in one virtual host, whose routes Envoy tries one after the other.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Envoy};
@@ -14,32 +15,40 @@ use crate::{cookie, module, without_filters};
 
 const MANY: usize = 1000;
 
-/// What an Envoy has.
+/// The routes of an Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Routes {
     One,
-    /// Each in a virtual host of its own.
+    /// A thousand routes, one in each virtual host.
     Apart,
-    /// All in one virtual host.
+    /// A thousand routes in one virtual host.
     InARow,
 }
 
-/// Which of them are asked.
+/// The routes that requests ask for.
 #[derive(Debug, Clone, Copy)]
-enum Asked {
+enum RequestedRoutes {
     All,
     Last,
 }
 
 const LAYOUTS: [Routes; 3] = [Routes::One, Routes::Apart, Routes::InARow];
 
-/// What each build is measured with, against no filter with the same.
-const LOADS: [(&str, Routes, Asked); 5] = [
-    ("1 route", Routes::One, Asked::Last),
-    ("1,000 virtual hosts, all asked", Routes::Apart, Asked::All),
-    ("1,000 virtual hosts, the last asked", Routes::Apart, Asked::Last),
-    ("1,000 routes of one, all asked", Routes::InARow, Asked::All),
-    ("1,000 routes of one, the last asked", Routes::InARow, Asked::Last),
+/// The loads that each build is measured with. The baseline is the same load without a filter.
+const LOADS: [(&str, Routes, RequestedRoutes); 5] = [
+    ("1 route", Routes::One, RequestedRoutes::Last),
+    ("1,000 virtual hosts, all asked", Routes::Apart, RequestedRoutes::All),
+    (
+        "1,000 virtual hosts, the last asked",
+        Routes::Apart,
+        RequestedRoutes::Last,
+    ),
+    ("1,000 routes of one, all asked", Routes::InARow, RequestedRoutes::All),
+    (
+        "1,000 routes of one, the last asked",
+        Routes::InARow,
+        RequestedRoutes::Last,
+    ),
 ];
 
 impl Routes {
@@ -47,9 +56,12 @@ impl Routes {
         if self == Self::One { 1 } else { MANY }
     }
 
-    /// The virtual hosts.
+    /// The virtual hosts with these routes.
     fn virtual_hosts(self) -> Value {
-        let host = |number: usize, domain: &str, routes: Vec<Value>| json!({"name": format!("host-{number}"), "domains": [domain], "routes": routes});
+        let host = |number: usize, domain: &str, routes: Vec<Value>| {
+            let name = format!("host-{number}");
+            json!({"name": name, "domains": [domain], "routes": routes})
+        };
         match self {
             Self::Apart => (0..MANY)
                 .map(|number| host(number, &host_name(number), vec![route(number)]))
@@ -76,7 +88,7 @@ fn route(number: usize) -> Value {
     })
 }
 
-/// Measures no filter and both builds, and prints what they add.
+/// Measures both builds and the baseline, and prints what the builds add.
 pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     let mut envoys = Vec::new();
     for (build, config) in [
@@ -92,10 +104,10 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     }
     let mut runs = Vec::new();
     for of_build in envoys.chunks(LAYOUTS.len()) {
-        for (what, layout, asked) in LOADS {
+        for (what, layout, requested) in LOADS {
             let found = of_build.iter().find(|(_, present, _)| *present == layout);
             let (build, _, envoy) = found.context("no Envoy with these routes")?;
-            let load = load(envoy, layout.count(), asked).await?;
+            let load = load(envoy, layout.count(), requested).await?;
             runs.push(Run::new(format!("{build}, {what}"), envoy, load));
         }
     }
@@ -103,11 +115,11 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     report(&runs)
 }
 
-/// A session for each route that is asked; for all of them in an order without a pattern that a cache could learn.
-async fn load(envoy: &Envoy, routes: usize, asked: Asked) -> Result<Load> {
-    let numbers: Vec<usize> = match asked {
-        Asked::All => (0..routes).map(|number| number * 617 % routes).collect(),
-        Asked::Last => vec![routes - 1],
+/// A load with a session for each requested route. The order of routes has no pattern that a cache could learn.
+async fn load(envoy: &Envoy, routes: usize, requested: RequestedRoutes) -> Result<Load> {
+    let numbers: Vec<usize> = match requested {
+        RequestedRoutes::All => (0..routes).map(|number| number * 617 % routes).collect(),
+        RequestedRoutes::Last => vec![routes - 1],
     };
     let mut requests = Vec::new();
     for number in numbers {

@@ -1,4 +1,4 @@
-//! Backends: small HTTP servers that answer with their own name and with the request they saw.
+//! Backends: small HTTP servers. Each answer contains the backend's name and the request that the backend saw.
 
 mod answering;
 mod protocol;
@@ -21,21 +21,21 @@ use protocol::Count;
 pub use protocol::{Protocol, Reply, Tasks};
 pub use seen::Seen;
 
-/// Room for headers far beyond what Envoy lets through.
+/// Far more header bytes than Envoy lets through.
 const HEADER_LIMIT: u32 = 256 * 1024;
 
 const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A running backend. It speaks HTTP/1.1 and HTTP/2 on the same port and names itself in the `x-backend` of every answer. It ends with its
-/// value. What it answers:
+/// A running backend. It speaks HTTP/1.1 and HTTP/2 on the same port, and writes its name into `x-backend` of every
+/// answer. It stops when the value is dropped. What it answers:
 ///
-/// - `/healthz` by its health;
-/// - `/echo` with the request's body, piece by piece, and its trailers;
-/// - `/events` with server-sent events without end;
-/// - anything else with the request as JSON.
+/// - `/healthz`: its health;
+/// - `/echo`: the request's body, piece by piece, and its trailers;
+/// - `/events`: an endless stream of server-sent events;
+/// - anything else: the request as JSON.
 ///
-/// A request with `x-answer: NAME: VALUE` has that field in its answer. One with `x-cut-after: N` has its answer cut off in place of the
-/// piece that follows so many.
+/// If a request has `x-answer: NAME: VALUE`, the answer has that field. If it has `x-cut-after: N`, the answer is cut
+/// off after N pieces.
 #[derive(Debug)]
 pub struct Backend {
     address: SocketAddr,
@@ -60,33 +60,33 @@ impl Shared {
 #[derive(Debug)]
 struct Behaviour {
     usual: Answering,
-    /// Answered with first, once each.
+    /// Answers for the next requests, used once each, before `usual`.
     next: VecDeque<Answering>,
     healthy: bool,
     requests: usize,
 }
 
 impl Backend {
-    /// A backend on a free port of 127.0.0.1.
+    /// Starts a backend on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// If no port is free.
     pub fn start(name: &str) -> Result<Self> {
         Self::start_at(name, FREE_PORT)
     }
 
-    /// A backend at this address; port 0 is a free one.
+    /// Starts a backend at this address; port 0 picks a free port.
     ///
     /// # Errors
-    /// When the address can not be had.
+    /// If the address is taken.
     pub fn start_at(name: &str, address: SocketAddr) -> Result<Self> {
         Self::start_speaking(name, address, &[])
     }
 
-    /// A backend at this address that speaks these protocols too.
+    /// Starts a backend at this address that also speaks these protocols.
     ///
     /// # Errors
-    /// When the address can not be had.
+    /// If the address is taken.
     pub fn start_speaking(name: &str, address: SocketAddr, protocols: &[Arc<dyn Protocol>]) -> Result<Self> {
         let mut backend = Self {
             address,
@@ -107,18 +107,18 @@ impl Backend {
         Ok(backend)
     }
 
-    /// Backends a, b and c.
+    /// Starts backends a, b and c.
     ///
     /// # Errors
-    /// When no ports can be had.
+    /// If no ports are free.
     pub fn three() -> Result<[Self; 3]> {
         Self::three_speaking(&[])
     }
 
-    /// Backends a, b and c, which speak these protocols too.
+    /// Starts backends a, b and c, which also speak these protocols.
     ///
     /// # Errors
-    /// When no ports can be had.
+    /// If no ports are free.
     pub fn three_speaking(protocols: &[Arc<dyn Protocol>]) -> Result<[Self; 3]> {
         let start = |name| Self::start_speaking(name, FREE_PORT, protocols);
         Ok([start("a")?, start("b")?, start("c")?])
@@ -130,40 +130,40 @@ impl Backend {
         &self.shared.name
     }
 
-    /// Where the backend listens.
+    /// The address that the backend listens at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on.
+    /// Changes how the backend answers from now on.
     pub fn answer(&self, answering: Answering) {
         self.shared.behaviour().usual = answering;
     }
 
-    /// The next request only; several calls queue up.
+    /// Changes how the backend answers the next request only. Several calls queue up.
     pub fn answer_next(&self, answering: Answering) {
         self.shared.behaviour().next.push_back(answering);
     }
 
-    /// What the health check is told.
+    /// Sets what the health check is told.
     pub fn set_healthy(&self, healthy: bool) {
         self.shared.behaviour().healthy = healthy;
     }
 
-    /// How many requests have come in, health checks apart.
+    /// The number of requests so far, without health checks.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.shared.behaviour().requests
     }
 
-    /// How much it is doing at the moment: answers that have not ended, tunnels and the like.
+    /// The number of unfinished answers and tasks (tunnels, for example).
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.shared.under_way.get()
     }
 
-    /// Whether it listens.
+    /// Whether the backend listens.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.server.is_some()
@@ -173,18 +173,18 @@ impl Backend {
     pub async fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.abort();
-            // Cancelled is what it is meant to be.
+            // The task was aborted above: an error is expected.
             let _ = server.await;
         }
     }
 
-    /// Listens again, at the same address.
+    /// Listens again at the same address.
     ///
     /// # Errors
-    /// When another process took the address meanwhile.
+    /// If another process has taken the address.
     pub fn restart(&mut self) -> Result<()> {
         if self.server.is_some() {
-            bail!("backend {} runs already", self.name());
+            bail!("backend {} is already running", self.name());
         }
         self.listen()
     }
@@ -198,7 +198,7 @@ impl Backend {
         socket.set_reuseaddr(true)?;
         socket
             .bind(self.address)
-            .with_context(|| format!("backend {} can not listen at {}", self.name(), self.address))?;
+            .with_context(|| format!("backend {} cannot listen at {}", self.name(), self.address))?;
         let listener = socket.listen(1024)?;
         self.address = listener.local_addr()?;
         self.server = Some(tokio::spawn(serve(listener, Arc::clone(&self.shared))));
@@ -214,7 +214,7 @@ impl Drop for Backend {
     }
 }
 
-/// Accepts until it is aborted; its connections end with it.
+/// Accepts connections until the task is aborted. The connections end with it.
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
@@ -228,7 +228,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             let mut server = auto::Builder::new(TokioExecutor::new());
             server.http2().max_header_list_size(HEADER_LIMIT);
             let service = service_fn(|request| respond::respond(request, tasks.clone(), Arc::clone(&shared)));
-            // A client that goes away is no concern of ours.
+            // A client that disconnects is not an error.
             let _ = server
                 .serve_connection_with_upgrades(TokioIo::new(stream), service)
                 .await;

@@ -10,51 +10,51 @@ use hyper::HeaderMap;
 use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 
-/// Any body.
+/// A body of any kind.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Why a body ends early.
+/// The reason that a body ends early.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A body that is there already.
+/// A body whose bytes are all known.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body that is sent piece by piece, and where the pieces go. It ends when the [`Upload`] is dropped.
+/// A body that is sent piece by piece, and the sender of its pieces. The body ends when the [`Upload`] is dropped.
 #[must_use]
 pub(crate) fn piecewise() -> (Upload, Body) {
     let (sender, body) = Channel::new(1);
     (Upload(sender), body.boxed_unsync())
 }
 
-/// What is sent piece by piece.
+/// The sender of a body's pieces.
 pub struct Upload(Sender<Bytes, BoxError>);
 
 impl Upload {
-    /// The next piece.
+    /// Sends the next piece.
     ///
     /// # Errors
-    /// When nobody takes it any more.
+    /// If the receiver is gone.
     pub async fn send(&mut self, piece: impl Into<Bytes>) -> Result<()> {
         let sent = self.0.send_data(piece.into()).await;
-        sent.context("nobody takes the rest of this body")
+        sent.context("the receiver of this body is gone")
     }
 
-    /// Trailers, which end it.
+    /// Sends trailers, which end the body.
     ///
     /// # Errors
-    /// When nobody takes them, or they are none.
+    /// If the receiver is gone, or a name or value is not valid.
     pub async fn trailers(mut self, fields: &[(&str, &str)]) -> Result<()> {
         let mut trailers = HeaderMap::new();
         for (name, value) in fields {
             trailers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_str(value)?);
         }
         let sent = self.0.send_trailers(trailers).await;
-        sent.context("nobody takes the trailers of this body")
+        sent.context("the receiver of this body is gone")
     }
 
-    /// Ends it early: HTTP/2 resets the stream, HTTP/1.1 closes the connection.
+    /// Ends the body early: HTTP/2 resets the stream, HTTP/1.1 closes the connection.
     pub fn abort(self) {
         self.0.abort("cut off".into());
     }

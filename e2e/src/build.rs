@@ -1,5 +1,5 @@
-//! The two builds of the filter, and what Envoy's configuration has to say for each. Tests are written for the wasm filter's chain; for the
-//! dynamic module the harness rewrites it.
+//! The two builds of the filter, and what each needs in Envoy's configuration. Tests are written for the wasm filter's
+//! chain; for the dynamic module the harness rewrites the chain.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::tools;
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 
-/// Filters that are in the chain for the wasm filter's sake.
+/// The filters that the chain has only because the wasm filter needs them.
 const HELPERS: [&str; 3] = [
     "limpet.internal_headers",
     "limpet.stateful_session",
@@ -32,7 +32,7 @@ impl Build {
     /// The build under test (`LIMPET_FILTER`: `wasm`, the default, or `module`).
     ///
     /// # Errors
-    /// When the variable says something else.
+    /// If the variable has another value.
     pub fn tested() -> Result<Self> {
         match std::env::var("LIMPET_FILTER").as_deref() {
             Err(_) | Ok("" | "wasm") => Ok(Self::Wasm),
@@ -41,7 +41,7 @@ impl Build {
         }
     }
 
-    /// What Envoy calls one of the filter's counters, named as in `web.issued`.
+    /// The name that Envoy gives to one of the filter's counters, such as `web.issued`.
     #[must_use]
     pub fn counter(self, name: &str) -> String {
         let namespace = match self {
@@ -51,10 +51,10 @@ impl Build {
         format!("{namespace}.limpet.{name}")
     }
 
-    /// Puts this build in the place of the wasm filter of a configuration, with what it needs around it and no more.
+    /// Replaces the wasm filter of a configuration by this build, and removes the filters that only wasm needs.
     ///
     /// # Errors
-    /// When there is no such build.
+    /// If this build's file is missing.
     pub(crate) fn put_into(self, configuration: &mut Value) -> Result<()> {
         match self {
             Self::Wasm => use_wasm(configuration),
@@ -65,10 +65,10 @@ impl Build {
         }
     }
 
-    /// Variables of Envoy's environment that this build asks for.
+    /// The environment variable that this build needs in Envoy.
     ///
     /// # Errors
-    /// When there is no such build.
+    /// If this build's file is missing.
     pub(crate) fn environment(self) -> Result<Option<(&'static str, String)>> {
         match self {
             Self::Wasm => Ok(None),
@@ -77,10 +77,10 @@ impl Build {
     }
 }
 
-/// The variable that tells Envoy where this module is.
+/// The variable that tells Envoy where to find this module.
 ///
 /// # Errors
-/// When it is nowhere.
+/// If the path has no parent directory.
 pub(crate) fn module_directory(module: &Path) -> Result<(&'static str, String)> {
     let directory = module.parent().context("the module is in no directory")?;
     Ok((
@@ -113,7 +113,7 @@ fn use_module(configuration: &mut Value) {
                 .filter(|url| *url == WASM)
                 .for_each(|url| *url = MODULE.into());
         }
-        // Filter state that a wasm filter sets has a prefix.
+        // A wasm filter's filter state has a prefix.
         if let Some(format) = object.get_mut("inline_string")
             && let Some(text) = format.as_str()
         {

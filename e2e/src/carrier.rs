@@ -1,4 +1,4 @@
-//! The two ways of a session to its client and back.
+//! The two ways that a token travels to its client and back.
 
 use hyper::HeaderMap;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::config::merge;
 use crate::{Answer, Config, Request, SetCookie};
 
-/// How a session travels.
+/// What carries the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// In the cookie `session`.
@@ -16,10 +16,10 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Both.
+    /// Both carriers.
     pub const ALL: [Self; 2] = [Self::Cookie, Self::Header];
 
-    /// The name of its policy and route where a configuration has both: see [`Config::both_carriers`].
+    /// The name of this carrier's policy and scope in [`Config::both_carriers`].
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Carrier {
         }
     }
 
-    /// The path of its route where a configuration has both.
+    /// The path of this carrier's route in [`Config::both_carriers`].
     #[must_use]
     pub fn path(self) -> String {
         format!("/{}", self.name())
@@ -43,13 +43,13 @@ impl Carrier {
         }
     }
 
-    /// The token that comes with an answer.
+    /// The token in an answer.
     #[must_use]
     pub fn token(self, answer: &Answer) -> Option<String> {
         self.token_in(&answer.headers)
     }
 
-    /// The token that comes with the headers of an answer.
+    /// The token in an answer's headers.
     #[must_use]
     pub fn token_in(self, headers: &HeaderMap) -> Option<String> {
         match self {
@@ -60,7 +60,7 @@ impl Carrier {
         }
     }
 
-    /// The field of a request that brings a token: its name and value.
+    /// The header field that brings a token in a request: its name and value.
     #[must_use]
     pub fn field(self, token: &str) -> (&'static str, String) {
         match self {
@@ -69,7 +69,7 @@ impl Carrier {
         }
     }
 
-    /// A request with a token.
+    /// Adds a token to a request.
     #[must_use]
     pub fn bring(self, token: &str, request: Request) -> Request {
         let (name, value) = self.field(token);
@@ -78,8 +78,8 @@ impl Carrier {
 }
 
 impl Config {
-    /// Sessions in a cookie at `/cookie` and in a header at `/header`, by policies of these names, which have `more` in common. All other
-    /// requests have none.
+    /// Sessions in a cookie at `/cookie` and in a header at `/header`, by policies named `cookie` and `header`. Both
+    /// policies also have the fields of `more`. Other paths have no sessions.
     #[must_use]
     pub fn both_carriers(mut self, more: &Value) -> Self {
         let own = self.first_route().clone();

@@ -1,4 +1,5 @@
-//! Clients: single requests with full control over their headers, connections for many of them, and visitors who keep their cookies.
+//! Clients: single requests with full control over their headers, connections for many requests, and visitors that keep
+//! their cookies.
 
 mod answer;
 mod connection;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use hyper::HeaderMap;
 
-/// A Set-Cookie field, taken apart.
+/// A Set-Cookie field, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetCookie {
     /// The cookie's name.
     pub name: String,
     /// The cookie's value.
     pub value: String,
-    /// The attributes as written, in no order: `Path=/`, `HttpOnly`.
+    /// The attributes as written, such as `Path=/` and `HttpOnly`; their order is lost.
     pub attributes: BTreeSet<String>,
 }
 
@@ -22,7 +22,7 @@ impl SetCookie {
         fields.filter_map(|value| value.to_str().ok()).map(Self::parse)
     }
 
-    /// Takes a field's value apart.
+    /// Parses a field's value.
     #[must_use]
     pub fn parse(field: &str) -> Self {
         let mut parts = field.split(';').map(str::trim);
@@ -34,7 +34,7 @@ impl SetCookie {
         }
     }
 
-    /// What follows `name=` among the attributes; a flag such as `HttpOnly` has the empty text.
+    /// The value of an attribute; empty for a flag such as `HttpOnly`.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find_map(|attribute| {
@@ -43,7 +43,7 @@ impl SetCookie {
         })
     }
 
-    /// The pair that a client sends back.
+    /// The pair `name=value` that a client sends back.
     #[must_use]
     pub fn pair(&self) -> String {
         format!("{}={}", self.name, self.value)

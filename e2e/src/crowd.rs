@@ -1,4 +1,4 @@
-//! A crowd: clients with a session each who come by again and again, while a test changes something under their feet.
+//! A crowd: clients that have a session each and send requests again and again, while a test changes the configuration.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,11 +11,12 @@ use tokio::task::JoinSet;
 
 use crate::{Answer, Carrier, Connection, Request, poll};
 
-/// How long a client waits after each answer. Load, but such as leaves something of two cores to the tests beside this one.
+/// How long a client waits after each answer. The pause leaves some of the two cores to the tests that run at the same
+/// time.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Clients who come by until they are told to leave. A third of them each keep a connection over HTTP/1.1, keep one over HTTP/2, and connect
-/// anew for every request. Nobody asks a second time where a request fails.
+/// Clients that send requests until [`Crowd::leave`]. One third each keeps an HTTP/1.1 connection, keeps an HTTP/2
+/// connection, and opens a connection for every request. They do not retry a failed request.
 #[derive(Debug)]
 pub struct Crowd {
     journeys: Vec<Arc<Mutex<Journey>>>,
@@ -24,11 +25,11 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// This many clients, as many with each of these carriers, who come by these addresses in turn. Each has been answered once, whatever the
-    /// answer was.
+    /// Starts `size` clients, which take the carriers in turn and send their requests to these addresses in turn.
+    /// Returns when each has one answer, whatever it is.
     ///
     /// # Errors
-    /// When there is no answer for somebody.
+    /// If a client gets no answer.
     pub async fn gather(size: usize, carriers: &[Carrier], addresses: &[SocketAddr]) -> Result<Self> {
         let mut crowd = Self {
             journeys: Vec::new(),
@@ -39,15 +40,19 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// This many clients more.
+    /// Adds `size` clients.
     ///
     /// # Errors
-    /// When there is no answer for somebody.
+    /// If a client gets no answer.
     pub async fn grow(&mut self, size: usize, carriers: &[Carrier], addresses: &[SocketAddr]) -> Result<()> {
         for number in 0..size {
             let client = Client {
                 carrier: carriers[number % carriers.len()],
-                manner: [Manner::Http1, Manner::Http2, Manner::ConnectsAnew][number % 3],
+                mode: [
+                    ConnectionMode::Http1,
+                    ConnectionMode::Http2,
+                    ConnectionMode::ConnectsAnew,
+                ][number % 3],
                 connections: BTreeMap::new(),
                 token: None,
                 journey: Arc::default(),
@@ -55,16 +60,16 @@ impl Crowd {
             self.journeys.push(Arc::clone(&client.journey));
             // Sessions of every kind begin at every address.
             let turns = addresses.iter().copied().cycle().skip(number / 6).take(addresses.len());
-            let wandering = client.wander(turns.collect(), Arc::clone(&self.leaving));
-            self.clients.spawn(wandering);
+            let running = client.run(turns.collect(), Arc::clone(&self.leaving));
+            self.clients.spawn(running);
         }
         self.rounds(1).await
     }
 
-    /// Waits until everybody has come by this many times from now on.
+    /// Waits until every client has made this many more visits.
     ///
     /// # Errors
-    /// When somebody does not.
+    /// If a client does not.
     pub async fn rounds(&self, count: usize) -> Result<()> {
         let now = Instant::now();
         let been_here = |journey: &Arc<Mutex<Journey>>| {
@@ -77,13 +82,13 @@ impl Crowd {
                 .count()
                 >= count
         };
-        poll::until("everybody to come by", async || {
+        poll::until("every client to make its visits", async || {
             self.journeys.iter().all(been_here).then_some(())
         })
         .await
     }
 
-    /// Everybody goes, once the answer that they wait for is there.
+    /// Stops all clients, each after the answer it is waiting for.
     pub async fn leave(mut self) -> Journeys {
         self.leaving.store(true, Ordering::Relaxed);
         while self.clients.join_next().await.is_some() {}
@@ -96,15 +101,15 @@ impl Crowd {
     }
 }
 
-/// What a crowd has seen, client by client.
+/// What each client of a crowd saw.
 #[derive(Debug)]
 pub struct Journeys(pub Vec<Journey>);
 
 impl Journeys {
-    /// Every request was answered 200 by a backend.
+    /// Checks that a backend answered every request with 200.
     ///
     /// # Errors
-    /// When one was not; the message says how many and what they got.
+    /// If a request failed. The message lists the failures.
     pub fn none_failed(&self) -> Result<()> {
         let visits = || self.0.iter().flat_map(|journey| &journey.visits);
         let failures: Vec<_> = visits().filter_map(Visit::failure).collect();
@@ -118,10 +123,10 @@ impl Journeys {
         Ok(())
     }
 
-    /// Every session stayed where it began, under its first token. Requests that failed do not count.
+    /// Checks that every session kept its first backend and its first token. Failed requests do not count.
     ///
     /// # Errors
-    /// When one did not.
+    /// If a session has moved or has more than one token.
     pub fn none_moved(&self) -> Result<()> {
         for journey in &self.0 {
             let moves = journey.moves();
@@ -138,15 +143,15 @@ impl Journeys {
     }
 }
 
-/// What a client has seen.
+/// What one client saw.
 #[derive(Debug, Default)]
 pub struct Journey {
-    /// In their order.
+    /// The visits, in order.
     pub visits: Vec<Visit>,
 }
 
 impl Journey {
-    /// The visits whose answer was another backend's than that of the answer before, with the former backend's name.
+    /// The visits that another backend answered than the visit before, with the former backend's name.
     #[must_use]
     pub fn moves(&self) -> Vec<(&str, &Visit)> {
         let answered: Vec<_> = self
@@ -161,25 +166,25 @@ impl Journey {
             .collect()
     }
 
-    /// The visits that brought a token.
+    /// The visits whose answer brought a token.
     #[must_use]
     pub fn tokens(&self) -> Vec<&Visit> {
         self.visits.iter().filter(|visit| visit.token.is_some()).collect()
     }
 }
 
-/// A request of a client, and what became of it.
+/// One request of a client, and its result.
 #[derive(Debug)]
 pub struct Visit {
-    /// Where it was sent.
+    /// Where the request was sent.
     pub address: SocketAddr,
-    /// When it was sent.
+    /// When the request was sent.
     pub begun: Instant,
-    /// When its answer was there.
+    /// When the answer arrived.
     pub ended: Instant,
-    /// The status, and the backend's name if it was a backend's; or why there was no answer.
+    /// The status, with the backend's name if a backend answered; or the reason that there is no answer.
     pub answer: Result<(u16, Option<String>), String>,
-    /// The token that came with the answer.
+    /// The token in the answer.
     pub token: Option<String>,
 }
 
@@ -190,7 +195,7 @@ impl Visit {
         self.answer.as_ref().ok()?.1.as_deref()
     }
 
-    /// Why the request failed, if it did.
+    /// Why the request failed, if it failed.
     fn failure(&self) -> Option<String> {
         match &self.answer {
             Ok((200, Some(_))) => None,
@@ -201,7 +206,7 @@ impl Visit {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum ConnectionMode {
     Http1,
     Http2,
     ConnectsAnew,
@@ -210,14 +215,14 @@ enum Manner {
 #[derive(Debug)]
 struct Client {
     carrier: Carrier,
-    manner: Manner,
+    mode: ConnectionMode,
     connections: BTreeMap<SocketAddr, Connection>,
     token: Option<String>,
     journey: Arc<Mutex<Journey>>,
 }
 
 impl Client {
-    async fn wander(mut self, addresses: Vec<SocketAddr>, leaving: Arc<AtomicBool>) {
+    async fn run(mut self, addresses: Vec<SocketAddr>, leaving: Arc<AtomicBool>) {
         for address in addresses.into_iter().cycle() {
             if leaving.load(Ordering::Relaxed) {
                 return;
@@ -233,7 +238,7 @@ impl Client {
                 address,
                 begun,
                 ended: Instant::now(),
-                answer: answer.map_err(|error| format!("{:?}: {error:#}", self.manner)),
+                answer: answer.map_err(|error| format!("{:?}: {error:#}", self.mode)),
                 token,
             });
             tokio::time::sleep(PAUSE).await;
@@ -242,13 +247,13 @@ impl Client {
 
     async fn visit(&mut self, address: SocketAddr) -> Result<Answer> {
         let mut request = Request::get(address, &self.carrier.path());
-        if self.manner == Manner::Http2 {
+        if self.mode == ConnectionMode::Http2 {
             request = request.http2();
         }
         if let Some(token) = &self.token {
             request = self.carrier.bring(token, request);
         }
-        if self.manner == Manner::ConnectsAnew {
+        if self.mode == ConnectionMode::ConnectsAnew {
             return request.send().await;
         }
         let mut kept = self.connections.remove(&address);
@@ -259,7 +264,7 @@ impl Client {
         }
         let mut connection = match kept {
             Some(connection) => connection,
-            None => Connection::open(address, self.manner == Manner::Http2).await?,
+            None => Connection::open(address, self.mode == ConnectionMode::Http2).await?,
         };
         let answer = connection.send(request).await;
         if answer.is_ok() {

@@ -21,7 +21,7 @@ use self::run::RunDirectory;
 use crate::config::discovered_filter;
 use crate::{Answer, Build, Config, Request, poll, tools};
 
-/// An Envoy of a test's own, on ports of its own, with two worker threads. It ends with its value.
+/// An Envoy for one test, on free ports, with two worker threads. It stops when the value is dropped.
 #[derive(Debug)]
 pub struct Envoy {
     process: Process,
@@ -33,23 +33,23 @@ pub struct Envoy {
 }
 
 impl Envoy {
-    /// Starts an Envoy and waits until it serves.
+    /// Starts an Envoy and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not come up; the message has the end of its log.
+    /// If it does not start; the error contains the end of its log.
     pub async fn start(config: Config) -> Result<Self> {
         Self::launch(Command::new(tools::envoy()?), config).await
     }
 
-    /// Starts an Envoy as its users do with func-e: `func-e run -c FILE`.
+    /// Starts an Envoy as users do with func-e: `func-e run -c FILE`.
     ///
     /// # Errors
-    /// When it does not come up; the message has the end of its log.
+    /// If it does not start; the error contains the end of its log.
     pub async fn start_by_func_e(config: Config) -> Result<Self> {
         let home = TempDir::new()?;
         let mut command = Command::new(tools::func_e()?);
         command.arg("run").env("ENVOY_PATH", tools::envoy()?);
-        // Nothing of the user's own is read or written.
+        // Read and write nothing of the user's.
         for variable in [
             "HOME",
             "FUNC_E_HOME",
@@ -65,19 +65,20 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// Whether Envoy accepts this configuration (`--mode validate`), and what it says.
+    /// Whether Envoy accepts this configuration (`--mode validate`), and its output.
     ///
     /// # Errors
-    /// When Envoy can not be run.
+    /// If Envoy cannot be run.
     pub fn validate(config: &Config) -> Result<(bool, String)> {
         let run = RunDirectory::new(config)?;
         validate("envoy.json", run.path(), &config.environment()?)
     }
 
-    /// Whether Envoy accepts a file of `envoy-configs/` as it is, and what it says. The filter under test is where the file expects it.
+    /// Whether Envoy accepts a file of `envoy-configs/` unchanged, and its output. The filter under test is where the
+    /// file expects it.
     ///
     /// # Errors
-    /// When Envoy can not be run.
+    /// If Envoy cannot be run.
     pub fn validate_file(file: &str) -> Result<(bool, String)> {
         let checkout = TempDir::new()?;
         symlink(
@@ -94,7 +95,7 @@ impl Envoy {
         )
     }
 
-    /// `command` is Envoy, or a program that passes its arguments on to Envoy.
+    /// Starts `command`: Envoy, or a program that passes its arguments on to Envoy.
     async fn launch(mut command: Command, config: Config) -> Result<Self> {
         let run = RunDirectory::new(&config)?;
         command.arg("--disable-hot-restart");
@@ -114,13 +115,13 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// The process's id.
+    /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// The first listener's address.
+    /// The address of the first listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         let main = self.config.listener_name();
@@ -136,7 +137,7 @@ impl Envoy {
     /// The address of the listener of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no such listener.
     pub fn listener(&self, name: &str) -> Result<SocketAddr> {
         self.listeners
             .get(name)
@@ -144,7 +145,7 @@ impl Envoy {
             .with_context(|| format!("Envoy has no listener {name}"))
     }
 
-    /// The admin interface's address.
+    /// The address of the admin interface.
     #[must_use]
     pub fn admin(&self) -> SocketAddr {
         self.admin.address()
@@ -156,18 +157,18 @@ impl Envoy {
         Request::get(self.address(), path)
     }
 
-    /// One of the filter's counters, named as in `web.issued`.
+    /// The value of one of the filter's counters, such as `web.issued`.
     ///
     /// # Errors
-    /// When the admin interface does not answer.
+    /// If the admin interface does not answer.
     pub async fn metric(&self, name: &str) -> Result<u64> {
         self.stat(&Build::tested()?.counter(name)).await
     }
 
-    /// One of Envoy's counters or gauges; 0 where it does not exist yet.
+    /// The value of one of Envoy's counters or gauges; 0 if it does not exist yet.
     ///
     /// # Errors
-    /// When the admin interface does not answer.
+    /// If the admin interface does not answer.
     pub async fn stat(&self, name: &str) -> Result<u64> {
         self.admin.stat(name).await
     }
@@ -175,15 +176,15 @@ impl Envoy {
     /// All counters and gauges whose names match a regular expression.
     ///
     /// # Errors
-    /// When the admin interface does not answer.
+    /// If the admin interface does not answer.
     pub async fn stats(&self, filter: &str) -> Result<BTreeMap<String, u64>> {
         self.admin.stats(filter).await
     }
 
-    /// What the admin interface answers at this path.
+    /// The admin interface's answer at this path.
     ///
     /// # Errors
-    /// When it does not answer, or not with 200.
+    /// If it does not answer with 200.
     pub async fn admin_text(&self, path: &str) -> Result<String> {
         self.admin.text(path).await
     }
@@ -191,16 +192,17 @@ impl Envoy {
     /// Waits until a counter or gauge has this value.
     ///
     /// # Errors
-    /// When that does not happen.
+    /// If it does not have it after half a minute.
     pub async fn until_stat(&self, name: &str, value: u64) -> Result<()> {
         self.admin.until_stat(name, value).await
     }
 
-    /// Waits until every worker has heard of a change: until this holds for the answers to a run of clients without a session. An update is
-    /// the main thread's first, and so are Envoy's counters.
+    /// Waits until every worker has applied a change: until `check` holds for the answers to a series of clients
+    /// without a session. The main thread applies an update first, and Envoy's counters show it before the workers have
+    /// it.
     ///
     /// # Errors
-    /// When that does not happen; `what` says what was awaited.
+    /// If that does not happen in half a minute. The error names `what`.
     pub async fn until_every_worker(&self, what: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
         poll::until(&format!("every worker: {what}"), async || {
             for _ in 0..20 {
@@ -214,10 +216,10 @@ impl Envoy {
         .await
     }
 
-    /// Changes what Envoy discovers: each file that is another one then is moved into place, as Envoy expects it.
+    /// Changes what Envoy discovers. Each file whose content changes is moved into place, as Envoy expects it.
     ///
     /// # Errors
-    /// When the change is in no file that Envoy watches, or a file can not be written.
+    /// If Envoy watches none of the changed files, or a file cannot be written.
     pub fn update(&mut self, change: impl FnOnce(Config) -> Config) -> Result<()> {
         let config = change(self.config.clone());
         self.run.update(&config)?;
@@ -225,24 +227,24 @@ impl Envoy {
         Ok(())
     }
 
-    /// The file that the filter is discovered from.
+    /// The path of the file that the filter is discovered from.
     #[must_use]
     pub fn discovered_filter(&self) -> PathBuf {
         self.run.file(&discovered_filter())
     }
 
-    /// Everything Envoy has logged.
+    /// Envoy's log.
     ///
     /// # Errors
-    /// When the log can not be read.
+    /// If the log cannot be read.
     pub fn log(&self) -> Result<String> {
         self.run.output("stderr")
     }
 
-    /// What Envoy has written to its standard output: the access log, where there is one.
+    /// Envoy's standard output, which has the access log.
     ///
     /// # Errors
-    /// When it can not be read.
+    /// If it cannot be read.
     pub fn stdout(&self) -> Result<String> {
         self.run.output("stdout")
     }
@@ -250,7 +252,7 @@ impl Envoy {
     async fn wait_until_ready(&mut self) -> Result<()> {
         let admin_file = self.run.file("admin");
         let process = &mut self.process;
-        let found = poll::until("Envoy to come up", async || {
+        let found = poll::until("Envoy to start", async || {
             if let Some(status) = process.has_ended() {
                 return Some(Err(anyhow::anyhow!("Envoy ended ({status})")));
             }

@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 use crate::{Request, poll, tools};
 
-/// Answered by HAProxy itself, once it serves.
+/// HAProxy answers this path itself once it serves.
 const READY: &str = "/haproxy-ready";
 
-/// An HAProxy of a test's own, on a port of its own. It ends with its value.
+/// An HAProxy for one test, on a free port. It stops when the value is dropped.
 #[derive(Debug)]
 pub struct Haproxy {
     process: Child,
@@ -22,20 +22,20 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    /// Starts an HAProxy and waits until it serves. `config` is the rest of a `frontend` section that has its address already, and the
-    /// sections that follow.
+    /// Starts an HAProxy and waits until it serves. `config` continues a `frontend` section that already has its
+    /// address; further sections may follow.
     ///
     /// # Errors
-    /// When it does not come up; the message has its log.
+    /// If it does not start; the error contains its log.
     pub async fn start(config: &str) -> Result<Self> {
         let directory = TempDir::with_prefix("limpet-e2e-")?;
         let file = directory.path().join("haproxy.cfg");
         std::fs::write(&file, complete(config))?;
-        // HAProxy gets its socket as standard input: nobody can take the port in between.
+        // HAProxy gets its socket as standard input, so that no other process can take the port.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let log = File::create(directory.path().join("log"))?;
-        // HAProxy would outlive a test that is killed; setpriv lets it end with the thread that started it.
+        // If the test is killed, HAProxy would stay: setpriv ends it with the thread that started it.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .arg(tools::haproxy()?)
@@ -46,7 +46,7 @@ impl Haproxy {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .context("can not start HAProxy by setpriv (of util-linux)")?;
+            .context("cannot start HAProxy by setpriv (of util-linux)")?;
         let mut haproxy = Self {
             process,
             directory,
@@ -56,7 +56,7 @@ impl Haproxy {
         Ok(haproxy)
     }
 
-    /// Where it listens.
+    /// The address that HAProxy listens at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -64,7 +64,7 @@ impl Haproxy {
 
     async fn wait_until_ready(&mut self) -> Result<()> {
         let (process, address) = (&mut self.process, self.address);
-        let ready = poll::until("HAProxy to come up", async || {
+        let ready = poll::until("HAProxy to start", async || {
             if let Ok(Some(status)) = process.try_wait() {
                 return Some(Err(anyhow::anyhow!("HAProxy ended ({status})")));
             }
@@ -84,7 +84,7 @@ impl Haproxy {
 
 impl Drop for Haproxy {
     fn drop(&mut self) {
-        // A helpless Drop: where killing fails, the process is gone already.
+        // If killing fails, the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
         if std::thread::panicking() {

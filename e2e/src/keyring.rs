@@ -1,4 +1,4 @@
-//! A keyring as an operator has it: a file that the `limpet` command makes, changes and wraps.
+//! A keyring as operators handle it: a file that the `limpet` command creates, changes and wraps.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,16 @@ use tempfile::TempDir;
 
 use crate::tools;
 
-/// A keyring file in a directory of its own.
+/// A keyring file in a temporary directory.
 #[derive(Debug)]
 pub struct Keyring {
     directory: TempDir,
 }
 
-/// A key-encryption key: its id, and the variable of the environment that holds it here as it does in Envoy's.
+/// A key-encryption key, and the environment variable that holds it.
 #[derive(Debug, Clone)]
 pub struct KeyEncryptionKey {
-    /// Its id.
+    /// The key's id.
     pub id: u8,
     /// The variable's name.
     pub variable: String,
@@ -26,10 +26,10 @@ pub struct KeyEncryptionKey {
 }
 
 impl KeyEncryptionKey {
-    /// A new one, in the variable `LIMPET_KEK_<id>`.
+    /// Makes a key, in the variable `LIMPET_KEK_<id>`.
     ///
     /// # Errors
-    /// When there is no `limpet`.
+    /// If the `limpet` binary is missing.
     pub fn generate(id: u8) -> Result<Self> {
         Ok(Self {
             id,
@@ -38,7 +38,7 @@ impl KeyEncryptionKey {
         })
     }
 
-    /// As the filter's configuration lists it.
+    /// The key's entry in the filter's configuration.
     #[must_use]
     pub fn config(&self) -> Value {
         json!({"id": self.id, "env": self.variable})
@@ -50,10 +50,10 @@ impl KeyEncryptionKey {
 }
 
 impl Keyring {
-    /// A new one, with one key.
+    /// Makes a keyring with one key.
     ///
     /// # Errors
-    /// When there is no `limpet`.
+    /// If the `limpet` binary is missing.
     pub fn generate() -> Result<Self> {
         let keyring = Self {
             directory: TempDir::new()?,
@@ -62,18 +62,19 @@ impl Keyring {
         Ok(keyring)
     }
 
-    /// Takes it one phase further. A retiring key goes at once.
+    /// Takes the rotation one phase further. A retiring key is removed at once.
     ///
     /// # Errors
-    /// When `limpet` refuses.
+    /// If `limpet` refuses.
     pub fn rotate(&self) -> Result<()> {
         run(&["keys", "rotate", "--force", &self.path()], None).map(drop)
     }
 
-    /// A file for Envoy to discover the keyring from, as the secret `limpet-keyring`: by its file, or with its text.
+    /// Writes a file that Envoy discovers the keyring from, as the secret `limpet-keyring`. The secret names the
+    /// keyring's file, or contains its text if `as_text`.
     ///
     /// # Errors
-    /// When it can not be written.
+    /// If the file cannot be written.
     pub fn secret_file(&self, as_text: bool) -> Result<PathBuf> {
         let source = if as_text {
             json!({"inline_string": std::fs::read_to_string(self.file())?})
@@ -90,10 +91,10 @@ impl Keyring {
         Ok(file)
     }
 
-    /// The same keyring in another file, to be changed apart from this one.
+    /// A copy of the keyring in another file.
     ///
     /// # Errors
-    /// When it can not be copied.
+    /// If it cannot be copied.
     pub fn copied(&self) -> Result<Self> {
         let copy = Self {
             directory: TempDir::new()?,
@@ -102,30 +103,30 @@ impl Keyring {
         Ok(copy)
     }
 
-    /// Puts this in the place of the file, as it is.
+    /// Replaces the file's text, which need not be a keyring.
     ///
     /// # Errors
-    /// When it can not be written.
+    /// If the file cannot be written.
     pub fn replace(&self, text: &str) -> Result<()> {
-        // Envoy watches for moves: it never sees half a file.
+        // Envoy watches for moves, so it never sees half a file.
         let new = self.directory.path().join("new");
         std::fs::write(&new, text)?;
         Ok(std::fs::rename(new, self.file())?)
     }
 
-    /// The text for the filter's configuration.
+    /// The wrapped keyring: a text for the filter's configuration.
     ///
     /// # Errors
-    /// When `limpet` refuses.
+    /// If `limpet` refuses.
     pub fn wrap(&self, under: &KeyEncryptionKey) -> Result<String> {
         let arguments = ["keys", "wrap", &self.path(), "--key-encryption-key", &under.argument()];
         Ok(run(&arguments, Some(under))?.trim_end().to_owned())
     }
 
-    /// Puts the text into a file with the filter's configuration.
+    /// Writes the wrapped keyring into a file with the filter's configuration.
     ///
     /// # Errors
-    /// When `limpet` refuses.
+    /// If `limpet` refuses.
     pub fn wrap_into(&self, file: &Path, under: &KeyEncryptionKey) -> Result<()> {
         let file = file.to_string_lossy();
         let arguments = [
@@ -140,20 +141,21 @@ impl Keyring {
         run(&arguments, Some(under)).map(drop)
     }
 
-    /// A token for this backend under the key that signs, in a cookie of this name, for the scope `default` and the cluster `backends`.
+    /// A token for this backend under the signing key, in a cookie of this name, for the scope `default` and the
+    /// cluster `backends`.
     ///
     /// # Errors
-    /// When `limpet` refuses.
+    /// If `limpet` refuses.
     pub fn token(&self, cookie: &str, host: &str) -> Result<String> {
         let keys = ["token", "issue", "--keys", &self.path(), "--name", cookie];
         let token = run(&[&keys[..], &["--host", host, "--cluster", "backends"]].concat(), None)?;
         Ok(token.trim_end().to_owned())
     }
 
-    /// The secrets in it, in base64.
+    /// The keys' secrets, in base64.
     ///
     /// # Errors
-    /// When the file is none.
+    /// If the file is not a keyring.
     pub fn secrets(&self) -> Result<Vec<String>> {
         let document: Value = serde_json::from_str(&std::fs::read_to_string(self.file())?)?;
         let keys = document["keys"].as_array().context("no keys")?;
@@ -162,20 +164,20 @@ impl Keyring {
             .collect()
     }
 
-    /// The file.
+    /// The path of the file.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("keyring.json")
     }
 
-    /// Its path.
+    /// The path of the file, as text.
     #[must_use]
     pub fn path(&self) -> String {
         self.file().to_string_lossy().into_owned()
     }
 }
 
-/// Runs `limpet`, which must succeed; what it prints.
+/// Runs `limpet` and returns what it prints. It must succeed.
 fn run(arguments: &[&str], key: Option<&KeyEncryptionKey>) -> Result<String> {
     let environment: Vec<_> = key
         .iter()

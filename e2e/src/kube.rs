@@ -1,6 +1,7 @@
-//! The Kubernetes test bed: a genuine API server with etcd, Kubernetes' own controllers, pods that really answer, and a stock Envoy.
+//! The Kubernetes test bed: a real API server with etcd, Kubernetes' own controllers, pods that answer requests, and a
+//! stock Envoy.
 //!
-//! A test has a namespace of its own in a cluster that all tests of a binary share:
+//! Each test has a namespace in a cluster that all tests of a binary share:
 //!
 //! ```no_run
 //! # async fn test() -> anyhow::Result<()> {
@@ -16,8 +17,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It all runs in a network namespace of its own (`e2e/tools/in-netns.sh`), where every address of 10.66.0.0/16 is this machine: the API
-//! refuses loopback addresses in `EndpointSlices`.
+//! All of it runs in a network namespace (`e2e/tools/in-netns.sh`), where every address of 10.66.0.0/16 is local: the
+//! API server refuses loopback addresses in `EndpointSlices`.
 
 mod certificates;
 mod client;

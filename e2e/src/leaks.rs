@@ -1,7 +1,8 @@
-//! Looks for what must not be seen, keys and addresses, in everything that a test can get hold of: in any of the spellings that software
-//! prints bytes in.
+//! Searches everything that a test can read, such as logs, for keys and addresses, which must not appear anywhere. It
+//! finds them in every spelling that software prints bytes in.
 //!
-//! A key is looked for by pieces of 8 bytes, so that a part of it is found as well: any run of 15 bytes holds one of them.
+//! A key is cut into pieces of 8 bytes, so that a part of it is found as well: any 15 consecutive bytes contain a whole
+//! piece.
 
 mod spellings;
 
@@ -15,14 +16,14 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 
 use spellings::spellings;
 
-/// The length of the pieces of a key. Nothing of this length is in a log by chance.
+/// The length of a key's pieces. A log does not contain 8 bytes of a key by chance.
 const PIECE: usize = 8;
 
-/// What is looked for.
+/// The values to search for.
 #[derive(Debug, Default)]
 pub struct Leaks {
     needles: Vec<Needle>,
-    /// Made when it is first needed.
+    /// Built when it is first needed.
     automaton: OnceLock<AhoCorasick>,
 }
 
@@ -34,18 +35,18 @@ struct Needle {
 }
 
 impl Leaks {
-    /// A key, given in base64: its bytes, and the base64 as a text of its own.
+    /// Adds a key, given in base64: its bytes, and the base64 as text.
     ///
     /// # Errors
-    /// When it is no base64.
+    /// If it is not base64.
     pub fn key(mut self, name: &str, base64: &str) -> Result<Self> {
-        let bytes = BASE64_STANDARD.decode(base64).context("a key that is no base64")?;
+        let bytes = BASE64_STANDARD.decode(base64).context("a key that is not base64")?;
         self.pieces(name, &bytes);
         self.pieces(&format!("{name}, in base64"), base64.trim_end_matches('=').as_bytes());
         Ok(self)
     }
 
-    /// A host: its address, with or without the port. Meant for addresses that are nowhere else, unlike 127.0.0.1.
+    /// Adds a host's address, with and without the port. The address must not appear anywhere else, as 127.0.0.1 does.
     #[must_use]
     pub fn host(mut self, name: &str, host: SocketAddr) -> Self {
         match host.ip() {
@@ -63,15 +64,15 @@ impl Leaks {
             }
             IpAddr::V6(ip) => self.pieces(name, &ip.octets()),
         }
-        // As `ip:port` is what Envoy's own session cookie holds, in base64.
+        // Envoy's own session cookie contains `ip:port` in base64.
         self.each_spelling(&format!("{name}, as text"), host.ip().to_string().as_bytes());
         self
     }
 
-    /// What of it is in there: each thing and spelling once, with the text around it.
+    /// What the haystack contains of these values: each value and spelling once, with the text around it.
     ///
     /// # Errors
-    /// When the search can not be made.
+    /// If the search automaton cannot be built.
     pub fn find(&self, place: &str, haystack: impl AsRef<[u8]>) -> Result<Vec<String>> {
         let haystack = haystack.as_ref();
         let automaton = if let Some(made) = self.automaton.get() {
@@ -93,10 +94,10 @@ impl Leaks {
         Ok(found)
     }
 
-    /// Fails where any of it is in there.
+    /// Checks that the haystack contains none of these values.
     ///
     /// # Errors
-    /// Says what, how and where.
+    /// If it contains one. The error says what, how it is spelled, and where.
     pub fn none_in(&self, place: &str, haystack: impl AsRef<[u8]>) -> Result<()> {
         let found = self.find(place, haystack)?;
         anyhow::ensure!(found.is_empty(), "{found:#?}");

@@ -1,6 +1,7 @@
-//! The harness of the end-to-end tests: a real Envoy with a configuration from `envoy-configs/`, real backends, real clients.
+//! The harness of the end-to-end tests: a real Envoy with a configuration from `envoy-configs/`, real backends and
+//! clients.
 //!
-//! A test says which configuration it starts from, what it changes in it, and what a client then sees:
+//! A test names the configuration that it starts from, what it changes, and what a client then sees:
 //!
 //! ```no_run
 //! # async fn test() -> anyhow::Result<()> {
@@ -13,7 +14,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Every Envoy has ports of its own, so tests run side by side. Nothing sleeps and hopes: [`poll::until`] waits for what is awaited.
+//! Every Envoy has free ports, so tests run side by side. Tests do not sleep for a fixed time: they wait for a
+//! condition with [`poll::until`].
 
 #![allow(clippy::indexing_slicing, reason = "JSON by index: what is not there is null")]
 

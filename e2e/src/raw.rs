@@ -1,4 +1,4 @@
-//! HTTP/1.1 byte for byte, for what no library would send or read.
+//! HTTP/1.1 byte for byte, for messages that an HTTP library would not send or read.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,11 @@ use tokio::task::AbortHandle;
 
 use crate::poll;
 
-/// Header fields: names, as sent or in lower case as received, and values.
+/// Header fields: names and values. Received names are in lower case.
 pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// An upstream that answers every request with the same header fields, whatever they are. It ends with its value.
+/// An upstream that answers every request with the same header fields, valid or not. It stops when the value is
+/// dropped.
 #[derive(Debug)]
 pub struct RawUpstream {
     address: SocketAddr,
@@ -23,17 +24,17 @@ pub struct RawUpstream {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What it answers with.
+    /// The fields of each answer.
     fields: Mutex<Fields>,
     /// The head of the last request.
     seen: Mutex<Vec<u8>>,
 }
 
 impl RawUpstream {
-    /// An upstream on a free port of 127.0.0.1.
+    /// Starts an upstream on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// If no port is free.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -51,21 +52,21 @@ impl RawUpstream {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it answers with from now on.
+    /// Sets the fields of the answers from now on.
     pub fn answer(&self, fields: Fields) {
         *self.shared.fields.lock().unwrap_or_else(PoisonError::into_inner) = fields;
     }
 
-    /// The values of this name in the last request, in order.
+    /// The values of this field in the last request, in order.
     ///
     /// # Errors
-    /// When it was no HTTP, or there was none.
+    /// If the last request was not HTTP, or there was no request.
     pub fn seen(&self, name: &str) -> Result<Vec<Vec<u8>>> {
         let (_, fields) = parse(&self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
         let of_name = fields.into_iter().filter(|(present, _)| present == name.as_bytes());
@@ -107,7 +108,7 @@ pub struct RawAnswer {
 }
 
 impl RawAnswer {
-    /// The values of this name, in order.
+    /// The values of this field, in order.
     #[must_use]
     pub fn all(&self, name: &str) -> Vec<&[u8]> {
         let of_name = self.fields.iter().filter(|(present, _)| present == name.as_bytes());
@@ -115,10 +116,10 @@ impl RawAnswer {
     }
 }
 
-/// A GET request over a connection of its own, with these fields.
+/// Sends a GET request with these fields over a new connection.
 ///
 /// # Errors
-/// When what comes back is no HTTP.
+/// If the answer is not HTTP.
 pub async fn raw_get(address: SocketAddr, path: &str, fields: &[(&str, &[u8])]) -> Result<RawAnswer> {
     let mut request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n").into_bytes();
     for (name, value) in fields {
@@ -145,7 +146,7 @@ pub async fn raw_get(address: SocketAddr, path: &str, fields: &[(&str, &[u8])]) 
 /// The first line of a message, and its fields.
 fn parse(message: &[u8]) -> Result<(String, Fields)> {
     let end = message.windows(4).position(|window| window == b"\r\n\r\n");
-    let head = message.get(..end.context("no end of the head")?).unwrap_or_default();
+    let head = message.get(..end.context("the head has no end")?).unwrap_or_default();
     let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let first = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let field = |line: &[u8]| {
@@ -153,6 +154,6 @@ fn parse(message: &[u8]) -> Result<(String, Fields)> {
         let (name, value) = line.split_at(colon);
         Some((name.to_vec(), value.get(1..)?.trim_ascii().to_vec()))
     };
-    let fields = lines.map(|line| field(line).with_context(|| format!("no field: {line:?}")));
+    let fields = lines.map(|line| field(line).with_context(|| format!("not a header field: {line:?}")));
     Ok((first, fields.collect::<Result<_>>()?))
 }

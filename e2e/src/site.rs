@@ -10,25 +10,25 @@ use crate::{Answer, Backend, Config, Envoy, Protocol, Visitor};
 /// Backends a, b and c, and an Envoy in front of them.
 #[derive(Debug)]
 pub struct Site {
-    /// The backends.
+    /// Backends a, b and c.
     pub backends: [Backend; 3],
     /// The Envoy.
     pub envoy: Envoy,
 }
 
 impl Site {
-    /// Starts three backends, and an Envoy that has them where the file of `envoy-configs/` has its own.
+    /// Starts three backends and an Envoy. They replace the backends that the file of `envoy-configs/` names.
     ///
     /// # Errors
-    /// When Envoy does not come up.
+    /// If Envoy does not start.
     pub async fn start(config: Config) -> Result<Self> {
         Self::start_speaking(config, &[]).await
     }
 
-    /// Starts with backends that speak these protocols too.
+    /// As [`Site::start`], with backends that also speak these protocols.
     ///
     /// # Errors
-    /// When Envoy does not come up.
+    /// If Envoy does not start.
     pub async fn start_speaking(config: Config, protocols: &[Arc<dyn Protocol>]) -> Result<Self> {
         let backends = Backend::three_speaking(protocols)?;
         let mut config = config.three_backends(&backends);
@@ -39,35 +39,35 @@ impl Site {
         Ok(Self { backends, envoy })
     }
 
-    /// Starts with `cookie.yaml`, but with this policy in place of its own.
+    /// Starts with `cookie.yaml`, but with this policy.
     ///
     /// # Errors
-    /// When Envoy does not come up.
+    /// If Envoy does not start.
     pub async fn with_policy(policy: &Value) -> Result<Self> {
         Self::start(Config::load("cookie.yaml")?.policy(policy)).await
     }
 
-    /// The backend that gave this answer.
+    /// The backend that answered.
     ///
     /// # Errors
-    /// When none did.
+    /// If Envoy answered without a backend.
     pub fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
-        self.backend(answer.backend().context("Envoy answered by itself")?)
+        self.backend(answer.backend().context("Envoy answered without a backend")?)
     }
 
     /// The backend of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no such backend.
     pub fn backend(&mut self, name: &str) -> Result<&mut Backend> {
         let backend = self.backends.iter_mut().find(|backend| backend.name() == name);
         backend.with_context(|| format!("the site has no backend {name}"))
     }
 
-    /// Lets the health check of these backends fail, and waits until every worker of Envoy has heard of it.
+    /// Fails these backends' health checks, and waits until every worker of Envoy knows.
     ///
     /// # Errors
-    /// When that does not happen.
+    /// If that does not happen.
     pub async fn make_unhealthy(&self, names: &[&str]) -> Result<()> {
         for backend in self.backends.iter().filter(|backend| names.contains(&backend.name())) {
             backend.set_healthy(false);
@@ -77,7 +77,7 @@ impl Site {
             .until_stat("cluster.backends.membership_healthy", left as u64)
             .await?;
         self.envoy
-            .until_every_worker("sends nobody to unhealthy backends", |answer| {
+            .until_every_worker("sends no request to unhealthy backends", |answer| {
                 !answer.backend().is_some_and(|backend| names.contains(&backend))
             })
             .await

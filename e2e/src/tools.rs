@@ -1,12 +1,12 @@
-//! What the tests need from outside: Envoy, the filter, the `limpet` binary, func-e. `make e2e` builds or fetches them and names them
-//! in the environment.
+//! The programs and files that the tests need: Envoy, the filter, the `limpet` binary, func-e. `make e2e` builds or
+//! fetches them and names them in environment variables.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail};
 
-/// The checkout.
+/// The root directory of the repository.
 #[must_use]
 pub fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -23,10 +23,10 @@ pub fn envoy() -> Result<PathBuf> {
     from_environment("ENVOY_BIN")
 }
 
-/// Major and minor version of the Envoy under test.
+/// The major and minor version of the Envoy under test.
 ///
 /// # Errors
-/// When it can not be run, or says no version.
+/// If Envoy cannot be run, or prints no version.
 pub fn envoy_version() -> Result<(u32, u32)> {
     let output = Command::new(envoy()?).arg("--version").output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -54,7 +54,7 @@ pub fn wasm() -> Result<PathBuf> {
     from_environment("LIMPET_WASM")
 }
 
-/// The filter as a dynamic module (`LIMPET_MODULE`): a file `liblimpet.so`, in whatever directory.
+/// The filter as a dynamic module (`LIMPET_MODULE`): a file named `liblimpet.so`.
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -62,7 +62,7 @@ pub fn module() -> Result<PathBuf> {
     from_environment("LIMPET_MODULE")
 }
 
-/// The dynamic module with panics on demand (`LIMPET_PANICKING_MODULE`): a file `liblimpet.so`, in whatever directory.
+/// The dynamic module that panics on demand (`LIMPET_PANICKING_MODULE`): a file named `liblimpet.so`.
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -78,7 +78,7 @@ pub fn limpet() -> Result<PathBuf> {
     from_environment("LIMPET_BIN")
 }
 
-/// func-e (`FUNC_E`).
+/// The program func-e (`FUNC_E`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -86,7 +86,7 @@ pub fn func_e() -> Result<PathBuf> {
     from_environment("FUNC_E")
 }
 
-/// The HAProxy to compare with (`HAPROXY`).
+/// The HAProxy that Limpet is compared with (`HAPROXY`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -97,36 +97,37 @@ pub fn haproxy() -> Result<PathBuf> {
 /// A program of a Kubernetes control plane (`KUBE_BIN`, a directory): `etcd`, `kube-apiserver` or `kube-controllers`.
 ///
 /// # Errors
-/// When the variable is not set or the program is not there; the message says what to do.
+/// If the variable is not set or the program does not exist; the error says what to do.
 #[cfg(feature = "kube")]
 pub fn kube(program: &str) -> Result<PathBuf> {
     let file = directory("KUBE_BIN")?.join(program);
     if !file.is_file() {
-        bail!("KUBE_BIN has no {program}. `make e2e-kube` makes it.");
+        bail!("KUBE_BIN has no {program}. `make e2e-kube` builds it.");
     }
     Ok(file)
 }
 
-/// The definitions of the Gateway API's kinds (`GATEWAY_API_CRDS`): a directory with one for each release, as `v1.7.0`.
+/// The definitions of the Gateway API's kinds (`GATEWAY_API_CRDS`): a directory that contains one for each release,
+/// such as `v1.7.0`.
 ///
 /// # Errors
-/// When the variable is not set or names no directory; the message says what to do.
+/// If the variable is not set or does not name a directory; the error says what to do.
 #[cfg(feature = "kube")]
 pub fn gateway_api_crds() -> Result<PathBuf> {
     directory("GATEWAY_API_CRDS")
 }
 
-/// Envoy Gateway (`ENVOY_GATEWAY`).
+/// The program of Envoy Gateway (`ENVOY_GATEWAY`).
 ///
 /// # Errors
-/// When the variable is not set or names no file; the message says what to do.
+/// If the variable is not set or does not name a file; the error says what to do.
 #[cfg(feature = "kube")]
 pub fn envoy_gateway() -> Result<PathBuf> {
     let Some(file) = std::env::var_os("ENVOY_GATEWAY").map(PathBuf::from) else {
         bail!("ENVOY_GATEWAY is not set. `make e2e-envoy-gateway` says how to get one.");
     };
     if !file.is_file() {
-        bail!("ENVOY_GATEWAY names {}, which is not there.", file.display());
+        bail!("ENVOY_GATEWAY names {}, which does not exist.", file.display());
     }
     Ok(file)
 }
@@ -134,7 +135,7 @@ pub fn envoy_gateway() -> Result<PathBuf> {
 /// The definitions that come with Envoy Gateway (`ENVOY_GATEWAY_CRDS`): a directory.
 ///
 /// # Errors
-/// When the variable is not set or names no directory; the message says what to do.
+/// If the variable is not set or does not name a directory; the error says what to do.
 #[cfg(feature = "kube")]
 pub fn envoy_gateway_crds() -> Result<PathBuf> {
     directory("ENVOY_GATEWAY_CRDS")
@@ -143,7 +144,7 @@ pub fn envoy_gateway_crds() -> Result<PathBuf> {
 /// Istio's control plane (`ISTIOD`): the program `pilot-discovery`.
 ///
 /// # Errors
-/// When the variable is not set or names no file; the message says what to do.
+/// If the variable is not set or does not name a file; the error says what to do.
 #[cfg(feature = "kube")]
 pub fn istiod() -> Result<PathBuf> {
     of_istio("ISTIOD")
@@ -165,7 +166,8 @@ fn of_istio(variable: &str) -> Result<PathBuf> {
         .filter(|file| file.is_file());
     file.with_context(|| {
         format!(
-            "{variable} names no file. `make e2e-istio ISTIOD=FILE` sets it; docs/istio.md says how to get an istiod."
+            "{variable} does not name a file. `make e2e-istio ISTIOD=FILE` sets it; docs/reference/istio.md says how to get an \
+            istiod."
         )
     })
 }
@@ -177,15 +179,15 @@ fn directory(variable: &str) -> Result<PathBuf> {
     };
     let path = checkout().join(value);
     if !path.is_dir() {
-        bail!("{variable} names {}, which is no directory.", path.display());
+        bail!("{variable} names {}, which is not a directory.", path.display());
     }
     Ok(path)
 }
 
-/// Runs `limpet` in the checkout with these arguments, and with `env` in its environment.
+/// Runs `limpet` in the root directory of the repository with these arguments, and with `env` added to its environment.
 ///
 /// # Errors
-/// When there is no such binary, or it can not be started.
+/// If the binary is missing or cannot be started.
 pub fn run_limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<Output> {
     let limpet = limpet()?;
     Command::new(&limpet)
@@ -193,13 +195,13 @@ pub fn run_limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<Output> {
         .envs(env.iter().copied())
         .current_dir(checkout())
         .output()
-        .with_context(|| format!("can not run {}", limpet.display()))
+        .with_context(|| format!("cannot run {}", limpet.display()))
 }
 
 /// The file that an environment variable names.
 ///
 /// # Errors
-/// When the variable is not set or names no file; the message says what to do.
+/// If the variable is not set or does not name a file; the error says what to do.
 fn from_environment(variable: &str) -> Result<PathBuf> {
     let Some(value) = std::env::var_os(variable) else {
         bail!("{variable} is not set. `make e2e` builds and fetches what the tests need, and runs them.");
@@ -207,7 +209,7 @@ fn from_environment(variable: &str) -> Result<PathBuf> {
     let path = checkout().join(value);
     if !path.is_file() {
         bail!(
-            "{variable} names {}, which is not there. `make e2e` makes it.",
+            "{variable} names {}, which does not exist. `make e2e` makes it.",
             path.display()
         );
     }

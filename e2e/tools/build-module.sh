@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 echo "Building the dynamic module (about 1 minute the first time)" >&2
 cargo build --locked -p limpet-dynamic-module --profile module
 
-# Renamed into place: an Envoy that has the old file mapped keeps it.
+# Renamed into place, so an Envoy that has the old file mapped keeps it.
 mkdir -p dist
 cp "${CARGO_TARGET_DIR:-target}/module/liblimpet.so" dist/liblimpet.so.tmp
 mv dist/liblimpet.so.tmp dist/liblimpet.so

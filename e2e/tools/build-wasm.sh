@@ -15,10 +15,13 @@ if exports_differ; then
   echo "The list of exports changed: linking again" >&2
   cargo clean -p limpet-proxy-wasm --profile wasm --target "$target"
   build
-  ! exports_differ || { echo "$built does not export what e2e/tools/wasm-exports.txt lists (<: listed, >: exported)" >&2; exit 1; }
+  if exports_differ; then
+    echo "$built does not export what e2e/tools/wasm-exports.txt lists (<: listed, >: exported)" >&2
+    exit 1
+  fi
 fi
 
-# Renamed into place: an Envoy that starts meanwhile reads the old file or the new one.
+# Renamed into place, so an Envoy that starts meanwhile reads the old file or the new one, and not half of it.
 mkdir -p dist
 cp "$built" dist/limpet.wasm.tmp
 mv dist/limpet.wasm.tmp dist/limpet.wasm

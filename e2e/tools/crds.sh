@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
-# crds.sh gateway-api|istio|envoy-gateway [VERSION]: prints the directory with the custom resource definitions of that release (everything else goes
-# to stderr). They are in a Go module of the project, which comes from the Go module proxy, or from GitHub where that is what GOPROXY says, and is
-# what the digest below says. Kept in .tools of this checkout.
+# crds.sh gateway-api|istio|envoy-gateway [VERSION]: prints the directory with the custom resource definitions of that
+# release. Everything else goes to stderr. The definitions come from a Go module of the project, which Go fetches as
+# GOPROXY says and which must have the digest below. They are kept in .tools of this checkout.
 set -euo pipefail
 usage="usage: crds.sh gateway-api|istio|envoy-gateway [VERSION]"
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 die() { echo "crds: $*" >&2; exit 1; }
 
-# The module, its newest release that is pinned here, and where the definitions are in it. Those of the Gateway API are in standard/ and
-# experimental/, a file for each kind.
+# The module, the newest release that is pinned here, and the place of the definitions in it. Those of the Gateway API
+# are in standard/ and experimental/, a file for each kind.
 case ${1:?$usage} in
-  gateway-api) module=sigs.k8s.io/gateway-api newest=v1.7.0 size="2 to 5 MB" files=(config/crd/standard config/crd/experimental) ;;
-  istio) module=istio.io/api newest=v1.31.1 size="3 MB" files=(kubernetes/customresourcedefinitions.gen.yaml) ;;
+  gateway-api)
+    module=sigs.k8s.io/gateway-api newest=v1.7.0 size="2 to 5 MB"
+    files=(config/crd/standard config/crd/experimental) ;;
+  istio)
+    module=istio.io/api newest=v1.31.1 size="3 MB"
+    files=(kubernetes/customresourcedefinitions.gen.yaml) ;;
   envoy-gateway)
     crds=charts/gateway-helm/charts/crds/crds
-    module=github.com/envoyproxy/gateway newest=v1.9.1 size="10 MB" files=("$crds/gatewayapi-crds.yaml" "$crds/generated/*.yaml") ;;
+    module=github.com/envoyproxy/gateway newest=v1.9.1 size="10 MB"
+    files=("$crds/gatewayapi-crds.yaml" "$crds/generated/*.yaml") ;;
   *) die "$usage" ;;
 esac
 version=${2:-$newest}
@@ -37,19 +42,20 @@ flock 9
 if [[ ! -d $kept ]]; then
   command -v go >/dev/null || die "Go is not installed; it fetches the module $module"
   echo "crds: getting the definitions of $1 $version (a download of $size, some seconds)" >&2
-  # Outside of any module, so that no go.mod has a say. Go then tells where the file is and fails all the same, if the module is made for a
-  # newer Go, which is not needed to unpack it.
+  # Outside of any module, so that no go.mod matters. If the module is made for a newer Go, Go fails after it has named
+  # the file. To unpack it, this Go is enough.
   found=$(cd / && GOTOOLCHAIN=local GOFLAGS=-mod=mod go mod download -json "$module@$version") || true
   field() { sed -n "s/^\t\"$1\": \"\(.*\)\",*$/\1/p" <<<"$found"; }
   [[ -f $(field Zip) ]] || die "Go could not fetch $module@$version: $found"
-  [[ $(field Sum) == "$digest" ]] || die "$module@$version has the digest $(field Sum), not the pinned $digest: nothing kept"
+  [[ $(field Sum) == "$digest" ]] ||
+    die "$module@$version has the digest $(field Sum), not the pinned $digest: nothing kept"
   tmp=$kept.tmp
   rm -rf "$tmp"
   mkdir -p "$tmp/definitions"
   python3 -m zipfile -e "$(field Zip)" "$tmp/module"
   (
     cd "$tmp/module/$module@$version"
-    # Unquoted: patterns, of names without spaces.
+    # Unquoted, because these are patterns. The names have no spaces.
     # shellcheck disable=SC2068
     mv ${files[@]} "$tmp/definitions/"
   )

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# haproxy.sh: prints the path of an HAProxy (everything else goes to stderr). The comparison tests run it. The ways, in order:
+# haproxy.sh: prints the path of an HAProxy, for the comparison tests; all else goes to stderr. The ways, in order:
 #   1. $HAPROXY;
 #   2. the installed one;
-#   3. Debian's package with the libraries that this machine lacks, unpacked into .tools of this checkout and kept. Nothing is installed.
+#   3. Debian's package with the libraries that this machine lacks, unpacked into .tools of this checkout. Nothing is
+#      installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -15,7 +16,7 @@ if [[ -n ${HAPROXY:-} ]]; then
   realpath "$HAPROXY"
   exit
 fi
-# Debian puts it into /usr/sbin, which is not on everybody's PATH.
+# Debian has it in /usr/sbin, which is not in every user's PATH.
 if installed=$(PATH=$PATH:/usr/local/sbin:/usr/sbin command -v haproxy); then
   runs "$installed" || die "$installed does not run"
   echo "$installed"
@@ -27,24 +28,25 @@ exec 9>.tools/haproxy.lock
 flock 9
 kept=$PWD/.tools/haproxy
 if ! runs "$kept/haproxy"; then
-  command -v apt-get >/dev/null || die "HAProxy is not installed, and there is no apt-get to fetch Debian's package with: install it, or set HAPROXY"
-  say "getting Debian's haproxy into .tools (a download of 2 MB, or of 12 MB where package lists are missing; some seconds)"
+  command -v apt-get >/dev/null ||
+    die "HAProxy is not installed, and there is no apt-get to fetch Debian's package: install it, or set HAPROXY"
+  say "getting Debian's haproxy into .tools (a download of 2 MB, or 12 MB with package lists; some seconds)"
   tmp=$kept.tmp
   rm -rf "$tmp"
   mkdir -p "$tmp"/{debs,lists/partial,cache/archives/partial}
   trap 'rm -rf "$tmp"' EXIT
 
   apt=(-o APT::Sandbox::User=root -o Dir::Cache="$tmp/cache" -o Acquire::Retries=2)
-  # The simulation names the package and those that it needs and this machine lacks.
+  # The simulation names the package, and the packages that it needs and that this machine lacks.
   download() {
     local packages
-    packages=$(apt-get "${apt[@]}" -s --no-install-recommends install haproxy | awk '/^Inst / { gsub(/[()]/, ""); print $2 "=" $3 }') &&
-      [[ $packages == *haproxy=* ]] || return 1
+    packages=$(apt-get "${apt[@]}" -s --no-install-recommends install haproxy |
+      awk '/^Inst / { gsub(/[()]/, ""); print $2 "=" $3 }') && [[ $packages == *haproxy=* ]] || return 1
     # shellcheck disable=SC2086 # one word each
     (cd "$tmp/debs" && apt-get "${apt[@]}" download $packages) >&2
   }
   if ! download; then
-    say "the machine's package lists do not do: fetching lists of our own"
+    say "the machine's package lists are missing or too old: fetching separate ones"
     apt+=(-o Dir::State::lists="$tmp/lists" -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
     if ! apt-get "${apt[@]}" update >&2 || ! download; then
       die "apt-get could not bring Debian's haproxy (reason above): install HAProxy, or set HAPROXY"

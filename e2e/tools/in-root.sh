@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# in-root.sh ROOT COMMAND...: runs a command as in a container: with the files of the directory ROOT, and with this machine's wherever ROOT has
-# none. Only within in-netns.sh, whose user may mount. Nothing is seen of it outside, and it ends with the command.
+# in-root.sh ROOT COMMAND...: runs a command as in a container, with the files of the directory ROOT in front of those
+# of this machine. Works only within in-netns.sh, whose user may mount. The mounts are not visible outside and end with
+# the command.
 set -euo pipefail
 
 if [[ ${1:-} != --mount ]]; then
@@ -10,7 +11,7 @@ fi
 root=$2
 shift 2
 
-# lay DIRECTORY: lays what is in a directory of this machine's under what ROOT has there.
+# lay DIRECTORY: adds what this machine has in a directory to what ROOT has there.
 lay() {
   local entry
   for entry in "$1"/* "$1"/.[!.]*; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Linker of the wasm filter: rust-lld without the `--export NAME` of hooks that wasm-exports.txt does not list. The SDK defines every
-# hook there is; what is not exported is dropped as dead code, and a host takes a missing hook for one that does nothing
-# (a missing proxy_on_done for one that returns true).
+# Linker of the wasm filter: rust-lld without the `--export NAME` of hooks that wasm-exports.txt does not list. The SDK
+# defines every hook; those that are not exported are dropped as dead code. For a host, a missing hook is one that does
+# nothing (a missing proxy_on_done: one that returns true).
 set -euo pipefail
 keep=$(<"$(dirname "${BASH_SOURCE[0]}")/wasm-exports.txt")
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# wasm-target.sh COMMAND...: runs a cargo command with the target wasm32-wasip1 at hand. The ways, in order:
-#   1. the toolchain has the target, or `rustup target add` brings it;
-#   2. where rustup is missing or cannot reach its server: the target's standard library is built from source along with the
-#      filter. The sources are those of the same Rust version in Debian's rust-src, the C library is Debian's wasi-libc. Both are
-#      unpacked below .tools; nothing is installed.
+# wasm-target.sh COMMAND...: runs a cargo command that needs the target wasm32-wasip1. The ways to get it, in order:
+#   1. the toolchain has the target, or `rustup target add` adds it;
+#   2. if rustup is missing or cannot reach its server: cargo builds the target's standard library together with the
+#      filter. Its source is that of the same Rust version in Debian's rust-src, its C library Debian's wasi-libc. Both
+#      are unpacked below .tools; nothing is installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target=wasm32-wasip1
@@ -15,17 +15,19 @@ has_target() {
   compgen -G "$(rustc --print target-libdir --target $target)/libstd-*.rlib" >/dev/null
 }
 
-# Leaves rust-src and wasi-libc unpacked in directory $1, for Rust version $2.
+# Unpacks rust-src and wasi-libc for Rust version $2 into the directory $1.
 fetch_sources() {
   local tmp=$1.tmp mirror suite package version
-  command -v apt-get >/dev/null || { say "no apt-get here to fetch the library's source with"; return 1; }
-  # The machine's own Debian mirror, with package lists of our own: a version newer than this Debian's is likely to be wanted.
+  command -v apt-get >/dev/null || { say "there is no apt-get to fetch the library's source"; return 1; }
+  # The machine's own Debian mirror, but with separate package lists: the version is likely to be newer than Debian's.
   # shellcheck disable=SC2016 # apt expands it
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -E '/debian(/|\.list)?$' | sort -u | head -n 1) || { say "apt has no Debian mirror configured"; return 1; }
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -E '/debian(/|\.list)?$' | sort -u | head -n 1) ||
+    { say "apt has no Debian mirror configured"; return 1; }
   rm -rf "$tmp"
   mkdir -p "$tmp"/{lists,cache/archives}/partial "$tmp/root"
-  local apt=(-o Dir::Etc::sourcelist="$PWD/$tmp/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$PWD/$tmp/lists"
-    -o Dir::Cache="$PWD/$tmp/cache" -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o APT::Sandbox::User=root -o Acquire::Retries=2)
+  local apt=(-o Dir::Etc::sourcelist="$PWD/$tmp/sources.list" -o Dir::Etc::sourceparts=-
+    -o Dir::State::lists="$PWD/$tmp/lists" -o Dir::Cache="$PWD/$tmp/cache" -o APT::Sandbox::User=root
+    -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o Acquire::Retries=2)
   for suite in trixie-backports trixie sid forky; do
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$tmp/sources.list"
     say "looking for the source of Rust $2 in $suite"
@@ -56,13 +58,15 @@ if ! has_target; then
   exec 9>.tools/wasm-std/lock
   flock 9
   if [[ ! -d $root ]]; then
-    say "building $target's standard library from Debian's source instead (a download of 50 MB, then 20 to 60 s with the first build)"
-    fetch_sources "$root" "$release" || die "$target cannot be had: rustup did not bring it and neither did Debian (reasons above). Try \`rustup target add $target\`."
+    say "building $target's standard library from Debian's source instead"
+    say "(a download of 50 MB, then 20 to 60 s with the first build)"
+    fetch_sources "$root" "$release" ||
+      die "neither rustup nor Debian has $target (reasons above). Try \`rustup target add $target\`."
   fi
   exec 9>&-
   library=$(compgen -G "$PWD/$root/usr/src/*/library") || die "no standard library source in $root"
-  # -Zbuild-std by environment, so that it serves build and clippy alike. The odd name is cargo's own override of where the
-  # source lies; the other way would be a link inside the shared toolchain.
+  # -Zbuild-std from the environment works for build and clippy. The odd variable is cargo's own and says where the
+  # source is. Without it, the source would have to be linked into the shared toolchain.
   export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_abort __CARGO_TESTS_ONLY_SRC_ROOT=$library
   export CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="-Lnative=$PWD/$root/usr/lib/wasm32-wasi"
 fi

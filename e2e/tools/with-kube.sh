@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# with-kube.sh COMMAND...: runs a command with what the Kubernetes test bed asks for in its environment.
+# with-kube.sh COMMAND...: runs a command with the environment variables that the Kubernetes test bed needs.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -7,7 +7,7 @@ KUBE_BIN=$("$tools/kube.sh")
 for release in v1.2.1 v1.6.1 v1.7.0; do
   GATEWAY_API_CRDS=$(dirname "$("$tools/crds.sh" gateway-api "$release")")
 done
-# Those of a genuine one that is tested with, where there is one.
+# Already set if a genuine control plane takes part: these are its definitions.
 ISTIO_CRDS=${ISTIO_CRDS:-$("$tools/crds.sh" istio)/customresourcedefinitions.gen.yaml}
 ENVOY_GATEWAY_CRDS=${ENVOY_GATEWAY_CRDS:-$("$tools/crds.sh" envoy-gateway)}
 export KUBE_BIN GATEWAY_API_CRDS ISTIO_CRDS ENVOY_GATEWAY_CRDS

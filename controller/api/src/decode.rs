@@ -44,7 +44,7 @@ pub fn object<S: DeserializeOwned + Default>(value: &Value) -> Result<Object<S>,
 
 /// The content of a kind's objects.
 pub trait Spec: DeserializeOwned + Default {
-    /// What can be read of a `spec` that can not be read as a whole: whose it is and what it is attached to, so that they can be told. Nothing of
+    /// What can be read of a `spec` that cannot be read as a whole: whose it is and what it is attached to, so that they can be told. Nothing of
     /// what it asks for, since half of that would mean something else.
     #[must_use]
     fn readable(_spec: &Value) -> Self {
@@ -52,7 +52,7 @@ pub trait Spec: DeserializeOwned + Default {
     }
 }
 
-/// Reads an object as [`object`] does; of one that can not be read, what tells whose it is, and why it can not.
+/// Reads an object as [`object`] does; of one that cannot be read, what tells whose it is, and why it cannot.
 #[must_use]
 pub fn readable<S: Spec>(value: &Value) -> Object<S> {
     object(value).unwrap_or_else(|error| {

@@ -8,6 +8,7 @@ mod decode;
 mod gateway;
 mod grpc_route;
 mod http_route;
+mod kind;
 mod meta;
 mod reference_grant;
 mod route;
@@ -22,7 +23,8 @@ pub use gateway::{
 };
 pub use grpc_route::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule};
 pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Timeouts};
-pub use meta::{Meta, Object, ObjectName};
+pub use kind::Kind;
+pub use meta::{Meta, Object, ObjectName, ObjectRef};
 pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrantSpec};
 pub use route::{BackendRef, Filter, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, Redirect, Rewrite};
 pub use service::{ServicePort, ServiceSpec};

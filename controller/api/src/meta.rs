@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::DecodeError;
+use super::{DecodeError, Kind};
 
 /// An object's namespace and name. The namespace is empty where objects of the kind have none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +38,21 @@ impl fmt::Display for ObjectName {
             write!(f, "{}/", self.namespace)?;
         }
         f.write_str(&self.name)
+    }
+}
+
+/// An object, for reports, logs and events.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace and name.
+    pub name: ObjectName,
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
     }
 }
 

@@ -3,22 +3,22 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use limpet_api::ObjectName;
-
 use super::Objects;
 use super::gateways::{GatewayState, ListenerState};
 use super::graph::{
     Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session, VirtualHost,
 };
-use super::routes::{Attachment, RouteState, Rule, RuleAction};
-use super::sessions::{RuleBackend, RuleSession, Sessions};
+use super::references::RuleBackend;
+use super::routes::{Attachment, RouteRule, RouteState, RuleAction};
+use super::sessions::{RuleSession, Sessions};
+use limpet_api::{Kind, ObjectName};
 
 /// Where a route stands among those of one virtual host (Gateway API, `HTTPRouteRule.matches`), regular expressions between exact paths and prefixes.
 type Precedence<'a> = (
     (u8, Reverse<usize>),
     Reverse<(bool, usize, usize)>,
     (&'a str, &'a str, &'a str),
-    (&'a str, usize, usize),
+    (Kind, usize, usize),
 );
 
 type Found<'a> = BTreeMap<Hostname, Vec<(Precedence<'a>, Route)>>;
@@ -87,7 +87,7 @@ fn serves(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>, attachment: &Attac
     })
 }
 
-fn add_clusters(graph: &mut Graph, rule: &Rule<'_>, all: &Sessions) {
+fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, all: &Sessions) {
     for backend in &rule.backends {
         let cluster = graph
             .clusters
@@ -113,7 +113,7 @@ fn add_certificates(graph: &mut Graph, objects: &Objects, gateway: &Gateway) {
     }
 }
 
-fn make(rule: &Rule<'_>, matches: &Match, session: &Session) -> Route {
+fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session) -> Route {
     let action = match &rule.action {
         RuleAction::Redirect(redirect) => Action::Redirect(redirect.clone()),
         RuleAction::Respond { status, reason } => Action::Respond {

@@ -1,10 +1,11 @@
 //! The order of the processors: classes, Gateways, routes, sessions, and what they make together.
 
-use super::reports::{Condition, ParentReport, RouteReport};
+use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteState};
-use super::sessions::{RuleSession, sessions};
+use super::sessions::{RuleFacts, RuleSession, sessions};
 use super::unread::no_effect;
 use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes};
+use limpet_api::Kind;
 
 /// What `objects` mean.
 #[must_use]
@@ -14,25 +15,14 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);
 
-    // What is served nowhere has no sessions, and keeps nobody's name.
-    let facts: Vec<_> = routes
-        .iter()
-        .filter(|route| !route.attachments.is_empty())
-        .flat_map(RouteState::facts)
-        .collect();
-    let mut sessions = sessions(objects, settings, &facts);
+    let facts: Vec<Vec<RuleFacts<'_>>> = routes.iter().map(RouteState::facts).collect();
+    let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
+    let mut sessions = sessions(objects, settings, &facts.concat());
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
-    let of_routes: Vec<Vec<RuleSession>> = routes
-        .iter()
-        .map(|route| {
-            let rules = if route.attachments.is_empty() {
-                0
-            } else {
-                route.rules.len()
-            };
-            of_rules.by_ref().take(rules).collect()
-        })
-        .collect();
+    let of_routes = rules_of_routes
+        .into_iter()
+        .map(|rules| of_rules.by_ref().take(rules).collect());
+    let of_routes: Vec<Vec<RuleSession>> = of_routes.collect();
 
     let graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
     let mut reports = Reports {
@@ -47,7 +37,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         ..Reports::default()
     };
     for (route, sessions) in routes.iter().zip(&of_routes) {
-        let of_kind = if route.object.kind == "HTTPRoute" {
+        let of_kind = if route.object.kind == Kind::HttpRoute {
             &mut reports.http_routes
         } else {
             &mut reports.grpc_routes
@@ -60,7 +50,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         of_kind.insert(route.object.name.clone(), report);
     }
     if !settings.judges() {
-        reports.lose(&graph, &foreign::losses(objects, &gateways, &routes));
+        reports.add_unsupported(&graph, &foreign::unsupported(objects, &gateways, &routes));
         foreign::report_unknown_classes(objects, settings, &mut reports);
     }
     (graph, reports)
@@ -101,9 +91,6 @@ fn noted(message: &str, sessions: &[RuleSession]) -> String {
     std::iter::once(message).chain(notes).collect::<Vec<_>>().join("; ")
 }
 
-/// Why a backend is not led to that is there: it is no reason of `ResolvedRefs`.
-pub(super) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
-
 /// `ResolvedRefs`: the first reason, and every message.
 fn resolved(route: &RouteState<'_>) -> Condition {
     let all = route.rules.iter().flat_map(|rule| &rule.unresolved);
@@ -120,7 +107,7 @@ fn resolved(route: &RouteState<'_>) -> Condition {
     }
 }
 
-/// `Accepted` where no rule is left, and `PartiallyInvalid` where something of a rule can not be followed.
+/// `Accepted` where no rule is left, and `PartiallyInvalid` where something of a rule cannot be followed.
 fn invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> (Option<Condition>, Option<Condition>) {
     let mut dropped = Vec::new();
     let mut changed = Vec::new();

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{GatewaySpec, Object, ObjectName, ParentRef};
-
 use super::gateways::GatewayState;
-use super::reports::{Condition, ParentReport, RouteReport};
+use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{RouteState, gateway_name};
 use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor};
-use super::{Gateways, Loss, Lost, Objects, Reports, Settings};
+use super::unsupported::{Extent, Unsupported};
+use super::{Gateways, Objects, Reports, Settings};
+use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
 
 /// What became of the sessions that a route asks for. Whether it is served is not ours to say.
 pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
@@ -29,7 +29,7 @@ pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> 
     if !problems.is_empty() {
         conditions.push(Condition::holds(
             "PartiallyInvalid",
-            "UnsupportedValue",
+            UNSUPPORTED_VALUE,
             problems.join("; "),
         ));
     }
@@ -44,36 +44,36 @@ pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> 
     }
 }
 
-/// What rules do not get: those whose matches can not be read, and those that are attached to Gateways of others as well.
-pub(super) fn losses(
+/// What rules do not get: those whose matches cannot be read, and those that are attached to Gateways of others as well.
+pub(super) fn unsupported(
     objects: &Objects,
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
     routes: &[RouteState<'_>],
-) -> Vec<Loss> {
-    let mut losses = Vec::new();
+) -> Vec<Unsupported> {
+    let mut unsupported = Vec::new();
     for route in routes {
         let elsewhere = elsewhere(objects, gateways, route);
         for rule in &route.rules {
             let refused = rule.refused.iter().filter(|refused| refused.drops_rule);
             // Whoever serves it may know what it means, but which sessions are its own is not known here.
-            losses.extend(refused.map(|refused| Loss {
+            unsupported.extend(refused.map(|refused| Unsupported {
                 rule: rule.name.clone(),
                 gateway: None,
-                lost: Lost::All,
+                extent: Extent::All,
                 message: format!(
                     "{}: {} (there are no sessions)",
                     refused.problem.field, refused.problem.message
                 ),
             }));
-            losses.extend(elsewhere.iter().map(|message| Loss {
+            unsupported.extend(elsewhere.iter().map(|message| Unsupported {
                 rule: rule.name.clone(),
                 gateway: None,
-                lost: Lost::Part,
+                extent: Extent::Part,
                 message: message.clone(),
             }));
         }
     }
-    losses
+    unsupported
 }
 
 /// Tells policies of Gateways whose class is not there. Nobody else does, and a Gateway of another's class is that one's to report on.
@@ -91,7 +91,7 @@ pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, rep
             continue;
         };
         let targets = policy.spec.target_refs.iter();
-        let targets = targets.filter(|target| (target.group.as_str(), target.kind.as_str()) == ("", "Service"));
+        let targets = targets.filter(|target| Kind::find(&target.group, &target.kind) == Some(Kind::Service));
         let targets: BTreeSet<ObjectName> = targets
             .map(|target| ObjectName::new(&name.name.namespace, &target.name))
             .collect();

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{GatewaySpec, KindRef, Listener, Object, ObjectName};
-
 use super::graph::Hostname;
 use super::references::{References, Referrer};
 use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
 use super::{Objects, Settings};
-use limpet_api::GATEWAY_GROUP;
+use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
 
 /// A Gateway of ours.
 #[derive(Debug)]
@@ -27,8 +25,8 @@ pub(super) struct GatewayState<'a> {
 pub(super) struct ListenerState<'a> {
     pub(super) listener: &'a Listener,
     pub(super) hostname: Hostname,
-    /// The kinds of routes that may attach, without their group.
-    pub(super) kinds: Vec<&'static str>,
+    /// The kinds of routes that may attach.
+    pub(super) kinds: Vec<Kind>,
     /// The Secrets of its certificates where it ends TLS.
     pub(super) certificates: Option<Vec<ObjectName>>,
     pub(super) accepted: Condition,
@@ -246,8 +244,7 @@ fn tls(
         let namespace = reference.namespace.as_deref().unwrap_or(&gateway.meta.namespace);
         let name = ObjectName::new(namespace, &reference.name);
         let referrer = Referrer {
-            group: GATEWAY_GROUP,
-            kind: "Gateway",
+            kind: Kind::Gateway,
             namespace: &gateway.meta.namespace,
         };
         if !references.permitted(referrer, "", "Secret", &name) {
@@ -275,25 +272,22 @@ fn speaks_http(listener: &Listener) -> bool {
 }
 
 /// The kinds of routes that may attach, and the first that is asked for and unknown.
-fn kinds(listener: &Listener) -> (Vec<&'static str>, Option<&KindRef>) {
+fn kinds(listener: &Listener) -> (Vec<Kind>, Option<&KindRef>) {
     if !speaks_http(listener) {
         return (Vec::new(), None);
     }
     if listener.allowed_routes.kinds.is_empty() {
         return (ROUTE_KINDS.to_vec(), None);
     }
-    let known = |kind: &KindRef| {
-        let group = kind.group == GATEWAY_GROUP;
-        ROUTE_KINDS.iter().copied().find(|known| group && *known == kind.kind)
-    };
+    let known = |kind: &KindRef| Kind::find(&kind.group, &kind.kind).filter(|kind| ROUTE_KINDS.contains(kind));
     let kinds = &listener.allowed_routes.kinds;
-    let mut all: Vec<&'static str> = kinds.iter().filter_map(known).collect();
+    let mut all: Vec<Kind> = kinds.iter().filter_map(known).collect();
     all.sort_unstable();
     all.dedup();
     (all, kinds.iter().find(|kind| known(kind).is_none()))
 }
 
-const ROUTE_KINDS: [&str; 2] = ["GRPCRoute", "HTTPRoute"];
+const ROUTE_KINDS: [Kind; 2] = [Kind::GrpcRoute, Kind::HttpRoute];
 
 /// Listeners that are not distinct serve nobody: neither of them has the better claim.
 fn find_conflicts(listeners: &mut [ListenerState<'_>]) {
@@ -375,9 +369,9 @@ fn listener_report(state: &ListenerState<'_>) -> ListenerReport {
             "No other listener has its port and hostname",
         )
     };
-    let kind = |kind: &&str| KindRef {
-        group: GATEWAY_GROUP.to_owned(),
-        kind: (*kind).to_owned(),
+    let kind = |kind: &Kind| KindRef {
+        group: kind.group().to_owned(),
+        kind: kind.as_str().to_owned(),
     };
     ListenerReport {
         name: state.listener.name.clone(),

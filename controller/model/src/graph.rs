@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use limpet_core::config::schema::PolicyConfig;
-use limpet_core::time::GatewayDuration;
 use serde::Serialize;
-
-use limpet_api::ObjectName;
 
 use super::certificate::Certificate;
 use super::objects::SessionPolicyName;
-use super::reports::ObjectRef;
+use limpet_api::{ObjectName, ObjectRef};
+use limpet_core::config::schema::PolicyConfig;
+use limpet_core::time::GatewayDuration;
 
 /// Everything that the Gateways of our class serve.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -14,32 +14,27 @@ pub mod endpoints;
 mod foreign;
 mod gateways;
 pub mod graph;
-mod losses;
 mod objects;
+mod problem;
 mod references;
 pub mod reports;
 mod routes;
+mod session_fields;
 mod sessions;
 mod settings;
 /// Hashes for names.
 pub mod short_hash;
 mod unread;
+mod unsupported;
 
 pub use build::build;
 pub use certificate::Certificate;
 pub use graph::Graph;
-pub use losses::{Loss, Lost};
 pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
-pub use references::selector_service;
-pub use references::{References, Referrer, is_ours};
+pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
+pub use session_fields::{CookiePath, SessionFields};
 pub use sessions::check_defaults;
-pub use settings::{CookiePath, Gateways, SessionDefaults, Settings};
+pub use settings::{CONTROLLER_NAME, Gateways, Settings};
 pub use short_hash::short_hash;
-
-/// The `controllerName` of our GatewayClasses, and the name under which status is written.
-pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
-/// The label of every object that is written, with [`MANAGER`]. Others are somebody else's, whatever they are called.
-pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Who manages them.
-pub const MANAGER: &str = "limpet";
+pub use unsupported::{Extent, Unsupported};

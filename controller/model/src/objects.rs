@@ -3,13 +3,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-use limpet_api::{
-    BackendRef, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Meta, Object, ObjectName,
-    ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
-};
-
 use super::certificate::Certificate;
-use super::reports::ObjectRef;
+use limpet_api::{
+    BackendRef, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Meta, Object,
+    ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
+};
 
 /// Everything that a graph is built from. Where it comes from, an API server or files, makes no difference.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +39,7 @@ impl Objects {
     #[must_use]
     pub fn malformed(&self) -> BTreeMap<ObjectRef, &DecodeError> {
         fn of<'a, N, S: 'a>(
-            kind: impl Fn(&N) -> &'static str,
+            kind: impl Fn(&N) -> Kind,
             name: impl Fn(&N) -> ObjectName,
             objects: impl IntoIterator<Item = (&'a N, &'a Object<S>)>,
         ) -> Vec<(ObjectRef, &'a DecodeError)>
@@ -59,24 +57,24 @@ impl Objects {
         }
         let same = ObjectName::clone;
         let classes = of(
-            |_| "GatewayClass",
+            |_| Kind::GatewayClass,
             |name| ObjectName::new("", name),
             &self.gateway_classes,
         );
         let policies = of(
-            |policy: &SessionPolicyName| policy.kind.name(),
+            |policy: &SessionPolicyName| policy.kind.into(),
             |policy| policy.name.clone(),
             &self.session_policies,
         );
         [
             classes,
-            of(|_| "Gateway", same, &self.gateways),
-            of(|_| "HTTPRoute", same, &self.http_routes),
-            of(|_| "GRPCRoute", same, &self.grpc_routes),
-            of(|_| "ReferenceGrant", same, &self.reference_grants),
-            of(|_| "Service", same, &self.services),
+            of(|_| Kind::Gateway, same, &self.gateways),
+            of(|_| Kind::HttpRoute, same, &self.http_routes),
+            of(|_| Kind::GrpcRoute, same, &self.grpc_routes),
+            of(|_| Kind::ReferenceGrant, same, &self.reference_grants),
+            of(|_| Kind::Service, same, &self.services),
             policies,
-            of(|_| "XBackend", same, &self.backends),
+            of(|_| Kind::XBackend, same, &self.backends),
         ]
         .into_iter()
         .flatten()
@@ -112,7 +110,7 @@ impl<'a> RouteReferences<'a> {
     /// The Services among its backends, whether they are there or not.
     pub(super) fn services(&self) -> impl Iterator<Item = ObjectName> {
         let services = self.backends.iter();
-        let services = services.filter(|backend| backend.group.is_empty() && backend.kind == "Service");
+        let services = services.filter(|backend| Kind::find(&backend.group, &backend.kind) == Some(Kind::Service));
         services.map(|backend| {
             let namespace = backend.namespace.as_deref().unwrap_or(&self.meta.namespace);
             ObjectName::new(namespace, &backend.name)
@@ -130,8 +128,8 @@ impl Objects {
     /// What this route names.
     pub(super) fn route(&self, route: &ObjectRef) -> Option<RouteReferences<'_>> {
         match route.kind {
-            "HTTPRoute" => self.http_routes.get(&route.name).map(RouteReferences::of_http),
-            "GRPCRoute" => self.grpc_routes.get(&route.name).map(RouteReferences::of_grpc),
+            Kind::HttpRoute => self.http_routes.get(&route.name).map(RouteReferences::of_http),
+            Kind::GrpcRoute => self.grpc_routes.get(&route.name).map(RouteReferences::of_grpc),
             _ => None,
         }
     }
@@ -155,22 +153,11 @@ pub enum SessionPolicyKind {
     XBackendTrafficPolicy,
 }
 
-impl SessionPolicyKind {
-    /// Its name in the API.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BackendLbPolicy => "BackendLBPolicy",
-            Self::XBackendTrafficPolicy => "XBackendTrafficPolicy",
-        }
-    }
-
-    /// Its API group.
-    #[must_use]
-    pub fn group(self) -> &'static str {
-        match self {
-            Self::BackendLbPolicy => limpet_api::GATEWAY_GROUP,
-            Self::XBackendTrafficPolicy => limpet_api::GATEWAY_X_GROUP,
+impl From<SessionPolicyKind> for Kind {
+    fn from(kind: SessionPolicyKind) -> Self {
+        match kind {
+            SessionPolicyKind::BackendLbPolicy => Self::BackendLbPolicy,
+            SessionPolicyKind::XBackendTrafficPolicy => Self::XBackendTrafficPolicy,
         }
     }
 }
@@ -184,6 +171,6 @@ impl Serialize for SessionPolicyName {
 
 impl fmt::Display for SessionPolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.name(), self.name)
+        write!(f, "{} {}", Kind::from(self.kind), self.name)
     }
 }

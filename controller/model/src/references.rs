@@ -2,23 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use limpet_api::{BackendRef, GrantFrom, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
-
+use super::Objects;
 use super::graph::{Cluster, ClusterName, Protocol};
-use super::sessions::RuleBackend;
 use super::short_hash::short_hash;
-use super::{MANAGED_BY, MANAGER, Objects};
-use limpet_api::GATEWAY_X_GROUP;
+use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
+
+/// The label of every object that is written, with the value [`MANAGER`]. Objects without it are somebody else's,
+/// whatever they are called.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The value of [`MANAGED_BY`] on our objects.
+pub const MANAGER: &str = "limpet";
 
 /// Who refers.
 #[derive(Debug, Clone, Copy)]
 pub struct Referrer<'a> {
-    /// The API group of the referring object.
-    pub group: &'a str,
     /// The kind of the referring object.
-    pub kind: &'a str,
+    pub kind: Kind,
     /// The namespace of the referring object.
     pub namespace: &'a str,
+}
+
+/// A backend of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum RuleBackend {
+    /// A Service.
+    Service(ObjectName),
+    /// An XBackend.
+    XBackend(ObjectName),
 }
 
 /// What a backend reference leads to.
@@ -39,7 +49,7 @@ pub(super) struct Unresolved {
     pub(super) field: &'static str,
     /// What was expected.
     pub(super) message: String,
-    /// An XBackend that is there and can not be led to, whatever refers to it; and why.
+    /// An XBackend that is there and cannot be led to, whatever refers to it; and why.
     pub(super) refused: Option<Box<(ObjectName, String)>>,
 }
 
@@ -69,7 +79,7 @@ impl<'a> References<'a> {
             return true;
         }
         let is_from = |grant: &GrantFrom| {
-            grant.group == from.group && grant.kind == from.kind && grant.namespace == from.namespace
+            Kind::find(&grant.group, &grant.kind) == Some(from.kind) && grant.namespace == from.namespace
         };
         self.grants
             .get(to.namespace.as_str())
@@ -89,10 +99,11 @@ impl<'a> References<'a> {
     pub(super) fn backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Result<Backend, Unresolved> {
         let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
         let name = ObjectName::new(namespace, &reference.name);
-        match (reference.group.as_str(), reference.kind.as_str()) {
-            ("", "Service") => self.service(from, reference, name),
-            (GATEWAY_X_GROUP, "XBackend") => self.x_backend(from, reference, name),
-            (group, kind) => {
+        match Kind::find(&reference.group, &reference.kind) {
+            Some(Kind::Service) => self.service(from, reference, name),
+            Some(Kind::XBackend) => self.x_backend(from, reference, name),
+            _ => {
+                let (group, kind) = (&reference.group, &reference.kind);
                 let message = format!("expected a Service or an XBackend, found {kind} of group {group:?}");
                 Err(unresolved("InvalidKind", ".kind", message))
             }
@@ -100,7 +111,7 @@ impl<'a> References<'a> {
     }
 
     fn service(&self, from: Referrer<'_>, reference: &BackendRef, name: ObjectName) -> Result<Backend, Unresolved> {
-        if !self.permitted(from, "", "Service", &name) {
+        if !self.permitted(from, Kind::Service.group(), Kind::Service.as_str(), &name) {
             let message = format!("expected a ReferenceGrant in {} for Service {name}", name.namespace);
             return Err(unresolved("RefNotPermitted", "", message));
         }
@@ -112,7 +123,7 @@ impl<'a> References<'a> {
             ));
         };
         if let Some(error) = &service.malformed {
-            let message = format!("expected Service {name}, which can not be read: {error}");
+            let message = format!("expected Service {name}, which cannot be read: {error}");
             return Err(unresolved("BackendNotFound", ".name", message));
         }
         if service.spec.kind.as_deref() == Some("ExternalName") {
@@ -133,7 +144,7 @@ impl<'a> References<'a> {
             return Err(unresolved("BackendNotFound", ".port", message));
         };
         let protocol = match (port.app_protocol.as_deref(), from.kind) {
-            (None | Some("http" | "kubernetes.io/ws"), "GRPCRoute") | (Some("kubernetes.io/h2c" | "grpc"), _) => {
+            (None | Some("http" | "kubernetes.io/ws"), Kind::GrpcRoute) | (Some("kubernetes.io/h2c" | "grpc"), _) => {
                 Protocol::H2c
             }
             (None | Some("http" | "kubernetes.io/ws"), _) => Protocol::Http1,
@@ -196,7 +207,7 @@ impl<'a> References<'a> {
             return Err(unsupported("spec.port: expected a port".to_owned()));
         };
         let protocol = match (backend.spec.protocol.as_deref(), from.kind) {
-            (Some("HTTP2" | "H2C" | "GRPC"), _) | (None | Some("HTTP"), "GRPCRoute") => Protocol::H2c,
+            (Some("HTTP2" | "H2C" | "GRPC"), _) | (None | Some("HTTP"), Kind::GrpcRoute) => Protocol::H2c,
             (None | Some("HTTP" | "HTTP11" | "MCP"), _) => Protocol::Http1,
             (Some(other), _) => {
                 return Err(unsupported(format!(

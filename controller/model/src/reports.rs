@@ -2,28 +2,15 @@
 //! writers and what Envoys have acknowledged are not known here; whoever writes a status adds them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Serialize;
 
+use super::objects::SessionPolicyName;
 use limpet_api::{KindRef, ObjectName, ParentRef};
 
-use super::objects::SessionPolicyName;
-
-/// An object, for reports, logs and events.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct ObjectRef {
-    /// Its kind.
-    pub kind: &'static str,
-    /// Its namespace and name.
-    pub name: ObjectName,
-}
-
-impl fmt::Display for ObjectRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind, self.name)
-    }
-}
+/// The reason where a value is valid by the API and not supported here. Where a backend asks for such a value, it is not
+/// a reason of `ResolvedRefs`: the backend is there.
+pub(super) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
 
 /// Of every object that is ours to report on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -13,7 +13,7 @@ pub fn short_hash(bytes: &[u8]) -> String {
 pub fn hash(bytes: &[u8], length: usize) -> String {
     let mut text = String::with_capacity(2 * length);
     for byte in Sha256::digest(bytes).iter().take(length) {
-        // Writing to a String can not fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text

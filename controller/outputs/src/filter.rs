@@ -1,4 +1,4 @@
-//! The filter's configuration, which all outputs have in common.
+//! The filter's configuration, which all outputs share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub fn filter_config(
     config
 }
 
-/// The environment variables of Envoy's process that keys come from.
+/// The environment variables of the Envoy process that hold keys.
 #[must_use]
 pub fn variables(config: &FilterConfig) -> Vec<String> {
     let wrapped = config.wrapped_keys.iter().flat_map(|keys| &keys.key_encryption_keys);
@@ -34,24 +34,24 @@ pub fn variables(config: &FilterConfig) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// What the filter's configuration has that is in no graph.
+/// The parts of the filter's configuration that do not come from a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterInputs {
     /// The keyring.
     pub keys: FilterKeys,
-    /// Addresses that changed their owner.
+    /// Fences: addresses whose owner changed.
     pub fences: Vec<FenceConfig>,
-    /// The idle bound of sessions without a timeout; the filter's own default where there is none.
+    /// `maxIdle`: the idle bound of sessions without a timeout. The filter's default if `None`.
     pub max_idle: Option<GatewayDuration>,
-    /// How far clocks may differ; the filter's own default where there is none.
+    /// `clockSkew`: how far clocks may differ. The filter's default if `None`.
     pub clock_skew: Option<GatewayDuration>,
-    /// Policies that no route uses any more, for Envoys that still have routes that do: without them such a route would have no sessions until Envoy has
-    /// its successor.
+    /// Policies that no route uses any more, kept for Envoys that still have old routes. Without them, such a route
+    /// would have no sessions until Envoy has its successor.
     pub superseded: BTreeMap<String, PolicyConfig>,
 }
 
 impl FilterInputs {
-    /// These keys, and nothing else said.
+    /// These keys, and defaults for the rest.
     #[must_use]
     pub fn with_keys(keys: FilterKeys) -> Self {
         Self {
@@ -67,8 +67,8 @@ impl FilterInputs {
 /// The keyring in the filter's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterKeys {
-    /// Sealed: it changes by a push of configuration, and `/config_dump` shows ciphertext.
+    /// Sealed as a whole. It changes by a push of configuration, and `/config_dump` shows ciphertext.
     Wrapped(WrappedKeysConfig),
-    /// Key by key, from Envoy's environment (or in the text, in tests).
+    /// Key by key, from the environment of the Envoy process (or inline, in tests).
     Listed(Vec<KeyConfig>),
 }

@@ -1,8 +1,8 @@
-//! Envoy's messages as JSON, by the rules of proto3, with the fields' own names (`typed_config`), as Envoy's configuration files have them. What is packed
-//! in an `Any` is unpacked, next to its `@type`.
+//! Envoy messages as JSON, by the rules of proto3 and with the original field names (`typed_config`), as in Envoy's
+//! configuration files. The content of an `Any` is unpacked next to its `@type`.
 //!
-//! Messages are described by `descriptors.binpb`: what Envoy's own protocol buffers say of [`ROOTS`], and of all that those lead to. `make descriptors`
-//! writes it anew.
+//! `descriptors.binpb` describes [`ROOTS`] and all messages that they lead to, from Envoy's own protocol buffers.
+//! `make descriptors` writes it.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use limpet_resources::Resource;
 
-/// The messages that are written, by their full names: those that something is packed in, and those that are packed.
+/// The full names of the messages that are written, both those with an `Any` and those inside one.
 pub const ROOTS: [&str; 25] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
@@ -47,34 +47,35 @@ pub const ROOTS: [&str; 25] = [
     "google.protobuf.StringValue",
 ];
 
-/// Why a message can not be written.
+/// Why a message cannot be written as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// It is none of [`ROOTS`], nor one that those lead to.
+    /// The message is not among [`ROOTS`] and what they lead to.
     #[error("{0} is not among the messages that descriptors.binpb describes")]
     UnknownMessage(String),
-    /// The bytes are none of this message.
+    /// The bytes are not an encoding of the message.
     #[error("not a {message}: {error}")]
     Malformed {
-        /// The message's full name.
+        /// The full name of the message.
         message: String,
-        /// Why.
+        /// The error of the decoder.
         error: String,
     },
-    /// The message has a field that the descriptors do not.
+    /// The message has a field that the descriptors lack.
     #[error("{message} has an unknown field {number}")]
     UnknownField {
-        /// The message's full name.
+        /// The full name of the message.
         message: String,
-        /// The field's number.
+        /// The number of the field.
         number: u32,
     },
 }
 
-/// The message of this type, like `type.googleapis.com/envoy.config.cluster.v3.Cluster`, with these bytes. What it has no value for is left out.
+/// The message of this type URL (`type.googleapis.com/envoy.config.cluster.v3.Cluster`) with these bytes. Fields
+/// without a value are left out.
 ///
 /// # Errors
-/// [`JsonError`].
+/// If the type is unknown, or the bytes are not an encoding of it.
 pub fn message(type_url: &str, bytes: &[u8]) -> Result<Map<String, Value>, JsonError> {
     let name = type_url.rsplit('/').next().unwrap_or_default();
     let descriptor = POOL.as_ref().and_then(|pool| pool.get_message_by_name(name));
@@ -82,26 +83,26 @@ pub fn message(type_url: &str, bytes: &[u8]) -> Result<Map<String, Value>, JsonE
     fields(&decode(descriptor, bytes)?)
 }
 
-/// A message of one of the types that are described.
+/// A message of a type that the descriptors have.
 ///
 /// # Errors
-/// [`JsonError`].
+/// If a message inside is unknown.
 pub fn typed<M: Message + Name>(message: &M) -> Result<Value, JsonError> {
     self::message(&M::type_url(), &message.encode_to_vec()).map(Value::Object)
 }
 
-/// A resource as it is served, with its `@type`.
+/// A resource with its `@type`.
 ///
 /// # Errors
-/// [`JsonError`].
+/// If a message inside is unknown, or the content is not an encoding of the type.
 pub fn resource(resource: &Resource) -> Result<Value, JsonError> {
     any(resource.resource_type().url(), resource.body())
 }
 
-/// The same as [`message`] with its `@type`, as an `Any` has it.
+/// A message with its `@type`, as in an `Any`.
 ///
 /// # Errors
-/// [`JsonError`].
+/// If a message inside is unknown.
 pub fn any(type_url: &str, bytes: &[u8]) -> Result<Value, JsonError> {
     if type_url.is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -119,7 +120,7 @@ pub fn any(type_url: &str, bytes: &[u8]) -> Result<Value, JsonError> {
     Ok(json.into())
 }
 
-/// `None`: the descriptors are broken, which a test would say.
+/// `None` if the descriptors are broken, which a test rules out.
 static POOL: LazyLock<Option<DescriptorPool>> =
     LazyLock::new(|| DescriptorPool::decode(include_bytes!("descriptors.binpb").as_slice()).ok());
 
@@ -147,7 +148,7 @@ fn json(kind: &Kind, value: &Field) -> Result<Value, JsonError> {
         Field::Bool(value) => (*value).into(),
         Field::I32(value) => (*value).into(),
         Field::U32(value) => (*value).into(),
-        // JSON's numbers are doubles to many readers.
+        // Many readers take JSON numbers as doubles, so 64-bit integers are strings (proto3 JSON mapping).
         Field::I64(value) => value.to_string().into(),
         Field::U64(value) => value.to_string().into(),
         Field::F32(value) => (*value).into(),
@@ -191,7 +192,7 @@ fn of_message(message: &DynamicMessage) -> Result<Value, JsonError> {
     }
 }
 
-/// Messages that JSON has a form of its own for. None of them has an `Any` in it.
+/// Messages with a JSON form of their own (proto3 JSON mapping). None of them contains an `Any`.
 fn well_known(message: &DynamicMessage) -> Result<Value, JsonError> {
     let serializer = serde_json::value::Serializer;
     let written = message.serialize_with_options(serializer, &SerializeOptions::new());

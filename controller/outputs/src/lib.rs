@@ -1,8 +1,12 @@
-//! What a graph becomes: resources of Envoy, the same as JSON, or objects for a control plane that is there already.
+//! A graph as Envoy resources, as JSON, or as objects for another control plane.
 //!
-//! - `filter`: the filter's configuration, which all of them have in common. `used`: what of a graph one Gateway's Envoys need.
-//! - `manifests`: what the outputs for control planes have in common; one folder for each of them.
+//! - `filter`: the filter's configuration, which all outputs share. `used`: the part of a graph that the Envoys of one
+//!   Gateway need.
+//! - `envoy`, `json`: resources for Envoys of our own GatewayClass, and messages as JSON.
+//! - `istio`, `envoy_gateway`: objects for these control planes. `manifests`: what both share. `control_plane`: the
+//!   choice between them.
 
+mod control_plane;
 pub mod envoy;
 pub mod envoy_gateway;
 mod filter;
@@ -11,7 +15,6 @@ pub mod json;
 pub mod manifests;
 mod used;
 
-pub use filter::variables;
-pub use filter::{FilterInputs, FilterKeys, filter_config};
-pub use manifests::ControlPlane;
+pub use control_plane::ControlPlane;
+pub use filter::{FilterInputs, FilterKeys, filter_config, variables};
 pub use used::used_policies;

@@ -1,4 +1,4 @@
-//! Objects for a control plane that is there already: what an output wants written, without a word of how it gets there.
+//! Objects for another control plane: what an output wants written. How they are written is not known here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,206 +6,130 @@ use limpet_core::config::schema::PolicyConfig;
 use serde_json::{Value, json};
 
 use limpet_api::ObjectName;
-use limpet_model::{Graph, Loss, Lost, Objects};
+use limpet_model::{Extent, Graph, Objects, Unsupported};
 
 use super::FilterInputs;
 use super::envoy::EnvoyOptions;
-use super::envoy_gateway::{self, EnvoyGatewayOptions};
-use super::istio::{self, IstioOptions};
 
 pub use limpet_model::{MANAGED_BY, MANAGER};
 
-/// The label that tells whose of several controllers an object is: [`controller_label`].
+/// The label that names the controller that wrote an object. Its value is [`controller_label`].
 pub const CONTROLLER_LABEL: &str = "limpet.dev/controller";
 
-/// A control plane that gets objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ControlPlane {
-    /// Istio: `WasmPlugin` and `EnvoyFilter`.
-    Istio(IstioOptions),
-    /// Envoy Gateway: `EnvoyExtensionPolicy` and what it needs.
-    EnvoyGateway(EnvoyGatewayOptions),
-}
-
-/// What manifests are made of.
+/// What manifests are built from.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// For what is in no graph: uids of owners, for instance.
+    /// The objects, for what a graph does not have, such as the uids of owners.
     pub objects: &'a Objects,
-    /// What is to be served.
+    /// The graph to serve.
     pub graph: &'a Graph,
-    /// The filter, and what all proxies have in common.
+    /// The filter, and what all proxies share.
     pub options: &'a EnvoyOptions,
     /// The keyring and the fences.
     pub inputs: &'a FilterInputs,
-    /// By Gateway: policies that proxies may still have routes for, beside those of the graph.
+    /// Retained policies by Gateway: proxies may still have routes for them.
     pub superseded: &'a BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>,
 }
 
-/// What is to be there.
+/// The objects that should exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifests {
     /// The objects, in the order in which they are written.
     pub objects: Vec<Manifest>,
-    /// What they do not give.
-    pub losses: Vec<Loss>,
+    /// What the objects cannot express.
+    pub unsupported: Vec<Unsupported>,
 }
 
-/// An object.
+impl Manifests {
+    /// Puts the objects into the order in which they are written: by stage, then by their kind's place in
+    /// `definitions`, then by name.
+    pub(crate) fn sort(&mut self, definitions: &[&Definition]) {
+        let place = |manifest: &Manifest| definitions.iter().position(|known| *known == manifest.definition);
+        let key = |manifest: &Manifest| (manifest.stage, place(manifest));
+        self.objects
+            .sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)));
+        self.unsupported.sort();
+        self.unsupported.dedup();
+    }
+}
+
+/// An object that should exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// When it is written.
+    /// The stage in which the object is written.
     pub stage: Stage,
-    /// Its kind.
+    /// The kind of the object.
     pub definition: &'static Definition,
-    /// Its name.
+    /// The name of the object.
     pub name: ObjectName,
-    /// The Gateways whose proxies it is for.
+    /// The Gateways whose proxies the object is for.
     pub gateways: BTreeSet<ObjectName>,
-    /// The object of the same namespace that it goes with.
+    /// The owner, in the same namespace. The cluster deletes both together.
     pub owner: Option<Owner>,
-    /// Its content.
+    /// The `spec` of the object.
     pub spec: Value,
 }
 
-/// What a control plane has against an object that it was given, by the object's status.
+/// An objection of a control plane to an object of ours, from the object's status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objection {
-    /// The Gateway where that is so; everywhere, where there is none.
+    /// The Gateway that it concerns; all of them if `None`.
     pub gateway: Option<ObjectName>,
-    /// What that means for sessions.
-    pub lost: Lost,
-    /// Which object, and the control plane's words.
+    /// What it means for sessions.
+    pub extent: Extent,
+    /// The object and the control plane's message.
     pub message: String,
 }
 
-/// A proxy that is told to use what it does not have yet serves without sessions, or not at all. So those of a stage are written, and reach the proxies,
-/// before those of the next one.
+/// When an object is written. A proxy that refers to something that it does not have yet serves without sessions, or
+/// not at all. So the objects of one stage are written, and reach the proxies, before those of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// What routes use: the filter, its configuration, its neighbours.
+    /// What routes use: the filter, its configuration, and its neighbours in the chain.
     Filter,
-    /// What uses it.
+    /// The routes that use it.
     Routes,
 }
 
-/// A kind of objects that are written.
+/// A kind that is written.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Definition {
-    /// Its API group.
+    /// The API group.
     pub group: &'static str,
-    /// Its version.
+    /// The API version, without the group.
     pub version: &'static str,
-    /// Its name.
+    /// The kind.
     pub kind: &'static str,
-    /// Its name in paths.
+    /// The plural name, as in the paths of the API.
     pub plural: &'static str,
 }
 
-/// The object that another one goes with: when it is deleted, the cluster deletes both.
+/// The owner of an object: the cluster deletes the object with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Its API version.
+    /// The API version, with the group.
     pub api_version: String,
-    /// Its kind.
+    /// The kind of the owner.
     pub kind: &'static str,
-    /// Its name.
+    /// The name of the owner.
     pub name: String,
-    /// Its identity.
+    /// The uid of the owner.
     pub uid: String,
-}
-
-impl ControlPlane {
-    /// Its name, for people.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Istio(_) => "Istio",
-            Self::EnvoyGateway(_) => "Envoy Gateway",
-        }
-    }
-
-    /// The kinds that are written: within a stage in this order.
-    #[must_use]
-    pub fn definitions(&self) -> &'static [&'static Definition] {
-        match self {
-            Self::Istio(_) => istio::DEFINITIONS,
-            Self::EnvoyGateway(_) => envoy_gateway::DEFINITIONS,
-        }
-    }
-
-    /// The `controllerName`s of its GatewayClasses.
-    #[must_use]
-    pub fn gateway_controllers(&self) -> &'static [&'static str] {
-        match self {
-            Self::Istio(_) => istio::GATEWAY_CONTROLLERS,
-            Self::EnvoyGateway(_) => envoy_gateway::GATEWAY_CONTROLLERS,
-        }
-    }
-
-    /// The GatewayClasses that it makes itself, with their `controllerName`s: they are in a cluster, but in nobody's files.
-    #[must_use]
-    pub fn own_classes(&self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Istio(_) => istio::OWN_CLASSES,
-            Self::EnvoyGateway(_) => &[],
-        }
-    }
-
-    /// Where the proxies of a Gateway are.
-    #[must_use]
-    pub fn proxies(&self, gateway: &ObjectName) -> Proxies {
-        match self {
-            Self::Istio(_) => istio::proxies(gateway),
-            Self::EnvoyGateway(options) => envoy_gateway::proxies(gateway, options),
-        }
-    }
-
-    /// What the control plane has against an object of ours, as it is in the cluster.
-    #[must_use]
-    pub fn objections(&self, object: &Value) -> Vec<Objection> {
-        match self {
-            // Its objects have no status that says so.
-            Self::Istio(_) => Vec::new(),
-            Self::EnvoyGateway(_) => envoy_gateway::objections(object),
-        }
-    }
-
-    /// What is to be there.
-    #[must_use]
-    pub fn manifests(&self, source: &Source<'_>) -> Manifests {
-        let mut manifests = match self {
-            Self::Istio(options) => istio::manifests(source, options),
-            Self::EnvoyGateway(options) => envoy_gateway::manifests(source, options),
-        };
-        let place = |manifest: &Manifest| {
-            self.definitions()
-                .iter()
-                .position(|known| *known == manifest.definition)
-        };
-        let key = |manifest: &Manifest| (manifest.stage, place(manifest));
-        manifests
-            .objects
-            .sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)));
-        manifests.losses.sort();
-        manifests.losses.dedup();
-        manifests
-    }
 }
 
 /// Pods that run proxies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxies {
-    /// Their namespace; any, where there is none.
+    /// The namespace of the pods; any if `None`.
     pub namespace: Option<String>,
-    /// Their labels, as a selector.
+    /// A label selector for the pods.
     pub selector: String,
-    /// The container that Envoy is in.
+    /// The container that runs Envoy.
     pub container: &'static str,
 }
 
 impl Manifest {
-    /// The object, as it is written: by the controller that `label` names.
+    /// The object as it is written by the controller that `label` names.
     #[must_use]
     pub fn object(&self, label: &str) -> Value {
         let mut metadata = json!({
@@ -213,7 +137,7 @@ impl Manifest {
             "namespace": self.name.namespace,
             "labels": {MANAGED_BY: MANAGER, CONTROLLER_LABEL: label},
         });
-        // Without a cluster, nobody has an identity.
+        // Objects from files have no uid.
         if let Some(owner) = self.owner.as_ref().filter(|owner| !owner.uid.is_empty()) {
             let owner = json!([{
                 "apiVersion": owner.api_version,
@@ -235,14 +159,14 @@ impl Manifest {
 }
 
 impl Definition {
-    /// Group and version.
+    /// Group and version, as in `apiVersion`.
     #[must_use]
     pub fn api_version(&self) -> String {
         format!("{}/{}", self.group, self.version)
     }
 }
 
-/// A controller's name as a label's value, which is shorter and has no slash.
+/// A controller's name as a label value, which is limited to 63 characters and has no slash.
 #[must_use]
 pub fn controller_label(controller_name: &str) -> String {
     const LONGEST: usize = 63;

@@ -1,4 +1,4 @@
-//! What the Envoys of one Gateway need of a graph.
+//! The part of a graph that the Envoys of one Gateway need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{Action, ClusterName, Forward, Session, Target};
 
-/// The policies that the routes of one Gateway use.
+/// The policies that the routes of a Gateway use.
 #[must_use]
 pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
     Used::by(graph, gateway).policies(graph)
 }
 
-/// What the routes and listeners of one Gateway lead to.
+/// What the listeners and routes of a Gateway refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Used<'a> {
     pub(crate) clusters: BTreeSet<&'a ClusterName>,
@@ -37,7 +37,7 @@ impl<'a> Used<'a> {
         used
     }
 
-    /// The policies, with what is in them.
+    /// The used policies with their content.
     pub(crate) fn policies(&self, graph: &Graph) -> BTreeMap<String, PolicyConfig> {
         let used = self
             .policies

@@ -10,14 +10,23 @@ mod kube;
 mod reconcile;
 pub mod render;
 
-pub(crate) use cli::ClusterCommand;
+use clap::Subcommand;
 
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
+use cli::{ControllerArgs, RenderArgs};
 
-pub(crate) fn run(command: &ClusterCommand, format: Output) -> Result<Verdict, Failure> {
-    match command {
-        ClusterCommand::Controller(args) => controller::run(args, format),
-        ClusterCommand::Render(args) => render::run(args, format),
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    Controller(ControllerArgs),
+    Render(RenderArgs),
+}
+
+impl ClusterCommand {
+    pub(crate) fn run(&self, format: Output) -> Result<Verdict, Failure> {
+        match self {
+            Self::Controller(args) => controller::run(args, format),
+            Self::Render(args) => render::run(args, format),
+        }
     }
 }

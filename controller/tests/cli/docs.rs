@@ -11,7 +11,7 @@ fn page(name: &str) -> String {
 
 #[test]
 fn the_examples_have_no_finding() {
-    for (name, at_least) in [("configuration.md", 2), ("modes.md", 5)] {
+    for (name, at_least) in [("reference/configuration.md", 2), ("background/modes.md", 5)] {
         let page = page(name);
         let blocks = page
             .split("```yaml\n")
@@ -31,7 +31,7 @@ fn the_examples_have_no_finding() {
 
 #[test]
 fn every_counter_is_described() {
-    let page = page("configuration.md");
+    let page = page("reference/metrics.md");
     let requests = [RequestOutcome::Steered, RequestOutcome::NoToken]
         .into_iter()
         .chain(limpet_core::token::Refusal::ALL.map(RequestOutcome::Refused))
@@ -42,7 +42,7 @@ fn every_counter_is_described() {
     for name in names {
         assert!(
             page.contains(&format!("| `{name}` |")),
-            "{name} is not in configuration.md"
+            "{name} is not in reference/metrics.md"
         );
     }
 }
@@ -50,7 +50,7 @@ fn every_counter_is_described() {
 #[test]
 #[cfg(feature = "controller")]
 fn every_field_of_the_controllers_configuration_is_described() {
-    let page = page("controller.md");
+    let page = page("reference/controller-configuration.md");
     for (section, nested, prefix) in [
         ("", "", ""),
         ("sessionDefaults", "", ""),
@@ -81,7 +81,7 @@ fn every_field_of_the_controllers_configuration_is_described() {
             let name = format!("`{prefix}{field}");
             assert!(
                 page.contains(&format!("{name}`")) || page.contains(&format!("{name}.")),
-                "{section} {name} is not in controller.md"
+                "{section} {name} is not in controller-configuration.md"
             );
         }
     }

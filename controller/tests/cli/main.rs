@@ -12,6 +12,7 @@ mod check;
 mod controller;
 mod destinations;
 mod docs;
+mod docs_tables;
 mod dynamic_module;
 mod envoy_gateway;
 mod keys;

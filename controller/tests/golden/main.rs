@@ -43,6 +43,15 @@ struct Case {
     plane: Option<ControlPlane>,
 }
 
+impl Case {
+    /// Two folders may have a case of one name: `istio-split` and `cases-split`.
+    fn name(&self) -> String {
+        let mut parts = self.folder.iter().rev().map(|part| part.to_string_lossy());
+        let (case, folder) = (parts.next().expect("a case"), parts.next().expect("a folder"));
+        format!("{folder}-{case}")
+    }
+}
+
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (name, plane) in outputs() {
@@ -106,10 +115,7 @@ fn every_case_comes_out_as_it_should() {
         if update {
             fs::write(&file, &text).expect("it can be written");
         } else if fs::read_to_string(&file).unwrap_or_default() != text {
-            let now = std::env::temp_dir().join(format!(
-                "{}.yaml",
-                case.folder.file_name().expect("a name").to_string_lossy()
-            ));
+            let now = std::env::temp_dir().join(format!("{}.yaml", case.name()));
             fs::write(&now, &text).expect("it can be written");
             different.push(format!("diff {} {}", file.display(), now.display()));
         }
@@ -119,6 +125,13 @@ fn every_case_comes_out_as_it_should() {
         "these came out differently; if they are right, `make golden` makes them the golden ones:\n{}",
         different.join("\n")
     );
+}
+
+#[test]
+fn no_two_cases_write_their_difference_to_one_file() {
+    let cases = cases();
+    let names: BTreeSet<String> = cases.iter().map(Case::name).collect();
+    assert_eq!(names.len(), cases.len());
 }
 
 #[test]

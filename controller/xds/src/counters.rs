@@ -1,4 +1,4 @@
-//! What was sent and answered.
+//! Counters of responses and their answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,25 +42,25 @@ impl Counters {
     }
 }
 
-/// What was sent and answered, by type, since the start.
+/// Counters since the start, by resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts(pub [TypeCounts; 6]);
 
-/// What was sent and answered of one type.
+/// Counters of one resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeCounts {
-    /// The type.
+    /// The resource type.
     pub resource_type: ResourceType,
-    /// Resources that were sent, each time that they were.
+    /// Resources sent. A resource that was sent twice counts twice.
     pub sent: u64,
-    /// Responses that were acknowledged.
+    /// Responses that nodes acknowledged.
     pub acknowledged: u64,
-    /// Responses that were refused.
+    /// Responses that nodes refused.
     pub refused: u64,
 }
 
 impl Counts {
-    /// Those of one type.
+    /// The counters of one type.
     #[must_use]
     pub fn of_type(&self, resource_type: ResourceType) -> Option<TypeCounts> {
         self.0.into_iter().find(|counts| counts.resource_type == resource_type)

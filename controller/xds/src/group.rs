@@ -1,17 +1,17 @@
-//! What the nodes of one group are to have, and what of it changed since when. Pure.
+//! The resources that the nodes of one group should have, and what changed when. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use limpet_resources::{Name, PerType, Resource, ResourceType, Resources};
 
-/// How many removed names are remembered. Beyond, whoever has not heard of their removals compares everything.
+/// How many removed names are remembered. A stream that is further behind compares everything.
 const REMOVALS_KEPT: usize = 4096;
 
 /// The resources of a group.
 ///
-/// Each change has a number, and the last change of each name is remembered, so what changed since a number is found without looking at
-/// what did not, and takes no more room the longer somebody does not ask.
+/// Each change has a number, and the group remembers the last change of each name. So the changes since a number are
+/// found without a look at the rest, and a slow stream needs no more memory than a fast one.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     published: bool,
@@ -20,7 +20,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Whether it is known what its nodes are to have.
+    /// Whether something was published. Until then nobody knows what the nodes should have.
     pub(super) fn is_published(&self) -> bool {
         self.published
     }
@@ -35,14 +35,14 @@ impl Group {
         &self.catalogues[resource_type]
     }
 
-    /// Replaces everything. Whether that changed anything.
+    /// Replaces all resources. Returns whether anything changed.
     pub(super) fn publish(&mut self, mut resources: Resources) -> bool {
         let before = self.sequence;
         if !self.published {
             self.published = true;
             self.sequence += 1;
             for each in ResourceType::ALL {
-                // What a node has that nobody here has heard of is to be removed.
+                // A node may have resources that this server never heard of. They are removed.
                 self.catalogues[each].floor = self.sequence;
             }
         }
@@ -60,18 +60,18 @@ impl Group {
         self.sequence != before
     }
 
-    /// Replaces one resource. Whether that changed anything; nothing is known of a group that is not published.
+    /// Replaces one resource. Returns whether anything changed, which is never so in a group that is not published.
     pub(super) fn publish_one(&mut self, resource: Arc<Resource>) -> bool {
         let catalogue = &mut self.catalogues[resource.resource_type()];
         self.published && catalogue.insert(resource, &mut self.sequence)
     }
 
-    /// Removes one resource. Whether it was there.
+    /// Removes one resource. Returns whether it existed.
     pub(super) fn remove_one(&mut self, resource_type: ResourceType, name: &str) -> bool {
         self.catalogues[resource_type].remove(name, &mut self.sequence)
     }
 
-    /// It is no longer known what the nodes are to have.
+    /// Forgets what the nodes should have.
     pub(super) fn forget(&mut self) {
         *self = Self {
             sequence: self.sequence + 1,
@@ -87,7 +87,7 @@ pub(super) struct Catalogue {
     removed: BTreeMap<Name, u64>,
     /// The last change of each name.
     changes: BTreeMap<u64, Name>,
-    /// Removals up to this one may not be in `changes`.
+    /// Removals up to this number may be missing in `changes`.
     floor: u64,
 }
 
@@ -97,9 +97,9 @@ struct Entry {
     changed: u64,
 }
 
-/// What changed.
+/// Which names changed.
 pub(super) enum Changes<'a> {
-    /// These names, and no others.
+    /// Only these names.
     Names(Vec<&'a Name>),
     /// Everything may have changed.
     Unknown,
@@ -114,7 +114,7 @@ impl Catalogue {
         self.resources.values().map(|entry| &entry.resource)
     }
 
-    /// What changed after the change of this number.
+    /// The changes after this number.
     pub(super) fn since(&self, sequence: u64) -> Changes<'_> {
         if sequence < self.floor {
             return Changes::Unknown;
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_forgotten_knows_nothing_until_it_is_published_again() {
+    fn a_forgotten_group_knows_nothing_until_published_again() {
         let mut group = Group::default();
         assert!(!group.publish_one(resource(Cluster, "a", "1")));
         group.publish([resource(Cluster, "a", "1")].into_iter().collect());

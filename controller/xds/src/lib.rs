@@ -1,11 +1,41 @@
-//! The xDS server.
+//! An incremental and state-of-the-world xDS server for Envoy: resources in, streams out.
 //!
-//! [`Snapshots`] take what the nodes of a group are to have, [`Server`] serves it, and [`Status`] tells what became of it.
+//! It knows neither Kubernetes nor what the resources mean, so any control plane can use it:
 //!
-//! - `group`: the resources of a group, and what changed since when. Pure.
-//! - `subscriber`: one stream of a node, in either form of the protocol: what is to be sent next. Pure.
-//! - `snapshots`, `status`, `counters`: what publishers and observers see.
-//! - `service`, `server`, `tls`: gRPC.
+//! 1. Publish the resources of each group of nodes with [`Snapshots::publish`]. A node's group is its `node.cluster`.
+//! 2. Serve them with [`Server::bind`] and [`Server::serve`]: ADS, and ECDS for nodes that take the filter's
+//!    configuration alone.
+//! 3. Ask [`Status`] which nodes are connected, what they have acknowledged, and what they refuse and why.
+//!
+//! ```no_run
+//! use limpet_resources::{Resource, ResourceType, Resources};
+//! use limpet_xds::{Options, Security, Server, Snapshots};
+//!
+//! # async fn serve(cluster: Vec<u8>) -> Result<(), limpet_xds::ServerError> {
+//! let snapshots = Snapshots::new();
+//! let resources: Resources = [Resource::new(ResourceType::Cluster, "backend", cluster)].into_iter().collect();
+//! snapshots.publish("default/web", resources);
+//!
+//! let options = Options {
+//!     address: ([127, 0, 0, 1], 18000).into(),
+//!     security: Security::PlaintextOnLoopback,
+//! };
+//! let server = Server::bind(options, snapshots.clone()).await?;
+//! server.serve(std::future::pending()).await
+//! # }
+//! ```
+//!
+//! What a publisher can rely on:
+//!
+//! - Nothing is queued. A node gets the last of many changes, and an unchanged resource is never sent again, not even
+//!   by another server: versions are hashes of contents.
+//! - Order is kept between types (make before break).
+//! - A refused response is halved until the bad resource is found; the others are accepted. A refused resource is not
+//!   sent again until it changes, except for listeners, whose port may have been taken for a while.
+//! - Certificates are read again when their files change.
+//!
+//! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; `service`, `server`
+//! and `tls` are gRPC; `snapshots`, `status` and `counters` are what publishers and observers see.
 
 mod counters;
 mod group;

@@ -1,4 +1,4 @@
-//! The server: where it listens, who may connect, and how it ends.
+//! The server: its address, its clients, and its shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,66 +21,67 @@ use super::service::Discovery;
 use super::snapshots::Snapshots;
 use super::tls::{Tls, TlsError, TlsFiles};
 
-/// A node that says nothing is asked whether it is still there...
+/// How long a node may be silent before the server pings it.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// ... and has this long to answer.
+/// How long a node has to answer a ping.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a handshake may take.
+/// The time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many handshakes may be under way or waiting to be served.
+/// The limit of handshakes that are under way or wait to be served.
 const HANDSHAKES: usize = 64;
-/// How often certificates are looked at while nobody connects, so that broken ones are reported.
+/// How often the certificate files are checked while nobody connects, so that broken ones are reported.
 const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(10);
-/// How long connections have to end when the server does.
+/// How long connections have to end at shutdown.
 const GRACE: Duration = Duration::from_secs(5);
-/// A node that comes back names all that it has, some hundred bytes each.
+/// The largest request. A node that reconnects names all resources that it has, at some hundred bytes each.
 const REQUEST_LIMIT: usize = 64 << 20;
 
-/// Where and how to serve.
+/// Options of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where to listen; port 0 is a free one.
+    /// The address to listen on. Port 0 takes a free port.
     pub address: SocketAddr,
-    /// Who may connect.
+    /// Which clients may connect.
     pub security: Security,
 }
 
-/// Who may connect.
+/// Which clients may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Security {
-    /// Clients with a certificate of the right authority, over TLS.
+    /// Clients with a certificate of a known authority, over mutual TLS.
     MutualTls(TlsFiles),
-    /// Everybody on this machine, in plain text. Only on a loopback address.
+    /// All clients on this machine, in plain text. Permitted on a loopback address only.
     PlaintextOnLoopback,
-    /// Everybody, in plain text. Keys and certificates are served: ask for it only where something else protects them.
+    /// All clients, in plain text. Resources may contain keys and certificates, so use this only where something else
+    /// protects the network.
     PlaintextAnywhere,
 }
 
-/// Why the server can not serve.
+/// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Plain text was not asked for on an address that others reach.
+    /// Plain text on an address that other machines can reach, without [`Security::PlaintextAnywhere`].
     #[error(
         "{0} is not a loopback address, and secrets are served: plain text there must be asked for, or TLS configured"
     )]
     Plaintext(SocketAddr),
-    /// The certificates can not be used.
+    /// The certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The address can not be had.
-    #[error("can not listen on {address}: {error}")]
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The server ended.
+    /// The server ended by itself.
     #[error("the xDS server ended: {0}")]
     Serve(#[from] tonic::transport::Error),
 }
 
-/// A server that listens.
+/// A server that listens and does not serve yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -90,10 +91,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens. Clients wait until [`Server::serve`].
+    /// Listens on the address of `options`. Clients wait until [`Server::serve`].
     ///
     /// # Errors
-    /// When plain text is not allowed there, the certificates can not be used, or the address can not be had.
+    /// If plain text is not permitted on the address, the certificates cannot be used, or the address cannot be
+    /// listened on.
     pub async fn bind(options: Options, snapshots: Snapshots) -> Result<Self, ServerError> {
         let Options { address, security } = options;
         let tls = match security {
@@ -113,16 +115,17 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown` is ready. Streams then end, so that nodes connect elsewhere; what they have they keep.
+    /// Serves until `shutdown` is ready. Then all streams end, so that nodes connect elsewhere. Nodes keep what they
+    /// have.
     ///
     /// # Errors
-    /// When the server ends by itself.
+    /// If the server ends by itself.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServerError> {
         let (end, ending) = watch::channel(false);
         let discovery = Discovery::new(self.snapshots, ending.clone());
@@ -132,7 +135,7 @@ impl Server {
         let (connections, incoming) = mpsc::channel(HANDSHAKES);
         let accepting = accept(self.listener, self.tls, connections);
         let ended = async |mut ending: watch::Receiver<bool>| {
-            // Also when nobody is left to tell.
+            // A failed send means that no stream is left, which is fine.
             let _ = ending.wait_for(|ending| *ending).await;
         };
         tracing::info!(address = %self.address, "the xDS server listens");
@@ -157,7 +160,7 @@ impl Server {
     }
 }
 
-/// Accepts connections, without end. Handshakes do not wait for one another.
+/// Accepts connections for ever. Handshakes run in parallel.
 async fn accept(listener: TcpListener, tls: Option<Arc<Tls>>, connections: mpsc::Sender<io::Result<Connection>>) {
     let mut looks = tokio::time::interval(CERTIFICATES_INTERVAL);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -174,15 +177,15 @@ async fn accept(listener: TcpListener, tls: Option<Arc<Tls>>, connections: mpsc:
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // The connection is gone already, or there are too many: it gets better by itself.
-                tracing::warn!(%error, "a connection can not be accepted");
+                // The client is gone, or there are too many open files: both pass.
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // Small messages go out at once. Where it can not be set, they go out all the same.
+        // Send small messages at once. It is an optimisation only, so an error is ignored.
         let _ = stream.set_nodelay(true);
-        // Room is made by those who are served, or by time.
+        // A permit is free again when a handshake ends or times out.
         let Ok(place) = connections.clone().reserve_owned().await else {
             return;
         };
@@ -202,7 +205,7 @@ async fn accept(listener: TcpListener, tls: Option<Arc<Tls>>, connections: mpsc:
     }
 }
 
-/// A connection of a client.
+/// A client connection.
 #[derive(Debug)]
 enum Connection {
     Plain(TcpStream),

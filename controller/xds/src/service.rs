@@ -1,4 +1,5 @@
-//! The gRPC services: each stream is a task that moves requests and publications into its subscriber, and responses out.
+//! The gRPC services. Each stream is a task that feeds requests and publications to its subscriber and sends what the
+//! subscriber answers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,11 +23,11 @@ use limpet_resources::{Name, ResourceType};
 
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// All streams of a server.
+/// What all streams of a server share.
 #[derive(Debug, Clone)]
 pub(super) struct Discovery {
     snapshots: Snapshots,
-    /// Turns true when the streams are to end.
+    /// Becomes true when the streams should end.
     ending: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
 }
@@ -45,7 +46,7 @@ impl Discovery {
         service: Service,
         requests: Request<Streaming<W::Request>>,
     ) -> tonic::Response<Responses<W::Response>> {
-        // At most one response of each type is unanswered, so there is always room.
+        // At most one response of each type is unanswered, so the channel never fills up.
         let (sender, receiver) = mpsc::channel(ResourceType::ALL.len() + 1);
         let stream = StreamTask::<W> {
             snapshots: self.snapshots.clone(),
@@ -56,7 +57,7 @@ impl Discovery {
             live: None,
         };
         tokio::spawn(stream.run(self.ending.clone()));
-        // Encoded only when the client takes it.
+        // Responses are encoded only when the client takes them.
         let responses = ReceiverStream::new(receiver).map(|response| response.map(W::encode));
         tonic::Response::new(Box::pin(responses))
     }
@@ -117,7 +118,7 @@ struct StreamTask<W: Wire> {
     number: u64,
     requests: Streaming<W::Request>,
     responses: mpsc::Sender<Result<super::subscriber::Response, Status>>,
-    /// From the first request on, which names the node.
+    /// Set by the first request, which names the node.
     live: Option<Live>,
 }
 
@@ -133,7 +134,7 @@ impl<W: Wire> StreamTask<W> {
         let responses = self.responses.clone();
         let result = tokio::select! {
             result = self.exchange() => result,
-            // Also when the server is gone.
+            // A closed channel means that the server is gone.
             _ = ending.wait_for(|ending| *ending) => Err(Status::unavailable("the server is shutting down")),
             () = responses.closed() => Ok(()),
         };
@@ -143,7 +144,7 @@ impl<W: Wire> StreamTask<W> {
             tracing::info!(%node, %group, "a stream of a node ended");
         }
         if let Err(status) = result {
-            // Whoever is gone does not hear it.
+            // An error means that the client is gone.
             let _ = responses.try_send(Err(status));
         }
     }
@@ -157,7 +158,7 @@ impl<W: Wire> StreamTask<W> {
             let request = tokio::select! {
                 request = self.requests.message() => match request {
                     Ok(Some(request)) => Some(request),
-                    // The client is done, or gone.
+                    // The client closed the stream, or is gone.
                     Ok(None) | Err(_) => return Ok(()),
                 },
                 () = published(&mut self.live) => None,
@@ -183,7 +184,7 @@ impl<W: Wire> StreamTask<W> {
         let (node, group) = (&live.connected.node, &live.cell.name);
         let mut subscriber = live.connected.subscriber();
         let url = W::type_url(&request);
-        // The services of one type may leave it out.
+        // Services of one type may omit the type URL.
         let url = if url.is_empty() && self.service == Service::ExtensionConfig {
             ResourceType::ExtensionConfig.url()
         } else {
@@ -236,19 +237,19 @@ impl<W: Wire> StreamTask<W> {
             room.map_err(|_| Status::resource_exhausted("responses are not read"))?;
         }
         drop(subscriber);
-        // What was published may leave nothing to be sent.
+        // A publication may leave nothing to send.
         shared.status_changed();
         Ok(())
     }
 }
 
-/// Of a refused response with many resources, how many are logged.
+/// How many resources of a refused response are logged.
 const LOGGED_REFUSALS: usize = 1;
 
-/// Waits until something was published for the node's group.
+/// Waits until something is published for the node's group.
 async fn published(live: &mut Option<Live>) {
     match live {
-        // The sender is in `cell`, so it is there.
+        // `cell` holds the sender, so the channel is open.
         Some(live) => drop(live.sequence.changed().await),
         None => std::future::pending().await,
     }

@@ -1,4 +1,4 @@
-//! The handle by which resources are published, shared by whoever publishes and whoever serves.
+//! The handle that resources are published with. Publishers and servers share it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,13 @@ use tokio::sync::watch;
 
 use super::counters::{Counters, Counts};
 use super::group::Group;
-use super::status::Status;
 use super::subscriber::Subscriber;
 use limpet_resources::{Name, Resource, ResourceType, Resources};
 
-/// Everything that is served, by group of nodes. Clones are handles of the same.
+/// The published resources of all groups of nodes. A clone is another handle to the same resources.
 ///
-/// A node's group is its `node.cluster`, which for a Gateway's nodes is `<namespace>/<name>`. What is published need not be, and should not be,
-/// published bit by bit: order and acknowledgements are seen to for each node.
+/// A node's group is its `node.cluster`. Publish the whole state at once: the server keeps order between types and
+/// waits for acknowledgements, for each node.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshots(Arc<Shared>);
 
@@ -25,7 +24,7 @@ type Groups = BTreeMap<Name, Arc<GroupCell>>;
 pub(super) struct Shared {
     groups: Mutex<Groups>,
     pub(super) counters: Counters,
-    /// Counts the changes of what [`Status`] tells.
+    /// Counts the changes that [`Status`](crate::Status) reports.
     pub(super) changes: watch::Sender<u64>,
 }
 
@@ -62,27 +61,27 @@ impl Connected {
     }
 }
 
-/// Nothing panics while it holds a lock, and were it to, what the lock guards would still be whole.
+/// Locks, also after a panic: no code panics while it holds a lock, and the state would still be whole.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Snapshots {
-    /// Nothing published yet.
+    /// Handles with nothing published.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Replaces the resources of a group. What did not change is sent to nobody.
+    /// Replaces the resources of a group. Resources that did not change are not sent.
     ///
-    /// Publish only what is referred to: see [`Status::is_settled`].
+    /// Publish only resources that others refer to: see [`Status::is_settled`](crate::Status::is_settled).
     pub fn publish(&self, group: &str, resources: Resources) {
         self.change(group, true, |group| group.publish(resources));
     }
 
-    /// Replaces one resource of a group, or adds it; the work does not depend on how many others there are. Whether the group is published:
-    /// otherwise nothing is done, for the group's other resources are not known.
+    /// Replaces or adds one resource of a group. The cost does not depend on the number of other resources. Returns
+    /// whether the group is published; if it is not, nothing happens, because its other resources are unknown.
     pub fn publish_one(&self, group: &str, resource: impl Into<Arc<Resource>>) -> bool {
         let resource = resource.into();
         self.change(group, false, |group| group.publish_one(resource))
@@ -93,8 +92,8 @@ impl Snapshots {
         self.change(group, false, |group| group.remove_one(resource_type, name));
     }
 
-    /// It is no longer known what the group's nodes are to have: they keep what they have, and new ones wait. To take everything from them,
-    /// publish [`Resources::new`] first.
+    /// Forgets what the nodes of a group should have. They keep what they have, and new nodes wait. To remove
+    /// everything from the nodes, publish [`Resources::new`] first.
     pub fn forget(&self, group: &str) {
         self.change(group, false, |group| {
             group.forget();
@@ -103,13 +102,7 @@ impl Snapshots {
         self.0.drop_unused(group);
     }
 
-    /// What became of what was published.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        Status::new(Arc::clone(&self.0))
-    }
-
-    /// What was sent and answered since the start.
+    /// Counters of responses and answers since the start.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
@@ -119,9 +112,9 @@ impl Snapshots {
         &self.0
     }
 
-    /// Changes a group. Whether it is published then. A group that nobody knows is made only to be published.
+    /// Changes a group and returns whether it is published then. An unknown group is created only if it is published.
     fn change(&self, name: &str, make: bool, change: impl FnOnce(&mut Group) -> bool) -> bool {
-        // Until the end, or the group could be dropped before it is published.
+        // Hold the lock to the end: otherwise the group could be dropped before it is published.
         let mut groups = lock(&self.0.groups);
         if make {
             Shared::cell(&mut groups, name);
@@ -146,14 +139,14 @@ impl Shared {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// The group of this name, known or not.
+    /// The group of this name, created if it does not exist.
     fn cell<'a>(groups: &'a mut Groups, name: &str) -> &'a Arc<GroupCell> {
         groups
             .entry(name.into())
             .or_insert_with_key(|name| Arc::new(GroupCell::new(Arc::clone(name))))
     }
 
-    /// The group of this name, if anything was published for it or anybody asked for it.
+    /// The group of this name, if something was published for it or a node asked for it.
     pub(super) fn find(&self, name: &str) -> Option<Arc<GroupCell>> {
         lock(&self.groups).get(name).cloned()
     }
@@ -165,7 +158,7 @@ impl Shared {
 
     /// Adds a stream to its group.
     pub(super) fn connect(&self, group: &str, number: u64, stream: Arc<Connected>) -> Arc<GroupCell> {
-        // Under the lock, for the group could be dropped before.
+        // Hold the lock: otherwise the group could be dropped before.
         let mut groups = lock(&self.groups);
         let cell = Self::cell(&mut groups, group);
         lock(&cell.streams).insert(number, stream);
@@ -175,14 +168,14 @@ impl Shared {
         cell
     }
 
-    /// Takes a stream away from its group.
+    /// Removes a stream from its group.
     pub(super) fn disconnect(&self, cell: &GroupCell, number: u64) {
         lock(&cell.streams).remove(&number);
         self.drop_unused(&cell.name);
         self.status_changed();
     }
 
-    /// Drops a group that is neither published nor asked for.
+    /// Drops a group that is not published and has no streams.
     fn drop_unused(&self, name: &str) {
         let mut groups = lock(&self.groups);
         let unused = |cell: &Arc<GroupCell>| !cell.group().is_published() && lock(&cell.streams).is_empty();
@@ -206,7 +199,7 @@ impl GroupCell {
         lock(&self.group)
     }
 
-    /// The streams of its nodes, in the order in which they came.
+    /// The streams of the nodes, in the order in which they connected.
     pub(super) fn streams(&self) -> Vec<Arc<Connected>> {
         lock(&self.streams).values().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! What became of what was published.
+//! What the connected nodes made of the published resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,57 +6,66 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::snapshots::{Connected, GroupCell, Shared};
+use super::snapshots::{Connected, GroupCell, Shared, Snapshots};
 use limpet_resources::{Name, ResourceType, Version};
 
-/// What the connected nodes have acknowledged and refused. Answers are of the moment; [`Status::changed`] waits for the next change.
+/// What the connected nodes have acknowledged and refused. Each method answers for this moment; [`Status::changed`]
+/// waits for the next change.
 #[derive(Debug, Clone)]
 pub struct Status {
     shared: Arc<Shared>,
     changes: watch::Receiver<u64>,
 }
 
+impl Snapshots {
+    /// What the connected nodes made of the published resources.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status::new(Arc::clone(self.shared()))
+    }
+}
+
 /// A connected node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its `node.id`.
+    /// The `node.id`.
     pub id: Name,
-    /// When the oldest of its streams began.
+    /// When the node's oldest stream began.
     pub connected_since: SystemTime,
-    /// Whether it has acknowledged everything that is published now: see [`Status::is_settled`].
+    /// Whether the node has acknowledged everything that is published now: see [`Status::is_settled`].
     pub settled: bool,
 }
 
-/// A resource that a node refused, and did not get again since.
+/// A resource that a node refused and was not sent again since.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
-    /// The resource's type.
+    /// The type of the resource.
     pub resource_type: ResourceType,
-    /// Its name.
+    /// The name of the resource.
     pub name: Name,
-    /// What was refused of it.
+    /// The version that was refused.
     pub version: Version,
-    /// Whose refusal it is: the node's id.
+    /// The id of the node that refused it.
     pub node: Name,
-    /// Envoy's words.
+    /// The node's error message.
     pub message: Arc<str>,
 }
 
-/// How many of a group's connected nodes have acknowledged one version of a resource. Each node is counted once.
+/// How many connected nodes of a group have acknowledged one version of a resource. Each node counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Nodes that have it.
+    /// Nodes that acknowledged it.
     pub acknowledged: usize,
     /// Nodes that refused it.
     pub refused: usize,
-    /// Nodes that have asked for the resource and have another version, or none.
+    /// Nodes that asked for the resource and have another version or none.
     pub pending: usize,
-    /// Nodes that have not asked for the resource, or not yet.
+    /// Nodes that have not asked for the resource.
     pub unsubscribed: usize,
 }
 
 impl Progress {
-    /// Whether all connected nodes have acknowledged it. So it is while none is connected.
+    /// Whether all connected nodes have acknowledged it. True while no node is connected.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.refused + self.pending + self.unsubscribed == 0
@@ -75,14 +84,14 @@ impl Status {
         Self { shared, changes }
     }
 
-    /// Waits until something changed after the last call: a node came or went, something was published, acknowledged or refused. Many changes
-    /// may be one.
+    /// Waits for a change since the last call: a node connected or disconnected, or a resource was published,
+    /// acknowledged or refused. Several changes may be reported as one.
     pub async fn changed(&mut self) {
-        // The sender is in `shared`, so it is there.
+        // `shared` holds the sender, so the channel is open.
         let _ = self.changes.changed().await;
     }
 
-    /// All groups that are published or have connected nodes, and the number of those nodes.
+    /// All groups that are published or have connected nodes, each with the number of its nodes.
     #[must_use]
     pub fn groups(&self) -> BTreeMap<Name, usize> {
         let cells = self.shared.cells().into_iter();
@@ -91,7 +100,7 @@ impl Status {
             .collect()
     }
 
-    /// How many nodes of a group are connected.
+    /// The number of connected nodes of a group.
     #[must_use]
     pub fn connected(&self, group: &str) -> usize {
         self.nodes_of(group).len()
@@ -115,11 +124,12 @@ impl Status {
         by_node(cell.streams()).into_iter().map(node).collect()
     }
 
-    /// Whether every connected node has acknowledged everything that is published now. So it is while none is connected; not so while nothing
-    /// is published.
+    /// Whether every connected node has acknowledged everything that is published now. True while no node is connected;
+    /// false while nothing is published.
     ///
-    /// Everything is what was published, whether the node has asked for it or not: a node asks for routes only after it has got the listener that
-    /// names them. So what nothing refers to is never acknowledged. Of a node that is served filter configurations alone it is what it asked for.
+    /// Everything means all published resources, also those that the node has not asked for yet: a node asks for routes
+    /// only after it got the listener that names them. So a resource that nothing refers to is never acknowledged. For
+    /// a node that is served filter configurations alone, everything means what it asked for.
     #[must_use]
     pub fn is_settled(&self, group: &str) -> bool {
         let Some(cell) = self.shared.find(group) else {
@@ -131,7 +141,7 @@ impl Status {
                 .all(|streams| has_settled(streams, &cell))
     }
 
-    /// How far one version of a resource has come.
+    /// How many nodes have one version of a resource.
     #[must_use]
     pub fn progress(&self, group: &str, resource_type: ResourceType, name: &str, version: Version) -> Progress {
         let mut progress = Progress::default();
@@ -147,7 +157,7 @@ impl Status {
                     });
                 }
             }
-            // Of several streams, the one that is farthest behind counts.
+            // Of several streams of a node, the one that is furthest behind counts.
             match standings.first() {
                 Some(Standing::Refused) => progress.refused += 1,
                 Some(Standing::Pending) => progress.pending += 1,
@@ -158,7 +168,7 @@ impl Status {
         progress
     }
 
-    /// What the connected nodes of a group refuse, of what is published now.
+    /// The published resources that connected nodes of a group refuse.
     #[must_use]
     pub fn refusals(&self, group: &str) -> Vec<Refusal> {
         let mut refusals = BTreeSet::new();
@@ -181,7 +191,7 @@ impl Status {
         refusals.into_iter().collect()
     }
 
-    /// The version of every resource that a node has acknowledged, by type and name.
+    /// The version of each resource that a node has acknowledged, by type and name.
     #[must_use]
     pub fn acknowledged(&self, group: &str, node: &str) -> BTreeMap<(ResourceType, Name), Version> {
         let mut acknowledged = BTreeMap::new();
@@ -216,7 +226,7 @@ fn by_node(streams: Vec<Arc<Connected>>) -> BTreeMap<Name, Vec<Arc<Connected>>> 
 
 /// Whether the streams of one node have acknowledged everything.
 fn has_settled(streams: &[Arc<Connected>], cell: &GroupCell) -> bool {
-    // What is quickly told comes first.
+    // The cheap checks come first.
     if !streams.iter().all(|stream| stream.subscriber().is_idle(&cell.group())) {
         return false;
     }

@@ -90,7 +90,7 @@ fn asks_for(node: &str, names: &[String]) -> DeltaDiscoveryRequest {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_delays_nobody_and_gets_the_last_of_many_changes() {
+async fn a_slow_client_delays_nobody_and_gets_the_last_change() {
     const CHANGES: usize = 100;
     let names: Vec<_> = (0..5000).map(|number| format!("cluster-{number}")).collect();
     let assignment = |name: &str, content: usize| {

@@ -1,4 +1,4 @@
-//! Mutual TLS with files that may change while the server runs.
+//! Mutual TLS with certificate files that may change while the server runs.
 
 use std::fs;
 use std::io;
@@ -20,18 +20,18 @@ use super::snapshots::lock;
 /// The files of mutual TLS, as PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate, and the chain up to its authority.
+    /// The server's certificate, followed by its chain.
     pub certificate: PathBuf,
     /// The certificate's private key.
     pub key: PathBuf,
-    /// The authorities whose certificates clients may have.
+    /// The authorities that sign client certificates.
     pub client_ca: PathBuf,
 }
 
-/// Why the files can not be used.
+/// Why the certificate files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file can not be read.
+    /// A file cannot be read.
     #[error("{}: {error}", path.display())]
     Read {
         /// The file.
@@ -39,7 +39,7 @@ pub enum TlsError {
         /// Why.
         error: io::Error,
     },
-    /// A file is not PEM, or has nothing of what it should have.
+    /// A file is not PEM, or lacks what it should contain.
     #[error("{}: {error}", path.display())]
     Pem {
         /// The file.
@@ -47,15 +47,15 @@ pub enum TlsError {
         /// Why.
         error: pem::Error,
     },
-    /// A file has no certificates.
+    /// A file contains no certificate.
     #[error("{}: no certificate is in it", .0.display())]
     NoCertificate(PathBuf),
-    /// The certificates or the key can not be used, by themselves or together.
-    #[error("the certificate, the key and the clients' authorities can not be used: {0}")]
+    /// The certificates or the key are invalid, or do not belong together.
+    #[error("the certificate, the key and the clients' authorities cannot be used: {0}")]
     Unusable(String),
 }
 
-/// What new connections are to have.
+/// The TLS configuration of new connections.
 #[derive(Debug)]
 pub(super) struct Tls {
     files: TlsFiles,
@@ -68,12 +68,12 @@ struct State {
     seen: Stamps,
 }
 
-/// What tells that a file is another one: which it is, when it was changed, and its length.
+/// What shows that a file changed: its inode, its modification time, and its length.
 type Stamps = [Option<(u64, SystemTime, u64)>; 3];
 
 impl Tls {
     pub(super) fn load(files: TlsFiles) -> Result<Self, TlsError> {
-        // Looked at before they are read: what changes meanwhile is read again.
+        // Take the stamps before reading: a change in between is then read again.
         let seen = files.stamps();
         let config = files.read()?;
         Ok(Self {
@@ -82,7 +82,8 @@ impl Tls {
         })
     }
 
-    /// What a new connection is to have. Files that changed are read again; while they are no good, the last good ones are used.
+    /// The TLS configuration for a new connection. Changed files are read again. While they are invalid, the last good
+    /// ones stay in use.
     pub(super) fn current(&self) -> Arc<ServerConfig> {
         let mut state = lock(&self.state);
         let stamps = self.files.stamps();

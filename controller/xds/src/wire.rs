@@ -1,4 +1,4 @@
-//! The two forms of the protocol, as messages.
+//! The messages of the two forms of the protocol.
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};

@@ -1,4 +1,4 @@
-//! One endpoint change after another, and when a connected client has them.
+//! A series of endpoint changes, and when a connected client has them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use limpet_resources::ResourceType;
 use crate::client::{Client, Received};
 use crate::objects::cluster_name;
 
-/// So many changes in a second, for so many seconds.
+/// Changes in a second.
 const RATE: usize = 50;
 const SECONDS: usize = 10;
 
-/// Lets `change` change one endpoint of a rule's Service after another, each Service once. The times are from when a change was due until the
-/// client had it. Fails unless exactly what changed came, each once.
+/// Lets `change` change one endpoint of many rules' Services, one after the other, each Service once. Each time is from
+/// when a change was due until the client had it. Fails unless the client got exactly the changed resources, once each.
 pub(crate) async fn run(rules: usize, client: &mut Client, mut change: impl FnMut(usize)) -> Result<Vec<Duration>> {
     let count = rules.min(RATE * SECONDS);
-    // Here and there: neighbours are of one namespace, and of one page of memory.
+    // Spread over all rules: neighbours share a namespace and pages of memory.
     let changed: Vec<usize> = (0..count).map(|number| number * rules / count).collect();
     let start = Instant::now();
     let interval = Duration::from_secs(1) / u32::try_from(RATE)?;
@@ -36,10 +36,10 @@ pub(crate) async fn run(rules: usize, client: &mut Client, mut change: impl FnMu
     let mut times: Vec<Duration> = Vec::new();
     for received in received? {
         let at = due.remove(&received.name).filter(|_| is_assignment(&received));
-        let at = at.with_context(|| format!("this did not change, or came twice: {received:?}"))?;
+        let at = at.with_context(|| format!("a resource came that did not change, or came twice: {received:?}"))?;
         times.push(received.at - at);
     }
-    ensure!(due.is_empty(), "these never came: {:?}", due.keys());
+    ensure!(due.is_empty(), "these did not come: {:?}", due.keys());
     Ok(times)
 }
 

@@ -1,4 +1,4 @@
-//! A client of the xDS server that asks for what an Envoy asks for, and acknowledges as Envoy does: at once, each response.
+//! A client of the xDS server that asks for the same resources as an Envoy, and acknowledges each response at once.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,11 +9,13 @@ use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
-use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
-use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
-use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_filter;
-use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
-use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpConnectionManager, http_connection_manager::RouteSpecifier, http_filter,
+};
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse,
+    aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+};
 use limpet_resources::ResourceType;
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -21,15 +23,15 @@ use tokio::task::JoinSet;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 
-/// Envoy's own window (`Http2ProtocolOptions.initial_stream_window_size`), and more than any response has.
+/// Envoy's own window (`Http2ProtocolOptions.initial_stream_window_size`), which is larger than any response.
 const WINDOW: u32 = 16 << 20;
 const LARGEST: usize = 256 << 20;
-/// Nothing more is expected when nothing has come for so long.
+/// If nothing comes for this long, nothing more is expected.
 const SILENCE: Duration = Duration::from_millis(500);
-/// What is awaited has to come in this time.
+/// The longest wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A resource that came, or went.
+/// A resource that was sent or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) at: Instant,
@@ -91,7 +93,7 @@ impl Client {
         })
     }
 
-    /// What comes, until `count` resources of a type have come and then nothing more comes.
+    /// What comes until `count` resources of this type have come, and then until nothing more comes.
     pub(crate) async fn until(&mut self, resource_type: ResourceType, count: usize) -> Result<Vec<Received>> {
         let mut all: Vec<Received> = Vec::new();
         let mut found = 0;
@@ -120,7 +122,8 @@ impl Exchange {
     async fn run(mut self, mut responses: Streaming<DeltaDiscoveryResponse>) -> Result<()> {
         while let Some(response) = responses.message().await? {
             let at = Instant::now();
-            let resource_type = ResourceType::from_url(&response.type_url).context("a type that nobody asked for")?;
+            let resource_type =
+                ResourceType::from_url(&response.type_url).context("the client did not ask for this type")?;
             self.requests.send(DeltaDiscoveryRequest {
                 type_url: response.type_url,
                 response_nonce: response.nonce,
@@ -128,7 +131,7 @@ impl Exchange {
             })?;
             let mut wanted = Vec::new();
             for resource in response.resources {
-                let body = resource.resource.context("a resource without content")?.value;
+                let body = resource.resource.context("the resource has no content")?.value;
                 match resource_type {
                     ResourceType::Cluster => wanted.extend(endpoints_of(&body)?),
                     ResourceType::Listener => wanted.extend(parts_of(&body)?),
@@ -175,14 +178,14 @@ impl Exchange {
     }
 }
 
-/// The endpoints of a cluster, where they are discovered.
+/// The endpoints that a cluster discovers, if any.
 fn endpoints_of(cluster: &[u8]) -> Result<Option<(ResourceType, String)>> {
     let cluster = Cluster::decode(cluster)?;
     let discovered = cluster.eds_cluster_config.is_some();
     Ok(discovered.then_some((ResourceType::ClusterLoadAssignment, cluster.name)))
 }
 
-/// What a listener's connection managers discover.
+/// The resources that a listener's connection managers discover.
 fn parts_of(listener: &[u8]) -> Result<Vec<(ResourceType, String)>> {
     let listener = Listener::decode(listener)?;
     let mut wanted = Vec::new();

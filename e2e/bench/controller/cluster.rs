@@ -1,6 +1,7 @@
-//! The whole controller: with a genuine API server, as a process of its own, and a client that is connected to it.
+//! The whole controller as a process, with a real API server and a connected client.
 //!
-//! Nothing but the controller and the client deals with the endpoints: the slices are written here, for Services without selectors.
+//! The benchmark writes the `EndpointSlices` itself, for Services without selectors: no other controller deals with
+//! endpoints.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,33 +18,33 @@ use tokio::task::JoinSet;
 
 use crate::changes;
 use crate::client::Client;
-use crate::objects::{self, Site};
+use crate::objects::{self, GeneratedObjects};
 use crate::report::{kilobytes, latencies, memory, milliseconds, peak_memory, row};
 
-/// How many connections objects are written by.
+/// The number of connections that write objects.
 const WRITERS: usize = 8;
-/// Statuses are taken for written when no further one was in so long.
+/// Statuses are complete when no more are written for this long.
 const QUIET: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(rules: usize) -> Result<()> {
     let mut definitions = Release::V1_6_1.definitions()?;
-    // Which this release has no more.
+    // This release does not have the definition any more.
     definitions.push(tools::checkout().join("controller/deploy/crds/backendlbpolicies.yaml"));
     let cluster = Cluster::start(&definitions).await?;
     let server = cluster.server();
     let namespace = cluster.namespace("bench").await?;
-    let site = Site {
+    let generated = GeneratedObjects {
         rules,
         name: namespace.name().to_owned(),
         controller_name: namespace.controller_name(),
     };
     println!(
         "\nWith an API server: {} rules, {} endpoints, one client",
-        site.rules,
-        site.endpoints()
+        generated.rules,
+        generated.endpoints()
     );
     let start = Instant::now();
-    let count = write_all(server, &site).await?;
+    let count = write_all(server, &generated).await?;
     row(
         "objects written, for the measurement",
         format!("{count} in {:.0} s", start.elapsed().as_secs_f64()),
@@ -54,7 +55,10 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
     let start = Instant::now();
     controller.launch()?;
     controller.until_ready().await?;
-    row("started until all of it is published", milliseconds(start.elapsed()));
+    row(
+        "from start until everything is published",
+        milliseconds(start.elapsed()),
+    );
     let pid = controller.process()?.id().to_string();
     let builds = number(&controller, "limpet_build_seconds_count").await?;
     let seconds = number(&controller, "limpet_build_seconds_sum").await?;
@@ -62,10 +66,10 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
         "  builds until then",
         format!("{builds}, {:.1} ms in all", seconds * 1e3),
     );
-    row("most memory then", kilobytes(peak_memory(&pid)?));
+    row("peak memory until then", kilobytes(peak_memory(&pid)?));
 
     let start = Instant::now();
-    let mut client = Client::connect(controller.xds(), &site.edge().to_string()).await?;
+    let mut client = Client::connect(controller.xds(), &generated.edge().to_string()).await?;
     let received = client.until(ResourceType::RouteConfiguration, 1).await?;
     let last = received
         .iter()
@@ -76,34 +80,34 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
         .iter()
         .filter(|of| of.resource_type == ResourceType::ClusterLoadAssignment);
     ensure!(
-        assignments.count() == site.rules,
+        assignments.count() == generated.rules,
         "not the endpoints of {} Services",
-        site.rules
+        generated.rules
     );
-    row("connected until it had everything", milliseconds(last - start));
+    row("from connecting until it had everything", milliseconds(last - start));
     let start = Instant::now();
     let written = until_statuses_are_written(&controller).await?;
     row(
         "statuses written",
-        format!("{written} in {:.0} s more", start.elapsed().as_secs_f64()),
+        format!("{written} in {:.0} s after that", start.elapsed().as_secs_f64()),
     );
     row("memory then", kilobytes(memory(&pid)?));
 
     let slices = Writers::new(server, WRITERS);
-    let times = changes::run(site.rules, &mut client, |rule| slices.make_unfit(rule)).await?;
+    let times = changes::run(generated.rules, &mut client, |rule| slices.make_unfit(rule)).await?;
     slices.end().await?;
     row("an endpoint change, 50 in a second", latencies(times)?);
-    row("  sent besides", "nothing");
+    row("  other resources sent", "none");
 
     let start = Instant::now();
-    server.admin().apply_object(&site.route(1, true)).await?;
+    server.admin().apply_object(&generated.route(1, true)).await?;
     let received = client.until(ResourceType::RouteConfiguration, 1).await?;
     let [one] = received.as_slice() else {
-        anyhow::bail!("not one resource, but {received:?}");
+        anyhow::bail!("expected one resource, found {received:?}");
     };
     row("a route change", milliseconds(one.at - start));
     row(
-        "  what is sent",
+        "  the resource",
         format!(
             "{} {}, {}",
             one.resource_type,
@@ -116,34 +120,39 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes all objects. How many there were.
-async fn write_all(server: &ApiServer, site: &Site) -> Result<usize> {
+/// Writes all objects. Returns their number.
+async fn write_all(server: &ApiServer, generated: &GeneratedObjects) -> Result<usize> {
     let admin = server.admin();
-    for object in Site::namespaces().chain(site.gateways()) {
+    for object in GeneratedObjects::namespaces().chain(generated.gateways()) {
         admin.apply_object(&object).await?;
     }
-    let rules = site.rules;
-    let of_part = move |site: &Site, part: usize| {
+    let rules = generated.rules;
+    let of_part = move |generated: &GeneratedObjects, part: usize| {
         if part < rules {
-            let mut objects = Site::of_rule(part);
-            objects.push(Site::slice(part));
+            let mut objects = GeneratedObjects::of_rule(part);
+            objects.push(GeneratedObjects::slice(part));
             objects
         } else {
-            vec![site.route(part - rules, false)]
+            vec![generated.route(part - rules, false)]
         }
     };
-    let parts = rules + site.routes();
+    let parts = rules + generated.routes();
     let (next, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = JoinSet::new();
     for _ in 0..WRITERS {
-        let (client, site, next, written) = (server.admin(), site.clone(), Arc::clone(&next), Arc::clone(&written));
+        let (client, generated, next, written) = (
+            server.admin(),
+            generated.clone(),
+            Arc::clone(&next),
+            Arc::clone(&written),
+        );
         tasks.spawn(async move {
             loop {
                 let part = next.fetch_add(1, Ordering::Relaxed);
                 if part >= parts {
                     return anyhow::Ok(());
                 }
-                for object in of_part(&site, part) {
+                for object in of_part(&generated, part) {
                     client.apply_object(&object).await?;
                     written.fetch_add(1, Ordering::Relaxed);
                 }
@@ -160,13 +169,13 @@ async fn number(controller: &Controller, metric: &str) -> Result<f64> {
     Ok(controller.metric(metric).await?.parse()?)
 }
 
-/// Waits until no statuses are written any more. How many were.
+/// Waits until no more statuses are written. Returns the number of writes.
 async fn until_statuses_are_written(controller: &Controller) -> Result<f64> {
     let name = "limpet_status_writes_total{result=\"written\"}";
     let (mut written, mut since) = (0.0, Instant::now());
     while since.elapsed() < QUIET || written == 0.0 {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        // There is none before the first.
+        // The metric does not exist before the first write.
         let now = number(controller, name).await.unwrap_or_default();
         if now > written {
             (written, since) = (now, Instant::now());
@@ -176,7 +185,7 @@ async fn until_statuses_are_written(controller: &Controller) -> Result<f64> {
     Ok(written)
 }
 
-/// Who changes slices: several connections, so that one change does not wait for another.
+/// Writes slices over several connections, so that one change does not wait for another.
 struct Writers {
     turns: Vec<mpsc::UnboundedSender<usize>>,
     next: AtomicUsize,
@@ -204,11 +213,11 @@ impl Writers {
         }
     }
 
-    /// Lets the first endpoint of a rule's Service be unfit for requests, soon.
+    /// Makes the first endpoint of a rule's Service not ready, without waiting for the write.
     fn make_unfit(&self, rule: usize) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.turns.len();
         if let Some(writer) = self.turns.get(turn) {
-            // One that has failed says why at the end.
+            // A writer that has failed reports its error at the end.
             let _ = writer.send(rule);
         }
     }

@@ -1,6 +1,7 @@
-//! What the controller costs with many rules: the build alone, the xDS server with a client, and all of it with an API server.
+//! What the controller costs with many rules: only the build, the xDS server with a client, and the whole controller
+//! with an API server.
 //!
-//! Each part and size is measured in a process of its own, so that its memory is its own.
+//! Each part and size is measured in its own process, so that its memory can be measured.
 
 mod changes;
 mod client;
@@ -14,12 +15,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use objects::Site;
+use objects::GeneratedObjects;
 
 const SIZES: [usize; 3] = [500, 5_000, 20_000];
 
 fn main() -> Result<()> {
-    // `cargo bench` adds a word of its own.
+    // `cargo bench` adds an argument.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -45,15 +46,15 @@ fn measure(part: &str, rules: usize) -> Result<()> {
 }
 
 fn run(part: &str, rules: usize) -> Result<()> {
-    let site = Site {
+    let generated = GeneratedObjects {
         rules,
         name: "bench".to_owned(),
         controller_name: limpet_model::CONTROLLER_NAME.to_owned(),
     };
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match part {
-        "pure" => pure::run(&site),
-        "stream" => runtime()?.block_on(stream::run(&site)),
+        "pure" => pure::run(&generated),
+        "stream" => runtime()?.block_on(stream::run(&generated)),
         "cluster" => runtime()?.block_on(cluster::run(rules)),
         other => bail!("expected pure, stream or cluster, found {other}"),
     }

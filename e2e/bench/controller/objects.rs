@@ -1,8 +1,9 @@
-//! Generated objects: always the same for the same size.
+//! Generated objects, which are always the same for the same number of rules.
 //!
-//! Routes of ten rules in five namespaces, each with a host of its own; a rule has a Service of its own with ten endpoints. Every third rule splits
-//! its requests between its own Service and the next rule's, with session persistence inline; of the others, one half has a `BackendLBPolicy` for
-//! its Service and the other an `XBackendTrafficPolicy`. All routes are served by the Gateway `edge`, and every fifth route by `internal`, too.
+//! Each route has a host and ten rules; there are five namespaces. Each rule has a Service with ten endpoints. Every
+//! third rule splits its requests between its own Service and the next rule's, with inline session persistence. Of the
+//! other rules, one half has a `BackendLBPolicy` for its Service and the other half an `XBackendTrafficPolicy`. The
+//! Gateway `edge` serves all routes, and `internal` serves every fifth route, too.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -18,16 +19,16 @@ const NAMESPACES: usize = 5;
 /// The port of every endpoint.
 const PORT: u16 = 8080;
 
-/// How many objects there are, and whose they are.
+/// The number of rules, and the names of the objects.
 #[derive(Debug, Clone)]
-pub(crate) struct Site {
+pub(crate) struct GeneratedObjects {
     pub(crate) rules: usize,
-    /// The namespace of the Gateways, and the name of their class.
+    /// The namespace of the Gateways, which is also the name of their class.
     pub(crate) name: String,
     pub(crate) controller_name: String,
 }
 
-impl Site {
+impl GeneratedObjects {
     pub(crate) fn endpoints(&self) -> usize {
         self.rules * ENDPOINTS_OF_A_SERVICE
     }
@@ -37,14 +38,14 @@ impl Site {
         ObjectName::new(&self.name, "edge")
     }
 
-    /// The namespaces of all but the Gateways.
+    /// The namespaces of everything except the Gateways.
     pub(crate) fn namespaces() -> impl Iterator<Item = Value> {
         let namespace =
             |number| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("shop-{number}")}});
         (0..NAMESPACES).map(namespace)
     }
 
-    /// The class, and the Gateways.
+    /// The class and the Gateways.
     pub(crate) fn gateways(&self) -> Vec<Value> {
         let class = json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
@@ -71,14 +72,14 @@ impl Site {
         vec![class, gateway("edge", 8080), gateway("internal", 8081)]
     }
 
-    /// Of a rule: its Service, and its policy where it has one.
+    /// A rule's Service, and its policy if it has one.
     pub(crate) fn of_rule(rule: usize) -> Vec<Value> {
         let (name, namespace) = (service_name(rule), namespace_of(rule));
         let service = json!({
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name, "namespace": namespace},
-            // Without an address of its own, of which a cluster may have few; without a selector, as nothing makes its slices.
+            // No cluster IP, because a cluster may have few of them. No selector, because nothing creates its slices.
             "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80, "targetPort": PORT}]},
         });
         let policy = |api_version: &str, kind: &str, persistence: Value| {
@@ -86,7 +87,10 @@ impl Site {
                 "apiVersion": api_version,
                 "kind": kind,
                 "metadata": {"name": name, "namespace": namespace},
-                "spec": {"targetRefs": [{"group": "", "kind": "Service", "name": name}], "sessionPersistence": persistence},
+                "spec": {
+                    "targetRefs": [{"group": "", "kind": "Service", "name": name}],
+                    "sessionPersistence": persistence,
+                },
             })
         };
         match rule % 3 {
@@ -108,9 +112,10 @@ impl Site {
         }
     }
 
-    /// A rule's `EndpointSlice`, as the API has it.
+    /// A rule's `EndpointSlice` as the API has it.
     pub(crate) fn slice(rule: usize) -> Value {
-        let endpoint = |address: IpAddr| json!({"addresses": [address], "conditions": {"ready": true, "serving": true, "terminating": false}});
+        let conditions = json!({"ready": true, "serving": true, "terminating": false});
+        let endpoint = |address: IpAddr| json!({"addresses": [address], "conditions": conditions});
         json!({
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
@@ -132,7 +137,7 @@ impl Site {
         self.rules.div_ceil(RULES_OF_A_ROUTE)
     }
 
-    /// An `HTTPRoute`; `changed` has another path in one rule.
+    /// An `HTTPRoute`. If `changed`, one rule has another path.
     pub(crate) fn route(&self, number: usize, changed: bool) -> Value {
         let first = number * RULES_OF_A_ROUTE;
         let end = self.rules.min(first + RULES_OF_A_ROUTE);
@@ -147,7 +152,7 @@ impl Site {
             if rule % 3 != 0 {
                 return json!({"matches": matches, "backendRefs": [backend(rule, 90)]});
             }
-            // Of the same route, and so of the same namespace.
+            // A Service of the same route, which is in the same namespace.
             let other = if rule + 1 < end { rule + 1 } else { first };
             json!({
                 "matches": matches,
@@ -171,7 +176,7 @@ impl Site {
         })
     }
 
-    /// All of it but slices, as the controller has it in memory.
+    /// All objects except slices, as the controller has them in memory.
     pub(crate) fn objects(&self) -> Result<Objects> {
         let mut objects = Objects::default();
         for object in Self::namespaces().chain(self.gateways()) {
@@ -188,7 +193,7 @@ impl Site {
     }
 }
 
-/// Adds an object, or replaces it.
+/// Adds or replaces an object.
 pub(crate) fn add(objects: &mut Objects, object: &Value) -> Result<()> {
     let kind = object["kind"].as_str().context("no kind")?;
     let of_metadata = |field: &str| object.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
@@ -212,12 +217,12 @@ pub(crate) fn add(objects: &mut Objects, object: &Value) -> Result<()> {
             let name = policy(SessionPolicyKind::XBackendTrafficPolicy);
             objects.session_policies.insert(name, limpet_api::object(object)?);
         }
-        other => bail!("nothing is made of a {other}"),
+        other => bail!("unknown kind {other}"),
     }
     Ok(())
 }
 
-/// The slice of a rule's Service, as the controller has it in memory.
+/// A rule's `EndpointSlice` as the controller has it in memory.
 pub(crate) fn slice(rule: usize) -> EndpointSlice {
     let endpoint = |address| SliceEndpoint {
         address,
@@ -231,7 +236,7 @@ pub(crate) fn slice(rule: usize) -> EndpointSlice {
     }
 }
 
-/// A rule's endpoints, when one of them has become unfit.
+/// A rule's endpoints when one of them is not ready.
 pub(crate) fn fewer_endpoints(rule: usize) -> Vec<Endpoint> {
     let mut slice = slice(rule);
     slice.endpoints.remove(0);
@@ -243,7 +248,7 @@ pub(crate) fn service(rule: usize) -> ObjectName {
     ObjectName::new(&namespace_of(rule), &service_name(rule))
 }
 
-/// What a rule's Service is called as a cluster of Envoy.
+/// The name of Envoy's cluster for a rule's Service.
 pub(crate) fn cluster_name(rule: usize) -> String {
     format!("service/{}/80", service(rule))
 }

@@ -12,22 +12,22 @@ use limpet_outputs::envoy::{self, EnvoyOptions};
 use limpet_outputs::{FilterInputs, FilterKeys};
 use limpet_resources::{Resource, ResourceType, Resources, Version};
 
-use crate::objects::{self, Site};
+use crate::objects::{self, GeneratedObjects};
 use crate::report::{kilobytes, milliseconds, peak_memory, row};
 
-/// All that is published, and how long that took.
-pub(crate) struct Build {
-    /// By Gateway.
+/// All published resources, and how long the steps took.
+pub(crate) struct BuildResult {
+    /// The resources by Gateway.
     pub(crate) resources: BTreeMap<ObjectName, Vec<Arc<Resource>>>,
     graph: Duration,
     translation: Duration,
 }
 
-impl Build {
-    /// As the controller does it when objects changed.
-    pub(crate) fn of(site: &Site, objects: &Objects) -> Self {
+impl BuildResult {
+    /// Builds in the same way as the controller when objects have changed.
+    pub(crate) fn of(generated: &GeneratedObjects, objects: &Objects) -> Self {
         let settings = Settings {
-            controller_name: site.controller_name.clone(),
+            controller_name: generated.controller_name.clone(),
             ..Settings::default()
         };
         let start = Instant::now();
@@ -63,8 +63,8 @@ impl Build {
     }
 }
 
-/// The endpoints of all clusters.
-pub(crate) fn assignments(site: &Site) -> Vec<Arc<Resource>> {
+/// The endpoint resources of all clusters.
+pub(crate) fn assignments(generated: &GeneratedObjects) -> Vec<Arc<Resource>> {
     let assignment = |rule| {
         let name = limpet_model::graph::ClusterName(objects::cluster_name(rule));
         Arc::new(envoy::load_assignment(
@@ -72,27 +72,31 @@ pub(crate) fn assignments(site: &Site) -> Vec<Arc<Resource>> {
             &endpoints([&objects::slice(rule)], "http"),
         ))
     };
-    (0..site.rules).map(assignment).collect()
+    (0..generated.rules).map(assignment).collect()
 }
 
-/// What the Envoys of the Gateway `edge` are to have.
-pub(crate) fn of_edge(site: &Site, build: &Build, assignments: &[Arc<Resource>]) -> Result<Resources> {
-    let resources = build.resources.get(&site.edge()).context("no Gateway edge")?;
+/// The resources for the Envoys of the Gateway `edge`.
+pub(crate) fn of_edge(
+    generated: &GeneratedObjects,
+    build: &BuildResult,
+    assignments: &[Arc<Resource>],
+) -> Result<Resources> {
+    let resources = build.resources.get(&generated.edge()).context("no Gateway edge")?;
     Ok(resources.iter().chain(assignments).cloned().collect())
 }
 
-/// Measures, in this process and with its memory.
-pub(crate) fn run(site: &Site) -> Result<()> {
+/// Measures time, and the memory of this process.
+pub(crate) fn run(generated: &GeneratedObjects) -> Result<()> {
     let before = peak_memory("self")?;
-    let mut objects = site.objects()?;
+    let mut objects = generated.objects()?;
     let with_objects = peak_memory("self")?;
 
     let start = Instant::now();
-    let first = Build::of(site, &objects);
+    let first = BuildResult::of(generated, &objects);
     let translating = Instant::now();
-    let assignments = assignments(site);
+    let assignments = assignments(generated);
     let endpoints_took = translating.elapsed();
-    let published = of_edge(site, &first, &assignments)?;
+    let published = of_edge(generated, &first, &assignments)?;
     let took = start.elapsed();
     let bytes: usize = first
         .all()
@@ -100,22 +104,30 @@ pub(crate) fn run(site: &Site) -> Result<()> {
         .map(|resource| resource.body().len())
         .sum();
     let clusters = published.of_type(ResourceType::Cluster).count();
-    // The filter itself may be fetched from a cluster, too.
-    ensure!(clusters >= site.rules, "{clusters} clusters of {} rules", site.rules);
+    // The filter itself may have a cluster, too, from which it is fetched.
+    ensure!(
+        clusters >= generated.rules,
+        "{clusters} clusters of {} rules",
+        generated.rules
+    );
 
-    println!("\nPure build: {} rules, {} endpoints", site.rules, site.endpoints());
-    row("first build, all of it", milliseconds(took));
+    println!(
+        "\nPure build: {} rules, {} endpoints",
+        generated.rules,
+        generated.endpoints()
+    );
+    row("first build", milliseconds(took));
     row("  objects to graph", milliseconds(first.graph));
     row("  graph to resources", milliseconds(first.translation));
     row("  endpoints to resources", milliseconds(endpoints_took));
     row("resources of the Gateway edge", published.len());
-    row("  of all Gateways", kilobytes(bytes as u64 / 1024));
+    row("  size for all Gateways", kilobytes(bytes as u64 / 1024));
     let again = (0..5)
-        .map(|_| Build::of(site, &objects))
+        .map(|_| BuildResult::of(generated, &objects))
         .min_by_key(|build| build.graph + build.translation);
     let again = again.context("no build")?;
     row(
-        "the same again, best of 5",
+        "the same build again, best of 5",
         milliseconds(again.graph + again.translation),
     );
     ensure!(
@@ -123,8 +135,8 @@ pub(crate) fn run(site: &Site) -> Result<()> {
         "equal objects gave other resources"
     );
 
-    objects::add(&mut objects, &site.route(1, true))?;
-    let changed = Build::of(site, &objects);
+    objects::add(&mut objects, &generated.route(1, true))?;
+    let changed = BuildResult::of(generated, &objects);
     let (before_change, after) = (first.versions(), changed.versions());
     ensure!(before_change.keys().eq(after.keys()), "resources came or went");
     let differ = after
@@ -137,9 +149,9 @@ pub(crate) fn run(site: &Site) -> Result<()> {
         "build with one route changed",
         milliseconds(changed.graph + changed.translation),
     );
-    row("  what differs then", differ.join(", "));
-    ensure!(differ.len() == 1, "not one resource, but {differ:?}");
-    row("most memory: before", kilobytes(before));
+    row("  resources that differ", differ.join(", "));
+    ensure!(differ.len() == 1, "expected one resource, found {differ:?}");
+    row("peak memory before the objects", kilobytes(before));
     row("  with objects", kilobytes(with_objects));
     row("  with two builds at once", kilobytes(peak_memory("self")?));
     Ok(())

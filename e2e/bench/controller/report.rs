@@ -1,4 +1,4 @@
-//! What is printed.
+//! The output.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -17,12 +17,12 @@ pub(crate) fn kilobytes(count: u64) -> String {
     format!("{}.{} MB", count / 1024, count % 1024 * 10 / 1024)
 }
 
-/// The most memory that a process ever had resident, in KiB.
+/// The peak resident memory of a process, in KiB.
 pub(crate) fn peak_memory(process: &str) -> Result<u64> {
     status(process, "VmHWM:")
 }
 
-/// What a process has resident now, in KiB.
+/// The resident memory of a process now, in KiB.
 pub(crate) fn memory(process: &str) -> Result<u64> {
     status(process, "VmRSS:")
 }
@@ -37,7 +37,7 @@ fn status(process: &str, field: &str) -> Result<u64> {
     Ok(value.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// Times on the way: the middle one, that which one of a hundred exceeds, and the longest.
+/// The median, the 99th percentile and the maximum.
 pub(crate) fn latencies(mut times: Vec<Duration>) -> Result<String> {
     times.sort();
     let (Some(longest), count) = (times.last(), times.len()) else {

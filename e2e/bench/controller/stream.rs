@@ -12,17 +12,17 @@ use limpet_xds::{Options, Security, Server, Snapshots};
 
 use crate::changes;
 use crate::client::Client;
-use crate::objects::{self, Site};
-use crate::pure::{Build, assignments, of_edge};
+use crate::objects::{self, GeneratedObjects};
+use crate::pure::{BuildResult, assignments, of_edge};
 use crate::report::{kilobytes, latencies, milliseconds, row};
 
-pub(crate) async fn run(site: &Site) -> Result<()> {
-    let mut objects = site.objects()?;
-    let build = Build::of(site, &objects);
-    let mut assignments = assignments(site);
+pub(crate) async fn run(generated: &GeneratedObjects) -> Result<()> {
+    let mut objects = generated.objects()?;
+    let build = BuildResult::of(generated, &objects);
+    let mut assignments = assignments(generated);
     let snapshots = Snapshots::new();
-    let group = site.edge().to_string();
-    let published = of_edge(site, &build, &assignments)?;
+    let group = generated.edge().to_string();
+    let published = of_edge(generated, &build, &assignments)?;
     let mut expected = BTreeMap::new();
     for of_type in ResourceType::ALL {
         expected.insert(of_type, published.of_type(of_type).count());
@@ -38,8 +38,8 @@ pub(crate) async fn run(site: &Site) -> Result<()> {
 
     println!(
         "\nStream: {} rules, {} endpoints, one client",
-        site.rules,
-        site.endpoints()
+        generated.rules,
+        generated.endpoints()
     );
     let start = Instant::now();
     let mut client = Client::connect(address, &group).await?;
@@ -50,9 +50,9 @@ pub(crate) async fn run(site: &Site) -> Result<()> {
     for received in &received {
         *counts.entry(received.resource_type).or_default() += 1;
     }
-    ensure!(counts == expected, "not {expected:?}, but {counts:?}");
+    ensure!(counts == expected, "expected {expected:?}, found {counts:?}");
     row(
-        "connected until it had everything",
+        "from connecting until it had everything",
         milliseconds(last.map_or(Duration::ZERO, |last| last - start)),
     );
     row(
@@ -68,18 +68,18 @@ pub(crate) async fn run(site: &Site) -> Result<()> {
             *of_rule = assignment;
         }
     };
-    let times = changes::run(site.rules, &mut client, change).await?;
+    let times = changes::run(generated.rules, &mut client, change).await?;
     row("an endpoint change, 50 in a second", latencies(times)?);
-    row("  sent besides", "nothing");
+    row("  other resources sent", "none");
 
-    objects::add(&mut objects, &site.route(1, true))?;
+    objects::add(&mut objects, &generated.route(1, true))?;
     let start = Instant::now();
-    let build = Build::of(site, &objects);
+    let build = BuildResult::of(generated, &objects);
     let publishing = Instant::now();
-    snapshots.publish(&group, of_edge(site, &build, &assignments)?);
+    snapshots.publish(&group, of_edge(generated, &build, &assignments)?);
     let received = client.until(ResourceType::RouteConfiguration, 1).await?;
     let [one] = received.as_slice() else {
-        anyhow::bail!("not one resource, but {received:?}");
+        anyhow::bail!("expected one resource, found {received:?}");
     };
     ensure!(
         one.resource_type == ResourceType::RouteConfiguration && !one.removed,
@@ -88,7 +88,7 @@ pub(crate) async fn run(site: &Site) -> Result<()> {
     row("a route change", milliseconds(one.at - start));
     row("  to publish and send it", milliseconds(one.at - publishing));
     row(
-        "  what is sent",
+        "  the resource",
         format!(
             "{} {}, {}",
             one.resource_type,

@@ -1,7 +1,8 @@
 //! The dynamic module with panics on demand.
 //!
-//! The boundary to Envoy is the shipped file, and so is everything else; but configurations and streams are wrapped, so that they panic where they
-//! are told to: a request says where by the header `x-panic`, a configuration and a route's session by their text, `panic-in-<hook>`.
+//! The boundary to Envoy and all other files are the shipped ones. Configurations and streams are wrapped so that they
+//! panic on demand: a request names the hooks in the header `x-panic`, and a configuration or the configuration of a
+//! route contains `panic-in-<hook>` in its text.
 
 #[path = "../../../filter/dynamic-module/src"]
 mod shipped {
@@ -12,7 +13,7 @@ mod shipped {
     pub(crate) mod stream;
 }
 
-// Where the shipped files look for each other.
+// The shipped files look for each other at the root of the crate.
 mod plugin;
 mod stream;
 use shipped::{abi, discovered, host};

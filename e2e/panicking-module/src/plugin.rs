@@ -1,4 +1,4 @@
-//! Configurations.
+//! Configurations that panic on demand.
 
 use std::ops::Deref;
 
@@ -34,19 +34,19 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
     })
 }
 
-/// A route's session.
+/// The configuration of a route.
 #[derive(Debug)]
-pub(crate) struct RouteSession(pub(crate) Vec<u8>);
+pub(crate) struct PerRouteConfig(pub(crate) Vec<u8>);
 
-impl Drop for RouteSession {
+impl Drop for PerRouteConfig {
     fn drop(&mut self) {
         panic_where(&self.0, "per_route_config_destroy");
     }
 }
 
-pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
+pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
     panic_where(session, "per_route_config_new");
-    shipped::configure_route(session).map(|shipped::RouteSession(session)| RouteSession(session))
+    shipped::configure_per_route(session).map(|shipped::PerRouteConfig(session)| PerRouteConfig(session))
 }
 
 impl Plugin {
@@ -55,8 +55,8 @@ impl Plugin {
     }
 }
 
-/// Panics where the text of a configuration says so.
+/// Panics if the text of a configuration asks for it.
 fn panic_where(text: &[u8], hook: &str) {
-    let told = String::from_utf8_lossy(text).contains(&format!("panic-in-{hook}"));
-    assert!(!told, "in {hook}, as a test asked for");
+    let asked = String::from_utf8_lossy(text).contains(&format!("panic-in-{hook}"));
+    assert!(!asked, "in {hook}, as a test asked for");
 }

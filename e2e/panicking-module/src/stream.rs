@@ -1,4 +1,4 @@
-//! Requests.
+//! Requests that panic on demand.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::abi::{Exchange, Headers};
 use crate::plugin::Plugin;
 use crate::shipped::stream as shipped;
 
-/// One request and its response.
+/// A request and its response.
 pub(crate) struct Stream {
     shipped: shipped::Stream,
-    /// For a panic to tell of: all that it could know.
+    /// Shown by the panic, so that tests can look for secrets in its message.
     plugin: Arc<Plugin>,
-    /// The hooks that are to panic: the request's `x-panic`.
+    /// The hooks that panic, from the header `x-panic`.
     panics: String,
 }
 
@@ -57,8 +57,8 @@ impl Stream {
     }
 
     fn panic_in(&self, hook: &str) {
-        let told = self.panics.split(' ').any(|named| named == hook);
-        assert!(!told, "in {hook}, as a test asked for: {:?}", self.plugin);
+        let asked = self.panics.split(' ').any(|named| named == hook);
+        assert!(!asked, "in {hook}, as a test asked for: {:?}", self.plugin);
     }
 }
 

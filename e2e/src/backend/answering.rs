@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a backend answers.
+/// How a backend answers requests. `/healthz`, `/echo` and `/events` have answers of their own.
 #[derive(Debug, Clone)]
 pub struct Answering {
     pub(super) status: u16,
@@ -12,7 +12,7 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// With this status.
+    /// Answers with this status.
     #[must_use]
     pub fn status(status: u16) -> Self {
         Self {
@@ -23,13 +23,13 @@ impl Answering {
         }
     }
 
-    /// With 200.
+    /// Answers with 200.
     #[must_use]
     pub fn ok() -> Self {
         Self::status(200)
     }
 
-    /// Not at all: the connection is closed once the request is there.
+    /// Sends no answer: closes the connection once the request has arrived.
     #[must_use]
     pub fn hanging_up() -> Self {
         Self {
@@ -38,14 +38,14 @@ impl Answering {
         }
     }
 
-    /// With one header more.
+    /// Adds a header to the answer.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// After a while.
+    /// Waits before it answers.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;

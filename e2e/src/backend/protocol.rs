@@ -1,4 +1,4 @@
-//! What backends can be taught.
+//! Protocols that tests add to backends.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,19 +12,21 @@ use tokio::task::JoinSet;
 
 use crate::body::Body;
 
-/// An answer in the making.
+/// The future that produces an answer.
 pub type Reply = Pin<Box<dyn Future<Output = Result<Response<Body>>> + Send>>;
 
-/// A protocol that backends speak beside plain HTTP. The tests bring it, so that the demo and the benchmark need no library for it.
+/// A protocol that backends speak besides plain HTTP. Tests implement it, so that the demo and the benchmark need no
+/// library for it.
 pub trait Protocol: fmt::Debug + Send + Sync {
-    /// Whether a request is one of this protocol's.
+    /// Whether a request belongs to this protocol.
     fn speaks(&self, request: &Request<Incoming>) -> bool;
 
-    /// How the backend of this name answers it. What goes on after that is one of the connection's `tasks`.
+    /// Answers a request as the backend of this name. Work that continues after the answer is one of the connection's
+    /// `tasks`.
     fn answer(&self, backend: &str, request: Request<Incoming>, tasks: &Tasks) -> Reply;
 }
 
-/// What a backend does for a connection beside answering: it ends with the backend.
+/// Tasks of a connection that continue after an answer. They end with the backend.
 #[derive(Debug, Clone)]
 pub struct Tasks {
     running: Arc<Mutex<JoinSet<()>>>,
@@ -39,7 +41,7 @@ impl Tasks {
         }
     }
 
-    /// One more.
+    /// Starts a task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let under_way = self.count.begin();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,19 +52,19 @@ impl Tasks {
         });
     }
 
-    /// Waits for all of them.
+    /// Waits for all tasks.
     pub(super) async fn finish(&self) {
         let mut running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
         while running.join_next().await.is_some() {}
     }
 }
 
-/// How many answers and tasks a backend has under way.
+/// The number of unfinished answers and tasks of a backend.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Count(Arc<AtomicUsize>);
 
 impl Count {
-    /// One more, until its value is dropped.
+    /// Counts one more, until the returned value is dropped.
     pub(super) fn begin(&self) -> UnderWay {
         self.0.fetch_add(1, Ordering::Relaxed);
         UnderWay(self.clone())
@@ -73,7 +75,7 @@ impl Count {
     }
 }
 
-/// Something that a backend has under way.
+/// One unfinished answer or task.
 pub(super) struct UnderWay(Count);
 
 impl Drop for UnderWay {

@@ -1,4 +1,4 @@
-//! Answering one request.
+//! Answers to single requests.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::protocol::UnderWay;
 use super::{Answering, Shared, Tasks};
 use crate::body::{self, Body, BoxError};
 
-/// Between two events.
+/// The time between two server-sent events.
 const EVENT_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Arc<Shared>) -> Result<Response<Body>> {
@@ -65,7 +65,7 @@ pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Ar
     }))
 }
 
-/// The header fields that the client asks for: `x-answer: NAME: VALUE`.
+/// The header fields that the client wants in the answer: `x-answer: NAME: VALUE`.
 fn asked_for(headers: &HeaderMap) -> Result<Vec<(HeaderName, HeaderValue)>> {
     let field = |field: &HeaderValue| {
         let colon = field.as_bytes().iter().position(|byte| *byte == b':');
@@ -76,7 +76,7 @@ fn asked_for(headers: &HeaderMap) -> Result<Vec<(HeaderName, HeaderValue)>> {
     headers.get_all("x-answer").iter().map(field).collect()
 }
 
-/// The request as JSON. Of its body the length, but an error is answered before there is a body.
+/// The request as JSON, with the length of its body. An error is answered before the body is read.
 async fn what_was_seen(request: Request<Incoming>, answering: &Answering, backend: &str) -> Result<Response<Body>> {
     let (head, body) = request.into_parts();
     let length = match answering.status {
@@ -97,7 +97,7 @@ async fn what_was_seen(request: Request<Incoming>, answering: &Answering, backen
     if has_body {
         response = response.header(CONTENT_LENGTH, text.len());
     }
-    // For HTTP/2, hyper leaves it to us that an answer to HEAD has no body.
+    // hyper sends a body in an answer to HEAD over HTTP/2 unless it is empty.
     let text = if has_body && head.method != Method::HEAD {
         text
     } else {
@@ -106,18 +106,19 @@ async fn what_was_seen(request: Request<Incoming>, answering: &Answering, backen
     Ok(response.body(body::whole(text))?)
 }
 
-/// The request's own body and trailers, each piece as it comes.
+/// Returns the request's own body and trailers, each piece as it arrives.
 fn echo(request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let mut response = Response::new(body.map_err(BoxError::from).boxed_unsync());
-    // HTTP/1.1 sends the trailers that it has announced.
+    // HTTP/1.1 sends only trailers that are announced.
     if let Some(names) = head.headers.get(TRAILER) {
         response.headers_mut().insert(TRAILER, names.clone());
     }
     response
 }
 
-/// Server-sent events without end. Each says which backend sent it; their numbers go on where the client says that it was.
+/// An endless stream of server-sent events. Each names the backend that sent it. Their numbers continue from
+/// `last-event-id`.
 fn events(request: &Request<Incoming>, tasks: &Tasks, backend: &str) -> Response<Body> {
     let last = request.headers().get("last-event-id");
     let last: u64 = last.and_then(|id| id.to_str().ok()?.parse().ok()).unwrap_or_default();
@@ -148,7 +149,7 @@ fn headers_as_text(headers: &HeaderMap) -> Vec<(&str, String)> {
         .collect()
 }
 
-/// A body that counts as under way until it ends, and may be cut off before.
+/// A body that counts as unfinished until it ends, and that may be cut off.
 struct Watched {
     body: Body,
     pieces_left: Option<usize>,
@@ -165,7 +166,7 @@ impl hyper::body::Body for Watched {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &mut self.pieces_left {
-            // In place of one more: what was sent before has reached the client by then, which it may not have otherwise.
+            // The cut comes when the next piece is due: by then the client has received the pieces before it.
             Some(0) if frame.is_some() => return Poll::Ready(Some(Err("cut off".into()))),
             Some(left) => *left = left.saturating_sub(1),
             None => {}

@@ -1,4 +1,4 @@
-//! What a backend sees.
+//! The request as a backend saw it.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -12,14 +12,14 @@ pub struct Seen {
     pub method: String,
     /// The request's path.
     pub path: String,
-    /// Names and values; values are bytes, read as Latin-1. Fields of one name are in their order.
+    /// Names and values. Values are bytes, read as Latin-1. Fields of the same name are in order.
     pub headers: Vec<(String, String)>,
     /// The length of its body.
     pub body: u64,
 }
 
 impl Seen {
-    /// All values of one header.
+    /// All values of one header field.
     #[must_use]
     pub fn all(&self, name: &str) -> Vec<&str> {
         self.headers
@@ -29,14 +29,14 @@ impl Seen {
             .collect()
     }
 
-    /// The request's cookies: its Cookie fields, joined as RFC 6265 has them.
+    /// The request's cookies: its Cookie fields, joined as RFC 6265 says.
     #[must_use]
     pub fn cookies(&self) -> Option<String> {
         let fields = self.all("cookie");
         (!fields.is_empty()).then(|| fields.join("; "))
     }
 
-    /// The header names that begin with `x-limpet`.
+    /// The names of the header fields that begin with `x-limpet`.
     #[must_use]
     pub fn internal_headers(&self) -> Vec<&str> {
         self.headers
@@ -46,9 +46,9 @@ impl Seen {
             .collect()
     }
 
-    /// From what a backend answered with.
+    /// Reads the body of a backend's answer.
     pub(crate) fn from_json(body: &[u8]) -> Result<Self> {
-        let body: Value = serde_json::from_slice(body).context("this is not the answer of a backend")?;
+        let body: Value = serde_json::from_slice(body).context("not an answer of a backend")?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let headers = body["headers"]
             .as_array()

@@ -6,7 +6,7 @@ use hyper::body::Bytes;
 
 use crate::{Seen, SetCookie};
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
     /// The status code.
@@ -15,12 +15,12 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// The trailers, where there are any.
+    /// The trailers; empty if there are none.
     pub trailers: HeaderMap,
 }
 
 impl Answer {
-    /// The name of the backend that answered; none for an answer of Envoy's own.
+    /// The name of the backend that answered, or `None` if Envoy answered without a backend.
     #[must_use]
     pub fn backend(&self) -> Option<&str> {
         self.header("x-backend")
@@ -29,12 +29,12 @@ impl Answer {
     /// The request as the backend saw it.
     ///
     /// # Errors
-    /// When no backend answered.
+    /// If no backend answered.
     pub fn seen(&self) -> Result<Seen> {
         Seen::from_json(&self.body)
     }
 
-    /// The first field of this name.
+    /// The value of the first field of this name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())

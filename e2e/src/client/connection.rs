@@ -1,4 +1,4 @@
-//! Connections, and exchanges that are under way on them.
+//! Connections, and exchanges on them.
 
 use std::net::SocketAddr;
 
@@ -17,8 +17,8 @@ use crate::Tls;
 use crate::body::Body;
 use crate::{Answer, Request, poll};
 
-/// A connection for many requests: one after the other with HTTP/1.1, at the same time with HTTP/2. It is closed with its value, whatever is
-/// under way then.
+/// A connection for many requests: one after the other over HTTP/1.1, in parallel over HTTP/2. Dropping the value
+/// closes the connection and ends unfinished exchanges.
 #[derive(Debug)]
 pub struct Connection {
     sender: Sender,
@@ -35,7 +35,7 @@ impl Connection {
     /// Connects, for requests over HTTP/1.1 or over HTTP/2.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If nothing listens there.
     pub async fn open(address: SocketAddr, http2: bool) -> Result<Self> {
         Self::over(connect(address).await?, http2).await
     }
@@ -43,7 +43,7 @@ impl Connection {
     /// Connects with TLS, for requests over HTTP/1.1 or over HTTP/2.
     ///
     /// # Errors
-    /// When nobody listens there, or nobody who is to be trusted.
+    /// If nothing listens there, or the server's certificate is not trusted.
     #[cfg(feature = "tls")]
     pub async fn open_tls(address: SocketAddr, tls: &Tls, http2: bool) -> Result<Self> {
         Self::over(tls.shake_hands(connect(address).await?, http2).await?, http2).await
@@ -61,7 +61,7 @@ impl Connection {
         Ok(Self { sender, task })
     }
 
-    /// Whether it takes one more request. The server may have closed it.
+    /// Whether the connection takes another request: the server may have closed it.
     pub async fn is_open(&mut self) -> bool {
         match &mut self.sender {
             Sender::Http1(sender) => sender.ready().await.is_ok(),
@@ -72,15 +72,15 @@ impl Connection {
     /// Sends a request and reads the whole answer.
     ///
     /// # Errors
-    /// When there is no HTTP answer.
+    /// If there is no HTTP answer.
     pub async fn send(&mut self, request: Request) -> Result<Answer> {
         self.exchange(request).await?.rest().await
     }
 
-    /// Sends a request and reads the answer's head; its body is still to come.
+    /// Sends a request and reads the answer's head. The body can be read from the result.
     ///
     /// # Errors
-    /// When there is no HTTP answer.
+    /// If there is no HTTP answer.
     pub async fn exchange(&mut self, request: Request) -> Result<Exchange> {
         let response = poll::patiently("the head of an answer", async {
             Ok(match &mut self.sender {
@@ -122,15 +122,16 @@ async fn connect(address: SocketAddr) -> Result<TcpStream> {
         .with_context(|| format!("no connection to {address}"))
 }
 
-/// An answer whose body is still to come. Dropped before its end, it is reset: HTTP/2 cancels the stream, HTTP/1.1 closes the connection.
+/// An answer whose body is not read yet. Dropped before the end, it is reset: HTTP/2 cancels the stream, HTTP/1.1
+/// closes the connection.
 #[derive(Debug)]
 pub struct Exchange {
-    /// The answer so far.
+    /// The answer as read so far.
     head: Answer,
     body: Incoming,
-    /// What was read of the body and not asked for yet.
+    /// Bytes of the body that were read but not asked for yet.
     surplus: Bytes,
-    /// Where the exchange has a connection of its own.
+    /// Set if the exchange has its own connection, which must stay open.
     connection: Option<Connection>,
 }
 
@@ -140,16 +141,16 @@ impl Exchange {
         self
     }
 
-    /// The answer so far: its status and headers.
+    /// The answer's status and headers.
     #[must_use]
     pub fn head(&self) -> &Answer {
         &self.head
     }
 
-    /// The next piece of the body; none at its end, trailers read.
+    /// The next piece of the body; `None` at the end, when the trailers are read as well.
     ///
     /// # Errors
-    /// When the answer is cut off.
+    /// If the answer is cut off.
     pub async fn piece(&mut self) -> Result<Option<Bytes>> {
         if !self.surplus.is_empty() {
             return Ok(Some(std::mem::take(&mut self.surplus)));
@@ -171,10 +172,10 @@ impl Exchange {
         }
     }
 
-    /// The next bytes of the body, so many of them.
+    /// The next `count` bytes of the body.
     ///
     /// # Errors
-    /// When the answer has fewer, or is cut off.
+    /// If the answer has fewer, or is cut off.
     pub async fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(count);
         while bytes.len() < count {
@@ -187,10 +188,10 @@ impl Exchange {
         Ok(bytes)
     }
 
-    /// The answer with the rest of its body.
+    /// Reads the rest of the body and returns the answer.
     ///
     /// # Errors
-    /// When the answer is cut off.
+    /// If the answer is cut off.
     pub async fn rest(mut self) -> Result<Answer> {
         let mut body = Vec::new();
         while let Some(piece) = self.piece().await? {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::body::{self, Body, Upload};
 use crate::{Answer, Connection, Exchange};
 
-/// A request to be sent. Without a [`Connection`], it gets one of its own.
+/// A request. Unless it is sent on a [`Connection`], it opens one.
 #[derive(Debug)]
 pub struct Request {
     address: SocketAddr,
@@ -23,7 +23,7 @@ pub struct Request {
     informational: Option<UnboundedSender<Informational>>,
 }
 
-/// What comes before an answer: the status, as 100 (Continue), and headers.
+/// An informational answer: the status, such as 100 (Continue), and headers.
 pub type Informational = (u16, HeaderMap);
 
 impl Request {
@@ -41,47 +41,47 @@ impl Request {
         }
     }
 
-    /// Over HTTP/2, where it has a connection of its own.
+    /// Uses HTTP/2, if the request opens its own connection.
     #[must_use]
     pub fn http2(mut self) -> Self {
         self.http2 = true;
         self
     }
 
-    /// With this method.
+    /// Sets the method.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = method;
         self
     }
 
-    /// With one field more, its value byte for byte.
+    /// Adds a header field. The value is sent byte for byte.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// With one more Cookie field.
+    /// Adds a Cookie field.
     #[must_use]
     pub fn cookie(self, field: impl AsRef<[u8]>) -> Self {
         self.header("cookie", field)
     }
 
-    /// Asks the backend for one field more in its answer.
+    /// Asks the backend to add a header field to its answer.
     #[must_use]
     pub fn answered_with(self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.header("x-answer", [name.as_bytes(), b": ", value.as_ref()].concat())
     }
 
-    /// With this body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body::whole(body);
         self
     }
 
-    /// A POST request, whose body is sent piece by piece.
+    /// Makes this a POST request with a body that is sent piece by piece.
     #[must_use]
     pub fn upload(self) -> (Self, Upload) {
         let (upload, body) = body::piecewise();
@@ -92,7 +92,7 @@ impl Request {
         (request, upload)
     }
 
-    /// With a place for what comes before the answer.
+    /// Also returns a receiver of the informational answers.
     #[must_use]
     pub fn informational(mut self) -> (Self, UnboundedReceiver<Informational>) {
         let (sender, receiver) = unbounded_channel();
@@ -100,24 +100,24 @@ impl Request {
         (self, receiver)
     }
 
-    /// Sends it and reads the whole answer.
+    /// Sends the request and reads the whole answer.
     ///
     /// # Errors
-    /// When there is no HTTP answer.
+    /// If there is no HTTP answer.
     pub async fn send(self) -> Result<Answer> {
         self.open().await?.rest().await
     }
 
-    /// Sends it and reads the answer's head; its body is still to come.
+    /// Sends the request and reads the answer's head. The body can be read from the result.
     ///
     /// # Errors
-    /// When there is no HTTP answer.
+    /// If there is no HTTP answer.
     pub async fn open(self) -> Result<Exchange> {
         let mut connection = Connection::open(self.address, self.http2).await?;
         Ok(connection.exchange(self).await?.with(connection))
     }
 
-    /// For a connection of this protocol.
+    /// Converts the request for a connection of this protocol.
     pub(super) fn into_hyper(self, http2: bool) -> Result<hyper::Request<Body>> {
         let authority = self.address.to_string();
         let uri = if http2 {
@@ -138,7 +138,7 @@ impl Request {
         let mut request = request.body(self.body)?;
         if let Some(sender) = self.informational {
             hyper::ext::on_informational(&mut request, move |response| {
-                // Where the test has stopped listening, it does not care.
+                // The test may have dropped the receiver.
                 let _ = sender.send((response.status().as_u16(), response.headers().clone()));
             });
         }

@@ -1,4 +1,4 @@
-//! TLS of clients.
+//! TLS for clients.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Whom a client trusts, and whom it asks for.
+/// The certificate authorities that a client trusts, and the server name that it asks for.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -21,11 +21,11 @@ impl Tls {
     /// Trusts the certificate authorities in `roots` (PEM), and asks for the server of this name or address.
     ///
     /// # Errors
-    /// When that is no PEM, or no name.
+    /// If `roots` is not PEM, or `server` is not a valid name.
     pub fn new(roots: &str, server: &str) -> Result<Self> {
         let mut store = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(roots.as_bytes()) {
-            store.add(root.context("no certificates in PEM")?)?;
+            store.add(root.context("not a certificate in PEM")?)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)

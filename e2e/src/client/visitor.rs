@@ -1,4 +1,4 @@
-//! Visitors: clients that keep their cookies.
+//! Visitors: clients that keep cookies.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,7 +7,8 @@ use anyhow::Result;
 
 use crate::{Answer, Envoy, Request};
 
-/// A client that keeps its cookies, and drops those that are ended, as a browser does. (Path, Domain and Expires are left to the tests.)
+/// A client that keeps cookies and drops those that an answer ends, as a browser does. It ignores Path, Domain and
+/// Expires: tests check those.
 #[derive(Debug, Clone)]
 pub struct Visitor {
     address: SocketAddr,
@@ -21,7 +22,7 @@ impl Visitor {
         Self::of(envoy.address())
     }
 
-    /// A visitor without cookies, of the proxy at this address.
+    /// A visitor without cookies for the proxy at this address.
     #[must_use]
     pub fn of(address: SocketAddr) -> Self {
         Self {
@@ -30,25 +31,25 @@ impl Visitor {
         }
     }
 
-    /// A GET request with the visitor's cookies.
+    /// Sends a GET request with the visitor's cookies.
     ///
     /// # Errors
-    /// When there is no HTTP answer.
+    /// If there is no HTTP answer.
     pub async fn get(&mut self, path: &str) -> Result<Answer> {
         self.send(Request::get(self.address, path)).await
     }
 
-    /// This request, with the visitor's cookies.
+    /// Sends this request with the visitor's cookies, and keeps those of the answer.
     ///
     /// # Errors
-    /// When there is no HTTP answer.
+    /// If there is no HTTP answer.
     pub async fn send(&mut self, request: Request) -> Result<Answer> {
         let answer = self.bring(request).send().await?;
         self.take(&answer);
         Ok(answer)
     }
 
-    /// This request, with the cookies that the visitor has by now.
+    /// Adds the visitor's present cookies to this request.
     #[must_use]
     pub fn bring(&self, request: Request) -> Request {
         if self.cookies.is_empty() {
@@ -62,7 +63,7 @@ impl Visitor {
         request.cookie(pairs.join("; "))
     }
 
-    /// Takes note of the cookies that an answer sets or ends.
+    /// Keeps the cookies that an answer sets, and drops those that it ends.
     pub fn take(&mut self, answer: &Answer) {
         for cookie in answer.set_cookies() {
             if cookie.attribute("Max-Age") == Some("0") {
@@ -73,19 +74,19 @@ impl Visitor {
         }
     }
 
-    /// The names of the cookies that the visitor holds.
+    /// The names of the visitor's cookies.
     #[must_use]
     pub fn cookie_names(&self) -> Vec<&str> {
         self.cookies.keys().map(String::as_str).collect()
     }
 
-    /// The value of a cookie that the visitor holds.
+    /// The value of one of the visitor's cookies.
     #[must_use]
     pub fn cookie(&self, name: &str) -> Option<&str> {
         self.cookies.get(name).map(String::as_str)
     }
 
-    /// Gives the visitor a cookie.
+    /// Gives the visitor a cookie without an answer.
     pub fn keep(&mut self, name: &str, value: &str) {
         self.cookies.insert(name.to_owned(), value.to_owned());
     }

@@ -1,4 +1,4 @@
-//! What Envoy discovers while it runs: files that it watches (EDS, RDS, LDS, ECDS).
+//! Resources that Envoy discovers from files while it runs (EDS, RDS, LDS, ECDS).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,24 +8,25 @@ use serde_json::{Value, json};
 
 use crate::Keyring;
 
-use super::{Config, each_item, each_object, merge, read_yaml};
+use super::json::{each_item, each_object, merge};
+use super::{Config, read_yaml};
 
-/// The name of the bootstrap configuration among the files that an Envoy is started with.
+/// The file name of the bootstrap configuration.
 pub(crate) const BOOTSTRAP: &str = "envoy.json";
 
-/// Where discovered parts are that no file of `envoy-configs/` has apart.
+/// The files for resources that the file of `envoy-configs/` has inline and a test makes Envoy discover.
 const ENDPOINTS: &str = "eds.yaml";
 const ROUTES: &str = "rds.yaml";
 const LISTENERS: &str = "lds.yaml";
 
-/// Where `module-sds.yaml` has its secret from.
+/// The file that `module-sds.yaml` discovers its secret from.
 const SECRETS: &str = "envoy-configs/sds/keyring.yaml";
 
-/// Where `ecds.yaml` has the filter from.
+/// The file that `ecds.yaml` discovers the filter from.
 const FILTER: &str = "envoy-configs/ecds/limpet.yaml";
 
 impl Config {
-    /// The endpoints of the first cluster are discovered (EDS).
+    /// Makes Envoy discover the endpoints of the first cluster (EDS).
     #[must_use]
     pub fn discover_endpoints(mut self) -> Self {
         let cluster = self.cluster_mut();
@@ -39,7 +40,7 @@ impl Config {
         self.discover(ENDPOINTS, &json!([assignment]))
     }
 
-    /// The routes of the first listener are discovered (RDS).
+    /// Makes Envoy discover the routes of the first listener (RDS).
     #[must_use]
     pub fn discover_routes(mut self) -> Self {
         let manager = self.hcm();
@@ -50,7 +51,7 @@ impl Config {
         self.discover(ROUTES, &json!([routes]))
     }
 
-    /// The listeners are discovered (LDS).
+    /// Makes Envoy discover the listeners (LDS).
     #[must_use]
     pub fn discover_listeners(mut self) -> Self {
         let mut listeners = self.bootstrap["static_resources"]["listeners"].take();
@@ -65,16 +66,16 @@ impl Config {
         self.discover(LISTENERS, &listeners)
     }
 
-    /// The filter is discovered from this file of `envoy-configs/` in the place of the one that `ecds.yaml` names.
+    /// Makes Envoy discover the filter from this file of `envoy-configs/` instead of the one that `ecds.yaml` names.
     ///
     /// # Errors
-    /// When the file is not there or is no YAML.
+    /// If the file does not exist or is not YAML.
     pub fn discover_filter_from(mut self, file: &str) -> Result<Self> {
         self.discovered.insert(FILTER.to_owned(), read_yaml(file)?);
         Ok(self)
     }
 
-    /// The secret of `module-sds.yaml` is this keyring.
+    /// Makes the secret of `module-sds.yaml` this keyring.
     #[must_use]
     pub fn keyring(mut self, keyring: &Keyring) -> Self {
         self.each_file(|file| {
@@ -87,7 +88,7 @@ impl Config {
         self
     }
 
-    /// Envoy discovers these secrets in the place of those of `module-sds.yaml`.
+    /// Makes Envoy discover these secrets instead of those of `module-sds.yaml`.
     #[must_use]
     pub fn secrets(mut self, secrets: &Value) -> Self {
         self.discovered
@@ -96,16 +97,16 @@ impl Config {
     }
 
     fn discover(mut self, path: &str, resources: &Value) -> Self {
-        // Envoy asks for a name as soon as something is discovered.
+        // Envoy requires a node name for discovery.
         self.bootstrap["node"] = json!({"id": "envoy", "cluster": "web"});
         self.discovered.insert(path.to_owned(), json!({"resources": resources}));
         self
     }
 
-    /// All files of an Envoy in this directory, by their names there, with the filter that is under test.
+    /// All of Envoy's files in this directory, by file name, with the filter under test.
     ///
     /// # Errors
-    /// When there is no filter to test.
+    /// If the build of the filter is missing.
     pub(crate) fn files(&self, directory: &Path) -> Result<BTreeMap<String, Value>> {
         let parts = self.discovered.iter().map(|(path, part)| (file_name(path), part));
         let mut files = BTreeMap::new();
@@ -129,7 +130,7 @@ impl Config {
         self.discovered.values_mut().for_each(change);
     }
 
-    /// The first listener, wherever it is.
+    /// The first listener, in the bootstrap or in a discovered file.
     pub(super) fn listener(&mut self) -> &mut Value {
         match self.discovered.get_mut(LISTENERS) {
             Some(file) => &mut file["resources"][0],
@@ -146,7 +147,7 @@ impl Config {
         listener["name"].as_str().unwrap_or_default()
     }
 
-    /// The first listener's routes, wherever they are.
+    /// The first listener's routes, in the bootstrap or in a discovered file.
     pub(super) fn route_config(&mut self) -> &mut Value {
         if self.discovered.contains_key(ROUTES) {
             self.discovered_resource(ROUTES)
@@ -160,7 +161,7 @@ impl Config {
         &mut self.route_config()["virtual_hosts"][0]["routes"][0]
     }
 
-    /// The endpoints of the first cluster, wherever they are.
+    /// The first cluster's endpoints, in the bootstrap or in a discovered file.
     pub(super) fn load_assignment(&mut self) -> &mut Value {
         let source = &self.cluster_mut()["eds_cluster_config"]["eds_config"]["path_config_source"];
         match source["path"].as_str().map(str::to_owned) {
@@ -169,16 +170,17 @@ impl Config {
         }
     }
 
-    /// The first resource of a file that is there.
+    /// The first resource of a discovered file.
     fn discovered_resource(&mut self, path: &str) -> &mut Value {
         &mut self.discovered.entry(path.to_owned()).or_default()["resources"][0]
     }
 }
 
-/// The files of `envoy-configs/` that a configuration has something discovered from, by their paths in it.
+/// Reads the files of `envoy-configs/` that a configuration discovers resources from. The result has them by the path
+/// in the configuration.
 ///
 /// # Errors
-/// When one of them is not there or is no YAML.
+/// If one of them does not exist or is not YAML.
 pub(super) fn read_files(bootstrap: &mut Value) -> Result<BTreeMap<String, Value>> {
     let mut paths = Vec::new();
     each_object(bootstrap, &mut |object| {
@@ -199,12 +201,12 @@ fn watched(path: &str) -> Value {
     json!({"path_config_source": {"path": path}, "resource_api_version": "V3"})
 }
 
-/// The name of the file that the filter is discovered from, among those of an Envoy.
+/// The name of the file that the filter is discovered from, in Envoy's directory.
 pub(crate) fn discovered_filter() -> String {
     file_name(FILTER)
 }
 
-/// All files of an Envoy are in one directory, as JSON.
+/// The name of a discovered file in Envoy's directory, which has all files as JSON.
 fn file_name(path: &str) -> String {
     let path = Path::new(path.trim_start_matches("envoy-configs/")).with_extension("json");
     path.to_string_lossy().replace('/', "-")

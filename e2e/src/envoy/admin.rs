@@ -14,34 +14,35 @@ use crate::{Request, poll};
 pub struct Admin(SocketAddr);
 
 impl Admin {
-    /// The one at this address.
+    /// The admin interface at this address.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self(address)
     }
 
-    /// The one whose address Envoy has written to a file (`--admin-address-path`), once it has.
+    /// The admin interface whose address Envoy has written to a file (`--admin-address-path`); `None` if it has not
+    /// done so yet.
     pub(crate) fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
         text.trim().parse().ok().map(Self)
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     #[must_use]
     pub fn address(self) -> SocketAddr {
         self.0
     }
 
-    /// Whether Envoy serves: its listeners are there, and everything that they wait for.
+    /// Whether Envoy is ready: its listeners exist, and they wait for nothing.
     pub async fn ready(self) -> bool {
         let answer = Request::get(self.0, "/ready").send().await;
         answer.is_ok_and(|answer| answer.status == 200)
     }
 
-    /// What it answers at this path.
+    /// The answer at this path.
     ///
     /// # Errors
-    /// When it does not answer, or not with 200.
+    /// If it does not answer with 200.
     pub async fn text(self, path: &str) -> Result<String> {
         let answer = Request::get(self.0, path).send().await?;
         if answer.status != 200 {
@@ -50,10 +51,10 @@ impl Admin {
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
     }
 
-    /// One of Envoy's counters or gauges; 0 where it does not exist yet.
+    /// The value of one of Envoy's counters or gauges; 0 if it does not exist yet.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn stat(self, name: &str) -> Result<u64> {
         Ok(self.stats(name).await?.get(name).copied().unwrap_or(0))
     }
@@ -61,7 +62,7 @@ impl Admin {
     /// All counters and gauges whose names match a regular expression.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn stats(self, filter: &str) -> Result<BTreeMap<String, u64>> {
         let text = self.text(&format!("/stats?filter={filter}")).await?;
         let stat = |line: &str| {
@@ -74,16 +75,16 @@ impl Admin {
     /// Waits until a counter or gauge has this value.
     ///
     /// # Errors
-    /// When that does not happen.
+    /// If it does not have it after half a minute.
     pub async fn until_stat(self, name: &str, value: u64) -> Result<()> {
         let what = format!("{name} to be {value}");
         poll::until(&what, async || (self.stat(name).await.ok()? == value).then_some(())).await
     }
 
-    /// The addresses of all listeners, by their names.
+    /// The addresses of all listeners, by name.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn listeners(self) -> Result<BTreeMap<String, SocketAddr>> {
         let listeners: Value = serde_json::from_str(&self.text("/listeners?format=json").await?)?;
         let mut found = BTreeMap::new();
@@ -91,7 +92,7 @@ impl Admin {
             .as_array()
             .context("Envoy has no listeners")?
         {
-            // Others listen at a path.
+            // Listeners without a socket address listen at a path.
             if let Some(socket) = listener["local_address"].get("socket_address") {
                 let name = listener["name"].as_str().unwrap_or_default();
                 let ip = socket["address"].as_str().unwrap_or_default();

@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 use super::run::RunDirectory;
 use crate::Config;
 
-/// A process that ends with its value.
+/// A process that is killed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Process(Child);
 
 impl Process {
-    /// `command` is Envoy with arguments of its own, or a program that passes its arguments on to Envoy.
+    /// Starts `command`: Envoy with further arguments, or a program that passes its arguments on to Envoy.
     pub(super) fn start(mut command: Command, config: &Config, run: &RunDirectory) -> Result<Self> {
-        // Envoy ends when the thread that started it does: no Envoy outlives a test, however the test ends.
+        // Envoy ends with the thread that started it, so no Envoy outlives a test, however the test ends.
         let process = command
             .arg("-c")
             .arg(run.file("envoy.json"))
@@ -23,13 +23,13 @@ impl Process {
             .arg(run.file("admin"))
             .args(["--concurrency", &config.worker_count().to_string()])
             .args(["--file-flush-interval-msec", "50", "-l", config.log_verbosity()])
-            // What is replaced, a listener or a whole process, ends soon.
+            // A replaced listener or process ends soon.
             .args(["--drain-time-s", "2", "--parent-shutdown-time-s", "3"])
             .envs(config.environment()?)
             .stdout(appended(run, "stdout")?)
             .stderr(appended(run, "stderr")?)
             .spawn()
-            .context("can not start Envoy")?;
+            .context("cannot start Envoy")?;
         Ok(Self(process))
     }
 
@@ -37,14 +37,14 @@ impl Process {
         self.0.id()
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if the process has ended.
     pub(super) fn has_ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
 
-    /// Ends it at once.
+    /// Kills the process.
     pub(super) fn end(&mut self) {
-        // Where killing fails, the process is gone already.
+        // If killing fails, the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -56,7 +56,7 @@ impl Drop for Process {
     }
 }
 
-/// A file that several processes of one Envoy write to.
+/// Opens a file that several processes of one Envoy append to.
 fn appended(run: &RunDirectory, name: &str) -> Result<File> {
     Ok(OpenOptions::new()
         .create(true)

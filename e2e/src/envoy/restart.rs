@@ -1,4 +1,4 @@
-//! Envoys that are restarted.
+//! Restarts of an Envoy.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::process::Process;
 use super::run::RunDirectory;
 use crate::{Config, poll, tools};
 
-/// What the processes of an Envoy have in common that replaces itself.
+/// What the successive processes of a hot-restarted Envoy share.
 #[derive(Debug)]
 pub(super) struct HotRestarts {
     base_id: u64,
@@ -20,22 +20,23 @@ pub(super) struct HotRestarts {
 
 impl Drop for HotRestarts {
     fn drop(&mut self) {
-        // Envoy leaves its shared memory behind. A helpless Drop: it may be gone.
+        // Envoy does not remove its shared memory. An error does not matter here.
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(format!("envoy_shared_memory_{}", self.base_id * 10)));
     }
 }
 
 impl Envoy {
-    /// Kills the process, and starts another one at the same address. All connections break, and for a moment nobody listens.
+    /// Kills the process and starts another one at the same address. All connections break, and for a moment nothing
+    /// listens.
     ///
     /// # Errors
-    /// When it does not come up; the message has the end of its log.
+    /// If it does not start; the error contains the end of its log.
     pub async fn restart(&mut self) -> Result<()> {
-        ensure!(self.hot_restarts.is_none(), "this Envoy is to be restarted hot");
-        // Bound by us as well, though nobody listens there by it, the port is not given to somebody else meanwhile.
+        ensure!(self.hot_restarts.is_none(), "this Envoy was started for hot restarts");
+        // While this process has the port bound as well (without listening), the port is not given to another process.
         let port = TcpSocket::new_v4()?;
         port.set_reuseport(true)?;
-        port.bind(self.address()).context("the port can not be kept")?;
+        port.bind(self.address()).context("the port cannot be kept")?;
         let mut command = self.successor()?;
         command.arg("--disable-hot-restart");
         self.process.end();
@@ -43,10 +44,10 @@ impl Envoy {
         self.wait_until_ready().await
     }
 
-    /// Starts an Envoy that can replace itself: see [`Envoy::hot_restart`].
+    /// Starts an Envoy that can be replaced by [`Envoy::hot_restart`].
     ///
     /// # Errors
-    /// When it does not come up; the message has the end of its log.
+    /// If it does not start; the error contains the end of its log.
     pub async fn start_for_hot_restarts(config: Config) -> Result<Self> {
         let run = RunDirectory::new(&config)?;
         let mut command = Command::new(tools::envoy()?);
@@ -60,10 +61,11 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// Envoy's own hot restart: a new process takes over the listening sockets of the running one, which finishes what it has and ends.
+    /// Performs Envoy's hot restart: a new process takes over the listening sockets; the old one finishes its requests
+    /// and ends.
     ///
     /// # Errors
-    /// When the new one does not come up, or the old one does not end.
+    /// If the new process does not start, or the old one does not end.
     pub async fn hot_restart(&mut self) -> Result<()> {
         let mut command = self.successor()?;
         let hot = self.hot_restarts.as_mut();
@@ -80,7 +82,8 @@ impl Envoy {
         Ok(())
     }
 
-    /// A command for a process that listens where this one does, and puts its admin interface's address in the place of this one's.
+    /// A command for a process that listens at the same address, and writes its admin interface's address to the same
+    /// file.
     fn successor(&mut self) -> Result<Command> {
         self.config = self.config.clone().port(self.address().port());
         self.run.write(&self.config)?;

@@ -8,10 +8,10 @@ use tempfile::TempDir;
 use crate::Config;
 use crate::config::BOOTSTRAP;
 
-/// Where Envoy's output is.
+/// The directory of Envoy's output.
 const OUTPUT: &str = "output";
 
-/// The files of one Envoy, gone with it.
+/// The files of one Envoy. They are removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct RunDirectory {
     directory: TempDir,
@@ -24,13 +24,14 @@ impl RunDirectory {
             directory: TempDir::with_prefix("limpet-e2e-")?,
             keep: Vec::new(),
         };
-        // Apart from the files that Envoy watches, or it would log each line that it logs, without end.
+        // A directory without watched files: otherwise Envoy would see its own log change, log that, and so on without
+        // end.
         std::fs::create_dir(run.file(OUTPUT))?;
         run.write(config)?;
         Ok(run)
     }
 
-    /// Writes all files of a configuration, for an Envoy that is yet to start.
+    /// Writes all files of a configuration before Envoy starts.
     pub(super) fn write(&self, config: &Config) -> Result<()> {
         for (name, content) in config.files(self.path())? {
             std::fs::write(self.file(&name), content.to_string())?;
@@ -38,17 +39,17 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Puts those files of a configuration in place that are not there yet. None of them may be one that Envoy reads at its start only.
+    /// Replaces the files of a configuration that have changed. Envoy must watch each of them.
     pub(super) fn update(&self, config: &Config) -> Result<()> {
         let mut changed = config.files(self.path())?;
         changed.retain(|name, content| self.text(name).ok() != Some(content.to_string()));
-        ensure!(!changed.is_empty(), "this changes nothing");
+        ensure!(!changed.is_empty(), "the change leaves all files as they are");
         ensure!(
             !changed.contains_key(BOOTSTRAP),
-            "Envoy does not watch what this changes"
+            "the change is in a file that Envoy does not watch"
         );
         for (name, content) in changed {
-            // Envoy watches for moves: it never sees half a file.
+            // Envoy watches for moves, so it never sees half a file.
             let new = self.file("new");
             std::fs::write(&new, content.to_string())?;
             std::fs::rename(new, self.file(&name))?;
@@ -56,7 +57,7 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Another directory that is to be there as long as this one.
+    /// Keeps another directory as long as this one.
     pub(super) fn keep(&mut self, directory: TempDir) {
         self.keep.push(directory);
     }
@@ -69,7 +70,7 @@ impl RunDirectory {
         self.path().join(name)
     }
 
-    /// The file of standard output or error.
+    /// The path of the file of standard output or error.
     pub(super) fn output_file(&self, name: &str) -> PathBuf {
         self.file(OUTPUT).join(name)
     }
@@ -82,7 +83,7 @@ impl RunDirectory {
         Ok(String::from_utf8_lossy(&std::fs::read(self.file(file))?).into_owned())
     }
 
-    /// The end of the log, without the lists of extensions that Envoy begins it with.
+    /// The end of the log, without the lists of extensions at its beginning.
     pub(super) fn log_tail(&self) -> String {
         let log = self.output("stderr").unwrap_or_default();
         let mut lines: Vec<_> = log.lines().filter(|line| !line.contains("[info][main]")).collect();

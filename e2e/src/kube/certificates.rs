@@ -1,4 +1,4 @@
-//! What a certificate authority of a cluster's own makes for its API server.
+//! The certificates of an API server.
 
 use std::path::{Path, PathBuf};
 
@@ -7,21 +7,21 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 
-/// The files of an API server.
+/// The files of an API server's certificates and keys.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    /// The authority's certificate in PEM.
+    /// The certificate authority's certificate in PEM.
     pub(super) authority: String,
     /// The server's certificate.
     pub(super) server: PathBuf,
     pub(super) server_key: PathBuf,
-    /// Signs the tokens of service accounts.
+    /// The key that signs the tokens of service accounts.
     pub(super) token_key: PathBuf,
     pub(super) token_public_key: PathBuf,
 }
 
 impl Certificates {
-    /// For a server at this address, into files of this directory.
+    /// Makes the files in this directory, for a server at this address.
     pub(super) fn make(address: &str, directory: &Path) -> Result<Self> {
         let mut authority = CertificateParams::new([])?;
         authority.distinguished_name.push(DnType::CommonName, "test-bed");

@@ -1,4 +1,4 @@
-//! A client of an API server: plain HTTPS and JSON, so that it shares no code with the controller under test.
+//! A client of an API server: plain HTTPS and JSON. It shares no code with the controller under test.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,12 +13,13 @@ use super::kinds::{Kind, Kinds};
 use super::{User, manifest};
 use crate::{Answer, Connection, Request, Tls, poll};
 
-/// Who a client says that it is when it applies objects (`fieldManager`).
+/// The field manager (`fieldManager`) of the objects that a client applies.
 const MANAGER: &str = "limpet-e2e";
 
-/// An API server, as one user sees it, with a namespace for objects that do not name theirs.
+/// A client of an API server with the rights of one user, and with a default namespace.
 ///
-/// Kinds are named as in `HTTPRoute`, or with group and version where it matters: `gateway.networking.k8s.io/v1beta1/HTTPRoute`.
+/// A kind is written as `HTTPRoute`, or with group and version if that matters:
+/// `gateway.networking.k8s.io/v1beta1/HTTPRoute`.
 #[derive(Debug, Clone)]
 pub struct Client {
     address: SocketAddr,
@@ -29,14 +30,14 @@ pub struct Client {
     kinds: Arc<RwLock<Kinds>>,
 }
 
-/// The API server's answer to what it does not do.
+/// An error that the API server answered with.
 #[derive(Debug)]
 pub struct Refusal {
     /// The status code.
     pub code: u16,
-    /// As in `Forbidden`.
+    /// The reason, such as `Forbidden`.
     pub reason: String,
-    /// Its words.
+    /// The message for people.
     pub message: String,
 }
 
@@ -52,13 +53,13 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The refusal that something is expected to meet with.
+/// The refusal in a result that must be one.
 ///
 /// # Errors
-/// When it was not refused, or failed for another reason.
+/// If the request was not refused, or failed for another reason.
 pub fn refused<T>(result: Result<T>) -> Result<Refusal> {
     match result {
-        Ok(_) => bail!("the API server has not refused this"),
+        Ok(_) => bail!("the API server did not refuse this"),
         Err(error) => error.downcast(),
     }
 }
@@ -75,7 +76,7 @@ impl Client {
         }
     }
 
-    /// The same with another namespace.
+    /// The same client with another default namespace.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self {
@@ -84,7 +85,7 @@ impl Client {
         }
     }
 
-    /// The same as another user, on a connection of its own.
+    /// A client for another user, with a new connection.
     #[must_use]
     pub fn as_user(&self, user: User) -> Self {
         Self {
@@ -93,11 +94,11 @@ impl Client {
         }
     }
 
-    /// Creates or changes the objects of a YAML stream as `kubectl apply --server-side --force-conflicts` does; fields that a kind does
-    /// not have are refused.
+    /// Applies the objects of a YAML stream as `kubectl apply --server-side --force-conflicts` does. The API server
+    /// refuses unknown fields.
     ///
     /// # Errors
-    /// When an object is refused: those before it are applied.
+    /// If an object is refused. The objects before it are applied.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         for object in manifest::objects(yaml)? {
             self.apply_object(&object).await?;
@@ -105,10 +106,10 @@ impl Client {
         Ok(())
     }
 
-    /// As [`Client::apply`], for one object. The answer is the object as it is then.
+    /// As [`Client::apply`], for one object. Returns the applied object.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If the object is refused.
     pub async fn apply_object(&self, object: &Value) -> Result<Value> {
         let text = |value: &Value| Some(value.as_str()?.to_owned());
         let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
@@ -120,7 +121,7 @@ impl Client {
             "{}/{name}?fieldManager={MANAGER}&force=true&fieldValidation=Strict",
             kind.path(namespace)
         );
-        // JSON is YAML, too.
+        // JSON is also YAML.
         self.call(Method::PATCH, &path, "application/apply-patch+yaml", Some(object))
             .await
     }
@@ -128,15 +129,15 @@ impl Client {
     /// The object of this name.
     ///
     /// # Errors
-    /// [`Refusal`] with 404 where there is none.
+    /// A [`Refusal`] with 404 if there is no such object.
     pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {
         self.call(Method::GET, &self.path(kind, name).await?, "", None).await
     }
 
-    /// The object of this name, if there is one.
+    /// The object of this name, if it exists.
     ///
     /// # Errors
-    /// When it can not be asked for.
+    /// If the request fails for another reason.
     pub async fn find(&self, kind: &str, name: &str) -> Result<Option<Value>> {
         match self.get(kind, name).await {
             Err(error)
@@ -150,10 +151,10 @@ impl Client {
         }
     }
 
-    /// The objects with these labels, as in `app=web,tier!=test`; all of them where that is empty.
+    /// The objects with these labels, such as `app=web,tier!=test`; all objects if `labels` is empty.
     ///
     /// # Errors
-    /// When they can not be asked for.
+    /// If the request fails.
     pub async fn list(&self, kind: &str, labels: &str) -> Result<Vec<Value>> {
         let path = self.kind(kind).await?.path(&self.namespace);
         let labels = labels.replace('=', "%3D").replace(',', "%2C").replace('!', "%21");
@@ -163,20 +164,20 @@ impl Client {
         Ok(serde_json::from_value(list["items"].take())?)
     }
 
-    /// Changes an object by a merge patch: what is null is removed.
+    /// Changes an object by a merge patch: null removes a field.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If the change is refused.
     pub async fn merge(&self, kind: &str, name: &str, change: &Value) -> Result<Value> {
         let path = format!("{}?fieldValidation=Strict", self.path(kind, name).await?);
         self.call(Method::PATCH, &path, "application/merge-patch+json", Some(change))
             .await
     }
 
-    /// Changes an object's status by a merge patch: `status` is the value of the field.
+    /// Changes an object's status by a merge patch. `status` is the value of the field.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If the change is refused.
     pub async fn merge_status(&self, kind: &str, name: &str, status: &Value) -> Result<Value> {
         let path = format!("{}/status?fieldValidation=Strict", self.path(kind, name).await?);
         let change = json!({"status": status});
@@ -184,10 +185,10 @@ impl Client {
             .await
     }
 
-    /// Deletes an object. It may go later only: for its finalizers, or for a pod's grace period.
+    /// Deletes an object. It may stay for a while: for its finalizers, or for a pod's grace period.
     ///
     /// # Errors
-    /// When it is refused, or there is none.
+    /// If the deletion is refused, or there is no such object.
     pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
         let path = self.path(kind, name).await?;
         self.call(Method::DELETE, &path, "", None).await.map(drop)
@@ -196,7 +197,7 @@ impl Client {
     /// Deletes an object without a grace period, as the kubelet does with a pod that has ended.
     ///
     /// # Errors
-    /// When it is refused, or there is none.
+    /// If the deletion is refused, or there is no such object.
     pub async fn delete_now(&self, kind: &str, name: &str) -> Result<()> {
         let path = self.path(kind, name).await?;
         let options = json!({"gracePeriodSeconds": 0});
@@ -205,10 +206,10 @@ impl Client {
             .map(drop)
     }
 
-    /// Waits until an object is there and this holds for it. The answer is the object as it is then.
+    /// Waits until an object exists and `check` holds for it. Returns that object.
     ///
     /// # Errors
-    /// When that does not happen: the message has the object as it is.
+    /// If that does not happen. The error contains the object as it was last.
     pub async fn until(&self, what: &str, kind: &str, name: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = None;
         let found = poll::until(what, async || {
@@ -220,16 +221,16 @@ impl Client {
         found.with_context(|| format!("{kind} {name}: {last:?}"))
     }
 
-    /// Waits until there is no such object any more.
+    /// Waits until the object does not exist any more.
     ///
     /// # Errors
-    /// When that does not happen.
+    /// If that does not happen.
     pub async fn until_gone(&self, kind: &str, name: &str) -> Result<()> {
         let gone = async || self.find(kind, name).await.ok()?.is_none().then_some(());
         poll::until(&format!("{kind} {name} to be gone"), gone).await
     }
 
-    /// Waits until objects of a custom resource definition can be asked for, in each of its versions.
+    /// Waits until the API server serves the objects of a custom resource definition, in each of its versions.
     pub(super) async fn until_defined(&self, definition: &Value) -> Result<()> {
         let kind = definition["spec"]["names"]["kind"]
             .as_str()
@@ -245,10 +246,10 @@ impl Client {
         Ok(())
     }
 
-    /// Any request. `path` begins with `/`; the answer is JSON.
+    /// Sends any request. `path` begins with `/`; the answer is JSON.
     ///
     /// # Errors
-    /// [`Refusal`] when the API server answers with an error; else when there is no answer.
+    /// A [`Refusal`] if the API server answers with an error; another error if it does not answer.
     pub async fn call(&self, method: Method, path: &str, content_type: &str, body: Option<&Value>) -> Result<Value> {
         let request = || {
             let request = Request::get(self.address, path)
@@ -280,7 +281,8 @@ impl Client {
     async fn send(&self, request: impl Fn() -> Request) -> Result<Answer> {
         let request = || request().header("authorization", format!("Bearer {}", self.user.token));
         let mut connection = self.connection.lock().await;
-        // The server may have closed the connection meanwhile; whatever is sent here may be sent twice.
+        // The server may have closed the connection. The request is then sent again, which is safe for all requests
+        // here.
         if let Some(mut kept) = connection.take()
             && let Ok(answer) = kept.send(request()).await
         {
@@ -294,7 +296,7 @@ impl Client {
     }
 
     /// # Errors
-    /// When the API server does not know this kind.
+    /// If the API server does not know this kind.
     pub(super) async fn kind(&self, asked: &str) -> Result<Kind> {
         if let Some(kind) = self.known_kind(asked) {
             return Ok(kind);

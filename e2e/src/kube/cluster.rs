@@ -10,11 +10,11 @@ use tokio::sync::OnceCell;
 use super::daemon::Daemon;
 use super::{ApiServer, Namespace, Release, controllers, manifest};
 
-/// The node of all pods.
+/// The node that all pods are on.
 pub(super) const NODE: &str = "node";
 
-/// An API server with the Gateway API's kinds of one release, Kubernetes' own controllers, and a node that nothing runs on. It ends with
-/// its value.
+/// An API server with the Gateway API's kinds of one release, Kubernetes' own controllers, and one node without a
+/// kubelet. It stops when the value is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     controllers: Daemon,
@@ -23,15 +23,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The one that all tests of this binary share that want this release. Each has a namespace of its own in it.
+    /// The cluster of this release that all tests of this binary share. Each test has a namespace in it.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub async fn shared(release: Release) -> Result<&'static Self> {
         static V1_2_1: OnceCell<Cluster> = OnceCell::const_new();
         static V1_6_1: OnceCell<Cluster> = OnceCell::const_new();
         static V1_7_0: OnceCell<Cluster> = OnceCell::const_new();
-        // It is used until the binary ends. What it started ends with the network namespace.
+        // The cluster is used until the binary ends. Its processes end with the network namespace.
         let cell = match release {
             Release::V1_2_1 => &V1_2_1,
             Release::V1_6_1 => &V1_6_1,
@@ -41,10 +41,10 @@ impl Cluster {
             .await
     }
 
-    /// One of a test's own, with the custom resource definitions in these files.
+    /// Starts a cluster for one test, with the custom resource definitions in these files.
     ///
     /// # Errors
-    /// When it does not come up, or refuses a definition.
+    /// If it does not start, or refuses a definition.
     pub async fn start(definitions: &[PathBuf]) -> Result<Self> {
         let server = ApiServer::start().await?;
         let admin = server.admin();
@@ -57,17 +57,17 @@ impl Cluster {
         };
         let mut yaml = String::new();
         for file in definitions {
-            yaml += &std::fs::read_to_string(file).with_context(|| format!("can not read {}", file.display()))?;
+            yaml += &std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
             yaml += "\n---\n";
         }
         cluster.define(&yaml).await?;
         Ok(cluster)
     }
 
-    /// Adds or changes custom resource definitions (YAML), and waits until their kinds are there.
+    /// Adds or changes custom resource definitions (YAML), and waits until their kinds are served.
     ///
     /// # Errors
-    /// When one is refused, or its kind does not come.
+    /// If a definition is refused, or its kind is not served.
     pub async fn define(&self, definitions: &str) -> Result<()> {
         let admin = self.server.admin();
         let definitions = manifest::objects(definitions)?;
@@ -75,7 +75,7 @@ impl Cluster {
             let applied = admin.apply_object(definition).await;
             applied.with_context(|| format!("the definition {}", definition["metadata"]["name"]))?;
         }
-        // It takes the API server a moment for each, but not for one after the other.
+        // The API server needs a moment for each. All moments pass at the same time.
         for definition in &definitions {
             admin.until_defined(definition).await?;
         }
@@ -88,15 +88,15 @@ impl Cluster {
         &self.server
     }
 
-    /// The API server, to be stopped and started again.
+    /// The API server, to stop and start it.
     pub fn server_mut(&mut self) -> &mut ApiServer {
         &mut self.server
     }
 
-    /// A namespace that nobody has yet, its name beginning with this.
+    /// Creates a namespace whose name begins with `prefix` and is unique in this run.
     ///
     /// # Errors
-    /// When it can not be created.
+    /// If it cannot be created.
     pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
         let name = format!("{prefix}-{}", self.names.fetch_add(1, Ordering::Relaxed));
         let admin = self.server.admin();
@@ -106,10 +106,10 @@ impl Cluster {
         Namespace::new(&admin, name)
     }
 
-    /// What the controllers have said.
+    /// The log of Kubernetes' controllers.
     ///
     /// # Errors
-    /// When it can not be read.
+    /// If it cannot be read.
     pub fn controllers_log(&self) -> Result<String> {
         self.controllers.log()
     }

@@ -12,10 +12,11 @@ use super::daemon::Daemon;
 use super::{ApiServer, Namespace, Proxy, manifest};
 use crate::{Answer, Build, Connection, KeyEncryptionKey, Keyring, Request, tools};
 
-/// The service account there, and its roles.
+/// The service account of `controller/deploy`, which roles are bound to.
 const ACCOUNT: &str = "limpet-controller";
 
-/// `limpet controller`, as the service account of `controller/deploy/rbac.yaml`, for one namespace. It ends with its value.
+/// `limpet controller` for one namespace, as the service account of `controller/deploy/rbac.yaml`. It stops when the
+/// value is dropped.
 #[derive(Debug)]
 pub struct Controller {
     process: Option<Daemon>,
@@ -32,7 +33,7 @@ pub struct Controller {
     key_encryption_key: KeyEncryptionKey,
 }
 
-/// Who gets what the controller makes.
+/// Where the controller sends its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// Envoys, over xDS.
@@ -44,7 +45,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// As the command line has it.
+    /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +55,7 @@ impl Output {
         }
     }
 
-    /// Its folder in `controller/deploy`, and the namespace that this installs into.
+    /// The folder in `controller/deploy`, and the namespace that its files install into.
     fn deployed(self) -> (&'static str, &'static str) {
         match self {
             Self::Envoy => ("", "limpet-system"),
@@ -65,11 +66,11 @@ impl Output {
 }
 
 impl Controller {
-    /// Installs the roles, starts it, and waits until it is ready. It serves the classes of [`Namespace::gateway_class`]. `change` may
-    /// change its configuration.
+    /// Installs the roles, starts the controller, and waits until it is ready. It serves the classes of
+    /// [`Namespace::gateway_class`]. `change` may change its configuration.
     ///
     /// # Errors
-    /// When it does not come up; the message has the end of its log.
+    /// If it does not start; the error contains the end of its log.
     pub async fn start(server: &ApiServer, namespace: &Namespace, change: impl FnOnce(&mut Value)) -> Result<Self> {
         let mut controller = Self::prepare(server, namespace, change).await?;
         controller.launch()?;
@@ -77,19 +78,19 @@ impl Controller {
         Ok(controller)
     }
 
-    /// As [`Controller::start`], without starting it.
+    /// As [`Controller::start`], but does not start the controller.
     ///
     /// # Errors
-    /// When the roles are refused.
+    /// If the roles are refused.
     pub async fn prepare(server: &ApiServer, namespace: &Namespace, change: impl FnOnce(&mut Value)) -> Result<Self> {
         Self::prepare_for(Output::Envoy, server, namespace, change).await
     }
 
-    /// As [`Controller::prepare`], for another control plane, whose proxies have their key-encryption key from the environment, as Envoys
-    /// have. Its classes are those of that control plane.
+    /// As [`Controller::prepare`], for another control plane. Its proxies have their key-encryption key in the
+    /// environment, as Envoys have. The controller serves the classes of that control plane.
     ///
     /// # Errors
-    /// When the roles are refused.
+    /// If the roles are refused.
     pub async fn prepare_for(
         output: Output,
         server: &ApiServer,
@@ -108,7 +109,7 @@ impl Controller {
             "xds": {"address": xds, "plainText": true},
             "http": {"address": http},
             "leaderElection": {"namespace": namespace.name()},
-            // Every test's Envoys have ports of their own.
+            // Each test has its own address, so its Envoys can use any port.
             "envoy": {"filter": filter()?, "listenAddress": ip, "keyEncryptionKeyEnv": key_encryption_key.variable},
             "keyring": {
                 "file": keyring.path(),
@@ -132,20 +133,20 @@ impl Controller {
         })
     }
 
-    /// Adds to the environment of the next start.
+    /// Adds a variable to the environment of the next start.
     pub fn environment(&mut self, variable: &str, value: &str) {
         self.environment.push((variable.to_owned(), value.to_owned()));
     }
 
-    /// Has its log written as JSON from the next start on.
+    /// Makes the controller write its log as JSON from the next start on.
     pub fn log_as_json(&mut self) {
         self.arguments = vec!["--log-format".to_owned(), "json".to_owned()];
     }
 
-    /// Starts it, without waiting.
+    /// Starts the controller without waiting until it is ready.
     ///
     /// # Errors
-    /// When it can not be started.
+    /// If the program cannot be started.
     pub fn launch(&mut self) -> Result<()> {
         let file = self.directory.path().join("controller.yaml");
         std::fs::write(&file, self.config.to_string())?;
@@ -158,7 +159,7 @@ impl Controller {
             .arg(&self.kubeconfig)
             .args(&self.arguments)
             .env(&self.key_encryption_key.variable, &self.key_encryption_key.key)
-            // As its Deployment says: a name that no other replica has, and the same one when it is started again.
+            // As in its Deployment: no other replica has this name, and a restarted controller has the same name.
             .env("POD_NAME", format!("controller-{}", self.http.ip()))
             .envs(self.environment.iter().map(|(variable, value)| (variable, value)));
         self.starts += 1;
@@ -167,10 +168,10 @@ impl Controller {
         Ok(())
     }
 
-    /// Waits until it has published the first complete state.
+    /// Waits until the controller has published the first complete state.
     ///
     /// # Errors
-    /// When that does not happen; the message has the end of its log.
+    /// If that does not happen; the error contains the end of its log.
     pub async fn until_ready(&mut self) -> Result<()> {
         let http = self.http;
         let process = self.process.as_mut().context("not started")?;
@@ -178,57 +179,58 @@ impl Controller {
         process.until_ready(ready).await.map(drop)
     }
 
-    /// Kills it at once, as a node that fails does.
+    /// Kills the controller without a grace period, as a failing node does.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Ends it as Kubernetes does, by SIGTERM, and waits until it has ended.
+    /// Ends the controller with SIGTERM, as Kubernetes does, and waits until it has ended.
     ///
     /// # Errors
-    /// When it does not end, or not well.
+    /// If it does not end, or ends with an error.
     pub async fn end(&mut self) -> Result<()> {
         let process = self.process.take().context("not started")?;
         process.terminate().await
     }
 
-    /// The process, to be stopped for a while.
+    /// The controller's process, to pause it.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If it is not running.
     pub fn process(&self) -> Result<&Daemon> {
         self.process.as_ref().context("not started")
     }
 
-    /// A stock Envoy of a Gateway, with the bootstrap that `limpet controller bootstrap` prints. It may not have its configuration yet.
+    /// Starts a stock Envoy for a Gateway, with the bootstrap that `limpet controller bootstrap` prints. The Envoy may
+    /// not have its configuration yet.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub async fn envoy(&self, gateway: &str, node_id: &str) -> Result<Proxy> {
         self.envoy_by(gateway, node_id, self.xds).await
     }
 
-    /// As [`Controller::envoy`], with another way to the xDS server.
+    /// As [`Controller::envoy`], but the Envoy connects to the xDS server at this address.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub async fn envoy_by(&self, gateway: &str, node_id: &str, xds: SocketAddr) -> Result<Proxy> {
         let KeyEncryptionKey { variable, key, .. } = &self.key_encryption_key;
         self.envoy_at(gateway, node_id, xds, &[(variable, key)]).await
     }
 
-    /// As [`Controller::envoy`], with this in its environment, and no other key-encryption key.
+    /// As [`Controller::envoy`], with these environment variables and no other key-encryption key.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub async fn envoy_with(&self, gateway: &str, node_id: &str, environment: &[(&str, &str)]) -> Result<Proxy> {
         self.envoy_at(gateway, node_id, self.xds, environment).await
     }
 
-    /// As [`Controller::envoy_with`], with another way to the xDS server.
+    /// As [`Controller::envoy_with`], but the Envoy connects to the xDS server at this address.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub async fn envoy_at(
         &self,
         gateway: &str,
@@ -254,48 +256,48 @@ impl Controller {
         Proxy::start(&String::from_utf8(output.stdout)?, environment).await
     }
 
-    /// Where a Gateway's Envoy listens on this port.
+    /// The address that a Gateway's Envoy listens at with this port.
     #[must_use]
     pub fn address(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.http.ip(), port)
     }
 
-    /// The key-encryption key of its Envoys, where a test starts one of its own.
+    /// The key-encryption key of the Envoys, for tests that start their own.
     #[must_use]
     pub fn key_encryption_key(&self) -> &KeyEncryptionKey {
         &self.key_encryption_key
     }
 
-    /// The keyring that it reads.
+    /// The keyring that the controller reads.
     #[must_use]
     pub fn keyring(&self) -> &Keyring {
         &self.keyring
     }
 
-    /// Where it serves xDS.
+    /// The address of the xDS server.
     #[must_use]
     pub fn xds(&self) -> SocketAddr {
         self.xds
     }
 
-    /// Where it serves metrics and health.
+    /// The address of metrics and health.
     #[must_use]
     pub fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// What one of its pages says: `/metrics`, `/healthz` or `/readyz`.
+    /// The answer of one of the controller's pages: `/metrics`, `/healthz` or `/readyz`.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If it does not answer.
     pub async fn page(&self, path: &str) -> Result<Answer> {
         get(self.http, path).await
     }
 
-    /// The value of a metric as it is written, by its name with labels as `/metrics` has it.
+    /// The value of a metric as it is written. `name` includes the labels, as in `/metrics`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no such metric.
     pub async fn metric(&self, name: &str) -> Result<String> {
         let answer = self.page("/metrics").await?;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -304,16 +306,16 @@ impl Controller {
             .with_context(|| format!("no metric {name} in\n{text}"))
     }
 
-    /// All it has said since it was started last.
+    /// The log since the last start.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the controller is not running.
     pub fn log(&self) -> Result<String> {
         self.process()?.log()
     }
 }
 
-/// The build of the filter under test, as the controller's configuration has it.
+/// The build of the filter under test, in the form of the controller's configuration.
 fn filter() -> Result<Value> {
     Ok(match Build::tested()? {
         Build::Wasm => json!({"wasm": {"file": tools::wasm()?}}),
@@ -326,14 +328,15 @@ async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     connection.send(Request::get(address, path)).await
 }
 
-/// Applies the roles, with a namespace in the place of the one that they are installed into, and binds those of the whole cluster under its name.
+/// Applies the roles in `namespace` instead of the namespace that the files name, and binds the cluster roles under a
+/// name of the test's own.
 async fn install(output: Output, server: &ApiServer, namespace: &Namespace) -> Result<()> {
     let (folder, system) = output.deployed();
     let file = tools::checkout()
         .join("controller/deploy")
         .join(folder)
         .join("rbac.yaml");
-    let yaml = std::fs::read_to_string(&file).with_context(|| format!("can not read {}", file.display()))?;
+    let yaml = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     for mut object in manifest::objects(&yaml.replace(system, namespace.name()))? {
         if object["kind"] == "ClusterRoleBinding" {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Processes in the background.
+//! Background processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::poll;
 
-/// A process that ends with its value. (Where no value is dropped, as when tests are interrupted, it ends with the network namespace.)
+/// A process that is killed when the value is dropped. If no value is dropped, as when tests are interrupted, it ends
+/// with the network namespace.
 #[derive(Debug)]
 pub struct Daemon {
     name: String,
@@ -17,10 +18,10 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a process. What it says goes to a file `NAME.log` in this directory, after what is there.
+    /// Starts a process. Its output is appended to the file `NAME.log` in this directory.
     ///
     /// # Errors
-    /// When it can not be started.
+    /// If it cannot be started.
     pub fn start(name: &str, command: &mut Command, directory: &Path) -> Result<Self> {
         let log = directory.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log)?;
@@ -28,7 +29,7 @@ impl Daemon {
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .with_context(|| format!("can not start {name} ({})", command.get_program().display()))?;
+            .with_context(|| format!("cannot start {name} ({})", command.get_program().display()))?;
         Ok(Self {
             name: name.to_owned(),
             process,
@@ -36,19 +37,19 @@ impl Daemon {
         })
     }
 
-    /// The process's id.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits until it is ready by this check.
+    /// Waits until `check` returns a value.
     ///
     /// # Errors
-    /// When it is not after half a minute, or has ended: the message has the end of its log.
+    /// If it does not in half a minute, or the process ends; the error contains the end of its log.
     pub async fn until_ready<T>(&mut self, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
         let (name, process) = (&self.name, &mut self.process);
-        let ready = poll::until(&format!("{name} to come up"), async || {
+        let ready = poll::until(&format!("{name} to start"), async || {
             if let Ok(Some(status)) = process.try_wait() {
                 return Some(Err(anyhow::anyhow!("{name} ended ({status})")));
             }
@@ -60,25 +61,25 @@ impl Daemon {
             .with_context(|| format!("the log of {name} ends with:\n{}", self.log_tail()))
     }
 
-    /// Kills it.
+    /// Kills the process.
     pub fn end(&mut self) {
-        // Where killing fails, the process is gone already.
+        // If killing fails, the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
-    /// Stops it where it is (SIGSTOP), until [`Daemon::go_on`].
+    /// Pauses the process (SIGSTOP), until [`Daemon::go_on`].
     ///
     /// # Errors
-    /// When it is gone.
+    /// If the process has ended.
     pub fn pause(&self) -> Result<()> {
         self.signal("STOP")
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Lets the process continue (SIGCONT).
     ///
     /// # Errors
-    /// When it is gone.
+    /// If the process has ended.
     pub fn go_on(&self) -> Result<()> {
         self.signal("CONT")
     }
@@ -86,11 +87,11 @@ impl Daemon {
     fn signal(&self, name: &str) -> Result<()> {
         let signal = format!("-{name}");
         let sent = Command::new("kill").args([signal, self.id().to_string()]).status()?;
-        ensure!(sent.success(), "no SIG{name} could be sent to {}", self.name);
+        ensure!(sent.success(), "cannot send SIG{name} to {}", self.name);
         Ok(())
     }
 
-    /// Asks it to end, by SIGTERM, and waits until it has.
+    /// Sends SIGTERM and waits until the process has ended.
     pub(super) async fn terminate(mut self) -> Result<()> {
         self.signal("TERM")?;
         let process = &mut self.process;
@@ -105,10 +106,10 @@ impl Daemon {
         Ok(())
     }
 
-    /// All it has said.
+    /// The process's output.
     ///
     /// # Errors
-    /// When that can not be read.
+    /// If it cannot be read.
     pub fn log(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned())
     }

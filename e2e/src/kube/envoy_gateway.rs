@@ -1,4 +1,4 @@
-//! Envoy Gateway, the control plane.
+//! The control plane Envoy Gateway.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,17 +14,18 @@ use super::root::Root;
 use super::{Client, Cluster, Namespace, pod_template};
 use crate::{Request, tools};
 
-/// Where Envoy Gateway is installed, and where it puts its Envoys.
+/// The namespace of Envoy Gateway and of its Envoys.
 const SYSTEM: &str = "envoy-gateway-system";
-/// Its name in the cluster, which its own certificate has.
+/// Envoy Gateway's name in the cluster, which is in its certificate.
 const SERVICE: &str = "envoy-gateway.envoy-gateway-system.svc.cluster.local";
-/// Who it is in a `GatewayClass`.
+/// Envoy Gateway's `controllerName` in a `GatewayClass`.
 const CONTROLLER: &str = "gateway.envoyproxy.io/gatewayclass-controller";
 
-/// A genuine Envoy Gateway in Kubernetes mode, alone in a cluster with the definitions that come with it. There can be one for a network
-/// namespace, since it listens at all addresses.
+/// A real Envoy Gateway in Kubernetes mode, with a cluster that has the definitions that come with it. Only one can run
+/// in a network namespace, because it listens at all addresses.
 ///
-/// What it wants to run it writes as Deployments. Nobody runs their pods; [`EnvoyGateway::envoy`] does what a kubelet would.
+/// Envoy Gateway writes Deployments for its Envoys. No kubelet runs their pods: [`EnvoyGateway::envoy`] does what a
+/// kubelet would.
 #[derive(Debug)]
 pub struct EnvoyGateway {
     process: Daemon,
@@ -33,10 +34,10 @@ pub struct EnvoyGateway {
 }
 
 impl EnvoyGateway {
-    /// The one that all tests of this binary share.
+    /// The Envoy Gateway that all tests of this binary share.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<EnvoyGateway> = OnceCell::const_new();
         SHARED.get_or_try_init(Self::start).await
@@ -72,7 +73,7 @@ impl EnvoyGateway {
             root.write(&format!("/certs/{file}"), content)?;
         }
         root.write("/etc/hosts", hosts())?;
-        // Where it keeps the wasm files that it serves.
+        // Envoy Gateway keeps the wasm files that it serves here.
         root.directory("/var/lib/eg")?;
         let config = json!({
             "apiVersion": "gateway.envoyproxy.io/v1alpha1",
@@ -98,23 +99,23 @@ impl EnvoyGateway {
         })
     }
 
-    /// The cluster. It has the `GatewayClass` `eg`.
+    /// The cluster, which has the `GatewayClass` `eg`.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// What may be done in the namespace of the Envoys, where the Secrets for them are.
+    /// A client for the namespace of the Envoys, which has their Secrets.
     #[must_use]
     pub fn system(&self) -> Client {
         self.cluster.server().admin().in_namespace(SYSTEM)
     }
 
-    /// A stock Envoy for a Gateway, as the Deployment says that Envoy Gateway has written for it: its arguments, environment and volumes. Files
-    /// that its init containers would bring are given here, by the paths at which it sees them.
+    /// Starts a stock Envoy for a Gateway, as Envoy Gateway's Deployment describes it: with its arguments, environment
+    /// and volumes. `files` are the files that its init containers would bring, by their paths in the container.
     ///
     /// # Errors
-    /// When there is no such Deployment, or Envoy does not come up.
+    /// If there is no such Deployment, or Envoy does not start.
     pub async fn envoy(&self, namespace: &Namespace, gateway: &str, files: &[(&str, PathBuf)]) -> Result<Proxy> {
         let system = self.system();
         let labels = format!(
@@ -143,10 +144,10 @@ impl EnvoyGateway {
         Proxy::start_in(root, &pod.arguments(&environment), &environment).await
     }
 
-    /// What it has said.
+    /// Envoy Gateway's log.
     ///
     /// # Errors
-    /// When that can not be read.
+    /// If it cannot be read.
     pub fn log(&self) -> Result<String> {
         self.process.log()
     }
@@ -157,15 +158,16 @@ async fn ready() -> Option<()> {
     answer.ok().filter(|answer| answer.status == 200).map(drop)
 }
 
-/// Envoys ask with a dot at the end, too, which their library does not leave out for this file.
+/// The content of `/etc/hosts`. Envoys also ask for the name with a dot at the end, and their resolver looks that up as
+/// it is.
 fn hosts() -> String {
     format!("127.0.0.1 localhost {SERVICE} {SERVICE}.\n")
 }
 
-/// What is in a Secret.
+/// The data of a Secret.
 pub(super) async fn secret(client: &Client, name: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let secret = client.get("v1/Secret", name).await?;
-    let data = secret["data"].as_object().context("an empty Secret")?;
+    let data = secret["data"].as_object().context("the Secret is empty")?;
     data.iter()
         .map(|(key, value)| {
             let content = BASE64_STANDARD.decode(value.as_str().unwrap_or_default())?;
@@ -183,7 +185,7 @@ fn definitions() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The value of an object's field that has to be a text.
+/// The value of a field that must be a text.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
     value[field].as_str().with_context(|| format!("no {field} in {value}"))
 }

@@ -1,4 +1,4 @@
-//! Istio: its control plane, and stock Envoys as its gateways.
+//! Istio: its control plane, and stock Envoys as gateways.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -13,17 +13,17 @@ use super::daemon::Daemon;
 use super::{Cluster, Namespace, Network, Pod, Proxy, Release};
 use crate::{Request, tools};
 
-/// Which Gateway a pod is of, as Istio's own Deployments say it.
+/// The label that names a pod's Gateway, as in Istio's own Deployments.
 const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 
-/// What a stock Envoy does not have filters for is left out, and nothing has certificates.
+/// No mutual TLS: stock Envoys have no filters for it, and nothing has certificates.
 const MESH: &str = "enableAutoMtls: false\n";
 const WITHOUT: [(&str, &str); 2] = [
     ("PILOT_ENABLE_METADATA_EXCHANGE", "false"),
     ("PILOT_ENABLE_ALPN_FILTER", "false"),
 ];
 
-/// A real istiod, with a cluster of its own, which has Istio's kinds and the Gateway API's. Both end with its value.
+/// A real istiod, with a cluster that has Istio's kinds and the Gateway API's. Both stop when the value is dropped.
 #[derive(Debug)]
 pub struct Istiod {
     process: Daemon,
@@ -35,12 +35,12 @@ pub struct Istiod {
 }
 
 impl Istiod {
-    /// The one that all tests of this binary share.
+    /// The istiod that all tests of this binary share.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub async fn shared() -> Result<&'static Self> {
-        // It is used until the binary ends. What it started ends with the network namespace.
+        // The istiod is used until the binary ends. Its processes end with the network namespace.
         static SHARED: OnceCell<Istiod> = OnceCell::const_new();
         SHARED.get_or_try_init(Self::start).await
     }
@@ -48,7 +48,7 @@ impl Istiod {
     /// Starts a cluster and an istiod, and waits until it serves.
     ///
     /// # Errors
-    /// When they do not come up; the message has the end of a log.
+    /// If they do not start; the error contains the end of a log.
     async fn start() -> Result<Self> {
         let mut definitions = Release::V1_6_1.definitions()?;
         definitions.push(tools::istio_definitions()?);
@@ -74,7 +74,7 @@ impl Istiod {
             .args(["--monitoringAddr", &SocketAddr::new(ip, 15014).to_string()])
             .envs([("POD_NAME", "istiod"), ("POD_NAMESPACE", "istio-system")])
             .envs(WITHOUT)
-            // It makes certificates below where it is started.
+            // istiod makes certificates below its working directory.
             .current_dir(directory.path());
         let mut process = Daemon::start("istiod", &mut command, directory.path())?;
         let ready = async || {
@@ -92,24 +92,25 @@ impl Istiod {
         })
     }
 
-    /// Its cluster.
+    /// The cluster.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// What it has said.
+    /// istiod's log.
     ///
     /// # Errors
-    /// When it can not be read.
+    /// If it cannot be read.
     pub fn log(&self) -> Result<String> {
         self.process.log()
     }
 
-    /// What Istio makes for a Gateway with one port, the Service in front of its Envoys: here that is the port of this machine that they listen at.
+    /// Creates what Istio's controller would create for a Gateway with one port: the Service in front of its Envoys.
+    /// Its port is also the port that the Envoys listen at.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If an object is refused.
     pub async fn gateway(&self, namespace: &Namespace, name: &str, port: u16) -> Result<Gateway> {
         let target = self.ports.fetch_add(1, Ordering::Relaxed);
         let service = format!("{name}-istio");
@@ -133,7 +134,7 @@ impl Istiod {
     }
 }
 
-/// A Gateway's place: its Service, and a pod that Envoys are started as.
+/// A Gateway's Service, and the pod that its Envoys are started as.
 #[derive(Debug)]
 pub struct Gateway {
     name: String,
@@ -144,21 +145,22 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Where its Envoy listens.
+    /// The address that the Envoy listens at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A stock Envoy for it, with this in its environment. It may not have its configuration yet.
+    /// Starts a stock Envoy for the Gateway, with these environment variables. It may not have its configuration yet.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub async fn envoy(&self, environment: &[(&str, &str)]) -> Result<Proxy> {
         Proxy::start(&self.bootstrap().to_string(), environment).await
     }
 
-    /// What Istio's agent would write, without all that a stock Envoy and this machine do not have.
+    /// The bootstrap that Istio's agent would write, without the parts that a stock Envoy or this machine does not
+    /// have.
     fn bootstrap(&self) -> Value {
         let (ip, pod, namespace) = (self.pod.address().ip(), self.pod.name(), &self.namespace);
         let socket =

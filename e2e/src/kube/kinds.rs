@@ -1,4 +1,4 @@
-//! Which kinds of objects an API server has, and where.
+//! The kinds of objects that an API server has, and their paths.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -14,7 +14,8 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Asked for as `Service`, or with group and version as `gateway.networking.k8s.io/v1/Gateway`, `v1/Service`.
+    /// Whether `asked` names this kind: as `Service`, or with group and version as
+    /// `gateway.networking.k8s.io/v1/Gateway` or `v1/Service`.
     fn is(&self, asked: &str) -> bool {
         match asked.rsplit_once('/') {
             Some((api_version, name)) => self.name == name && self.api_version() == api_version,
@@ -30,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// The path of its objects in this namespace, which does not matter where they are in none.
+    /// The path of this kind's objects in this namespace. Objects without a namespace ignore it.
     pub(super) fn path(&self, namespace: &str) -> String {
         let root = if self.group.is_empty() { "api" } else { "apis" };
         let namespace = if self.namespaced {
@@ -42,7 +43,7 @@ impl Kind {
     }
 }
 
-/// The kinds in answers of discovery (`APIGroupDiscoveryList`), preferred versions first.
+/// The kinds in answers of discovery (`APIGroupDiscoveryList`), with preferred versions first.
 #[derive(Debug, Default)]
 pub(super) struct Kinds(Vec<Kind>);
 
@@ -51,7 +52,7 @@ impl Kinds {
         self.0.iter().find(|kind| kind.is(asked))
     }
 
-    /// What is asked for to have an answer of this form.
+    /// The `Accept` header that makes the API server answer in this form.
     pub(super) const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
     pub(super) fn read(answers: &[Value]) -> Result<Self> {

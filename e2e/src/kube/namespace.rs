@@ -11,7 +11,7 @@ use super::pod::POD_PORT;
 use super::{Client, Network, Pod};
 use crate::{Protocol, poll};
 
-/// A namespace of one test's own: a client that may do everything, and addresses for pods. It stays when the test is over.
+/// The namespace of one test: a client with all rights, and addresses for pods. It is not deleted after the test.
 #[derive(Debug)]
 pub struct Namespace {
     client: Client,
@@ -19,10 +19,10 @@ pub struct Namespace {
     network: Network,
 }
 
-/// One endpoint of a Service, in whichever of its `EndpointSlices`.
+/// One endpoint of a Service, in any of its `EndpointSlices`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// Where it listens.
+    /// The address that it listens at.
     pub address: SocketAddr,
     /// The pod's name.
     pub pod: String,
@@ -30,7 +30,7 @@ pub struct Endpoint {
     pub ready: bool,
     /// Whether it answers.
     pub serving: bool,
-    /// Whether it is about to go.
+    /// Whether it is being removed.
     pub terminating: bool,
 }
 
@@ -43,30 +43,31 @@ impl Namespace {
         })
     }
 
-    /// Its name, which no other test of this run has: a name for a `GatewayClass`, too.
+    /// The namespace's name. It is unique in this run, also among `GatewayClass`es.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// An address for whatever is not a pod.
+    /// A free address, for anything except a pod.
     ///
     /// # Errors
-    /// When none is left.
+    /// If all addresses are used.
     pub fn next_address(&self) -> Result<IpAddr> {
         self.network.next()
     }
 
-    /// What the controller under test is called in a `GatewayClass`: other tests' controllers keep away from its objects.
+    /// The `controllerName` of the controller under test in a `GatewayClass`. It is unique, so controllers of other
+    /// tests ignore this test's objects.
     #[must_use]
     pub fn controller_name(&self) -> String {
         format!("limpet.dev/{}", self.name)
     }
 
-    /// A `GatewayClass` of the namespace's name, for the controller under test.
+    /// Creates a `GatewayClass` with the namespace's name, for the controller under test.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If it is refused.
     pub async fn gateway_class(&self) -> Result<()> {
         let class = json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
@@ -77,10 +78,10 @@ impl Namespace {
         self.apply_object(&class).await.map(drop)
     }
 
-    /// A Service with port 80, for the pods with these labels.
+    /// Creates a Service with port 80 for the pods with these labels.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If it is refused.
     pub async fn service(&self, name: &str, selector: &[(&str, &str)]) -> Result<()> {
         let selector: Map<_, _> = selector
             .iter()
@@ -95,26 +96,26 @@ impl Namespace {
         self.apply_object(&service).await.map(drop)
     }
 
-    /// A ready pod with a backend of its name, at an address of its own, port [`POD_PORT`].
+    /// Creates a ready pod with a backend of the same name, at a new address, port [`POD_PORT`].
     ///
     /// # Errors
-    /// When it is refused.
+    /// If it is refused.
     pub async fn pod(&self, name: &str, labels: &[(&str, &str)]) -> Result<Pod> {
         self.pod_at(name, labels, self.network.next()?).await
     }
 
-    /// As [`Namespace::pod`], at this address: that of a pod that is gone, for example.
+    /// As [`Namespace::pod`], at this address: that of a removed pod, for example.
     ///
     /// # Errors
-    /// When it is refused, or the address can not be had.
+    /// If it is refused, or the address is in use.
     pub async fn pod_at(&self, name: &str, labels: &[(&str, &str)], ip: IpAddr) -> Result<Pod> {
         Pod::start(self.client.clone(), name, labels, ip, &[]).await
     }
 
-    /// As [`Namespace::pod`], with a backend that speaks these protocols too.
+    /// As [`Namespace::pod`], with a backend that also speaks these protocols.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If it is refused.
     pub async fn pod_speaking(
         &self,
         name: &str,
@@ -124,10 +125,10 @@ impl Namespace {
         Pod::start(self.client.clone(), name, labels, self.network.next()?, protocols).await
     }
 
-    /// Waits until this holds for a Service's endpoints, which are sorted by their addresses. The answer is the endpoints then.
+    /// Waits until `check` holds for a Service's endpoints, sorted by address. Returns those endpoints.
     ///
     /// # Errors
-    /// When that does not happen: the message has the endpoints as they are.
+    /// If that does not happen. The error contains the endpoints as they were last.
     pub async fn endpoints(&self, service: &str, check: impl Fn(&[Endpoint]) -> bool) -> Result<Vec<Endpoint>> {
         let mut last = None;
         let found = poll::until(&format!("the endpoints of {service}"), async || {
@@ -170,7 +171,7 @@ impl Endpoint {
     }
 }
 
-/// What a namespace's client can do, the namespace can.
+/// A namespace has all methods of its client.
 impl Deref for Namespace {
     type Target = Client;
 

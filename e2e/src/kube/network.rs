@@ -9,20 +9,21 @@ use anyhow::{Context, Result, ensure};
 /// The third number of the next network's addresses, as far as this process knows.
 static NEXT: AtomicU8 = AtomicU8::new(1);
 
-/// Addresses 10.66.N.1 to 10.66.N.254, for one user alone: every port is free there. It is given back with its value.
+/// The addresses 10.66.N.1 to 10.66.N.254, reserved for one user, so every port is free. They are released when the
+/// value is dropped.
 #[derive(Debug)]
 pub struct Network {
     number: u8,
-    /// At the address that nobody is given, so that other processes see that the network is taken.
+    /// Listens at 10.66.N.255, so that other processes see that the network is taken.
     _taken: TcpListener,
     next: AtomicU8,
 }
 
 impl Network {
-    /// The next free one.
+    /// Reserves the next free network.
     ///
     /// # Errors
-    /// When such addresses are not this machine's: the message says how to get there. Or when all 255 are taken.
+    /// If such addresses are not local (the error says how to make them local), or all 255 networks are taken.
     pub fn claim() -> Result<Self> {
         loop {
             let number = NEXT
@@ -41,8 +42,8 @@ impl Network {
                 Err(error) => {
                     return Err(error).with_context(|| {
                         format!(
-                            "10.66.{number}.255 is no address of this machine: `make e2e-kube` runs the tests in a network namespace of \
-                             their own (e2e/tools/in-netns.sh COMMAND...)"
+                            "10.66.{number}.255 is not an address of this machine: `make e2e-kube` runs the tests in \
+                             a network namespace (e2e/tools/in-netns.sh COMMAND...)"
                         )
                     });
                 }
@@ -50,10 +51,10 @@ impl Network {
         }
     }
 
-    /// An address that nobody was given yet.
+    /// An unused address.
     ///
     /// # Errors
-    /// When all 254 are taken.
+    /// If all 254 are used.
     pub fn next(&self) -> Result<IpAddr> {
         let host = self.next.fetch_add(1, Ordering::Relaxed);
         ensure!(

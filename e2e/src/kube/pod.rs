@@ -10,11 +10,11 @@ use super::Client;
 use super::cluster::NODE;
 use crate::{Backend, Protocol};
 
-/// The port of every pod. Not 8080, where control planes listen at all addresses of the machine.
+/// The port of every pod. It is not 8080, because control planes listen there at all addresses.
 pub const POD_PORT: u16 = 8000;
 
-/// A pod in the API, and a backend of its name at its address. The API server believes what a kubelet would tell it: here, what the test
-/// tells. Its value dropped, the backend ends.
+/// A pod in the API, and a backend of its name at its address. There is no kubelet: the test tells the API server the
+/// pod's status. Dropping the value stops the backend.
 #[derive(Debug)]
 pub struct Pod {
     backend: Backend,
@@ -22,7 +22,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Creates the pod at an address, with its backend, and reports it as ready.
+    /// Creates the pod at an address, starts its backend, and reports it as ready.
     pub(super) async fn start(
         client: Client,
         name: &str,
@@ -41,7 +41,11 @@ impl Pod {
             "metadata": {"name": name, "labels": labels},
             "spec": {
                 "nodeName": NODE,
-                "containers": [{"name": "web", "image": "none", "ports": [{"name": "http", "containerPort": POD_PORT}]}],
+                "containers": [{
+                    "name": "web",
+                    "image": "none",
+                    "ports": [{"name": "http", "containerPort": POD_PORT}],
+                }],
             },
         });
         client.apply_object(&pod).await?;
@@ -50,33 +54,33 @@ impl Pod {
         Ok(pod)
     }
 
-    /// Its name, and that of its backend.
+    /// The name of the pod and of its backend.
     #[must_use]
     pub fn name(&self) -> &str {
         self.backend.name()
     }
 
-    /// Where its backend listens.
+    /// The backend's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.backend.address()
     }
 
-    /// What answers for it.
+    /// The backend.
     #[must_use]
     pub fn backend(&self) -> &Backend {
         &self.backend
     }
 
-    /// What answers for it, to be stopped and started again.
+    /// The backend, to stop and restart it.
     pub fn backend_mut(&mut self) -> &mut Backend {
         &mut self.backend
     }
 
-    /// Reports whether it is ready (the condition `Ready`).
+    /// Reports whether the pod is ready (the condition `Ready`).
     ///
     /// # Errors
-    /// When the API server does not take it.
+    /// If the API server refuses the status.
     pub async fn report(&self, ready: bool) -> Result<()> {
         let status = if ready { "True" } else { "False" };
         let condition = |kind: &str| json!({"type": kind, "status": status});
@@ -90,18 +94,18 @@ impl Pod {
         self.client.merge_status("v1/Pod", self.name(), &status).await.map(drop)
     }
 
-    /// Deletes it with its grace period: it goes on answering, serving and terminating, until [`Pod::remove`].
+    /// Deletes the pod with its grace period: it keeps answering, serving and terminating, until [`Pod::remove`].
     ///
     /// # Errors
-    /// When the API server does not take it.
+    /// If the API server refuses.
     pub async fn drain(&self) -> Result<()> {
         self.client.delete("v1/Pod", self.name()).await
     }
 
-    /// Stops its backend and deletes it at once, drained or not. Its address is free then.
+    /// Stops the backend and deletes the pod at once, drained or not. Its address is then free.
     ///
     /// # Errors
-    /// When the API server does not take it.
+    /// If the API server refuses.
     pub async fn remove(mut self) -> Result<IpAddr> {
         self.backend.stop().await;
         self.client.delete_now("v1/Pod", self.name()).await?;

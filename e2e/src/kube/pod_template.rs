@@ -1,4 +1,4 @@
-//! What a kubelet makes of a container: arguments, environment, volumes.
+//! What a kubelet derives from a container's specification: arguments, environment, volumes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Client;
 use super::envoy_gateway::{secret, text};
 use super::root::Root;
 
-/// A container of a pod that somebody wants.
+/// A container in a pod's specification.
 #[derive(Debug)]
 pub(super) struct Container<'a> {
     pod: &'a Value,
@@ -18,7 +18,7 @@ pub(super) struct Container<'a> {
 }
 
 impl<'a> Container<'a> {
-    /// The container of this name in the specification of a pod, which is to have this name.
+    /// The container of this name in a pod's specification. The pod will have the name `name`.
     pub(super) fn of(pod: &'a Value, container: &str, name: &'a str) -> Result<Self> {
         let spec = each(&pod["containers"])
             .find(|candidate| candidate["name"] == container)
@@ -26,7 +26,7 @@ impl<'a> Container<'a> {
         Ok(Self { pod, spec, name })
     }
 
-    /// Its arguments, with these variables in their places.
+    /// The arguments, with variables replaced by their values.
     pub(super) fn arguments(&self, environment: &BTreeMap<String, String>) -> Vec<String> {
         let expanded = |argument: &Value| {
             let mut argument = argument.as_str().unwrap_or_default().to_owned();
@@ -38,7 +38,7 @@ impl<'a> Container<'a> {
         each(&self.spec["args"]).map(expanded).collect()
     }
 
-    /// Its environment. What comes out of the pod's own status is empty.
+    /// The environment. Variables that come from the pod's status are empty.
     pub(super) async fn environment(&self, client: &Client) -> Result<BTreeMap<String, String>> {
         let mut environment = BTreeMap::new();
         for variable in each(&self.spec["env"]) {
@@ -61,7 +61,7 @@ impl<'a> Container<'a> {
         Ok(environment)
     }
 
-    /// Writes what its volumes have.
+    /// Writes the files of the container's volumes.
     pub(super) async fn mount_into(&self, root: &Root, client: &Client) -> Result<()> {
         for mount in each(&self.spec["volumeMounts"]) {
             let name = text(mount, "name")?;
@@ -95,7 +95,7 @@ async fn content(volume: &Value, client: &Client) -> Result<Vec<(String, Vec<u8>
     if volume.get("emptyDir").is_some() {
         return Ok(Vec::new());
     }
-    bail!("a volume of a kind that the test bed does not know: {volume}")
+    bail!("the test bed does not know this kind of volume: {volume}")
 }
 
 fn each(list: &Value) -> impl Iterator<Item = &Value> {

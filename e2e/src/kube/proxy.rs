@@ -13,7 +13,8 @@ use super::daemon::Daemon;
 use super::root::Root;
 use crate::{Admin, poll, tools};
 
-/// A stock Envoy, started with a bootstrap (YAML or JSON) that somebody else has written, with two worker threads. It ends with its value.
+/// A stock Envoy with two worker threads, started with a bootstrap (YAML or JSON) that a control plane made. It stops
+/// when the value is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     process: Daemon,
@@ -23,19 +24,20 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts it and waits until its admin interface answers, wherever the bootstrap has it. It may still wait for its configuration:
-    /// see [`Proxy::until_ready`]. `environment` is added to this process's.
+    /// Starts an Envoy and waits until its admin interface answers, whichever address the bootstrap gives it. Envoy may
+    /// still wait for its configuration: see [`Proxy::until_ready`]. `environment` is added to this process's
+    /// environment.
     ///
     /// # Errors
-    /// When it does not come up; the message has the end of its log.
+    /// If it does not start; the error contains the end of its log.
     pub async fn start(bootstrap: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let mut command = Command::new(tools::envoy()?);
         command.envs(environment.iter().copied());
         Self::launch(command, bootstrap, None).await
     }
 
-    /// Starts it as a container with these files, with the arguments that somebody has written for it; the bootstrap is in `--config-yaml`.
-    /// Ports of its own that others on this machine could have are free ones.
+    /// Starts an Envoy in a container's file system, with the container's arguments; `--config-yaml` has the bootstrap.
+    /// Its own fixed ports, which other Envoys on this machine could have, are replaced by free ones.
     pub(super) async fn start_in(
         root: Root,
         arguments: &[String],
@@ -84,10 +86,10 @@ impl Proxy {
         })
     }
 
-    /// Waits until it has its configuration and serves.
+    /// Waits until Envoy has its configuration and is ready.
     ///
     /// # Errors
-    /// When that does not happen; the message has the end of its log.
+    /// If that does not happen; the error contains the end of its log.
     pub async fn until_ready(&mut self) -> Result<()> {
         let admin = self.admin;
         self.process
@@ -95,10 +97,10 @@ impl Proxy {
             .await
     }
 
-    /// Waits until it has a listener of this name.
+    /// Waits until Envoy has a listener of this name, and returns its address.
     ///
     /// # Errors
-    /// When that does not happen.
+    /// If that does not happen.
     pub async fn listener(&self, name: &str) -> Result<SocketAddr> {
         let mut last = None;
         let found = poll::until(&format!("Envoy's listener {name}"), async || {
@@ -115,27 +117,27 @@ impl Proxy {
         self.admin
     }
 
-    /// The process, to be stopped for a while.
+    /// Envoy's process, to pause it.
     #[must_use]
     pub fn process(&self) -> &Daemon {
         &self.process
     }
 
-    /// The process's id.
+    /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Everything it has logged.
+    /// Envoy's log.
     ///
     /// # Errors
-    /// When the log can not be read.
+    /// If it cannot be read.
     pub fn log(&self) -> Result<String> {
         self.process.log()
     }
 
-    /// A directory of its own, gone with it.
+    /// A directory for Envoy's files. It is removed with the value.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -6,22 +6,22 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tools;
 
-/// A release of the Gateway API, its experimental channel: what its custom resource definitions are.
+/// A release of the Gateway API (the custom resource definitions of its experimental channel).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Release {
-    /// The last one with `BackendLBPolicy`.
+    /// The last release with `BackendLBPolicy`.
     V1_2_1,
-    /// The last minor one whose `XBackendTrafficPolicy` and inline fields have their first shape.
+    /// The last minor release in which `XBackendTrafficPolicy` and inline sessions have their first form.
     V1_6_1,
-    /// With `XBackend`.
+    /// Has `XBackend`.
     V1_7_0,
 }
 
 impl Release {
-    /// All of them.
+    /// All releases.
     pub const ALL: [Self; 3] = [Self::V1_2_1, Self::V1_6_1, Self::V1_7_0];
 
-    /// As it is tagged.
+    /// The release's git tag.
     #[must_use]
     pub fn tag(self) -> &'static str {
         match self {
@@ -31,18 +31,19 @@ impl Release {
         }
     }
 
-    /// The files of its definitions, sorted.
+    /// The paths of the definitions, sorted.
     ///
     /// # Errors
-    /// When they are not there; the message says what to do.
+    /// If they do not exist; the error says what to do.
     pub fn definitions(self) -> Result<Vec<PathBuf>> {
         let directory = tools::gateway_api_crds()?.join(self.tag()).join("experimental");
         let entries = std::fs::read_dir(&directory)
-            .with_context(|| format!("{}: e2e/tools/crds.sh brings it", directory.display()))?;
+            .with_context(|| format!("{}: e2e/tools/crds.sh fetches it", directory.display()))?;
         let mut files = Vec::new();
         for entry in entries {
             let file = entry?.path();
-            // Two are something else: a list for kustomize, and a policy that refuses the definitions of other releases.
+            // Two files are not definitions: a list for kustomize, and a policy that refuses the definitions of other
+            // releases.
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             if name.ends_with("s.yaml") && name.contains("k8s.io_") && !name.contains("_vap_") {
                 files.push(file);

@@ -16,7 +16,7 @@ use super::daemon::Daemon;
 use super::{Client, Network, User};
 use crate::{Tls, tools};
 
-/// A kube-apiserver with RBAC and an etcd of its own, at an address of its own. Both end with its value.
+/// A kube-apiserver with RBAC and its own etcd, at its own address. Both stop when the value is dropped.
 #[derive(Debug)]
 pub struct ApiServer {
     process: Option<Daemon>,
@@ -31,10 +31,10 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts etcd and an API server, and waits until it serves. It has no objects but its own.
+    /// Starts etcd and an API server, and waits until it is ready. It has only the objects that it creates itself.
     ///
     /// # Errors
-    /// When they do not come up; the message has the end of a log.
+    /// If they do not start; the error contains the end of a log.
     pub async fn start() -> Result<Self> {
         let network = Network::claim()?;
         let ip = network.next()?;
@@ -64,17 +64,17 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// Kills the API server: connections break, and nobody listens until [`ApiServer::start_again`]. Its data stay.
+    /// Kills the API server: connections break, and nothing listens until [`ApiServer::start_again`]. The data stay.
     pub fn stop(&mut self) {
         self.process = None;
     }
 
-    /// Starts the API server where it was, with the data that it had.
+    /// Starts the API server again, at the same address and with the same data.
     ///
     /// # Errors
-    /// When it runs, or does not come up.
+    /// If it is running, or does not start.
     pub async fn start_again(&mut self) -> Result<()> {
-        ensure!(self.process.is_none(), "this API server runs already");
+        ensure!(self.process.is_none(), "this API server is already running");
         let mut process = self.launch()?;
         let client = self.admin();
         process
@@ -84,28 +84,28 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A client that may do everything.
+    /// A client with all rights.
     #[must_use]
     pub fn admin(&self) -> Client {
         self.client(self.admin.clone())
     }
 
-    /// A client of this user.
+    /// A client with the rights of this user.
     #[must_use]
     pub fn client(&self, user: User) -> Client {
         Client::new(self.address, self.tls.clone(), user)
     }
 
-    /// A service account, made where there is none of that name, with what it is known by.
+    /// A service account, created if it does not exist, as a user with a token.
     ///
     /// # Errors
-    /// When it can not be made.
+    /// If it cannot be created.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
         let admin = self.admin().in_namespace(namespace);
         admin
@@ -123,10 +123,10 @@ impl ApiServer {
         })
     }
 
-    /// A kubeconfig file of this user, gone with the API server.
+    /// Writes a kubeconfig file for this user. It is removed with the API server.
     ///
     /// # Errors
-    /// When it can not be written.
+    /// If it cannot be written.
     pub fn kubeconfig(&self, user: &User) -> Result<PathBuf> {
         let config = json!({
             "apiVersion": "v1",
@@ -147,18 +147,18 @@ impl ApiServer {
         Ok(file)
     }
 
-    /// The kubeconfig file of one who may do everything.
+    /// Writes a kubeconfig file for a user with all rights.
     ///
     /// # Errors
-    /// When it can not be written.
+    /// If it cannot be written.
     pub fn admin_kubeconfig(&self) -> Result<PathBuf> {
         self.kubeconfig(&self.admin)
     }
 
-    /// What the API server has said.
+    /// The API server's log.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If it is not running.
     pub fn log(&self) -> Result<String> {
         self.process.as_ref().context("this API server is stopped")?.log()
     }
@@ -189,7 +189,8 @@ impl ApiServer {
         flag("service-account-issuer", &"https://test-bed");
         flag("service-account-key-file", &certificates.token_public_key);
         flag("service-account-signing-key-file", &certificates.token_key);
-        // It would have pods wait for the service account `default`, which a controller that is not here makes.
+        // Otherwise pods would wait for the service account `default`, which a controller creates that does not run
+        // here.
         flag("disable-admission-plugins", &"ServiceAccount");
         Daemon::start("kube-apiserver", &mut command, directory)
     }
@@ -199,7 +200,7 @@ fn start_etcd(ip: IpAddr, address: SocketAddr, directory: &Path) -> Result<Daemo
     let mut command = Command::new(tools::kube("etcd")?);
     let (clients, peers) = (format!("http://{address}"), format!("http://{ip}:2380"));
     command
-        // Data outlive the API server, but not the machine.
+        // The data must survive a restart of the API server, but not of the machine.
         .args(["--unsafe-no-fsync", "--log-level=warn", "--name=etcd", "--data-dir"])
         .arg(directory.join("etcd"))
         .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Somebody whom an API server knows by a token.
+/// A user that an API server knows by a token.
 #[derive(Clone)]
 pub struct User {
     pub(super) name: String,
@@ -10,7 +10,7 @@ pub struct User {
 }
 
 impl User {
-    /// As the API server calls it.
+    /// The user's name in the API server.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

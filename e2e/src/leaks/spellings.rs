@@ -1,9 +1,9 @@
-//! How bytes are printed.
+//! The ways that software prints bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Every spelling of these bytes, as it is wherever they are printed together with others before and behind.
+/// Every spelling of these bytes, in a form that is found even if other bytes are printed around them.
 pub(super) fn spellings(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut all = vec![("raw".to_owned(), bytes.to_vec())];
     let mut add = |name: String, text: String| all.push((name, text.into_bytes()));
@@ -39,7 +39,7 @@ pub(super) fn spellings(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
         );
     }
     for (name, escape) in ESCAPES {
-        // Software either escapes everything or what it has to.
+        // Software escapes either every byte or only those that need it.
         add(format!("{name}, all"), joined(bytes, "", escape));
         let plain = |byte: u8| {
             if byte.is_ascii_alphanumeric() {
@@ -64,7 +64,7 @@ pub(super) fn spellings(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
             all.push((name, base64_within(bytes, before, |bytes| engine.encode(bytes))));
         }
     }
-    // What is the same in two spellings is found once.
+    // Two spellings can be the same text: keep one.
     let mut known = std::collections::BTreeSet::new();
     all.retain(|(_, spelling)| known.insert(spelling.clone()));
     all
@@ -86,7 +86,7 @@ fn joined(bytes: &[u8], separator: &str, print: impl Fn(u8) -> String) -> String
     printed.join(separator)
 }
 
-/// Those characters of base64 that these bytes alone determine where so many others are before them.
+/// The characters of base64 that depend on these bytes alone, if `before` other bytes come first.
 fn base64_within(bytes: &[u8], before: usize, encode: impl Fn(&[u8]) -> String) -> Vec<u8> {
     let encoded = encode(&[&vec![0; before], bytes].concat());
     // 6 bits each: from the first character that begins within the bytes to the last that ends within them.

@@ -1,11 +1,11 @@
-//! Everything that could be leaked is planted once, and has to be found.
+//! Each test plants a value in a text and checks that the search finds it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
 
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
 use super::*;
 
-/// 32 bytes, none of them like another, with printable ones, high ones and zero among them.
+/// 32 different bytes: printable ones, high ones and zero.
 fn key() -> [u8; 32] {
     std::array::from_fn(|i| u8::try_from((i * 89 + 200) % 256).unwrap())
 }
@@ -14,7 +14,7 @@ fn leaks() -> Leaks {
     Leaks::default().key("k", &BASE64_STANDARD.encode(key())).unwrap()
 }
 
-/// That a text is found when it stands among others.
+/// Checks that a text is found between other bytes.
 #[track_caller]
 fn found(leaks: &Leaks, text: impl AsRef<[u8]>) {
     let text = text.as_ref();
@@ -31,7 +31,7 @@ fn each(bytes: &[u8], separator: &str, print: impl Fn(&u8) -> String) -> String 
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is() {
+fn a_text_without_secrets_has_no_findings() {
     let text = format!("{:?} {} {}", [7; 64], "0123456789abcdef".repeat(50), "QUJD".repeat(100));
     assert_eq!(leaks().find("there", text).unwrap(), Vec::<String>::new());
     let other: Vec<u8> = key().iter().map(|byte| byte ^ 1).collect();
@@ -81,9 +81,9 @@ fn a_key_is_found_in_every_spelling_forwards_and_backwards() {
     }
 }
 
-/// As a protobuf's text form has it, or a query.
+/// As in a protobuf's text form, or in a query.
 #[test]
-fn a_key_is_found_where_only_some_bytes_are_escaped() {
+fn a_key_is_found_if_only_some_bytes_are_escaped() {
     let leaks = leaks();
     let escaped = |escape: &dyn Fn(u8) -> String, keep: &dyn Fn(u8) -> bool| {
         each(&key(), "", |byte| {
@@ -121,7 +121,7 @@ fn a_key_is_found_in_base64_wherever_it_begins() {
     }
 }
 
-/// The base64 is as secret as the key, and may be printed in turn: in a configuration that is itself base64, say.
+/// The base64 is as secret as the key. It may be encoded again, for example in a configuration that is itself base64.
 #[test]
 fn the_text_of_a_key_is_found_in_every_spelling_too() {
     let leaks = leaks();
@@ -152,7 +152,7 @@ fn a_part_of_a_key_is_found() {
 }
 
 #[test]
-fn it_is_said_what_was_found_and_where() {
+fn a_finding_says_what_was_found_and_where() {
     let found = leaks()
         .find("the log", format!("a line with {:02x?} in it", key()))
         .unwrap();

@@ -1,10 +1,10 @@
-//! The application's cookies are none of our business: byte for byte and in order they reach the backend, without ours.
+//! The application's cookies reach the backend unchanged and in order, without Limpet's cookie.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Request, Site};
 use serde_json::json;
 
-/// A site, the pair of a visitor's cookie, and the name of the visitor's backend.
+/// A site, the `name=value` pair of a visitor's cookie, and the name of the visitor's backend.
 async fn visited(config: Config) -> Result<(Site, String, String)> {
     let site = Site::start(config).await?;
     let answer = site.visitor().get("/").await?;
@@ -20,7 +20,7 @@ fn with_fields(mut request: Request, fields: &[&str], ours: &str) -> Request {
     request
 }
 
-/// A Cookie field as a client sends it, `OURS` being our pair, and what is left of it.
+/// A Cookie field that a client sends, where `OURS` stands for Limpet's pair, and the field that the backend gets.
 const ONE_FIELD: [(&[&str], &str); 13] = [
     (&["OURS; a=1"], "a=1"),
     (&["a=1; OURS"], "a=1"),
@@ -40,8 +40,8 @@ const ONE_FIELD: [(&[&str], &str); 13] = [
     (&["session=stale; OURS; a=1"], "a=1"),
 ];
 
-/// Several Cookie fields, and what is left of them, joined by `; ` (RFC 9113 section 8.2.3). Envoy joins them so where they come over
-/// HTTP/2; over HTTP/1.1 the filter meets them one by one.
+/// Several Cookie fields, and the field that the backend gets: they are joined by `; ` (RFC 9113 section 8.2.3). Envoy
+/// joins fields that come over HTTP/2; over HTTP/1.1 the filter sees separate fields.
 const SEVERAL_FIELDS: [(&[&str], &str); 7] = [
     (&["OURS", "a=1"], "a=1"),
     (&["a=1", "OURS"], "a=1"),
@@ -52,7 +52,7 @@ const SEVERAL_FIELDS: [(&[&str], &str); 7] = [
     (&["session=stale; a=1", "OURS; b=2"], "a=1; b=2"),
 ];
 
-/// Sends all of these; each one holds the session, and its other cookies arrive as they were.
+/// Sends all cases. Each must keep the session, and the other cookies must arrive unchanged.
 async fn assert_arrive(cases: &[(&[&str], &str)], http2: bool) -> Result<()> {
     let config = Config::load("cookie.yaml")?;
     let (site, ours, backend) = visited(if http2 { config.http2_upstream() } else { config }).await?;
@@ -63,34 +63,34 @@ async fn assert_arrive(cases: &[(&[&str], &str)], http2: bool) -> Result<()> {
         assert_eq!(
             answer.backend(),
             Some(&*backend),
-            "{fields:?} does not hold the session"
+            "{fields:?} does not keep the session"
         );
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn they_arrive_byte_for_byte_and_in_order_over_http1() -> Result<()> {
+async fn cookies_arrive_unchanged_and_in_order_over_http1() -> Result<()> {
     assert_arrive(&ONE_FIELD, false).await
 }
 
 #[tokio::test]
-async fn they_arrive_byte_for_byte_and_in_order_over_http2() -> Result<()> {
+async fn cookies_arrive_unchanged_and_in_order_over_http2() -> Result<()> {
     assert_arrive(&ONE_FIELD, true).await
 }
 
 #[tokio::test]
-async fn several_fields_arrive_byte_for_byte_and_in_order_over_http1() -> Result<()> {
+async fn several_fields_arrive_unchanged_and_in_order_over_http1() -> Result<()> {
     assert_arrive(&SEVERAL_FIELDS, false).await
 }
 
 #[tokio::test]
-async fn several_fields_arrive_byte_for_byte_and_in_order_over_http2() -> Result<()> {
+async fn several_fields_arrive_unchanged_and_in_order_over_http2() -> Result<()> {
     assert_arrive(&SEVERAL_FIELDS, true).await
 }
 
 #[tokio::test]
-async fn without_a_cookie_of_ours_the_very_fields_arrive() -> Result<()> {
+async fn without_limpets_cookie_the_fields_arrive_unchanged() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     for fields in [
         &["a=1"][..],
@@ -110,7 +110,7 @@ async fn without_a_cookie_of_ours_the_very_fields_arrive() -> Result<()> {
 }
 
 #[tokio::test]
-async fn bytes_beyond_ascii_survive_next_to_ours() -> Result<()> {
+async fn bytes_beyond_ascii_survive_next_to_limpets_cookie() -> Result<()> {
     let (site, ours, backend) = visited(Config::load("cookie.yaml")?).await?;
     let field = [b"a=\xe9\xff\x80; ", ours.as_bytes(), b"; b=\xc3\xa9"].concat();
     let answer = site.envoy.get("/").cookie(field).send().await?;
@@ -123,7 +123,7 @@ async fn bytes_beyond_ascii_survive_next_to_ours() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_request_with_nothing_but_our_cookie_has_no_cookie_field_behind_envoy() -> Result<()> {
+async fn limpets_cookie_alone_leaves_no_cookie_field() -> Result<()> {
     let (site, ours, _) = visited(Config::load("cookie.yaml")?).await?;
     for request in [site.envoy.get("/"), site.envoy.get("/").http2()] {
         assert_eq!(request.cookie(&ours).send().await?.seen()?.cookies(), None);
@@ -132,7 +132,7 @@ async fn a_request_with_nothing_but_our_cookie_has_no_cookie_field_behind_envoy(
 }
 
 #[tokio::test]
-async fn our_cookie_may_be_quoted() -> Result<()> {
+async fn limpets_cookie_may_be_quoted() -> Result<()> {
     let (site, ours, backend) = visited(Config::load("cookie.yaml")?).await?;
     let quoted = format!("{}\"", ours.replacen('=', "=\"", 1));
     for _ in 0..6 {
@@ -144,7 +144,7 @@ async fn our_cookie_may_be_quoted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_cookie_that_is_refused_does_not_reach_the_backend() -> Result<()> {
+async fn a_refused_cookie_does_not_reach_the_backend() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let answer = site.envoy.get("/").cookie("a=1; session=forged; b=2").send().await?;
     assert_eq!(answer.seen()?.cookies().as_deref(), Some("a=1; b=2"));
@@ -152,7 +152,7 @@ async fn a_cookie_that_is_refused_does_not_reach_the_backend() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_backend_sees_our_cookie_where_the_policy_says_so() -> Result<()> {
+async fn the_backend_sees_limpets_cookie_if_the_policy_says_so() -> Result<()> {
     let policy = json!({"cookie": {"name": "session", "forward": true}});
     let (site, ours, backend) = visited(Config::load("cookie.yaml")?.policy(&policy)).await?;
     let field = format!("a=1; {ours}; b=2");
@@ -186,9 +186,9 @@ async fn the_session_is_found_in_a_cookie_field_of_60_kib() -> Result<()> {
     Ok(())
 }
 
-/// Only a few values of our name are looked at, so that a request can not ask for more work.
+/// The filter reads only a few values of its cookie's name, so that a request cannot cause unlimited work.
 #[tokio::test]
-async fn thousands_of_forged_tokens_are_passed_over() -> Result<()> {
+async fn thousands_of_forged_tokens_are_ignored() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let field = vec!["session=AQEAAAAAAAAAAAAAAAAAAAAA"; 1500].join("; ");
     let answer = site.envoy.get("/").cookie(field).send().await?;

@@ -1,10 +1,10 @@
-//! A bad configuration is refused before any traffic, and the error names its field.
+//! Envoy refuses a bad configuration at its start, and the error names the field.
 
 use anyhow::Result;
 use limpet_e2e::{Config, Envoy, filter_with};
 use serde_json::{Value, json};
 
-/// Envoy refuses this configuration of the filter, and says where it is wrong.
+/// Checks that Envoy refuses this configuration of the filter and names the field.
 #[track_caller]
 fn assert_refused(filter: &Value, field: &str) -> Result<()> {
     let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.filter(filter))?;
@@ -17,7 +17,7 @@ fn assert_refused(filter: &Value, field: &str) -> Result<()> {
 }
 
 #[test]
-fn in_a_policy() -> Result<()> {
+fn a_mistake_in_a_policy_is_refused_by_its_field() -> Result<()> {
     let cookie = |cookie: Value| json!({"cookie": cookie});
     for (policy, field) in [
         (
@@ -62,7 +62,7 @@ fn in_a_policy() -> Result<()> {
 }
 
 #[test]
-fn in_the_keyring() -> Result<()> {
+fn a_mistake_in_the_keyring_is_refused_by_its_field() -> Result<()> {
     let key = |id: u16, state: &str| json!({"id": id, "env": "LIMPET_KEY", "state": state});
     for (keys, field) in [
         (json!([]), "keys"),
@@ -82,7 +82,7 @@ fn in_the_keyring() -> Result<()> {
 }
 
 #[test]
-fn anywhere_else() -> Result<()> {
+fn any_other_mistake_is_refused_by_its_field() -> Result<()> {
     for (field, value, named) in [
         ("default", json!({"policy": "missing"}), "default.policy"),
         (

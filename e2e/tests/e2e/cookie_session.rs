@@ -1,4 +1,4 @@
-//! A session in a cookie.
+//! Sessions in a cookie.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use limpet_e2e::{Answering, Config, SetCookie, Site};
 use serde_json::json;
 
-/// The cookie `session` that a new visitor of a site with this policy gets.
+/// The cookie `session` of a new visitor with this policy.
 async fn first_cookie(policy: serde_json::Value, scheme: &str) -> Result<SetCookie> {
     let site = Site::with_policy(&policy).await?;
     let answer = site.envoy.get("/").header("x-forwarded-proto", scheme).send().await?;
@@ -33,7 +33,7 @@ async fn fifty_requests_reach_the_backend_of_the_first_one() -> Result<()> {
 }
 
 #[tokio::test]
-async fn requests_of_many_visitors_at_a_time_do_not_mix() -> Result<()> {
+async fn requests_of_concurrent_visitors_do_not_mix() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let mut visitors = tokio::task::JoinSet::new();
     for _ in 0..30 {
@@ -59,20 +59,20 @@ async fn visitors_spread_over_all_backends() -> Result<()> {
         site.visitor().get("/").await?;
     }
     for backend in &site.backends {
-        assert!(backend.requests() > 0, "backend {} got no visitor", backend.name());
+        assert!(backend.requests() > 0, "backend {} got no request", backend.name());
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn the_cookie_is_for_this_host_and_no_scripts_and_no_other_sites() -> Result<()> {
+async fn the_cookie_is_host_only_http_only_and_same_site() -> Result<()> {
     let cookie = first_cookie(json!({"cookie": {"name": "session"}}), "http").await?;
     assert_eq!(cookie.attributes, attributes(["Path=/", "HttpOnly", "SameSite=Strict"]));
     Ok(())
 }
 
 #[tokio::test]
-async fn the_cookie_is_secure_where_the_request_came_over_https() -> Result<()> {
+async fn the_cookie_is_secure_if_the_request_came_over_https() -> Result<()> {
     let cookie = first_cookie(json!({"cookie": {"name": "session"}}), "https").await?;
     assert_eq!(
         cookie.attributes,
@@ -82,14 +82,14 @@ async fn the_cookie_is_secure_where_the_request_came_over_https() -> Result<()> 
 }
 
 #[tokio::test]
-async fn secure_can_be_had_always() -> Result<()> {
+async fn secure_can_be_always() -> Result<()> {
     let cookie = first_cookie(json!({"cookie": {"name": "session", "secure": "always"}}), "http").await?;
     assert!(cookie.attribute("Secure").is_some());
     Ok(())
 }
 
 #[tokio::test]
-async fn secure_can_be_had_never() -> Result<()> {
+async fn secure_can_be_never() -> Result<()> {
     let cookie = first_cookie(json!({"cookie": {"name": "session", "secure": "never"}}), "https").await?;
     assert!(cookie.attribute("Secure").is_none());
     Ok(())
@@ -143,7 +143,7 @@ async fn a_signed_token_shows_the_address() -> Result<()> {
     Ok(())
 }
 
-/// Whether the bytes of a token contain these.
+/// Whether a token contains these bytes.
 fn shows(token: &str, bytes: &[u8]) -> Result<bool> {
     let token = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     Ok(token.windows(bytes.len()).any(|window| window == bytes))

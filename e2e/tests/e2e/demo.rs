@@ -1,4 +1,4 @@
-//! `make demo` itself.
+//! `make demo`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -8,21 +8,21 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-/// The demo prefers fixed ports, so two of them at a time are no fair test.
+/// The demo uses fixed ports if they are free, so only one can run at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn demo(mode: &str) -> Result<Child> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
     command.env("DEMO", mode).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().context("can not start the demo")
+    command.spawn().context("cannot start the demo")
 }
 
-/// The address that the demo says its Envoy has.
+/// The address of Envoy in the demo's output.
 fn envoy_in(said: &str) -> Result<SocketAddr> {
     let line = said
         .lines()
         .find(|line| line.trim_start().starts_with("Envoy "))
-        .context("no line about Envoy")?;
+        .context("no line begins with Envoy")?;
     let address = line.split([' ', ',']).find_map(|word| word.parse().ok());
     address.with_context(|| format!("no address in: {line}"))
 }
@@ -34,13 +34,13 @@ fn assert_nothing_is_left(said: &str, address: SocketAddr) {
         let address = line.split(' ').find_map(|word| word.parse::<SocketAddr>().ok());
         assert!(
             address.is_none_or(|address| TcpStream::connect(address).is_err()),
-            "still there: {line}"
+            "still running: {line}"
         );
     }
 }
 
 #[test]
-fn once_it_walks_through_a_session_and_ends() -> Result<()> {
+fn demo_once_runs_all_steps_and_ends() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock();
     let output = demo("once")?.wait_with_output()?;
     let said = String::from_utf8(output.stdout)?;
@@ -55,7 +55,7 @@ fn once_it_walks_through_a_session_and_ends() -> Result<()> {
 }
 
 #[test]
-fn it_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
+fn the_demo_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock();
     let mut demo = demo("")?;
     let mut said = String::new();
@@ -81,9 +81,9 @@ fn it_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
 }
 
 #[test]
-fn it_takes_other_ports_where_its_own_are_taken() -> Result<()> {
+fn the_demo_uses_free_ports_if_its_own_are_taken() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock();
-    // Taken by this test, or by another program already.
+    // If this fails, another program has the port.
     let _taken = [10000, 9901, 8082].map(|port| std::net::TcpListener::bind(("127.0.0.1", port)));
     let output = demo("once")?.wait_with_output()?;
     let said = String::from_utf8(output.stdout)?;
@@ -100,15 +100,15 @@ fn it_takes_other_ports_where_its_own_are_taken() -> Result<()> {
 }
 
 #[test]
-fn it_ends_with_an_error_where_a_step_fails() -> Result<()> {
+fn the_demo_ends_with_an_error_if_a_step_fails() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock();
-    // This is no filter, so Envoy does not start.
+    // This file is not a filter, so Envoy does not start.
     let demo = Command::new(env!("CARGO_BIN_EXE_demo"))
         .env("DEMO", "once")
         .env("LIMPET_WASM", "Cargo.toml")
         .env("LIMPET_MODULE", "Cargo.toml")
         .output()?;
     assert!(!demo.status.success());
-    assert!(String::from_utf8_lossy(&demo.stderr).contains("The demo ends here"));
+    assert!(String::from_utf8_lossy(&demo.stderr).contains("The demo failed"));
     Ok(())
 }

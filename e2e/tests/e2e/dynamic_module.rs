@@ -1,4 +1,4 @@
-//! What is the dynamic module's alone, and that the two builds are one filter.
+//! What only the dynamic module does, and sessions that both builds share.
 
 use std::process::Command;
 
@@ -7,19 +7,19 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_e2e::{Build, Config, Envoy, Site, Visitor, tools};
 use serde_json::{Value, json};
 
-/// Whether the Envoy under test takes this build: it is asked, not its version.
+/// Whether the Envoy under test accepts this build. Envoy is asked; its version does not matter.
 fn takes(build: Build) -> Result<bool> {
     Ok(Envoy::validate(&Config::load("cookie.yaml")?.build(build))?.0)
 }
 
-/// Whether the Envoy under test takes the module, as every one from 1.38 on has to, and no other does.
+/// Whether the Envoy under test accepts the module. Envoy 1.38 and later must, and earlier ones must not.
 pub(crate) fn takes_the_module() -> Result<bool> {
     let new_enough = tools::envoy_version()? >= (1, 38);
     assert_eq!(takes(Build::Module)?, new_enough);
     Ok(new_enough)
 }
 
-/// Whether the Envoy under test takes both builds. Not every one does; the build that is tested it has to take.
+/// Whether the Envoy under test accepts both builds. It must accept the build under test.
 pub(crate) fn takes_both() -> Result<bool> {
     for build in [Build::Wasm, Build::Module] {
         if !takes(build)? {
@@ -31,7 +31,7 @@ pub(crate) fn takes_both() -> Result<bool> {
 }
 
 #[tokio::test]
-async fn a_session_goes_on_at_an_envoy_with_the_other_build_and_comes_back() -> Result<()> {
+async fn a_session_continues_at_an_envoy_with_the_other_build() -> Result<()> {
     if !takes_both()? {
         return Ok(());
     }
@@ -46,10 +46,7 @@ async fn a_session_goes_on_at_an_envoy_with_the_other_build_and_comes_back() -> 
             there.keep("session", &token);
             let answer = there.get("/").await?;
             assert_eq!(answer.backend(), first.backend(), "{from:?} to {to:?}");
-            assert!(
-                answer.set_cookies().is_empty(),
-                "{from:?} to {to:?}: a token was changed"
-            );
+            assert!(answer.set_cookies().is_empty(), "{from:?} to {to:?}: the token changed");
             assert_eq!(
                 here.get("/").await?.backend(),
                 first.backend(),
@@ -61,7 +58,7 @@ async fn a_session_goes_on_at_an_envoy_with_the_other_build_and_comes_back() -> 
 }
 
 #[test]
-fn an_envoy_that_is_too_old_refuses_it_and_says_why() -> Result<()> {
+fn an_envoy_that_is_too_old_refuses_the_module_and_says_why() -> Result<()> {
     let directory = tools::module()?;
     let output = Command::new(tools::old_envoy()?)
         .args(["--mode", "validate", "-c", "envoy-configs/module.yaml"])
@@ -74,7 +71,7 @@ fn an_envoy_that_is_too_old_refuses_it_and_says_why() -> Result<()> {
         .env("LIMPET_KEY", limpet_e2e::TEST_KEY)
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success(), "it is accepted: {said}");
+    ensure!(!output.status.success(), "Envoy accepts the module: {said}");
     assert!(
         said.contains("too old for Limpet's dynamic module, which needs 1.38"),
         "{said}"
@@ -82,9 +79,9 @@ fn an_envoy_that_is_too_old_refuses_it_and_says_why() -> Result<()> {
     Ok(())
 }
 
-/// The module steers by itself: headers that steer the wasm filter's chain are just headers, and nothing is needed against them.
+/// The module steers without headers: the headers that steer the wasm filter's chain are ordinary headers here.
 #[tokio::test]
-async fn no_header_of_a_clients_own_steers() -> Result<()> {
+async fn no_header_of_a_client_steers() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
@@ -115,7 +112,7 @@ pub(crate) fn per_route(session: &str) -> Value {
     }}})
 }
 
-/// A filter with two policies, `web` being the default.
+/// A filter configuration with two policies. `web` is the default.
 fn two_policies() -> Value {
     json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
@@ -124,9 +121,9 @@ fn two_policies() -> Value {
     })
 }
 
-/// Envoy's own way to configure a filter for a route, beside route metadata, which it wins over.
+/// Envoy can configure a filter per route. That configuration wins over route metadata.
 #[tokio::test]
-async fn a_route_names_its_session_in_its_own_configuration_of_the_filter() -> Result<()> {
+async fn a_routes_own_filter_configuration_names_its_session() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
@@ -159,7 +156,7 @@ async fn a_route_names_its_session_in_its_own_configuration_of_the_filter() -> R
     Ok(())
 }
 
-/// As `limpet check` takes it: all routes, a virtual host, a route, one of its weighted clusters.
+/// The same order as in `limpet check`: all routes, a virtual host, a route, one of its weighted clusters.
 #[tokio::test]
 async fn the_innermost_level_names_the_session() -> Result<()> {
     if !takes_the_module()? {

@@ -1,4 +1,5 @@
-//! The configurations that people copy: Envoy accepts them as they are, `limpet check` does, and they do what the README says.
+//! The configurations that people copy: Envoy and `limpet check` accept them unchanged, and they do what the README
+//! says.
 
 use std::path::Path;
 
@@ -8,10 +9,11 @@ use serde_json::Value;
 
 use crate::sds_keys::gets_secrets;
 
-/// Those with the dynamic module, which an Envoy before 1.38 refuses. They run with this build, the others with both.
+/// Files with the dynamic module, which an Envoy before 1.38 refuses. They run with the module, the other files with
+/// both builds.
 const WITH_MODULE: [&str; 3] = ["module-ecds.yaml", "module.yaml", "split-module.yaml"];
 
-/// Those with the dynamic module and a secret, which an Envoy before 1.40 refuses.
+/// Files with the dynamic module and a secret, which an Envoy before 1.40 refuses.
 const WITH_SECRET: [&str; 1] = ["module-sds.yaml"];
 
 const WITH_WASM: [&str; 13] = [
@@ -30,10 +32,10 @@ const WITH_WASM: [&str; 13] = [
     "two-policies.yaml",
 ];
 
-/// What files above have the filter's configuration discovered from.
+/// The files that the files above discover the filter's configuration from.
 const DISCOVERED: [&str; 3] = ["ecds/limpet.yaml", "ecds/module.yaml", "ecds/wrapped-keys.yaml"];
 
-/// The files for Istio, which `tests/istio` uses, and the one among them that has the filter's configuration.
+/// The files for Istio, which `tests/istio` uses. One of them contains the filter's configuration.
 const ISTIO: [&str; 5] = [
     "chain.yaml",
     "route.yaml",
@@ -50,15 +52,15 @@ fn all() -> impl Iterator<Item = &'static str> {
     WITH_WASM.into_iter().chain(WITH_MODULE).chain(WITH_SECRET)
 }
 
-/// Those of the files with the module that the Envoy under test takes.
+/// The files with the module that the Envoy under test accepts.
 fn with_module() -> Result<Vec<&'static str>> {
     let with_secret = if gets_secrets()? { WITH_SECRET.as_slice() } else { &[] };
     Ok(WITH_MODULE.iter().chain(with_secret).copied().collect())
 }
 
-/// The files as they are have the build that they have; some Envoys are built without wasm.
+/// Unchanged files contain one of the two builds. Some Envoys are built without wasm.
 #[test]
-fn envoy_accepts_every_file_as_it_is() -> Result<()> {
+fn envoy_accepts_every_file_unchanged() -> Result<()> {
     let files = match Build::tested()? {
         Build::Wasm => WITH_WASM.to_vec(),
         Build::Module => with_module()?,
@@ -88,7 +90,7 @@ fn limpet_check_accepts_every_file() -> Result<()> {
     Ok(())
 }
 
-/// The YAML files of a folder, sorted.
+/// The names of the YAML files of a folder, sorted.
 fn files_of(folder: &str) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(tools::checkout().join(folder))? {
@@ -146,20 +148,21 @@ fn the_readmes_for_control_planes_name_every_file() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_file_starts_a_session_that_holds() -> Result<()> {
+async fn every_file_starts_a_session_that_stays() -> Result<()> {
     let module = match Build::tested()? {
         Build::Wasm => Vec::new(),
         Build::Module => with_module()?,
     };
     let keyring = Keyring::generate()?;
-    // Of destination.yaml a client has several sessions, which `splits::destinations` is about. ecds-controller.yaml is what tests in a cluster run.
+    // destination.yaml gives a client several sessions (see `splits::destinations`). Tests in a cluster run
+    // ecds-controller.yaml.
     let one = |file: &&str| !["destination.yaml", "ecds-controller.yaml"].contains(file);
     for file in WITH_WASM.into_iter().chain(module).filter(one) {
         let site = Site::start(Config::load(file)?.keyring(&keyring)).await?;
         let path = if file == "two-policies.yaml" { "/web" } else { "/" };
         let mut request = site.envoy.get(path);
         if file == "prefix.yaml" {
-            // There it is the application that begins one.
+            // With prefix.yaml the application begins the session.
             request = request.answered_with("set-cookie", "JSESSIONID=abc");
         }
         let first = request.send().await?;
@@ -170,7 +173,7 @@ async fn every_file_starts_a_session_that_holds() -> Result<()> {
                 "x-session",
                 first
                     .header("x-session")
-                    .with_context(|| format!("{file} starts no session"))?
+                    .with_context(|| format!("{file}: the answer sets no cookie"))?
                     .to_owned(),
             ),
         };
@@ -195,7 +198,7 @@ async fn func_e_runs_the_quickstart() -> Result<()> {
     Ok(())
 }
 
-/// There may be no container engine here, so this checks what the file says against what it refers to.
+/// A container engine may be missing here. So this compares the file with the files that it refers to.
 #[test]
 fn the_compose_file_fits_the_quickstart() -> Result<()> {
     let folder = tools::checkout().join("envoy-configs");

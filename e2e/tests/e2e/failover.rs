@@ -1,4 +1,4 @@
-//! What happens when a session's backend is gone: a session that is not strict moves, a strict one waits.
+//! What happens when a session's backend is gone: a session moves, a strict session fails until its backend is back.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn strict() -> Value {
     json!({"cookie": {"name": "session"}, "strict": true})
 }
 
-/// Three backends whose health is checked, with a strict policy.
+/// Three backends with health checks, and a strict policy.
 async fn strict_site(policy: &Value) -> Result<Site> {
     Site::start(
         Config::load("cookie.yaml")?
@@ -33,7 +33,7 @@ async fn a_session_whose_backend_refuses_connections_moves_and_stays() -> Result
     assert_ne!(moved.backend(), first.backend());
     assert!(
         moved.set_cookie("session").is_some(),
-        "the new backend needs a token of its own"
+        "there is no token for the new backend"
     );
     assert_eq!(site.envoy.metric("web.reissued").await?, 1);
 
@@ -81,7 +81,7 @@ async fn a_session_whose_backend_left_the_cluster_moves() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_strict_session_holds_like_any_other() -> Result<()> {
+async fn a_strict_session_stays_at_its_backend() -> Result<()> {
     let site = strict_site(&strict()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
@@ -95,7 +95,7 @@ async fn a_strict_session_holds_like_any_other() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_strict_session_fails_while_its_backend_is_unhealthy_and_goes_on_afterwards() -> Result<()> {
+async fn a_strict_session_fails_only_while_its_backend_is_unhealthy() -> Result<()> {
     let mut site = strict_site(&strict()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
@@ -107,7 +107,7 @@ async fn a_strict_session_fails_while_its_backend_is_unhealthy_and_goes_on_after
         assert!(refused.set_cookies().is_empty());
     }
     site.backend_of(&first)?.set_healthy(true);
-    let again = poll::until("the session to go on", async || {
+    let again = poll::until("the session to continue", async || {
         visitor.get("/").await.ok().filter(|answer| answer.status == 200)
     })
     .await?;
@@ -126,7 +126,7 @@ async fn the_status_of_a_strict_failure_can_be_chosen() -> Result<()> {
     Ok(())
 }
 
-/// The status is for strict failures alone: a backend's own 503 stays what it is.
+/// The policy's status is for strict failures only: a backend's own 503 is not changed.
 #[tokio::test]
 async fn a_backends_own_503_keeps_its_status() -> Result<()> {
     let site = strict_site(&json!({"cookie": {"name": "session"}, "strict": true, "strictStatus": 410})).await?;
@@ -143,7 +143,7 @@ async fn a_backends_own_503_keeps_its_status() -> Result<()> {
 
 /// The route of `cookie.yaml` retries refused connections at other hosts.
 #[tokio::test]
-async fn a_strict_session_is_not_retried_elsewhere_when_its_backend_refuses_connections() -> Result<()> {
+async fn a_strict_session_is_not_retried_after_a_refused_connection() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
@@ -157,7 +157,7 @@ async fn a_strict_session_is_not_retried_elsewhere_when_its_backend_refuses_conn
 }
 
 #[tokio::test]
-async fn a_strict_session_is_not_retried_elsewhere_when_its_backend_fails() -> Result<()> {
+async fn a_strict_session_is_not_retried_after_its_backend_fails() -> Result<()> {
     let retries = json!({"route": {"retry_policy": {"retry_on": "5xx,reset", "num_retries": 3}}});
     let config = Config::load("cookie.yaml")?
         .policy(&strict())
@@ -178,9 +178,9 @@ async fn a_strict_session_is_not_retried_elsewhere_when_its_backend_fails() -> R
     Ok(())
 }
 
-/// Nor does a client's own wish for retries move it.
+/// A client can ask for retries by headers. They must not move the session.
 #[tokio::test]
-async fn a_strict_session_is_not_retried_elsewhere_when_the_client_asks_for_it() -> Result<()> {
+async fn a_strict_session_is_not_retried_at_the_clients_request() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
@@ -197,7 +197,7 @@ async fn a_strict_session_is_not_retried_elsewhere_when_the_client_asks_for_it()
 }
 
 #[tokio::test]
-async fn requests_without_a_session_are_retried_under_a_strict_policy_too() -> Result<()> {
+async fn a_strict_policy_retries_requests_without_a_session() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
     site.backends[0].stop().await;
     for _ in 0..12 {

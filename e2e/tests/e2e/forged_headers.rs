@@ -1,5 +1,5 @@
-//! Nobody but the filter steers: internal headers of a client's own reach neither route matching, nor the load balancer, nor a
-//! backend; not where the filter works, not where it is disabled, not where it is absent.
+//! Clients cannot steer: internal headers that a client sends reach neither route matching, nor the load balancer, nor
+//! a backend. This holds if the filter works, if it is disabled, and if it is absent.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_e2e::{Backend, Config, Envoy, Request};
 use serde_json::{Value, json};
 
-/// Routes as a split has them: whoever can set x-limpet-destination reaches the cluster `secret`.
+/// Routes like those of a split: a request with x-limpet-destination would reach the cluster `secret`.
 fn routes(patch: &Value) -> Value {
     let mut secret = json!({
         "name": "web",
@@ -23,7 +23,7 @@ fn routes(patch: &Value) -> Value {
     json!([secret, usual])
 }
 
-/// The request with copies of every internal header, valid for this backend.
+/// Adds all internal headers to a request, with values that are valid for this backend.
 fn forge(request: Request, backend: &Backend) -> Request {
     let host = BASE64_STANDARD.encode(backend.address().to_string());
     request
@@ -33,8 +33,8 @@ fn forge(request: Request, backend: &Backend) -> Request {
         .header("x-limpet-session", "web/forged")
 }
 
-/// Sends forged requests to an Envoy with this configuration; none of them has any effect.
-async fn assert_forgery_is_futile(config: Config) -> Result<()> {
+/// Sends forged requests to an Envoy with this configuration, and checks that they have no effect.
+async fn assert_forgery_has_no_effect(config: Config) -> Result<()> {
     let backends = Backend::three()?;
     let secret = Backend::start("secret")?;
     let envoy = Envoy::start(config.backends(&backends).another_cluster("secret", [&secret])).await?;
@@ -56,20 +56,20 @@ async fn assert_forgery_is_futile(config: Config) -> Result<()> {
     assert!(!reached.contains("secret"), "a forged header reached route matching");
     assert!(
         reached.len() > 1,
-        "a forged header steered: only {reached:?} was reached"
+        "a forged header steered: only {reached:?} got requests"
     );
     Ok(())
 }
 
 #[tokio::test]
-async fn with_the_filter_present() -> Result<()> {
-    assert_forgery_is_futile(Config::load("cookie.yaml")?.routes(routes(&json!({})))).await
+async fn forged_headers_have_no_effect_with_the_filter() -> Result<()> {
+    assert_forgery_has_no_effect(Config::load("cookie.yaml")?.routes(routes(&json!({})))).await
 }
 
 #[tokio::test]
-async fn with_the_filter_present_and_strict() -> Result<()> {
+async fn forged_headers_have_no_effect_with_a_strict_policy() -> Result<()> {
     let policy = json!({"cookie": {"name": "session"}, "strict": true});
-    assert_forgery_is_futile(
+    assert_forgery_has_no_effect(
         Config::load("cookie.yaml")?
             .policy(&policy)
             .routes(routes(&json!({})))
@@ -79,36 +79,36 @@ async fn with_the_filter_present_and_strict() -> Result<()> {
 }
 
 #[tokio::test]
-async fn with_the_filter_disabled_on_the_route() -> Result<()> {
+async fn forged_headers_have_no_effect_with_the_filter_disabled() -> Result<()> {
     let disabled = json!({"typed_per_filter_config": {
         "limpet": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true},
     }});
-    assert_forgery_is_futile(Config::load("cookie.yaml")?.routes(routes(&disabled))).await
+    assert_forgery_has_no_effect(Config::load("cookie.yaml")?.routes(routes(&disabled))).await
 }
 
 #[tokio::test]
-async fn with_the_filter_disabled_on_a_strict_route() -> Result<()> {
+async fn forged_headers_have_no_effect_on_a_disabled_strict_route() -> Result<()> {
     let disabled = json!({"typed_per_filter_config": {
         "limpet": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true},
     }});
-    assert_forgery_is_futile(Config::load("cookie.yaml")?.routes(routes(&disabled)).strict_routes()).await
+    assert_forgery_has_no_effect(Config::load("cookie.yaml")?.routes(routes(&disabled)).strict_routes()).await
 }
 
 #[tokio::test]
-async fn without_the_filter() -> Result<()> {
-    assert_forgery_is_futile(Config::load("cookie.yaml")?.without_limpet().routes(routes(&json!({})))).await
+async fn forged_headers_have_no_effect_without_the_filter() -> Result<()> {
+    assert_forgery_has_no_effect(Config::load("cookie.yaml")?.without_limpet().routes(routes(&json!({})))).await
 }
 
-/// The filter's first configuration is refused, so that its `default_config` passes everything through.
+/// Envoy refuses the filter's first configuration, so `default_config` is in effect, which passes everything through.
 #[tokio::test]
-async fn with_a_bad_first_configuration_over_ecds() -> Result<()> {
+async fn forged_headers_have_no_effect_with_a_bad_configuration() -> Result<()> {
     let config = Config::load("ecds.yaml")?.filter(&json!({"keys": []}));
-    assert_forgery_is_futile(config.routes(routes(&json!({})))).await
+    assert_forgery_has_no_effect(config.routes(routes(&json!({})))).await
 }
 
-/// The proof that the tests above could fail: without the parts of the chain that remove them, forged headers do steer.
+/// Shows that the tests above can fail: without the parts of the chain that remove them, forged headers do steer.
 #[tokio::test]
-async fn they_would_steer_without_the_chain() -> Result<()> {
+async fn forged_headers_would_steer_without_the_chain() -> Result<()> {
     let backends = Backend::three()?;
     let secret = Backend::start("secret")?;
     let config = Config::load("cookie.yaml")?

@@ -1,11 +1,11 @@
-//! A session in a header.
+//! Sessions in a header.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Site};
 use serde_json::json;
 
 #[tokio::test]
-async fn the_first_answer_has_the_token_and_it_holds_the_session() -> Result<()> {
+async fn the_first_answer_has_the_token_and_it_keeps_the_session() -> Result<()> {
     let site = Site::start(Config::load("header.yaml")?).await?;
     let first = site.envoy.get("/").send().await?;
     let token = first.header("x-session").context("no token")?;
@@ -20,7 +20,7 @@ async fn the_first_answer_has_the_token_and_it_holds_the_session() -> Result<()>
 
 /// The client sends `X-Session` over HTTP/1.1, in title case, and `x-session` over HTTP/2.
 #[tokio::test]
-async fn its_name_is_read_in_any_case() -> Result<()> {
+async fn the_headers_name_is_read_in_any_case() -> Result<()> {
     let site = Site::with_policy(&json!({"header": {"name": "X-SESSION"}})).await?;
     let first = site.envoy.get("/").send().await?;
     let token = first.header("x-session").context("no token")?;
@@ -33,7 +33,7 @@ async fn its_name_is_read_in_any_case() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_backend_does_not_see_it() -> Result<()> {
+async fn the_backend_does_not_see_the_header() -> Result<()> {
     let site = Site::start(Config::load("header.yaml")?).await?;
     let first = site.envoy.get("/").send().await?;
     let token = first.header("x-session").context("no token")?;
@@ -46,15 +46,12 @@ async fn the_backend_does_not_see_it() -> Result<()> {
         .send()
         .await?
         .seen()?;
-    assert!(
-        seen.all("x-session").is_empty(),
-        "what is refused does not get through either"
-    );
+    assert!(seen.all("x-session").is_empty(), "the backend sees a refused token");
     Ok(())
 }
 
 #[tokio::test]
-async fn the_backend_sees_it_where_the_policy_says_so() -> Result<()> {
+async fn the_backend_sees_the_header_if_the_policy_says_so() -> Result<()> {
     let site = Site::with_policy(&json!({"header": {"name": "x-session", "forward": true}})).await?;
     let first = site.envoy.get("/").send().await?;
     let token = first.header("x-session").context("no token")?;
@@ -65,7 +62,7 @@ async fn the_backend_sees_it_where_the_policy_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_header_token_is_no_cookie_token() -> Result<()> {
+async fn a_header_token_is_refused_in_a_cookie() -> Result<()> {
     let by_header = Site::with_policy(&json!({"header": {"name": "session"}})).await?;
     let answer = by_header.envoy.get("/").send().await?;
     let token = answer.header("session").context("no token")?;

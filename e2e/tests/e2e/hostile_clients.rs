@@ -1,4 +1,5 @@
-//! Ten thousand different tokens that nobody was given, sent by cookie and by header: none is accepted, and each is counted under its reason.
+//! Ten thousand different forged tokens, in cookies and headers. The filter accepts none, and counts each under its
+//! reason.
 
 pub(crate) mod forger;
 
@@ -11,9 +12,9 @@ use limpet_core::token::CarrierMode;
 use limpet_e2e::{Backend, Build, Config, Connection, Envoy, Request, Site};
 use serde_json::json;
 
-use forger::{FENCED, Forger, Kind, SESSIONS, Session};
+use forger::{FENCED, Forger, Forgery, SESSIONS, Session};
 
-/// Of each kind, for each carrier: 13 kinds and 2 carriers make a few more than 10,000.
+/// Tokens of each kind for each carrier. 13 kinds and 2 carriers give a few more than 10,000.
 const OF_A_KIND: usize = 390;
 
 pub(crate) fn config(fenced_before: u64) -> Result<Config> {
@@ -46,7 +47,7 @@ pub(crate) fn request(envoy: &Envoy, session: Session, token: &[u8]) -> Request 
     }
 }
 
-/// Sends one token after the other over one connection. Each is answered by a backend, with a new session.
+/// Sends one token after the other over one connection. A backend must answer each, with a new session.
 async fn send_all(envoy: &Envoy, session: Session, tokens: &[Vec<u8>]) -> Result<()> {
     let mut connection = Connection::open(envoy.address(), false).await?;
     for token in tokens {
@@ -61,7 +62,7 @@ async fn send_all(envoy: &Envoy, session: Session, tokens: &[Vec<u8>]) -> Result
         } else {
             answer.set_cookie(session.name).is_some()
         };
-        ensure!(begun, "{shown}: no session begins: {answer:?}");
+        ensure!(begun, "{shown}: no new session begins: {answer:?}");
     }
     Ok(())
 }
@@ -74,7 +75,7 @@ async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
     let mut expected = BTreeMap::new();
     for session in SESSIONS {
         let mut forger = Forger::new(session, site.backends[0].address(), now)?;
-        // The forger knows how: with the key, in its place and in time, a token is honoured.
+        // The forger can make good tokens: with the key, in the right place and in time, a token is honoured.
         let good = forger.honest();
         let answer = request(&site.envoy, session, good.as_bytes()).send().await?;
         assert_eq!(answer.backend(), Some("a"));
@@ -84,7 +85,7 @@ async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
             *expected.entry(format!("{}.{what}", session.policy)).or_insert(0) += by;
         };
         count("steered", 1);
-        for (kind, number) in Kind::ALL
+        for (kind, number) in Forgery::ALL
             .iter()
             .flat_map(|kind| (0..OF_A_KIND).map(move |number| (*kind, number)))
         {
@@ -113,9 +114,9 @@ async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
     Ok(())
 }
 
-/// Whoever has the key can name any address. Envoy sends nobody to one that is none of the cluster's.
+/// With the key, a token can name any address. Envoy sends the request nowhere outside the cluster.
 #[tokio::test]
-async fn an_address_of_nobody_in_the_cluster_is_not_reached() -> Result<()> {
+async fn an_address_outside_the_cluster_is_not_reached() -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let site = Site::start(config(now.as_secs())?).await?;
     let elsewhere = Backend::start("elsewhere")?;

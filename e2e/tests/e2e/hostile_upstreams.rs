@@ -1,22 +1,23 @@
-//! Upstreams whose answers no library would send: what Envoy lets through arrives whole, and the session with it.
+//! Upstreams that send answers no library would send. What Envoy lets through reaches the client unchanged, and the
+//! session continues.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Envoy, Fields, RawAnswer, RawUpstream, raw_get};
 use serde_json::json;
 
-/// Two upstreams, and an Envoy in front of them.
+/// Two upstreams behind an Envoy.
 pub(crate) struct Hostile {
     pub(crate) upstreams: [RawUpstream; 2],
     pub(crate) envoy: Envoy,
 }
 
 impl Hostile {
-    /// With an Envoy that takes more of an answer's head than it does by default: 100 fields, and 80 KiB.
+    /// Envoy accepts longer heads of answers than by default, which is 100 fields and 80 KiB.
     async fn patient() -> Result<Self> {
         Self::patient_with(Config::load("cookie.yaml")?).await
     }
 
-    /// The same with another configuration.
+    /// As [`Hostile::patient`], with another configuration.
     pub(crate) async fn patient_with(config: Config) -> Result<Self> {
         Self::start(
             config,
@@ -40,7 +41,7 @@ impl Hostile {
         Ok(Self { upstreams, envoy })
     }
 
-    /// Both answer with these fields, and with a name of their own.
+    /// Makes both upstreams answer with these fields, and with a field that names the upstream.
     pub(crate) fn answer(&self, fields: &Fields) {
         for (upstream, name) in self.upstreams.iter().zip(["a", "b"]) {
             upstream.answer([fields.clone(), field("x-backend", name)].concat());
@@ -52,7 +53,7 @@ impl Hostile {
         raw_get(self.envoy.address(), "/", cookie.as_slice()).await
     }
 
-    /// A new client gets all of these fields, and a session that holds with all of them.
+    /// Checks that a new client gets all of these fields and a session, and that the session continues with them.
     async fn assert_arrive(&self, what: &str, fields: &Fields) -> Result<()> {
         self.answer(fields);
         let first = self.get(None).await?;
@@ -65,7 +66,7 @@ impl Hostile {
         Ok(())
     }
 
-    /// Envoy does not have it: 502, nothing of it comes through, no session begins, and none ends.
+    /// Checks that Envoy refuses the fields with 502 and passes none of them on, and that no session begins or ends.
     async fn assert_refused(&self, what: &str, fields: &Fields) -> Result<()> {
         self.answer(&Fields::new());
         let first = self.get(None).await?;
@@ -89,8 +90,8 @@ pub(crate) fn field(name: &str, value: impl AsRef<[u8]>) -> Fields {
     vec![(name.as_bytes().to_vec(), value.as_ref().to_vec())]
 }
 
-/// All of these fields are in the answer, byte for byte and in order, and nothing else of these names; but for our cookie behind
-/// the application's, where a session `begins`. Its pair is returned.
+/// Checks that the answer has all of these fields, byte for byte and in order, and no others of these names. If a
+/// session `begins`, Limpet's cookie follows those of the application. Returns its pair.
 #[track_caller]
 fn assert_all_there(what: &str, fields: &Fields, answer: &RawAnswer, begins: bool) -> Option<Vec<u8>> {
     assert_eq!(answer.status, 200, "{what}");
@@ -107,7 +108,7 @@ fn assert_all_there(what: &str, fields: &Fields, answer: &RawAnswer, begins: boo
         if name == "set-cookie" && begins {
             ours = arrived.pop();
         }
-        // It is kept out of shared caches where a session begins.
+        // When a session begins, Limpet changes Cache-Control to keep the answer out of shared caches.
         if name != "cache-control" || !begins {
             assert_eq!(arrived, expected, "{what}: {name}");
         }
@@ -135,9 +136,9 @@ async fn a_thousand_cookies_arrive() -> Result<()> {
         .await
 }
 
-/// The application's come first, so that clients keep ours.
+/// The application's cookies come first, so that clients keep Limpet's.
 #[tokio::test]
-async fn a_thousand_cookies_of_our_name_arrive() -> Result<()> {
+async fn a_thousand_cookies_of_the_sessions_name_arrive() -> Result<()> {
     let cookies = (0..1000)
         .flat_map(|n| field("set-cookie", format!("session={n}")))
         .collect();
@@ -156,14 +157,14 @@ async fn a_cookie_of_64_kib_arrives() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_more_than_envoy_takes_is_its_own_refusal() -> Result<()> {
+async fn envoy_refuses_answers_beyond_its_limits() -> Result<()> {
     let site = Hostile::start(Config::load("cookie.yaml")?, &json!({})).await?;
     site.assert_refused("1,000 cookies", &thousand_cookies()).await?;
     site.assert_refused("128 KiB", &large_cookie(128)).await
 }
 
 #[tokio::test]
-async fn what_is_no_utf8_arrives() -> Result<()> {
+async fn bytes_that_are_not_utf8_arrive() -> Result<()> {
     let site = Hostile::patient().await?;
     for fields in [
         field("x-application", b"\xff\xfe\x80\xc3\x28"),
@@ -183,7 +184,7 @@ async fn what_is_no_utf8_arrives() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_no_cookie_arrives() -> Result<()> {
+async fn fields_that_are_not_cookies_arrive() -> Result<()> {
     let site = Hostile::patient().await?;
     for value in [
         "",
@@ -204,7 +205,7 @@ async fn what_is_no_cookie_arrives() -> Result<()> {
 }
 
 #[tokio::test]
-async fn control_characters_are_envoys_own_refusal() -> Result<()> {
+async fn envoy_refuses_control_characters() -> Result<()> {
     let site = Hostile::patient().await?;
     for fields in [
         field("set-cookie", b"a\x01b=1"),

@@ -1,4 +1,4 @@
-//! Keys: where they come from, and what several of them do.
+//! Keys: where they come from, and how several keys work together.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub(crate) fn key_of(token: &str) -> Result<u8> {
         .context("this is too short")
 }
 
-/// No session was lost, no request failed. Under which keys the clients' tokens were, one after the other.
+/// Checks that no session was lost and no request failed. Returns, for each client, the keys of its tokens in order.
 pub(crate) fn keys_without_loss(journeys: &Journeys) -> Result<BTreeSet<Vec<u8>>> {
     journeys.none_failed()?;
     let each = journeys.0.iter().map(|journey| {
@@ -38,7 +38,7 @@ pub(crate) fn keys_without_loss(journeys: &Journeys) -> Result<BTreeSet<Vec<u8>>
     each.collect()
 }
 
-/// A site that signs with key 1, and a second Envoy before the same backends with these keys.
+/// A site that signs with key 1, and a second Envoy in front of the same backends with these keys.
 async fn change_of_keys(keys: &Value) -> Result<(Site, Envoy)> {
     let before = filter(&json!([{"id": 1, "env": "LIMPET_KEY_1"}]));
     let load = || Config::load("two-keys.yaml");
@@ -69,7 +69,7 @@ async fn envoys_with_the_same_key_honour_each_others_tokens() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_in_the_environment_is_an_error_that_names_it() -> Result<()> {
+async fn a_missing_key_variable_is_an_error_that_names_it() -> Result<()> {
     let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.without_env("LIMPET_KEY"))?;
     assert!(!accepted);
     assert!(said.contains("keys[0].env") && said.contains("LIMPET_KEY"), "{said}");
@@ -77,7 +77,7 @@ async fn a_key_that_is_not_in_the_environment_is_an_error_that_names_it() -> Res
 }
 
 #[tokio::test]
-async fn a_key_that_is_none_is_an_error_that_does_not_show_it() -> Result<()> {
+async fn an_invalid_key_is_an_error_that_does_not_show_it() -> Result<()> {
     let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.env("LIMPET_KEY", "dG9vIHNob3J0"))?;
     assert!(!accepted);
     assert!(said.contains("keys[0]"), "{said}");
@@ -85,7 +85,7 @@ async fn a_key_that_is_none_is_an_error_that_does_not_show_it() -> Result<()> {
     Ok(())
 }
 
-/// Two workers and the main thread each configure the filter; the warning is there once.
+/// Two workers and the main thread each configure the filter. There must be only one warning.
 #[tokio::test]
 async fn an_inline_key_warns_once() -> Result<()> {
     let site = Site::start(Config::load("inline-key.yaml")?).await?;
@@ -159,7 +159,7 @@ async fn phase_1_the_new_key_verifies_and_the_old_one_signs() -> Result<()> {
     visitor.get("/").await?;
     assert_eq!(key_of(visitor.cookie("session").context("no cookie")?)?, 1);
 
-    // An Envoy that is in phase 2 already signs with key 2.
+    // An Envoy in phase 2 already signs with key 2.
     let ahead = filter(&json!([{"id": 2, "env": "LIMPET_KEY_2"}]));
     let ahead = Envoy::start(Config::load("two-keys.yaml")?.filter(&ahead).backends(&site.backends)).await?;
     assert_session_moves_on_unchanged(&ahead, &envoy).await
@@ -178,8 +178,8 @@ async fn phase_2_the_new_key_signs_and_the_old_one_verifies() -> Result<()> {
     assert_session_moves_on_unchanged(&site.envoy, &envoy).await
 }
 
-/// A session that one Envoy began goes on at another one, with the same token: Envoys in different phases of a change of keys do not
-/// rewrite each other's tokens.
+/// Checks that a session that began at one Envoy continues at another with the same token. Envoys in different phases
+/// of a rotation must not rewrite each other's tokens.
 async fn assert_session_moves_on_unchanged(from: &Envoy, to: &Envoy) -> Result<()> {
     let first = from.get("/").send().await?;
     let pair = first.set_cookie("session").context("no cookie")?.pair();
@@ -213,7 +213,7 @@ async fn phase_3_tokens_of_a_retiring_key_are_honoured_and_replaced() -> Result<
 }
 
 #[tokio::test]
-async fn an_old_key_that_is_gone_ends_its_sessions() -> Result<()> {
+async fn a_removed_key_ends_its_sessions() -> Result<()> {
     let (site, envoy) = change_of_keys(&json!([{"id": 2, "env": "LIMPET_KEY_2"}])).await?;
     let old = site
         .envoy
@@ -228,7 +228,7 @@ async fn an_old_key_that_is_gone_ends_its_sessions() -> Result<()> {
     Ok(())
 }
 
-/// The same id with other bytes is another key.
+/// A key with the same id and other bytes is another key.
 #[tokio::test]
 async fn a_key_is_its_bytes_and_not_its_id() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;

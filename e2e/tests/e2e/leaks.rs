@@ -1,6 +1,6 @@
-//! Keys and backend addresses are nowhere that anybody looks: in no spelling in `/config_dump` and the other admin pages, in logs at trace level,
-//! in what a panic prints, in Debug output; and with sealed tokens no cookie or header tells a backend's address. Each search is shown to find
-//! what is planted.
+//! Keys and backend addresses appear nowhere: not in `/config_dump` and the other admin pages, not in logs at trace
+//! level, not in the output of a panic, not in Debug output. With sealed tokens no cookie or header contains a
+//! backend's address. For each search another test shows that it finds a planted value.
 
 mod addresses;
 mod debug;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::dynamic_module::takes_the_module;
 use crate::sds_keys::gets_secrets;
 
-/// What anybody can read who reaches the admin port.
+/// Pages that everybody who reaches the admin port can read.
 const ADMIN_PAGES: [&str; 10] = [
     "/config_dump?include_eds",
     "/server_info",
@@ -27,20 +27,21 @@ const ADMIN_PAGES: [&str; 10] = [
     "/memory",
 ];
 
-/// A configuration of Envoy with two keys, the first of which retires, and everything that is secret about it.
-struct Secretive {
+/// A configuration of Envoy with two keys, the first of which is retiring, and all of its secrets.
+struct ConfigWithKeys {
     config: Config,
-    /// As a configuration of the filter has it.
+    /// The value of `keys` in the filter's configuration.
     keys: Value,
     secrets: Vec<String>,
-    /// A token under the key that retires.
+    /// A token under the retiring key.
     token: String,
-    /// It goes with its value.
+    /// The directory must exist as long as this value.
     _keyring: Keyring,
 }
 
-impl Secretive {
-    /// `keys` makes the filter's configuration of a keyring, and says what else is secret, by the variable of Envoy's environment.
+impl ConfigWithKeys {
+    /// `keys` returns the filter's configuration for a keyring, and further secrets by the variable of Envoy's
+    /// environment.
     fn new(keys: impl FnOnce(&Keyring) -> Result<(Value, Vec<(String, String)>)>) -> Result<Self> {
         let keyring = Keyring::generate()?;
         let token = keyring.token("session", "127.0.0.1:9")?;
@@ -70,7 +71,7 @@ impl Secretive {
         })
     }
 
-    /// Keys in Envoy's environment.
+    /// The keys are in Envoy's environment.
     fn from_environment() -> Result<Self> {
         Self::new(|keyring| {
             let keys = json!({"keys": [
@@ -82,7 +83,7 @@ impl Secretive {
         })
     }
 
-    /// A wrapped keyring in the configuration, its key-encryption key in Envoy's environment.
+    /// The configuration has a wrapped keyring. Its key-encryption key is in Envoy's environment.
     fn wrapped() -> Result<Self> {
         Self::new(|keyring| {
             let kek = KeyEncryptionKey::generate(1)?;
@@ -91,7 +92,7 @@ impl Secretive {
         })
     }
 
-    /// The keyring in a secret that Envoy discovers: the keyring file, or its text.
+    /// Envoy discovers the keyring as a secret: as the keyring file, or as its text.
     fn discovered(as_text: bool) -> Result<Self> {
         Self::new(|keyring| {
             let source =
@@ -101,7 +102,7 @@ impl Secretive {
         })
     }
 
-    /// Keys in the configuration.
+    /// The keys are in the configuration.
     fn inline() -> Result<Self> {
         Self::new(|keyring| {
             let secrets = keyring.secrets()?;
@@ -121,8 +122,8 @@ impl Secretive {
         Ok(leaks)
     }
 
-    /// An Envoy that logs all it can has sessions: one begins, one has a token under the key that retires, one is forged. Its configuration
-    /// changes, once for the better and once not.
+    /// Starts an Envoy at trace level, with three sessions: one begins, one has a token under the retiring key, one is
+    /// forged. Its configuration then changes twice; the second change is refused.
     async fn live(&self) -> Result<Site> {
         let mut site = Site::start(self.config.clone().log_level("trace")).await?;
         let mut visitor = site.visitor();
@@ -137,7 +138,9 @@ impl Secretive {
         site.envoy
             .update(|config| config.filter(&filter(&self.keys, "renamed")))?;
         site.envoy
-            .until_every_worker("has the change", |answer| answer.set_cookie("renamed").is_some())
+            .until_every_worker("has the renamed cookie", |answer| {
+                answer.set_cookie("renamed").is_some()
+            })
             .await?;
         site.envoy.update(|config| config.filter(&filter(&self.keys, "a b")))?;
         poll::until("the refusal", async || {
@@ -167,12 +170,12 @@ fn filter(keys: &Value, cookie: &str) -> Value {
 
 #[tokio::test]
 async fn no_key_is_in_an_admin_page_or_a_log() -> Result<()> {
-    let mut all = vec![Secretive::from_environment()?, Secretive::wrapped()?];
+    let mut all = vec![ConfigWithKeys::from_environment()?, ConfigWithKeys::wrapped()?];
     if gets_secrets()? {
-        all.push(Secretive::discovered(false)?);
+        all.push(ConfigWithKeys::discovered(false)?);
     }
-    for secretive in all {
-        let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    for keyed in all {
+        let (leaks, site) = (keyed.leaks()?, keyed.live().await?);
         for page in ADMIN_PAGES {
             let shown = site.envoy.admin_text(page).await?;
             ensure!(!shown.is_empty(), "{page} is empty");
@@ -186,11 +189,11 @@ async fn no_key_is_in_an_admin_page_or_a_log() -> Result<()> {
     Ok(())
 }
 
-/// The same search finds keys that are written into the configuration, in the first page, and in the log at trace level.
+/// The same search finds inline keys, in the first admin page and in the log at trace level.
 #[tokio::test]
 async fn an_inline_key_is_found() -> Result<()> {
-    let secretive = Secretive::inline()?;
-    let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    let keyed = ConfigWithKeys::inline()?;
+    let (leaks, site) = (keyed.leaks()?, keyed.live().await?);
     let shown = leaks.find("/config_dump", site.envoy.admin_text(ADMIN_PAGES[0]).await?)?;
     for secret in ["secret 0", "secret 1"] {
         ensure!(
@@ -201,31 +204,32 @@ async fn an_inline_key_is_found() -> Result<()> {
     Ok(())
 }
 
-/// A limit that docs/security.md names: where Envoy discovers the keyring as text and not as a file, its own log has it, from debug level on.
+/// A limit that docs/background/security.md names: if Envoy discovers the keyring as text and not as a file, Envoy's
+/// log contains it from debug level on.
 #[tokio::test]
-async fn a_keyring_that_is_discovered_as_text_is_found_in_envoys_own_log() -> Result<()> {
+async fn a_keyring_discovered_as_text_is_in_envoys_log() -> Result<()> {
     if !gets_secrets()? {
         return Ok(());
     }
-    let secretive = Secretive::discovered(true)?;
-    let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    let keyed = ConfigWithKeys::discovered(true)?;
+    let (leaks, site) = (keyed.leaks()?, keyed.live().await?);
     for page in ADMIN_PAGES {
         leaks.none_in(page, site.envoy.admin_text(page).await?)?;
     }
     let found = leaks.find("the log", site.envoy.log()?)?;
     ensure!(
         !found.is_empty(),
-        "Envoy does not log it any more: tell docs/security.md"
+        "Envoy does not log it any more: update docs/background/security.md"
     );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_key_that_is_planted_in_a_log_is_found() -> Result<()> {
-    let secretive = Secretive::from_environment()?;
-    let (leaks, site) = (secretive.leaks()?, secretive.live().await?);
+    let keyed = ConfigWithKeys::from_environment()?;
+    let (leaks, site) = (keyed.leaks()?, keyed.live().await?);
     // Envoy logs requests at trace level.
-    let planted = format!("{:?}", secretive.secrets[1].as_bytes());
+    let planted = format!("{:?}", keyed.secrets[1].as_bytes());
     site.envoy.get("/").header("x-planted", planted).send().await?;
     poll::until("the request in the log", async || {
         site.envoy.log().ok()?.contains("x-planted").then_some(())
@@ -239,12 +243,12 @@ async fn a_key_that_is_planted_in_a_log_is_found() -> Result<()> {
     Ok(())
 }
 
-/// Something that is nearly a key, or a key where something else belongs.
+/// Configurations with a mistake in a key, or with a key in a wrong place.
 #[test]
-fn what_envoy_says_of_a_mistake_shows_no_key() -> Result<()> {
-    let secretive = Secretive::from_environment()?;
-    let leaks = secretive.leaks()?;
-    let key = &secretive.secrets[0];
+fn envoys_error_messages_show_no_key() -> Result<()> {
+    let keyed = ConfigWithKeys::from_environment()?;
+    let leaks = keyed.leaks()?;
+    let key = &keyed.secrets[0];
     let bare = Config::load("cookie.yaml")?;
     let by_variable = |value: &str| bare.clone().env("LIMPET_KEY", value);
     let by_filter = |keys: Value| bare.clone().filter(&filter(&keys, "session"));
@@ -271,9 +275,9 @@ fn what_envoy_says_of_a_mistake_shows_no_key() -> Result<()> {
     Ok(())
 }
 
-/// What the log has when panics in a request's hooks have printed all that the module knows.
-async fn panicked(secretive: &Secretive) -> Result<String> {
-    let config = secretive.config.clone().panicking()?.env("RUST_BACKTRACE", "full");
+/// The log after panics in a request's hooks, which print everything that the module knows.
+async fn panicked(keyed: &ConfigWithKeys) -> Result<String> {
+    let config = keyed.config.clone().panicking()?.env("RUST_BACKTRACE", "full");
     let site = Site::start(config).await?;
     for hook in ["request_headers", "response_headers", "stream_complete", "destroy"] {
         site.envoy.get("/").header("x-panic", hook).send().await?;
@@ -289,29 +293,29 @@ async fn panicked(secretive: &Secretive) -> Result<String> {
     Ok(log)
 }
 
-/// A panic of the wasm filter is a trap, which ends in its sandbox and prints nothing of the filter's.
+/// A panic of the wasm filter is a trap: it ends in its sandbox and prints nothing of the filter's.
 #[tokio::test]
-async fn what_a_panic_prints_shows_no_key() -> Result<()> {
+async fn a_panic_prints_no_key() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
-    let mut all = vec![Secretive::from_environment()?, Secretive::wrapped()?];
+    let mut all = vec![ConfigWithKeys::from_environment()?, ConfigWithKeys::wrapped()?];
     if gets_secrets()? {
-        all.push(Secretive::discovered(false)?);
+        all.push(ConfigWithKeys::discovered(false)?);
     }
-    for secretive in all {
-        secretive.leaks()?.none_in("the log", panicked(&secretive).await?)?;
+    for keyed in all {
+        keyed.leaks()?.none_in("the log", panicked(&keyed).await?)?;
     }
-    // The same search finds inline keys: these panics print the text of the configuration.
-    let secretive = Secretive::inline()?;
-    let found = secretive.leaks()?.find("the log", panicked(&secretive).await?)?;
+    // The same search finds inline keys, because these panics print the text of the configuration.
+    let keyed = ConfigWithKeys::inline()?;
+    let found = keyed.leaks()?.find("the log", panicked(&keyed).await?)?;
     ensure!(!found.is_empty());
     Ok(())
 }
 
-/// The command that knows all keys, and what it says of them.
+/// The command reads all keys. Its output must not contain them.
 #[test]
-fn what_limpet_says_shows_no_key() -> Result<()> {
+fn the_limpet_command_prints_no_key() -> Result<()> {
     let keyring = Keyring::generate()?;
     keyring.rotate()?;
     let mut leaks = Leaks::default();

@@ -1,4 +1,4 @@
-//! How long a session lasts. Time itself is under test here, so these tests do wait.
+//! How long a session lasts. These tests wait, because they test time itself.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -33,7 +33,7 @@ async fn a_session_that_is_used_in_time_goes_on() -> Result<()> {
     Ok(())
 }
 
-/// Idle for longer than 1.1 times the timeout, and whole seconds on both sides.
+/// The session is idle for longer than 1.1 times the timeout, with a margin of whole seconds.
 #[tokio::test]
 async fn a_session_that_is_not_used_in_time_ends() -> Result<()> {
     let site = Site::with_policy(&policy(&json!({"idleTimeout": "1s"}))).await?;
@@ -61,7 +61,7 @@ async fn idle_accounting_does_not_set_a_cookie_with_every_answer() -> Result<()>
 }
 
 #[tokio::test]
-async fn a_token_is_renewed_once_a_tenth_of_the_idle_timeout_has_passed() -> Result<()> {
+async fn a_token_is_renewed_after_a_tenth_of_the_idle_timeout() -> Result<()> {
     let site = Site::with_policy(&policy(&json!({"idleTimeout": "10s"}))).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
@@ -71,7 +71,7 @@ async fn a_token_is_renewed_once_a_tenth_of_the_idle_timeout_has_passed() -> Res
     assert!(renewed.set_cookie("session").is_some());
     assert!(
         visitor.get("/").await?.set_cookies().is_empty(),
-        "one renewal is enough"
+        "the token was renewed more than once"
     );
     assert_eq!(site.envoy.metric("web.renewed").await?, 1);
     assert_eq!(site.envoy.metric("web.issued").await?, 1);
@@ -79,7 +79,7 @@ async fn a_token_is_renewed_once_a_tenth_of_the_idle_timeout_has_passed() -> Res
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_absolute_timeout_however_much_it_is_used() -> Result<()> {
+async fn a_session_in_use_ends_at_its_absolute_timeout() -> Result<()> {
     let site = Site::with_policy(&policy(&json!({"absoluteTimeout": "3s", "idleTimeout": "2s"}))).await?;
     let mut visitor = site.visitor();
     visitor.get("/").await?;
@@ -93,7 +93,7 @@ async fn a_session_ends_with_its_absolute_timeout_however_much_it_is_used() -> R
         start.elapsed() > Duration::from_millis(1900),
         "the session ended too early"
     );
-    assert_eq!(site.envoy.metric("web.issued").await?, 2, "a new one begins");
+    assert_eq!(site.envoy.metric("web.issued").await?, 2, "no new session began");
     assert_eq!(site.envoy.metric("web.refused.idle").await?, 0);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Answers that Envoy gives by itself start no session and move none.
+//! Answers that Envoy sends without a backend neither start nor move a session.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use limpet_e2e::{Answer, Answering, Config, Site};
 use serde_json::json;
 
-/// One policy of each kind under test: a cookie session, a header session, a strict one.
+/// Configurations for a cookie session, a header session and a strict session.
 fn sites() -> Result<[Config; 3]> {
     let load = || Config::load("cookie.yaml");
     Ok([
@@ -21,7 +21,7 @@ fn sites() -> Result<[Config; 3]> {
 #[track_caller]
 fn assert_issues_nothing(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status);
-    assert_eq!(answer.backend(), None, "this is a backend's answer");
+    assert_eq!(answer.backend(), None, "a backend answered");
     assert!(
         answer.set_cookies().is_empty() && answer.header("session").is_none(),
         "a token was issued"
@@ -35,7 +35,7 @@ fn assert_issues_nothing(answer: &Answer, status: u16) {
 }
 
 #[tokio::test]
-async fn a_route_miss() -> Result<()> {
+async fn a_route_miss_starts_no_session() -> Result<()> {
     for config in sites()? {
         let site = Site::start(config.route(&json!({"match": {"prefix": "/here"}}))).await?;
         assert_issues_nothing(&site.envoy.get("/elsewhere").send().await?, 404);
@@ -44,7 +44,7 @@ async fn a_route_miss() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_direct_response() -> Result<()> {
+async fn a_direct_response_starts_no_session() -> Result<()> {
     for config in sites()? {
         let site = Site::start(config.route(&json!({"route": null, "direct_response": {"status": 200}}))).await?;
         assert_issues_nothing(&site.envoy.get("/").send().await?, 200);
@@ -53,7 +53,7 @@ async fn a_direct_response() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_redirect() -> Result<()> {
+async fn a_redirect_starts_no_session() -> Result<()> {
     for config in sites()? {
         let redirect = json!({"route": null, "redirect": {"path_redirect": "/there"}});
         let site = Site::start(config.route(&redirect)).await?;
@@ -63,7 +63,7 @@ async fn a_redirect() -> Result<()> {
 }
 
 #[tokio::test]
-async fn no_healthy_host() -> Result<()> {
+async fn a_cluster_without_healthy_hosts_starts_no_session() -> Result<()> {
     for config in sites()? {
         let site = Site::start(config.health_checks()).await?;
         site.make_unhealthy(&["a", "b", "c"]).await?;
@@ -73,7 +73,7 @@ async fn no_healthy_host() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_refused_connection() -> Result<()> {
+async fn a_refused_connection_starts_no_session() -> Result<()> {
     for config in sites()? {
         let mut site = Site::start(config).await?;
         for backend in &mut site.backends {
@@ -85,7 +85,7 @@ async fn a_refused_connection() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_upstream_timeout() -> Result<()> {
+async fn an_upstream_timeout_starts_no_session() -> Result<()> {
     for config in sites()? {
         let site = Site::start(config.route(&json!({"route": {"timeout": "0.1s"}}))).await?;
         for backend in &site.backends {
@@ -97,7 +97,7 @@ async fn an_upstream_timeout() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_reset() -> Result<()> {
+async fn a_reset_starts_no_session() -> Result<()> {
     for config in sites()? {
         let site = Site::start(config).await?;
         for backend in &site.backends {
@@ -108,9 +108,9 @@ async fn a_reset() -> Result<()> {
     Ok(())
 }
 
-/// A session whose backend times out once still has its token, and its backend.
+/// A session whose backend times out once keeps its token and its backend.
 #[tokio::test]
-async fn a_session_outlives_them() -> Result<()> {
+async fn a_session_outlives_an_upstream_timeout() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?.route(&json!({"route": {"timeout": "0.5s"}}))).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
@@ -123,9 +123,9 @@ async fn a_session_outlives_them() -> Result<()> {
     Ok(())
 }
 
-/// An error of the backend's own is an answer like any other.
+/// A backend's own error is an answer like any other.
 #[tokio::test]
-async fn but_a_backends_own_error_starts_a_session() -> Result<()> {
+async fn a_backends_own_error_starts_a_session() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     for backend in &site.backends {
         backend.answer(Answering::status(503));

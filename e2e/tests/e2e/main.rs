@@ -1,4 +1,4 @@
-//! What Limpet does in a real Envoy, told as a client sees it.
+//! What Limpet does in a real Envoy, as a client sees it.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod application_cookies;

@@ -1,4 +1,4 @@
-//! What operators see: counters for every policy, and a word in the access log for every request.
+//! What operators see: counters for every policy, and the outcome of every request in the access log.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ async fn every_request_of_a_session_is_counted_by_what_happened() -> Result<()> 
 }
 
 #[tokio::test]
-async fn every_policy_has_counters_of_its_own() -> Result<()> {
+async fn every_policy_has_its_own_counters() -> Result<()> {
     let site = Site::start(Config::load("two-policies.yaml")?).await?;
     site.envoy.get("/cart").send().await?;
     site.envoy.get("/web").send().await?;
@@ -84,7 +84,7 @@ async fn every_counter_is_there_from_the_start() -> Result<()> {
     Ok(())
 }
 
-/// What the access log says about the session of the request for this path.
+/// The outcome that the access log has for the request with this path.
 async fn logged(envoy: &Envoy, path: &str) -> Result<String> {
     poll::until(&format!("an access log line for {path}"), async || {
         let log = envoy.stdout().ok()?;
@@ -146,15 +146,15 @@ async fn no_log_has_a_token_or_an_address() -> Result<()> {
     Ok(())
 }
 
-/// A backend at a path has no IP address that a token could name.
+/// A backend that listens at a path has no IP address that a token could name.
 #[tokio::test]
-async fn an_answer_of_a_backend_without_an_ip_address_gets_no_token_and_is_counted() -> Result<()> {
+async fn a_backend_without_an_ip_address_gets_no_token() -> Result<()> {
     let path = json!({"pipe": {"path": format!("@limpet-e2e-{}", unique())}});
     let config = Config::load("access-log.yaml")?.edit(|bootstrap| {
         let resources = &mut bootstrap["static_resources"];
         let endpoint = json!([{"lb_endpoints": [{"endpoint": {"address": path}}]}]);
         resources["clusters"][0]["load_assignment"]["endpoints"] = endpoint;
-        // Another listener of the same Envoy stands in for the backend.
+        // Another listener of the same Envoy is the backend.
         let mut backend = resources["listeners"][0].clone();
         backend["name"] = "backend".into();
         backend["address"] = path;
@@ -180,7 +180,7 @@ async fn an_answer_of_a_backend_without_an_ip_address_gets_no_token_and_is_count
     Ok(())
 }
 
-/// A name that no other test has.
+/// A name that no other test uses.
 fn unique() -> String {
     format!("{:?}-{}", std::time::SystemTime::now(), std::process::id()).replace(|c: char| !c.is_ascii_digit(), "")
 }

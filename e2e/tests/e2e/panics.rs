@@ -1,5 +1,5 @@
-//! A panic in the dynamic module ends in the hook that it happens in. These tests run a variant of the module that panics where it is told to
-//! (`e2e/panicking-module`); a panic of the wasm filter is a trap, which ends in its sandbox.
+//! A panic in the dynamic module ends in the hook where it happens. These tests run a variant of the module that panics
+//! on demand (`e2e/panicking-module`). They skip the wasm filter, where a panic is a trap that ends in its sandbox.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::dynamic_module::{per_route, takes_the_module};
 
 const REQUESTS: usize = 12;
 
-/// How often Envoy's log tells of a panic in this hook.
+/// The number of panics in this hook, from Envoy's log.
 fn panics(envoy: &Envoy, hook: &str) -> Result<usize> {
     Ok(envoy.log()?.matches(&format!("in {hook}, as a test asked for")).count())
 }
@@ -20,7 +20,7 @@ fn host_errors() -> String {
     Build::Module.counter("host_errors")
 }
 
-/// The visitor's session holds, with its token as it is.
+/// Checks that the visitor's session stays at its backend and its token does not change.
 async fn assert_steered(visitor: &mut Visitor, backend: Option<&str>) -> Result<()> {
     for _ in 0..6 {
         let answer = visitor.get("/here").await?;
@@ -31,7 +31,7 @@ async fn assert_steered(visitor: &mut Visitor, backend: Option<&str>) -> Result<
 }
 
 #[tokio::test]
-async fn a_request_goes_on_and_is_counted() -> Result<()> {
+async fn a_request_survives_a_panic_and_is_counted() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
@@ -41,10 +41,10 @@ async fn a_request_goes_on_and_is_counted() -> Result<()> {
     let first = visitor.get("/here").await?;
     let session = format!("session={}", visitor.cookie("session").context("no session")?);
     let mut expected = 0;
-    // Envoy has no handle for counters when it destroys a stream: the stream is gone.
+    // When Envoy destroys a stream, the module can count nothing any more.
     for (hook, path, steered, begins, counted) in [
         ("request_headers", "/here", false, false, true),
-        // What is done after a panic panics as well.
+        // The code that runs after a panic panics as well.
         ("request_headers give_up", "/here", false, false, false),
         ("response_headers", "/here", true, false, true),
         ("local_reply", "/elsewhere", true, false, true),
@@ -76,7 +76,7 @@ async fn a_request_goes_on_and_is_counted() -> Result<()> {
     Ok(())
 }
 
-/// A policy `web`, and one by whose name a hook is told to panic.
+/// The policies `web` and one whose name tells a hook to panic.
 fn told(hook: &str) -> Value {
     let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
     filter["policies"][format!("panic-in-{hook}")] = json!({"cookie": {"name": "other"}});
@@ -87,9 +87,9 @@ async fn until_panic(envoy: &Envoy, hook: &str) -> Result<()> {
     poll::until("the panic", async || (panics(envoy, hook).ok()? > 0).then_some(())).await
 }
 
-/// The hook that makes what all other hooks of a request need.
+/// This hook creates the state that all other hooks of a request need.
 #[tokio::test]
-async fn a_request_that_can_not_even_begin_goes_on_too() -> Result<()> {
+async fn a_request_survives_a_panic_at_its_beginning() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
@@ -105,7 +105,7 @@ async fn a_request_that_can_not_even_begin_goes_on_too() -> Result<()> {
     until_sessions(&site).await
 }
 
-/// Sessions begin and hold.
+/// Waits until sessions begin and stay at their backends.
 async fn until_sessions(site: &Site) -> Result<()> {
     site.envoy
         .until_every_worker("starts sessions", |answer| answer.set_cookie("session").is_some())
@@ -116,7 +116,7 @@ async fn until_sessions(site: &Site) -> Result<()> {
 }
 
 #[test]
-fn a_configuration_is_refused() -> Result<()> {
+fn a_configuration_that_panics_is_refused() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
@@ -128,13 +128,13 @@ fn a_configuration_is_refused() -> Result<()> {
     );
     assert!(
         said.contains("Failed to initialize dynamic module"),
-        "Envoy did not survive: {said}"
+        "Envoy crashed: {said}"
     );
     Ok(())
 }
 
 #[tokio::test]
-async fn an_update_is_refused_and_an_old_configuration_goes() -> Result<()> {
+async fn envoy_survives_panics_in_an_update_of_the_configuration() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }
@@ -151,7 +151,7 @@ async fn an_update_is_refused_and_an_old_configuration_goes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_route_is_refused_and_an_old_one_goes() -> Result<()> {
+async fn envoy_survives_panics_in_an_update_of_a_route() -> Result<()> {
     if !takes_the_module()? {
         return Ok(());
     }

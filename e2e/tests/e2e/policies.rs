@@ -18,7 +18,7 @@ async fn two_routes_have_two_sessions() -> Result<()> {
         Some("/cart")
     );
     let mut web = visitor.get("/web").await?;
-    // Two sessions on two backends tell more than two on one.
+    // Only sessions on different backends show that they are two.
     poll::patiently("two sessions on two backends", async {
         while web.backend() == cart.backend() {
             visitor = site.visitor();
@@ -122,7 +122,8 @@ async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
         json!({"route_config": {"virtual_hosts": [virtual_host("one"), virtual_host("two"), virtual_host("three")]}});
     let config = Config::load("cookie.yaml")?.filter(&filter).connection_manager(&hosts);
     if Build::tested()? == Build::Module && tools::envoy_version()? < (1, 40) {
-        // These do not tell modules the virtual host. No session is better than another route's, and a refusal than either.
+        // These Envoys do not tell modules the virtual host. Sessions of another route would be worse than no sessions,
+        // so the configuration is refused.
         let (accepted, said) = Envoy::validate(&config)?;
         assert!(!accepted && said.contains("routes[0].virtualHost"), "{said}");
         return Ok(());
@@ -140,7 +141,7 @@ async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
     Ok(())
 }
 
-/// Two routes with one policy, told apart by the scopes in their metadata.
+/// Two routes with one policy and these scopes in their metadata.
 fn two_scopes(one: &str, two: &str) -> Result<Config> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
@@ -156,7 +157,7 @@ fn two_scopes(one: &str, two: &str) -> Result<Config> {
 }
 
 #[tokio::test]
-async fn a_token_is_worth_nothing_in_another_scope() -> Result<()> {
+async fn a_token_is_refused_in_another_scope() -> Result<()> {
     let site = Site::start(two_scopes("web/one", "web/two")?).await?;
     let token = site
         .envoy
@@ -184,7 +185,7 @@ async fn routes_of_one_scope_share_a_session() -> Result<()> {
     Ok(())
 }
 
-/// Without a scope the route's name is the scope: two routes, two sessions.
+/// Without a scope, the route's name is the scope.
 #[tokio::test]
 async fn a_policy_without_a_scope_takes_the_routes_name() -> Result<()> {
     let filter = json!({
@@ -224,7 +225,7 @@ async fn metadata_wins_over_the_default() -> Result<()> {
     Ok(())
 }
 
-/// The filter is told a route's session in a header; a client's own copy of it is nobody's session.
+/// The filter gets a route's session in a header. A client's copy of the header must have no effect.
 #[tokio::test]
 async fn a_client_does_not_choose_its_session() -> Result<()> {
     let filter = json!({
@@ -251,9 +252,9 @@ async fn a_client_does_not_choose_its_session() -> Result<()> {
     Ok(())
 }
 
-/// A route that names a policy which is not there is served without a session, and counted.
+/// A request whose route names an unknown policy is served without a session, and counted.
 #[tokio::test]
-async fn an_unknown_policy_in_metadata_is_counted_and_harms_nobody() -> Result<()> {
+async fn an_unknown_policy_in_metadata_is_counted_and_harmless() -> Result<()> {
     let site = Site::start(two_scopes("missing/one", "web/two")?).await?;
     let answer = site.envoy.get("/one").cookie("session=x").send().await?;
     assert_eq!((answer.status, answer.set_cookies().len()), (200, 0));
@@ -262,10 +263,10 @@ async fn an_unknown_policy_in_metadata_is_counted_and_harms_nobody() -> Result<(
     Ok(())
 }
 
-/// The builds differ: Envoy forgets the route where a wasm filter changes the request's headers, and matches once more behind it, without the cookie
-/// that the filter took away. A dynamic module changes headers and keeps the route.
+/// The builds differ. If a wasm filter changes the request's headers, Envoy matches the route again, without the cookie
+/// that the filter has removed. A dynamic module changes headers and keeps the route.
 #[tokio::test]
-async fn a_route_that_asks_for_the_sessions_own_cookie() -> Result<()> {
+async fn the_builds_differ_if_a_route_matches_the_sessions_cookie() -> Result<()> {
     let named = |name: &str, headers: Value| {
         let mut route = route(name, "/");
         route["match"]["headers"] = headers;
@@ -289,7 +290,7 @@ async fn a_route_that_asks_for_the_sessions_own_cookie() -> Result<()> {
             (first.backend(), Some(expected))
         );
     }
-    // A cookie that the backend is to see stays where it is, so both builds find the route.
+    // A forwarded cookie stays in the request, so both builds find the route.
     let forwarded = json!({"cookie": {"name": "session", "forward": true}});
     let site = Site::start(Config::load("cookie.yaml")?.routes(routes).policy(&forwarded)).await?;
     let mut visitor = site.visitor();

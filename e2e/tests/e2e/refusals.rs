@@ -1,4 +1,4 @@
-//! Tokens that are not honoured: the request is load-balanced, a new session begins, and the reason is counted.
+//! Tokens that are refused: the request is load-balanced, a new session begins, and the reason is counted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use limpet_e2e::{Config, Envoy, Site, filter_with};
 use serde_json::{Value, json};
 
-/// A site, and a token of it.
+/// A site, and one of its tokens.
 async fn site_and_token() -> Result<(Site, String)> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let token = site
@@ -20,7 +20,7 @@ async fn site_and_token() -> Result<(Site, String)> {
     Ok((site, token))
 }
 
-/// Sends the token; it is refused for this reason, and a new session begins.
+/// Sends the token, and checks that it is refused for this reason and that a new session begins.
 async fn assert_refused(envoy: &Envoy, token: &str, reason: &str) -> Result<()> {
     let counter = format!("web.refused.{reason}");
     let before = envoy.metric(&counter).await?;
@@ -39,7 +39,7 @@ async fn assert_refused(envoy: &Envoy, token: &str, reason: &str) -> Result<()> 
     Ok(())
 }
 
-/// The token with its bytes changed.
+/// The token with changed bytes.
 fn changed(token: &str, change: impl FnOnce(&mut Vec<u8>)) -> Result<String> {
     let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     change(&mut bytes);
@@ -47,7 +47,7 @@ fn changed(token: &str, change: impl FnOnce(&mut Vec<u8>)) -> Result<String> {
 }
 
 #[tokio::test]
-async fn what_is_no_token() -> Result<()> {
+async fn a_text_that_is_not_a_token_is_refused() -> Result<()> {
     let (site, token) = site_and_token().await?;
     for wrong in [
         "",
@@ -64,13 +64,13 @@ async fn what_is_no_token() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_token_of_a_key_that_is_not_there() -> Result<()> {
+async fn a_token_of_an_unknown_key_is_refused() -> Result<()> {
     let (site, token) = site_and_token().await?;
     assert_refused(&site.envoy, &changed(&token, |bytes| bytes[1] = 7)?, "unknown_key").await
 }
 
 #[tokio::test]
-async fn a_token_with_its_last_byte_changed() -> Result<()> {
+async fn a_token_with_its_last_byte_changed_is_refused() -> Result<()> {
     let (site, token) = site_and_token().await?;
     let last = BASE64_URL_SAFE_NO_PAD.decode(&token)?.len() - 1;
     assert_refused(
@@ -82,7 +82,7 @@ async fn a_token_with_its_last_byte_changed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_token_with_any_bit_flipped() -> Result<()> {
+async fn a_token_with_any_bit_flipped_is_refused() -> Result<()> {
     let (site, token) = site_and_token().await?;
     let bits = BASE64_URL_SAFE_NO_PAD.decode(&token)?.len() * 8;
     for bit in 0..bits {
@@ -104,7 +104,7 @@ fn unix_seconds() -> Result<u64> {
 }
 
 #[tokio::test]
-async fn a_token_for_an_address_that_changed_its_owner() -> Result<()> {
+async fn a_token_for_a_fenced_address_is_refused() -> Result<()> {
     let (site, token) = site_and_token().await?;
     let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
     filter["fences"] = json!([{"address": "127.0.0.1", "notBefore": unix_seconds()? + 3600}]);
@@ -112,7 +112,7 @@ async fn a_token_for_an_address_that_changed_its_owner() -> Result<()> {
 }
 
 #[tokio::test]
-async fn but_not_a_token_for_another_address() -> Result<()> {
+async fn a_fence_spares_tokens_for_other_addresses() -> Result<()> {
     let (site, token) = site_and_token().await?;
     let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
     let not_before = unix_seconds()? + 3600;
@@ -127,7 +127,7 @@ async fn but_not_a_token_for_another_address() -> Result<()> {
 }
 
 #[tokio::test]
-async fn and_not_a_token_that_was_issued_to_the_new_owner() -> Result<()> {
+async fn a_fence_spares_tokens_of_the_new_owner() -> Result<()> {
     let (site, token) = site_and_token().await?;
     let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
     filter["fences"] = json!([{"address": "127.0.0.1", "notBefore": unix_seconds()? - 3600}]);
@@ -137,9 +137,9 @@ async fn and_not_a_token_that_was_issued_to_the_new_owner() -> Result<()> {
     Ok(())
 }
 
-/// A strict session whose route leads to another cluster now could only fail, so it ends.
+/// A strict session whose route now leads to another cluster could only fail, so it ends.
 #[tokio::test]
-async fn a_strict_token_for_a_cluster_that_the_route_left() -> Result<()> {
+async fn a_strict_token_for_another_cluster_is_refused() -> Result<()> {
     let policy = json!({"cookie": {"name": "session"}, "strict": true});
     let config = || anyhow::Ok(Config::load("cookie.yaml")?.policy(&policy).strict_routes());
     let site = Site::start(config()?).await?;
@@ -158,7 +158,7 @@ async fn a_strict_token_for_a_cluster_that_the_route_left() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_token_of_another_cookie_name() -> Result<()> {
+async fn a_token_of_another_cookie_name_is_refused() -> Result<()> {
     let (site, token) = site_and_token().await?;
     let envoy = another_envoy(&site, &filter_with(&json!({"cookie": {"name": "other"}}))).await?;
     envoy.get("/").cookie(format!("other={token}")).send().await?;

@@ -1,4 +1,4 @@
-//! Keyrings in a secret that Envoy discovers: for the dynamic module, on an Envoy that hands it secrets.
+//! Keyrings in a secret that Envoy discovers (dynamic module only; Envoy 1.40 or later).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::keys::{key_of, keys_without_loss};
 
 const NAME: &str = "limpet-keyring";
 
-/// Whether the build under test gets secrets of the Envoy under test: the module, from 1.40 on. `refusals_say_who_gets_secrets` tests the others.
+/// Whether the build under test gets secrets from the Envoy under test: the module does from 1.40 on.
+/// `refusals_say_who_gets_secrets` tests the other cases.
 pub(crate) fn gets_secrets() -> Result<bool> {
     Ok(Build::tested()? == Build::Module && tools::envoy_version()? >= (1, 40))
 }
@@ -27,7 +28,7 @@ fn filter(sds: &Value) -> Value {
     })
 }
 
-/// A secret with this content, as Envoy discovers it or has it from its start.
+/// A secret with this content.
 pub(crate) fn secret(name: &str, content: &str) -> Value {
     json!({
         "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
@@ -40,7 +41,7 @@ pub(crate) fn secret(name: &str, content: &str) -> Value {
 fn refusals_say_who_gets_secrets() -> Result<()> {
     let config = Config::load("cookie.yaml")?.filter(&filter(&json!({"name": NAME})));
     let (accepted, said) = Envoy::validate(&config)?;
-    ensure!(!accepted, "it is accepted");
+    ensure!(!accepted, "Envoy accepts the configuration");
     let expected = match Build::tested()? {
         Build::Wasm => {
             "sdsKeys: expected keys or wrappedKeys: Envoy hands secrets (SDS) to dynamic modules alone, from 1.40 on"
@@ -52,7 +53,7 @@ fn refusals_say_who_gets_secrets() -> Result<()> {
     Ok(())
 }
 
-/// Waits until no worker refuses a token under the next key: that is known everywhere.
+/// Waits until no worker refuses a token under the next key.
 async fn until_next_key_is_known(envoy: &Envoy, keyring: &Keyring, backend: &Backend) -> Result<()> {
     let ahead = keyring.copied()?;
     ahead.rotate()?;
@@ -84,7 +85,7 @@ async fn a_key_changes_with_the_secret_alone_and_no_session_is_lost() -> Result<
             token.and_then(|token| key_of(&token).ok()) == Some(key)
         }
     };
-    // The three phases, and after.
+    // The three phases of a rotation, and one more.
     for phase in 1..=4 {
         keyring.rotate()?;
         if phase == 1 {
@@ -97,7 +98,7 @@ async fn a_key_changes_with_the_secret_alone_and_no_session_is_lost() -> Result<
         crowd.grow(3, &[Carrier::Cookie], &addresses).await?;
         crowd.rounds(4).await?;
         if phase == 3 {
-            // Every session came by with a token under the old key, and has another one now.
+            // Every client has had its old token replaced.
             poll::until("the old key's tokens to be replaced", async || {
                 (site.envoy.metric("web.renewed").await.ok()? >= 6).then_some(())
             })
@@ -114,7 +115,7 @@ async fn a_key_changes_with_the_secret_alone_and_no_session_is_lost() -> Result<
 }
 
 #[tokio::test]
-async fn until_the_secret_is_there_requests_go_on_without_sessions_and_are_counted() -> Result<()> {
+async fn requests_before_the_secret_arrives_have_no_sessions() -> Result<()> {
     if !gets_secrets()? {
         return Ok(());
     }
@@ -135,7 +136,7 @@ async fn until_the_secret_is_there_requests_go_on_without_sessions_and_are_count
 }
 
 #[tokio::test]
-async fn a_secret_that_is_no_keyring_is_refused_and_sessions_go_on() -> Result<()> {
+async fn an_invalid_keyring_secret_is_refused_and_sessions_go_on() -> Result<()> {
     if !gets_secrets()? {
         return Ok(());
     }
@@ -172,7 +173,7 @@ async fn a_secret_that_is_no_keyring_is_refused_and_sessions_go_on() -> Result<(
             );
         }
     }
-    // A good one is taken again.
+    // A valid keyring is accepted again.
     keyring.replace(&good)?;
     keyring.rotate()?;
     keyring.rotate()?;
@@ -196,7 +197,7 @@ fn with_static_secret(content: &str, sds: &Value) -> Result<Config> {
 }
 
 #[tokio::test]
-async fn a_secret_of_the_bootstrap_configuration_will_do() -> Result<()> {
+async fn a_secret_in_the_bootstrap_configuration_works() -> Result<()> {
     if !gets_secrets()? {
         return Ok(());
     }
@@ -212,7 +213,7 @@ async fn a_secret_of_the_bootstrap_configuration_will_do() -> Result<()> {
 }
 
 #[test]
-fn what_is_wrong_at_the_start_is_said_by_its_field() -> Result<()> {
+fn an_error_at_the_start_names_its_field() -> Result<()> {
     if !gets_secrets()? {
         return Ok(());
     }

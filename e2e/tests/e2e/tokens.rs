@@ -1,4 +1,5 @@
-//! Tokens between Envoy and the `limpet` command; with those that it issues, time need not pass.
+//! Envoy honours tokens of the `limpet` command, and the command reads Envoy's. Issued tokens can have any age, so
+//! these tests do not wait.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,12 +10,13 @@ use serde_json::json;
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// A token of `cookie.yaml` for the first backend of a site, that began and was last seen these seconds from now.
+/// A token of `cookie.yaml` for the site's first backend. The session began, and was last seen, these seconds from now.
 fn issue(site: &Site, began: i64, last_seen: i64) -> Result<String> {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
     let (host, began, last_seen) = (site.backends[0].address(), now + began, now + last_seen);
     let arguments = format!(
-        "token issue --config envoy-configs/cookie.yaml --cluster backends --host {host} --issued-at {began} --last-seen {last_seen}"
+        "token issue --config envoy-configs/cookie.yaml --cluster backends --host {host} --issued-at {began} \
+        --last-seen {last_seen}"
     );
     limpet(&arguments.split(' ').collect::<Vec<_>>())
 }
@@ -73,7 +75,7 @@ async fn a_token_from_the_future_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_token_of_an_envoy_whose_clock_is_a_little_ahead_is_honoured() -> Result<()> {
+async fn a_token_of_an_envoy_with_a_fast_clock_is_honoured() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     send(&site, &issue(&site, 30, 30)?).await?;
     assert_eq!(site.envoy.metric("web.steered").await?, 1);
@@ -81,23 +83,24 @@ async fn a_token_of_an_envoy_whose_clock_is_a_little_ahead_is_honoured() -> Resu
 }
 
 #[tokio::test]
-async fn without_timeouts_a_session_lives_for_a_week_unused() -> Result<()> {
+async fn an_unused_session_without_timeouts_lives_for_a_week() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let answer = send(&site, &issue(&site, -30 * DAY, -6 * DAY)?).await?;
     assert_eq!(answer.backend(), Some("a"));
-    assert!(answer.set_cookie("session").is_some(), "its token was not renewed");
+    assert!(answer.set_cookie("session").is_some(), "the token was not renewed");
     Ok(())
 }
 
 #[tokio::test]
-async fn without_timeouts_a_session_ends_unused_after_little_more_than_a_week() -> Result<()> {
+async fn an_unused_session_without_timeouts_ends_after_a_week() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     send(&site, &issue(&site, -30 * DAY, -8 * DAY)?).await?;
     assert_eq!(site.envoy.metric("web.refused.idle").await?, 1);
     Ok(())
 }
 
-/// Idle for less than the timeout it always survives; for more than 1.1 times, never.
+/// A session that is idle for less than the timeout always survives. One that is idle for more than 1.1 times the
+/// timeout never does.
 #[tokio::test]
 async fn the_idle_timeout_is_exact_to_a_tenth() -> Result<()> {
     let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "idleTimeout": "10h"})).await?;

@@ -1,4 +1,4 @@
-//! Keyrings that stand in the filter's configuration, sealed: keys change by pushes alone.
+//! Wrapped keyrings in the filter's configuration: keys change by configuration updates alone.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn filter(text: &str, under: &[&KeyEncryptionKey]) -> Value {
     })
 }
 
-/// `file` with this filter, and with these key-encryption keys in Envoy's environment.
+/// `file` with this filter, and these key-encryption keys in Envoy's environment.
 fn config(file: &str, filter: &Value, present: &[&KeyEncryptionKey]) -> Result<Config> {
     let names: Vec<&str> = present.iter().map(|key| key.variable.as_str()).collect();
     let config = Config::load(file)?.filter_environment(&names).filter(filter);
@@ -28,7 +28,7 @@ fn config(file: &str, filter: &Value, present: &[&KeyEncryptionKey]) -> Result<C
         .fold(config, |config, key| config.env(&key.variable, &key.key)))
 }
 
-/// As an operator does it: the command writes the file that Envoy watches.
+/// Writes the file that Envoy watches, with the `limpet` command, as an operator does.
 async fn push(envoy: &Envoy, keyring: &Keyring, under: &KeyEncryptionKey) -> Result<()> {
     let before = envoy.stat(RELOADS).await?;
     keyring.wrap_into(&envoy.discovered_filter(), under)?;
@@ -42,7 +42,7 @@ async fn a_key_changes_by_pushes_alone_and_no_session_is_lost() -> Result<()> {
     let site = Site::start(config("ecds.yaml", &filter, &[&kek])?).await?;
     let addresses = [site.envoy.address()];
     let mut crowd = Crowd::gather(6, &[Carrier::Cookie], &addresses).await?;
-    // The three phases, and after.
+    // The three phases of a rotation, and one more.
     for _ in 1..=4 {
         keyring.rotate()?;
         push(&site.envoy, &keyring, &kek).await?;
@@ -50,14 +50,14 @@ async fn a_key_changes_by_pushes_alone_and_no_session_is_lost() -> Result<()> {
         crowd.rounds(4).await?;
     }
     let seen = keys_without_loss(&crowd.leave().await)?;
-    // Under the old key, then replaced; or under the new one from the beginning.
+    // Tokens were under the old key and then replaced, or under the new one from the beginning.
     assert_eq!(seen, BTreeSet::from([vec![1, 2], vec![2]]));
     let refused = site.envoy.stats("limpet.*refused").await?;
     ensure!(refused.values().all(|count| *count == 0), "{refused:#?}");
     Ok(())
 }
 
-/// An Envoy that was started before the second key-encryption key was made, one with both, and one without the first.
+/// Three Envoys: one started before the second key-encryption key was made, one with both, and one without the first.
 #[tokio::test]
 async fn a_key_encryption_key_changes_as_well() -> Result<()> {
     let (old, new) = (KeyEncryptionKey::generate(1)?, KeyEncryptionKey::generate(2)?);
@@ -86,7 +86,7 @@ async fn a_key_encryption_key_changes_as_well() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_push_that_can_not_be_opened_is_refused_and_sessions_go_on() -> Result<()> {
+async fn a_push_that_cannot_be_opened_is_refused_and_sessions_go_on() -> Result<()> {
     let (keyring, kek) = (Keyring::generate()?, KeyEncryptionKey::generate(1)?);
     let stranger = KeyEncryptionKey::generate(1)?;
     let site = Site::start(config("ecds.yaml", &filter(&keyring.wrap(&kek)?, &[&kek]), &[&kek])?).await?;
@@ -104,14 +104,14 @@ async fn a_push_that_can_not_be_opened_is_refused_and_sessions_go_on() -> Result
         let answer = visitor.get("/").await?;
         assert_eq!((answer.backend(), answer.set_cookies().len()), (first.backend(), 0));
     }
-    // The good one of that phase.
+    // The valid keyring of that phase.
     push(&site.envoy, &keyring, &kek).await?;
     assert_eq!(visitor.get("/").await?.backend(), first.backend());
     Ok(())
 }
 
 #[test]
-fn what_is_wrong_is_said_by_its_field() -> Result<()> {
+fn an_error_names_its_field() -> Result<()> {
     let (keyring, kek) = (Keyring::generate()?, KeyEncryptionKey::generate(1)?);
     let (other, stranger) = (KeyEncryptionKey::generate(2)?, KeyEncryptionKey::generate(1)?);
     let text = keyring.wrap(&kek)?;
@@ -139,7 +139,7 @@ fn what_is_wrong_is_said_by_its_field() -> Result<()> {
         ),
     ];
     if Build::tested()? == Build::Wasm {
-        // The module reads the environment of Envoy's process itself.
+        // The module reads Envoy's environment directly, so it needs no permission.
         let not_handed = config("cookie.yaml", &good, &[&kek])?.filter_environment(&[]);
         cases.push((not_handed, env));
     }
@@ -151,10 +151,10 @@ fn what_is_wrong_is_said_by_its_field() -> Result<()> {
     Ok(())
 }
 
-/// `envoy-configs/ecds/wrapped-keys.yaml`, in the place of the one without.
+/// `envoy-configs/ecds/wrapped-keys.yaml` replaces the file without a wrapped keyring.
 #[tokio::test]
-async fn the_example_does_what_it_says() -> Result<()> {
-    // The key that its text is wrapped under. No secret: everybody reads it here.
+async fn the_example_configuration_works() -> Result<()> {
+    // The key that the file's keyring is wrapped under. It is public, so it protects nothing.
     let kek = KeyEncryptionKey {
         id: 1,
         variable: "LIMPET_KEK_1".to_owned(),
@@ -171,7 +171,7 @@ async fn the_example_does_what_it_says() -> Result<()> {
         (key_in_new_session(&site.envoy).await.ok()? == 2).then_some(())
     })
     .await?;
-    // What anybody can read of it is what was pushed.
+    // The admin page shows exactly what was pushed.
     let shown = site.envoy.admin_text("/config_dump").await?;
     ensure!(
         shown.contains(&keyring.wrap(&kek)?),

@@ -1,15 +1,15 @@
-//! Parts that are not what they should be.
+//! Modules, wasm files and configurations that are missing or bad.
 
 use anyhow::Result;
 use limpet_e2e::{Build, poll, tools};
 use serde_json::json;
 
-use crate::site::{MODULE, Site};
+use crate::site::{EnvoyGatewaySite, MODULE};
 
-/// An Envoy that starts with a module that is none: it has no listener, rather than one without sessions.
+/// Without the module, the Envoy has no listener. It does not serve without sessions.
 #[tokio::test]
 async fn an_envoy_without_the_module_does_not_listen() -> Result<()> {
-    let site = Site::prepare("no-module", Build::Module).await?;
+    let site = EnvoyGatewaySite::prepare("no-module", Build::Module).await?;
     site.namespace.apply(&site.manifest("module.yaml")?).await?;
     let envoy = site
         .gateway
@@ -25,15 +25,15 @@ async fn an_envoy_without_the_module_does_not_listen() -> Result<()> {
         "{}",
         envoy.log()?
     );
-    // Envoy Gateway does not tell: the policy is accepted.
+    // Envoy Gateway does not notice: its policy is accepted.
     site.until_policy("EnvoyExtensionPolicy", "shop-session", "Accepted", "True/Accepted")
         .await?;
     Ok(())
 }
 
-/// A mistake in the filter's own configuration: what was there goes on.
+/// A mistake in the filter's configuration: the former configuration stays in effect.
 async fn a_bad_configuration_changes_nothing(build: Build) -> Result<()> {
-    let (site, envoy) = Site::start("bad-config", build).await?;
+    let (site, envoy) = EnvoyGatewaySite::start("bad-config", build).await?;
     let mut visitor = site.session_on("a").await?;
     let rejected = envoy.admin().stat("listener_manager.lds.update_rejected").await?;
     let policy = site.namespace.get("EnvoyExtensionPolicy", "shop-session").await?;
@@ -57,7 +57,7 @@ async fn a_bad_configuration_changes_nothing(build: Build) -> Result<()> {
     for _ in 0..10 {
         assert_eq!(visitor.get("/").await?.backend(), Some("a"));
     }
-    // Envoy Gateway does not tell.
+    // Envoy Gateway does not notice.
     site.until_policy("EnvoyExtensionPolicy", "shop-session", "Accepted", "True/Accepted")
         .await?;
     let mend = json!({"spec": {field: policy["spec"][field]}});
@@ -72,19 +72,19 @@ async fn a_bad_configuration_changes_nothing(build: Build) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_bad_configuration_changes_nothing_with_the_module() -> Result<()> {
+async fn a_bad_configuration_has_no_effect_with_the_module() -> Result<()> {
     a_bad_configuration_changes_nothing(Build::Module).await
 }
 
 #[tokio::test]
-async fn a_bad_configuration_changes_nothing_with_wasm() -> Result<()> {
+async fn a_bad_configuration_has_no_effect_with_wasm() -> Result<()> {
     a_bad_configuration_changes_nothing(Build::Wasm).await
 }
 
-/// A wasm file that is another one than the object says: the route answers 500, and the object says why.
+/// The wasm file is not the one that the object names: the route answers 500, and the object's status says why.
 #[tokio::test]
 async fn another_wasm_file_fails_closed() -> Result<()> {
-    let (site, _envoy) = Site::start("bad-wasm", Build::Wasm).await?;
+    let (site, _envoy) = EnvoyGatewaySite::start("bad-wasm", Build::Wasm).await?;
     let policy = site.namespace.get("EnvoyExtensionPolicy", "shop-session").await?;
     let mut entry = policy["spec"]["wasm"][0].clone();
     entry["code"]["http"]["sha256"] = json!("0".repeat(64));
@@ -97,10 +97,10 @@ async fn another_wasm_file_fails_closed() -> Result<()> {
     site.until("500", |answer| answer.status == 500).await
 }
 
-/// A module that the Gateway's Envoys are not given.
+/// A module that is not registered with the Gateway's Envoys.
 #[tokio::test]
 async fn an_unknown_module_is_refused() -> Result<()> {
-    let (site, _envoy) = Site::start("unknown", Build::Module).await?;
+    let (site, _envoy) = EnvoyGatewaySite::start("unknown", Build::Module).await?;
     let change = json!({"spec": {"dynamicModules": null}});
     site.namespace.merge("EnvoyProxy", "limpet", &change).await?;
     site.until_policy("EnvoyExtensionPolicy", "shop-session", "Accepted", "False/Invalid")

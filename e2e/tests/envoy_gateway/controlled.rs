@@ -8,7 +8,7 @@ use limpet_e2e::Build;
 use limpet_e2e::kube::{Controller, Output, Proxy};
 use serde_json::Value;
 
-use crate::site::Site;
+use crate::site::EnvoyGatewaySite;
 
 /// A session policy for the Service, in the only dialect that Envoy Gateway's definitions have.
 pub(crate) const POLICY: &str = "
@@ -20,21 +20,21 @@ spec:
   sessionPersistence: {sessionName: session}
 ";
 
-/// A Gateway with sessions that the controller keeps.
-pub(crate) struct Shop {
-    pub(crate) site: Site,
+/// A Gateway with sessions from the controller.
+pub(crate) struct ControlledSite {
+    pub(crate) site: EnvoyGatewaySite,
     pub(crate) controller: Controller,
     pub(crate) envoy: Proxy,
 }
 
-impl Shop {
-    pub(crate) async fn open(prefix: &str) -> Result<Self> {
-        Self::open_with(prefix, |_| ()).await
+impl ControlledSite {
+    pub(crate) async fn start(prefix: &str) -> Result<Self> {
+        Self::start_with(prefix, |_| ()).await
     }
 
     /// `change` may change the controller's configuration.
-    pub(crate) async fn open_with(prefix: &str, change: impl FnOnce(&mut Value)) -> Result<Self> {
-        let site = Site::prepare(prefix, Build::Module).await?;
+    pub(crate) async fn start_with(prefix: &str, change: impl FnOnce(&mut Value)) -> Result<Self> {
+        let site = EnvoyGatewaySite::prepare(prefix, Build::Module).await?;
         let server = site.gateway.cluster().server();
         let mut controller = Controller::prepare_for(Output::EnvoyGateway, server, &site.namespace, |config| {
             config["propagationTime"] = "500ms".into();
@@ -57,7 +57,7 @@ impl Shop {
         })
     }
 
-    /// Waits until the session policy has this condition, and gives its message.
+    /// Waits until the session policy has this condition. Returns its message.
     pub(crate) async fn until_programmed(&self, expected: &str) -> Result<String> {
         let found = self
             .site
@@ -73,7 +73,7 @@ impl Shop {
         Ok(message.unwrap_or_default().to_owned())
     }
 
-    /// Names and versions of what the controller has written.
+    /// Names and versions of the objects that the controller has written.
     pub(crate) async fn written(&self) -> Result<Vec<String>> {
         let mut written = Vec::new();
         for kind in ["EnvoyExtensionPolicy", "EnvoyPatchPolicy"] {
@@ -83,7 +83,7 @@ impl Shop {
                 .list(kind, "app.kubernetes.io/managed-by=limpet")
                 .await?
             {
-                // Envoy Gateway writes their statuses.
+                // Envoy Gateway writes the objects' statuses, which change their versions.
                 written.push(format!(
                     "{kind} {} {}",
                     object["metadata"]["name"], object["metadata"]["generation"]
@@ -94,8 +94,8 @@ impl Shop {
     }
 }
 
-/// The parts of module.yaml that are not the controller's: the Gateway with its `EnvoyProxy`, and the route.
-fn gateway_and_route(site: &Site, variable: &str) -> Result<String> {
+/// The objects of module.yaml that the controller does not write: the Gateway with its `EnvoyProxy`, and the route.
+fn gateway_and_route(site: &EnvoyGatewaySite, variable: &str) -> Result<String> {
     let example = site.manifest("module.yaml")?.replace("LIMPET_KEY", variable);
     let is_users = |document: &&str| !document.contains("kind: EnvoyExtensionPolicy");
     Ok(example

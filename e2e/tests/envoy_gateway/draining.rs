@@ -1,12 +1,12 @@
-//! Pods that are about to go.
+//! Pods that drain.
 
 use anyhow::Result;
 use limpet_e2e::Build;
 
-use crate::site::Site;
+use crate::site::EnvoyGatewaySite;
 
 async fn sessions_stay_on_a_pod_that_drains(build: Build) -> Result<()> {
-    let (mut site, _envoy) = Site::start("draining", build).await?;
+    let (mut site, _envoy) = EnvoyGatewaySite::start("draining", build).await?;
     site.namespace.apply(&site.manifest("draining.yaml")?).await?;
     site.until_policy("EnvoyPatchPolicy", "shop-draining", "Programmed", "True/Programmed")
         .await?;
@@ -14,7 +14,7 @@ async fn sessions_stay_on_a_pod_that_drains(build: Build) -> Result<()> {
     let mut of_a = site.session_on("a").await?;
     let mut of_b = site.session_on("b").await?;
     site.pods[0].drain().await?;
-    site.until("no new sessions on a", |answer| answer.backend() == Some("b"))
+    site.until("no new sessions at a", |answer| answer.backend() == Some("b"))
         .await?;
     for _ in 0..20 {
         assert_eq!(of_a.get("/").await?.backend(), Some("a"));
@@ -29,22 +29,22 @@ async fn sessions_stay_on_a_pod_that_drains(build: Build) -> Result<()> {
 }
 
 #[tokio::test]
-async fn sessions_stay_on_a_pod_that_drains_with_the_module() -> Result<()> {
+async fn sessions_stay_at_a_draining_pod_with_the_module() -> Result<()> {
     sessions_stay_on_a_pod_that_drains(Build::Module).await
 }
 
 #[tokio::test]
-async fn sessions_stay_on_a_pod_that_drains_with_wasm() -> Result<()> {
+async fn sessions_stay_at_a_draining_pod_with_wasm() -> Result<()> {
     sessions_stay_on_a_pod_that_drains(Build::Wasm).await
 }
 
-/// The limit without the patch: if this fails, the README and docs/envoy-gateway.md ask for too much.
+/// The limit without the patch. If this test fails, the README and docs/reference/envoy-gateway.md need not ask for the patch.
 #[tokio::test]
 async fn without_the_patch_sessions_move_at_once() -> Result<()> {
-    let (site, _envoy) = Site::start("no-patch", Build::Module).await?;
+    let (site, _envoy) = EnvoyGatewaySite::start("no-patch", Build::Module).await?;
     let mut of_a = site.session_on("a").await?;
     site.pods[0].drain().await?;
-    site.until("no new sessions on a", |answer| answer.backend() == Some("b"))
+    site.until("no new sessions at a", |answer| answer.backend() == Some("b"))
         .await?;
     assert_eq!(of_a.get("/").await?.backend(), Some("b"));
     Ok(())

@@ -1,4 +1,4 @@
-//! Where Envoy Gateway gets wasm files from.
+//! The server that Envoy Gateway gets wasm files from.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A server with one file, whatever it is asked for. It ends with its value.
+/// An HTTP server that answers every request with the same file. It stops when the value is dropped.
 pub(crate) struct Files {
     address: SocketAddr,
     server: JoinHandle<()>,
@@ -39,7 +39,7 @@ impl Drop for Files {
     }
 }
 
-/// Answers the one request of a connection.
+/// Answers a connection's only request.
 async fn answer(mut connection: TcpStream, content: Arc<Vec<u8>>) -> Result<()> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {

@@ -1,13 +1,14 @@
-//! A change of keys, by the object alone: no Envoy starts anew.
+//! A key rotation by changes to the object, without a restart of Envoy.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Proxy;
 use limpet_e2e::{Build, Carrier, Crowd, KeyEncryptionKey, Keyring, tools};
 
-use crate::site::Site;
+use crate::site::EnvoyGatewaySite;
 
-/// The session with a wrapped keyring: for wasm, the configuration of wrapped-keys.yaml in the object of wasm.yaml, as its comment says.
-fn session(site: &Site, build: Build, text: &str) -> Result<String> {
+/// The object with a wrapped keyring. For wasm: the configuration of wrapped-keys.yaml in the object of wasm.yaml, as
+/// its comment says.
+fn session(site: &EnvoyGatewaySite, build: Build, text: &str) -> Result<String> {
     let wrapped = site.manifest("wrapped-keys.yaml")?;
     let config = wrapped.split_once("    config:\n").context("no config")?.1;
     let old = config
@@ -30,8 +31,8 @@ fn session(site: &Site, build: Build, text: &str) -> Result<String> {
     Ok(wrapped.replace(old, text))
 }
 
-/// Waits until both workers have the phase: `limpet` says how many keys a wrapped text has by its length, Envoy's dump which text it is.
-async fn until_served(site: &Site, envoy: &Proxy, text: &str) -> Result<()> {
+/// Waits until both workers have this keyring. The configuration dump shows its text.
+async fn until_served(site: &EnvoyGatewaySite, envoy: &Proxy, text: &str) -> Result<()> {
     limpet_e2e::poll::until("the keyring in Envoy", async || {
         let dump = envoy
             .admin()
@@ -49,7 +50,7 @@ async fn until_served(site: &Site, envoy: &Proxy, text: &str) -> Result<()> {
 }
 
 async fn a_key_changes_while_clients_come_by(build: Build) -> Result<()> {
-    let site = Site::prepare("keys", build).await?;
+    let site = EnvoyGatewaySite::prepare("keys", build).await?;
     let keyring = Keyring::generate()?;
     let key = KeyEncryptionKey::generate(1)?;
     site.secret("limpet", &key.variable, &key.key).await?;
@@ -63,7 +64,7 @@ async fn a_key_changes_while_clients_come_by(build: Build) -> Result<()> {
     let crowd = Crowd::gather(12, &[Carrier::Cookie], &[site.address()]).await?;
     let first = site.session_on("a").await?;
     let mut last = text;
-    // Verifies, signs, the old one retires, the old one is gone.
+    // The new key verifies, then signs; the old key retires, then is removed.
     for _ in 0..4 {
         keyring.rotate()?;
         let text = keyring.wrap(&key)?;
@@ -78,16 +79,16 @@ async fn a_key_changes_while_clients_come_by(build: Build) -> Result<()> {
     for journey in &journeys.0 {
         ensure!(journey.moves().is_empty(), "a session moved");
         let tokens = journey.tokens().len();
-        // The first one, and the one that took its place when its key retired.
+        // The first token, and the one that replaced it when its key retired.
         ensure!(tokens == 2, "a session had {tokens} tokens");
     }
-    // A client who was away meanwhile begins anew.
+    // A client that was away meanwhile gets a new session.
     let mut first = first;
     let answer = first.get("/").await?;
     assert_eq!(answer.status, 200);
     assert!(answer.set_cookie("session").is_some());
 
-    // Nobody reads a key in what Envoy has.
+    // Envoy's configuration dump shows no key.
     let dump = envoy.admin().text("/config_dump").await?;
     for secret in keyring.secrets()?.iter().chain([&key.key]) {
         assert!(!dump.contains(secret));
@@ -96,19 +97,19 @@ async fn a_key_changes_while_clients_come_by(build: Build) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_key_changes_while_clients_come_by_with_the_module() -> Result<()> {
+async fn a_rotation_under_load_loses_no_session_with_the_module() -> Result<()> {
     a_key_changes_while_clients_come_by(Build::Module).await
 }
 
 #[tokio::test]
-async fn a_key_changes_while_clients_come_by_with_wasm() -> Result<()> {
+async fn a_rotation_under_load_loses_no_session_with_wasm() -> Result<()> {
     a_key_changes_while_clients_come_by(Build::Wasm).await
 }
 
-/// What the comment of wrapped-keys.yaml says to do.
+/// The command that the comment of wrapped-keys.yaml gives.
 #[tokio::test]
 async fn the_command_puts_a_keyring_into_the_object() -> Result<()> {
-    let site = Site::prepare("into", Build::Module).await?;
+    let site = EnvoyGatewaySite::prepare("into", Build::Module).await?;
     let (keyring, key) = (Keyring::generate()?, KeyEncryptionKey::generate(1)?);
     let directory = tempfile::TempDir::new()?;
     let file = directory.path().join("wrapped-keys.yaml");

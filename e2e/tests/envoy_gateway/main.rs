@@ -1,4 +1,4 @@
-//! Limpet through a genuine Envoy Gateway: `make e2e-envoy-gateway ENVOY_GATEWAY=<binary>`.
+//! Limpet with a real Envoy Gateway: `make e2e-envoy-gateway ENVOY_GATEWAY=<binary>`.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod bad_parts;

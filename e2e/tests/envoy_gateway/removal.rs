@@ -1,12 +1,12 @@
-//! Back out again.
+//! Limpet is removed again.
 
 use anyhow::Result;
 use limpet_e2e::{Build, poll};
 use serde_json::Value;
 
-use crate::site::Site;
+use crate::site::EnvoyGatewaySite;
 
-/// What the README says to delete.
+/// The objects that the README says to delete.
 const OBJECTS: [(&str, &str); 4] = [
     ("EnvoyExtensionPolicy", "shop-session"),
     ("EnvoyPatchPolicy", "shop-draining"),
@@ -14,7 +14,7 @@ const OBJECTS: [(&str, &str); 4] = [
     ("BackendTrafficPolicy", "shop-retries"),
 ];
 
-/// Where Envoy's configuration speaks of Limpet.
+/// The parts of Envoy's configuration that mention Limpet.
 pub(crate) fn traces(dump: &str) -> Result<Vec<String>> {
     let dump: Value = serde_json::from_str(dump)?;
     let mut found = Vec::new();
@@ -45,14 +45,17 @@ fn collect(value: &Value, path: &mut String, found: &mut Vec<String>) {
 }
 
 async fn everything_goes(build: Build) -> Result<()> {
-    let (site, envoy) = Site::start("removal", build).await?;
+    let (site, envoy) = EnvoyGatewaySite::start("removal", build).await?;
     site.namespace.apply(&site.manifest("draining.yaml")?).await?;
     site.until_policy("EnvoyPatchPolicy", "shop-draining", "Programmed", "True/Programmed")
         .await?;
     let dump = async || envoy.admin().text("/config_dump?include_eds").await;
-    assert!(!traces(&dump().await?)?.is_empty(), "nothing to be removed");
+    assert!(
+        !traces(&dump().await?)?.is_empty(),
+        "Envoy's configuration does not mention Limpet"
+    );
 
-    // As somebody does who has put it there by `kubectl apply`: delete what is only Limpet's, and undo the marked parts of the rest.
+    // An operator who has used `kubectl apply` deletes Limpet's own objects, and undoes the marked parts of the others.
     for (kind, name) in OBJECTS {
         if site.namespace.find(kind, name).await?.is_some() {
             site.namespace.delete(kind, name).await?;
@@ -75,7 +78,7 @@ async fn everything_goes(build: Build) -> Result<()> {
         last.is_empty().then_some(())
     })
     .await;
-    assert!(gone.is_ok(), "what is left: {last:#?}");
+    assert!(gone.is_ok(), "not removed: {last:#?}");
     site.until("no more sessions", |answer| {
         answer.status == 200 && answer.set_cookies().is_empty()
     })
@@ -83,11 +86,11 @@ async fn everything_goes(build: Build) -> Result<()> {
 }
 
 #[tokio::test]
-async fn everything_goes_with_the_module() -> Result<()> {
+async fn everything_can_be_removed_with_the_module() -> Result<()> {
     everything_goes(Build::Module).await
 }
 
 #[tokio::test]
-async fn everything_goes_with_wasm() -> Result<()> {
+async fn everything_can_be_removed_with_wasm() -> Result<()> {
     everything_goes(Build::Wasm).await
 }

@@ -1,14 +1,14 @@
-//! One gateway, one route.
+//! A gateway with one route.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use limpet_e2e::Build;
 
-use crate::site::Site;
+use crate::site::EnvoyGatewaySite;
 
 async fn a_session_holds(build: Build) -> Result<()> {
-    let (site, _envoy) = Site::start("session", build).await?;
+    let (site, _envoy) = EnvoyGatewaySite::start("session", build).await?;
 
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
@@ -28,10 +28,10 @@ async fn a_session_holds(build: Build) -> Result<()> {
         assert!(seen.internal_headers().is_empty(), "{seen:?}");
         assert_eq!(seen.cookies(), None);
     }
-    // No token is written anew for nothing.
+    // No token is replaced without a reason.
     assert!(answers[1..].iter().all(|answer| answer.set_cookie("session").is_none()));
 
-    // Without a cookie there is no session.
+    // Without a cookie, requests are load-balanced.
     let mut backends = BTreeSet::new();
     for _ in 0..40 {
         backends.extend(site.get("/").send().await?.backend().map(str::to_owned));
@@ -41,17 +41,17 @@ async fn a_session_holds(build: Build) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_holds_with_the_module() -> Result<()> {
+async fn a_session_stays_with_the_module() -> Result<()> {
     a_session_holds(Build::Module).await
 }
 
 #[tokio::test]
-async fn a_session_holds_with_wasm() -> Result<()> {
+async fn a_session_stays_with_wasm() -> Result<()> {
     a_session_holds(Build::Wasm).await
 }
 
 async fn nobody_else_steers(build: Build) -> Result<()> {
-    let (site, envoy) = Site::start("forged", build).await?;
+    let (site, envoy) = EnvoyGatewaySite::start("forged", build).await?;
     let pod = site.pods[0].address().to_string();
     for name in [
         "x-limpet-host",
@@ -63,8 +63,8 @@ async fn nobody_else_steers(build: Build) -> Result<()> {
         for _ in 0..40 {
             let answer = site.get("/").header(name, &pod).send().await?;
             assert_eq!(answer.status, 200);
-            assert!(answer.set_cookie("session").is_some(), "{name} hinders a session");
-            // The module has no internal headers; to it, this is any header.
+            assert!(answer.set_cookie("session").is_some(), "{name} prevents a session");
+            // The module has no internal headers: this is an ordinary header for it.
             assert!(
                 build == Build::Module || answer.seen()?.internal_headers().is_empty(),
                 "{name} reaches the backend"
@@ -82,18 +82,18 @@ async fn nobody_else_steers(build: Build) -> Result<()> {
     visitor.keep("session", &forged);
     let answer = visitor.get("/").await?;
     assert_eq!(answer.status, 200);
-    assert!(answer.set_cookie("session").is_some(), "a forged token is no session");
+    assert!(answer.set_cookie("session").is_some(), "a forged token was honoured");
     let now = envoy.admin().stats("limpet.*refused").await?.values().sum::<u64>();
     assert_eq!(now, refused + 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn nobody_else_steers_with_the_module() -> Result<()> {
+async fn clients_cannot_steer_with_the_module() -> Result<()> {
     nobody_else_steers(Build::Module).await
 }
 
 #[tokio::test]
-async fn nobody_else_steers_with_wasm() -> Result<()> {
+async fn clients_cannot_steer_with_wasm() -> Result<()> {
     nobody_else_steers(Build::Wasm).await
 }

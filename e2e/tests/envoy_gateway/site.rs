@@ -1,4 +1,4 @@
-//! The objects of `envoy-configs/envoy-gateway`, in a namespace of a test's own, with an Envoy that serves them.
+//! The objects of `envoy-configs/envoy-gateway`, in a test's own namespace, and an Envoy for them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::files::Files;
 
 pub(crate) const SHOP: &[(&str, &str)] = &[("app", "shop")];
 
-/// Where a pod has the module.
+/// The path of the module in a pod.
 pub(crate) const MODULE: &str = "/etc/limpet/liblimpet.so";
 
-/// A Service with two pods, and what is needed to put Envoy Gateway in front of them.
-pub(crate) struct Site {
+/// A Service with two pods, and what an Envoy Gateway in front of them needs.
+pub(crate) struct EnvoyGatewaySite {
     pub(crate) gateway: &'static EnvoyGateway,
     pub(crate) namespace: Namespace,
     pub(crate) pods: Vec<Pod>,
@@ -26,8 +26,8 @@ pub(crate) struct Site {
     port: u16,
 }
 
-impl Site {
-    /// Without any object of Envoy Gateway's yet.
+impl EnvoyGatewaySite {
+    /// Creates the Service and the pods, but none of Envoy Gateway's objects.
     pub(crate) async fn prepare(prefix: &str, build: Build) -> Result<Self> {
         let gateway = EnvoyGateway::shared().await?;
         let namespace = gateway.cluster().namespace(prefix).await?;
@@ -41,7 +41,7 @@ impl Site {
             gateway,
             files: Files::serve(&tools::wasm()?, SocketAddr::new(ip, 80)).await?,
             build,
-            // Envoys listen at all addresses.
+            // Envoys listen at all addresses, so each site needs another port.
             port: 20_000 + u16::from(address.octets()[2]),
             namespace,
             pods,
@@ -50,7 +50,7 @@ impl Site {
         Ok(site)
     }
 
-    /// With the objects of module.yaml or wasm.yaml.
+    /// Applies the objects of module.yaml or wasm.yaml and starts the Envoy.
     pub(crate) async fn start(prefix: &str, build: Build) -> Result<(Self, Proxy)> {
         let site = Self::prepare(prefix, build).await?;
         site.namespace.apply(&site.manifest(site.example())?).await?;
@@ -59,7 +59,7 @@ impl Site {
         Ok((site, envoy))
     }
 
-    /// The file that has it all for this build.
+    /// The file with all objects for this build.
     pub(crate) fn example(&self) -> &'static str {
         match self.build {
             Build::Wasm => "wasm.yaml",
@@ -83,7 +83,8 @@ impl Site {
             ))
     }
 
-    /// A Secret for the Envoys. They share a namespace, so its name begins with the test's.
+    /// Creates a Secret for the Envoys. All tests' Envoys share a namespace, so the Secret's name begins with the
+    /// test's.
     pub(crate) async fn secret(&self, name: &str, key: &str, value: &str) -> Result<()> {
         let secret = json!({
             "apiVersion": "v1",
@@ -94,7 +95,7 @@ impl Site {
         self.gateway.system().apply_object(&secret).await.map(drop)
     }
 
-    /// The Envoy of the Gateway, as it is to be run now. It may not have its configuration yet.
+    /// Starts the Gateway's Envoy as its Deployment says now. The Envoy may not have its configuration yet.
     pub(crate) async fn envoy(&self) -> Result<Proxy> {
         let files: [(&str, PathBuf); 1] = [(MODULE, tools::module()?)];
         let files = match self.build {
@@ -124,7 +125,8 @@ impl Site {
         .await
     }
 
-    /// Waits until this holds for the answers to a run of visitors without a session: all of Envoy's workers have heard of it then.
+    /// Waits until `check` holds for the answers to a series of visitors without a session, so that all of Envoy's
+    /// workers have applied the change.
     pub(crate) async fn until(&self, what: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
         let mut last = None;
         let found = poll::until(what, async || {
@@ -140,9 +142,9 @@ impl Site {
         found.with_context(|| format!("the last answer was {last:?}"))
     }
 
-    /// A new session on this backend.
+    /// A new session at this backend.
     pub(crate) async fn session_on(&self, backend: &str) -> Result<Visitor> {
-        poll::until(&format!("a session on {backend}"), async || {
+        poll::until(&format!("a session at {backend}"), async || {
             let mut visitor = self.visitor();
             let answer = visitor.get("/").await.ok()?;
             (answer.backend() == Some(backend) && visitor.cookie("session").is_some()).then_some(visitor)
@@ -150,7 +152,7 @@ impl Site {
         .await
     }
 
-    /// Waits until Envoy Gateway says this of a policy of its own.
+    /// Waits until Envoy Gateway sets this condition of one of its policies.
     pub(crate) async fn until_policy(&self, kind: &str, name: &str, condition: &str, expected: &str) -> Result<Value> {
         let is_so = |object: &Value| {
             let ancestors = object["status"]["ancestors"].as_array();

@@ -1,14 +1,14 @@
-//! Rules with several backends: Envoy Gateway makes one cluster of them.
+//! Rules with several backends. Envoy Gateway makes one cluster for all backends of a rule.
 
 use anyhow::Result;
 use limpet_e2e::Build;
 use limpet_e2e::kube::Pod;
 use serde_json::json;
 
-use crate::site::Site;
+use crate::site::EnvoyGatewaySite;
 
-/// The Service `canary` with a pod of that name beside `shop`, by these weights.
-pub(crate) async fn split(site: &Site, weights: [u32; 2]) -> Result<()> {
+/// Adds the Service `canary` with a pod of that name next to `shop`, with these weights.
+pub(crate) async fn split(site: &EnvoyGatewaySite, weights: [u32; 2]) -> Result<()> {
     let reference = |name: &str, weight: u32| json!({"name": name, "port": 80, "weight": weight});
     let route = site.namespace.get("HTTPRoute", "shop").await?;
     let mut rule = route["spec"]["rules"][0].clone();
@@ -17,13 +17,13 @@ pub(crate) async fn split(site: &Site, weights: [u32; 2]) -> Result<()> {
     site.namespace.merge("HTTPRoute", "shop", &change).await.map(drop)
 }
 
-pub(crate) async fn canary(site: &Site) -> Result<Pod> {
+pub(crate) async fn canary(site: &EnvoyGatewaySite) -> Result<Pod> {
     site.namespace.service("canary", &[("app", "canary")]).await?;
     site.namespace.pod("canary", &[("app", "canary")]).await
 }
 
 async fn a_session_stays_on_its_side_of_a_split(build: Build) -> Result<()> {
-    let (site, _envoy) = Site::start("split", build).await?;
+    let (site, _envoy) = EnvoyGatewaySite::start("split", build).await?;
     let _canary = canary(&site).await?;
     split(&site, [90, 10]).await?;
 
@@ -33,7 +33,7 @@ async fn a_session_stays_on_its_side_of_a_split(build: Build) -> Result<()> {
         assert_eq!(on_canary.get("/").await?.backend(), Some("canary"));
         assert_eq!(on_shop.get("/").await?.backend(), Some("a"));
     }
-    // Another weight changes nothing for them.
+    // Sessions do not move with the weights.
     split(&site, [1, 99]).await?;
     site.session_on("canary").await?;
     for _ in 0..30 {
@@ -41,10 +41,13 @@ async fn a_session_stays_on_its_side_of_a_split(build: Build) -> Result<()> {
         assert_eq!(on_shop.get("/").await?.backend(), Some("a"));
     }
 
-    // The limit: Envoy Gateway leaves a backend of weight 0 out of the cluster. Its sessions move at once, with new tokens, and go on.
+    // The limit: Envoy Gateway removes a backend of weight 0 from the cluster. Its sessions move at once and get new
+    // tokens.
     split(&site, [100, 0]).await?;
-    site.until("nobody gets to the canary", |answer| answer.backend() != Some("canary"))
-        .await?;
+    site.until("no request reaches the canary", |answer| {
+        answer.backend() != Some("canary")
+    })
+    .await?;
     let moved = on_canary.get("/").await?;
     assert_eq!(moved.status, 200);
     assert!(moved.set_cookie("session").is_some());

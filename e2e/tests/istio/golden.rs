@@ -1,15 +1,16 @@
-//! The objects of the golden cases: the API server takes them by Istio's own definitions, and istiod can read what is in them.
+//! The objects of the golden cases: the API server accepts them with Istio's own definitions, and istiod can read their
+//! content.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Istiod;
 use limpet_e2e::{poll, tools};
 use serde_json::{Value, json};
 
-/// What istiod says of a patch that it leaves out.
+/// istiod's message about a patch that it ignores.
 const UNREADABLE: &str = "failed to build envoy filter value";
 
 #[tokio::test]
-async fn every_object_is_one_of_istios() -> Result<()> {
+async fn istio_can_read_every_golden_object() -> Result<()> {
     let istiod = Istiod::shared().await?;
     let namespace = istiod.cluster().namespace("golden").await?;
     let folder = tools::checkout().join("controller/tests/golden/istio");
@@ -29,7 +30,7 @@ async fn every_object_is_one_of_istios() -> Result<()> {
     }
     ensure!(applied > 20, "{applied} objects");
 
-    // One that istiod can not read is the last that it reads.
+    // The last object is one that istiod cannot read: when istiod reports it, it has read all others.
     let broken = json!({
         "apiVersion": "networking.istio.io/v1alpha3",
         "kind": "EnvoyFilter",
@@ -37,7 +38,10 @@ async fn every_object_is_one_of_istios() -> Result<()> {
         "spec": {"configPatches": [{
             "applyTo": "HTTP_ROUTE",
             "match": {"context": "GATEWAY"},
-            "patch": {"operation": "MERGE", "value": {"typed_per_filter_config": {"x": {"@type": "type.googleapis.com/x.Y"}}}},
+            "patch": {
+                "operation": "MERGE",
+                "value": {"typed_per_filter_config": {"x": {"@type": "type.googleapis.com/x.Y"}}},
+            },
         }]},
     });
     namespace.apply_object(&broken).await?;
@@ -56,7 +60,7 @@ async fn every_object_is_one_of_istios() -> Result<()> {
             .any(|line| line.contains("/broken "))
             .then_some(())
     };
-    poll::until("istiod to read the last one", read).await?;
+    poll::until("istiod to read the last object", read).await?;
     let others: Vec<String> = complaints()?
         .into_iter()
         .filter(|line| !line.contains("/broken "))

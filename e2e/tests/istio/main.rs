@@ -1,7 +1,8 @@
-//! Sessions in Istio: a real istiod, stock Envoys as its gateways, and the objects of `envoy-configs/istio` or of the controller.
+//! Sessions in Istio: a real istiod, stock Envoys as its gateways, and the objects of `envoy-configs/istio` or of the
+//! controller.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod by_controller;
 mod by_hand;
 mod golden;
-mod shop;
+mod site;

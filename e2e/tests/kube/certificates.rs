@@ -1,4 +1,4 @@
-//! Certificate authorities, and what they sign.
+//! Certificate authorities and the certificates that they sign.
 
 use anyhow::Result;
 use rcgen::{
@@ -7,7 +7,7 @@ use rcgen::{
 
 /// A certificate authority.
 pub(crate) struct Authority {
-    /// Its certificate in PEM.
+    /// The authority's certificate in PEM.
     pub(crate) certificate: String,
     issuer: Issuer<'static, KeyPair>,
 }

@@ -1,4 +1,4 @@
-//! What the controller does when things change around it.
+//! How the controller reacts to changes of definitions, objects, replicas and the API server.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use limpet_e2e::kube::{Client, Cluster, Controller, Namespace, Proxy, Release};
 use limpet_e2e::{Visitor, poll};
 use serde_json::{Value, json};
 
-use crate::site::{POLICY, condition, site};
+use crate::site::{POLICY, condition, site_objects};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
@@ -15,7 +15,7 @@ fn parent_condition(object: &Value, name: &str) -> String {
     condition(&object["status"]["parents"][0]["conditions"], name)
 }
 
-/// The cookies that a first visit sets, once a backend answers.
+/// The names of the cookies that a first visit sets, once a backend answers.
 async fn cookies(controller: &Controller) -> Result<Vec<String>> {
     poll::until("a backend", async || {
         let mut visitor = Visitor::of(controller.address(8080));
@@ -31,7 +31,7 @@ async fn programmed(namespace: &Namespace) -> Result<Value> {
     namespace.until("acknowledgement", "Gateway", "web", programmed).await
 }
 
-/// How often Envoy took a new configuration of each kind.
+/// How many configurations of each kind Envoy has accepted.
 async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
     let names = [
         "listener_manager.lds.update_success",
@@ -55,18 +55,21 @@ async fn a_definition_that_appears_later_is_noticed() -> Result<()> {
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
     let _pod = namespace.pod("a", WEB).await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let mut envoy = controller.envoy("web", "one").await?;
     envoy.until_ready().await?;
-    assert!(cookies(&controller).await?.is_empty(), "there is no policy");
+    assert!(
+        cookies(&controller).await?.is_empty(),
+        "a cookie was set without a policy"
+    );
 
     cluster
         .define(&std::fs::read_to_string(policies.first().context("no definition")?)?)
         .await?;
     namespace.apply(POLICY).await?;
     let has_cookie = async || cookies(&controller).await.ok().filter(|cookies| cookies == &["shop"]);
-    poll::until("the policy to count", has_cookie).await?;
+    poll::until("the policy to take effect", has_cookie).await?;
     let accepted =
         |object: &Value| condition(&object["status"]["ancestors"][0]["conditions"], "Accepted") == "True/Accepted";
     namespace
@@ -82,17 +85,17 @@ async fn a_definition_that_appears_later_is_noticed() -> Result<()> {
         )
         .await?;
     let has_none = async || cookies(&controller).await.ok().filter(Vec::is_empty);
-    poll::until("the policy to be gone", has_none).await.map(drop)
+    poll::until("the policy to have no effect", has_none).await.map(drop)
 }
 
 #[tokio::test]
-async fn a_restart_changes_nothing_of_what_envoy_has() -> Result<()> {
+async fn a_restart_does_not_change_what_envoy_has() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("restart").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
     let _pods = [namespace.pod("a", WEB).await?, namespace.pod("b", WEB).await?];
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     namespace.apply(POLICY).await?;
     let mut controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let mut envoy = controller.envoy("web", "one").await?;
@@ -110,7 +113,7 @@ async fn a_restart_changes_nothing_of_what_envoy_has() -> Result<()> {
     assert_eq!(
         visitor.get("/").await?.backend(),
         Some(backend.as_str()),
-        "while nobody is there"
+        "without the controller"
     );
     controller.launch()?;
     controller.until_ready().await?;
@@ -120,33 +123,34 @@ async fn a_restart_changes_nothing_of_what_envoy_has() -> Result<()> {
             .await
             .ok()
     };
-    poll::until("Envoy to come back", async || {
+    poll::until("Envoy to reconnect", async || {
         connected().await.filter(|count| count == "1")
     })
     .await?;
     programmed(&namespace).await?;
     assert_eq!(visitor.get("/").await?.backend(), Some(backend.as_str()));
-    assert_eq!(updates(&envoy).await?, before, "nothing was sent again");
+    assert_eq!(updates(&envoy).await?, before, "Envoy got something again");
     assert_eq!(
         namespace.get("Gateway", "web").await?["status"],
         status,
-        "nothing was written again"
+        "the controller wrote something again"
     );
     Ok(())
 }
 
 #[tokio::test]
-async fn other_controllers_entries_stay_and_stale_ones_of_ours_go() -> Result<()> {
+async fn other_controllers_entries_stay_and_stale_entries_go() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     let namespace = cluster.namespace("writers").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     let foreign = json!({
         "controllerName": "example.com/other",
         "parentRef": {"name": "web"},
         "conditions": [{
-            "type": "Accepted", "status": "False", "reason": "NoMatchingParent", "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z",
+            "type": "Accepted", "status": "False", "reason": "NoMatchingParent", "message": "",
+            "lastTransitionTime": "2020-01-01T00:00:00Z",
         }],
     });
     namespace
@@ -164,19 +168,23 @@ async fn other_controllers_entries_stay_and_stale_ones_of_ours_go() -> Result<()
     let first = kept(&route).context("the other's entry is gone")?;
     assert_eq!(first["conditions"], foreign["conditions"]);
 
-    // The other writes as well: it replaces the list by its own entry alone, again and again.
+    // The other controller replaces the list by its own entry, several times.
     for _ in 0..5 {
         namespace
             .merge_status("HTTPRoute", "web", &json!({"parents": [foreign]}))
             .await?;
     }
-    let route = namespace.until("our entry again", "HTTPRoute", "web", both).await?;
+    let route = namespace
+        .until("Limpet's entry to be back", "HTTPRoute", "web", both)
+        .await?;
     assert_eq!(kept(&route), Some(first.clone()));
 
     let leave = json!({"spec": {"parentRefs": [{"name": "elsewhere"}]}});
     namespace.merge("HTTPRoute", "web", &leave).await?;
     let alone = |object: &Value| parents(object).len() == 1;
-    let route = namespace.until("our entry to go", "HTTPRoute", "web", alone).await?;
+    let route = namespace
+        .until("Limpet's entry to be removed", "HTTPRoute", "web", alone)
+        .await?;
     assert_eq!(kept(&route), Some(first));
     Ok(())
 }
@@ -187,7 +195,7 @@ async fn one_of_two_replicas_writes_and_the_other_takes_over() -> Result<()> {
     let namespace = cluster.namespace("leaders").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     let mut first = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let leads = async |controller: &Controller| {
         controller
@@ -198,11 +206,11 @@ async fn one_of_two_replicas_writes_and_the_other_takes_over() -> Result<()> {
     };
     poll::until("the first one to lead", async || leads(&first).await).await?;
     let second = Controller::start(cluster.server(), &namespace, |_| ()).await?;
-    assert_eq!(leads(&second).await, None, "the Lease is held");
+    assert_eq!(leads(&second).await, None, "both replicas lead");
     let accepted = |object: &Value| parent_condition(object, "Accepted") == "True/Accepted";
     namespace.until("the route", "HTTPRoute", "web", accepted).await?;
 
-    // A leader that ends gives the Lease back.
+    // A leader that ends gives up the Lease.
     first.end().await?;
     poll::until("the second one to lead", async || leads(&second).await).await?;
     namespace
@@ -220,32 +228,35 @@ async fn one_of_two_replicas_writes_and_the_other_takes_over() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_api_server_that_was_away_and_forgot_is_read_again() -> Result<()> {
+async fn everything_is_read_again_after_the_api_server_was_away() -> Result<()> {
     let mut cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
     let namespace = cluster.namespace("away").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
     let _pod = namespace.pod("a", WEB).await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let mut envoy = controller.envoy("web", "one").await?;
     envoy.until_ready().await?;
     assert!(cookies(&controller).await?.is_empty());
 
     cluster.server_mut().stop();
-    assert!(cookies(&controller).await?.is_empty(), "what was read last is served");
+    assert!(
+        cookies(&controller).await?.is_empty(),
+        "a cookie was set without a policy"
+    );
     assert_eq!(controller.page("/readyz").await?.status, 200);
-    // Its watches can not go on where they were: it has no memory of that any more.
+    // The API server has forgotten the versions that the watches are at, so they have to begin again.
     cluster.server_mut().start_again().await?;
     namespace.apply(POLICY).await?;
     let has_cookie = async || cookies(&controller).await.ok().filter(|cookies| cookies == &["shop"]);
-    poll::until("the policy to count", has_cookie).await?;
+    poll::until("the policy to take effect", has_cookie).await?;
     namespace.delete("BackendLBPolicy", "web").await?;
     let has_none = async || cookies(&controller).await.ok().filter(Vec::is_empty);
-    poll::until("the policy to be gone", has_none).await.map(drop)
+    poll::until("the policy to have no effect", has_none).await.map(drop)
 }
 
-/// Makes a definition take whatever it gets.
+/// Makes a definition accept any object.
 async fn without_schema(admin: &Client, definition: &str) -> Result<()> {
     let mut object = admin.get("CustomResourceDefinition", definition).await?;
     for version in object["spec"]["versions"].as_array_mut().context("no versions")? {
@@ -260,14 +271,14 @@ async fn without_schema(admin: &Client, definition: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_object_that_can_not_be_read_harms_no_other() -> Result<()> {
+async fn an_unreadable_object_does_not_affect_others() -> Result<()> {
     let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
     without_schema(&cluster.server().admin(), "httproutes.gateway.networking.k8s.io").await?;
     let namespace = cluster.namespace("malformed").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
     let _pod = namespace.pod("a", WEB).await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     let broken = "
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -278,7 +289,7 @@ spec:
   rules: [{matches: 5}]
 ";
     let applied = async || namespace.apply(broken).await.ok();
-    poll::until("the schema to be gone", applied).await?;
+    poll::until("the schema to have no effect", applied).await?;
     let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     controller.log_as_json();
     controller.launch()?;
@@ -305,7 +316,7 @@ spec:
     };
     namespace.until("its condition", "HTTPRoute", "broken", refused).await?;
 
-    // Each line of the log is an object, and says which object it is about.
+    // Each line of the log is a JSON object. Lines about an object name it.
     let mut about = Vec::new();
     for line in controller.log()?.lines() {
         let line: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;

@@ -1,11 +1,11 @@
-//! From objects in the API server to sessions of clients.
+//! From objects in the API server to clients' sessions.
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::{Visitor, poll};
 use serde_json::Value;
 
-use crate::site::{POLICY, condition, site};
+use crate::site::{POLICY, condition, site_objects};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
@@ -16,7 +16,7 @@ async fn a_policy_becomes_a_signed_cookie() -> Result<()> {
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
     let _pods = [namespace.pod("a", WEB).await?, namespace.pod("b", WEB).await?];
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     namespace.apply(POLICY).await?;
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let mut envoy = controller.envoy("web", "one").await?;

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 const SHIPPED: &str = include_str!("../../../controller/deploy/crds/backendlbpolicies.yaml");
 
-/// The rest of the Gateway API is a release that has no such definition.
+/// A cluster with a Gateway API release that does not have this definition, and with Limpet's.
 async fn shipped() -> Result<Namespace> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     cluster.define(SHIPPED).await?;
     cluster.namespace("shipped").await
 }
 
-/// What a policy with this spec becomes: `Ok` with the spec as it is stored, or the fields that are refused.
+/// The result of applying a policy with this spec: `Ok` with the stored spec, or `Err` with the refused fields.
 async fn stored(namespace: &Namespace, spec: &str) -> Result<Result<Value, Vec<String>>> {
     let policy = format!(
         "
@@ -53,7 +53,7 @@ spec: {spec}
 }
 
 #[tokio::test]
-async fn it_takes_and_refuses_what_the_released_one_does() -> Result<()> {
+async fn limpets_definition_accepts_what_the_released_one_does() -> Result<()> {
     let released = Cluster::shared(Release::V1_2_1).await?.namespace("released").await?;
     let shipped = shipped().await?;
     let target = "targetRefs: [{group: '', kind: Service, name: web}]";

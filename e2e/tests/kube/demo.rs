@@ -1,4 +1,4 @@
-//! `make demo-kube` itself, beside the clusters of the other tests.
+//! `make demo-kube`, next to the clusters of the other tests.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ fn address_in(said: &str, beginning: &str) -> Result<SocketAddr> {
 }
 
 #[test]
-fn once_it_walks_through_everything_and_ends() -> Result<()> {
+fn demo_once_runs_all_steps_and_ends() -> Result<()> {
     let output = demo("once").output()?;
     let said = String::from_utf8(output.stdout)?;
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -38,7 +38,7 @@ fn once_it_walks_through_everything_and_ends() -> Result<()> {
 }
 
 #[test]
-fn it_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
+fn the_demo_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
     let mut demo = demo("").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut said = String::new();
     let mut lines = BufReader::new(demo.stdout.take().context("no output")?);
@@ -70,19 +70,16 @@ fn it_serves_until_ctrl_c_and_leaves_nothing_behind() -> Result<()> {
     for address in [envoy, server] {
         assert!(TcpStream::connect(address).is_err(), "{address} still serves");
     }
-    assert!(!kubeconfig.exists(), "{} is left", kubeconfig.display());
+    assert!(!kubeconfig.exists(), "{} was not removed", kubeconfig.display());
     Ok(())
 }
 
 #[test]
-fn it_ends_with_an_error_where_a_step_fails() -> Result<()> {
-    // This is no Envoy.
+fn the_demo_ends_with_an_error_if_a_step_fails() -> Result<()> {
+    // This file is not an Envoy.
     let output = demo("once").env("ENVOY_BIN", "Cargo.toml").output()?;
     assert!(!output.status.success());
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        complaint.contains("The demo ends here: can not start envoy"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("The demo failed: cannot start envoy"), "{complaint}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! What `controller/deploy` installs. No container runs here: what a kubelet would start is started by hand, with the commands and files that
-//! the objects say.
+//! What `controller/deploy` installs. No container runs here: the test starts by hand what a kubelet would start, with
+//! the commands and files that the objects name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use limpet_e2e::{Visitor, poll, tools};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::site::{POLICY, condition, site};
+use crate::site::{POLICY, condition, site_objects};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 const SYSTEM: &str = "limpet-system";
@@ -24,7 +24,7 @@ fn directory() -> PathBuf {
 }
 
 fn objects(file: &str) -> Result<Vec<Value>> {
-    let text = fs::read_to_string(directory().join(file)).with_context(|| format!("can not read {file}"))?;
+    let text = fs::read_to_string(directory().join(file)).with_context(|| format!("cannot read {file}"))?;
     parsed(&text).with_context(|| file.to_owned())
 }
 
@@ -54,7 +54,7 @@ fn configuration() -> Result<String> {
     Ok(text.context("no controller.yaml")?.to_owned())
 }
 
-/// Asks for a pod as a Deployment's template has it, without making it.
+/// Asks the API server for a pod from a Deployment's template, without creating it (dry run).
 async fn try_pod(client: &Client, template: &Value) -> Result<Value> {
     let mut pod = template.clone();
     pod["apiVersion"] = "v1".into();
@@ -90,7 +90,7 @@ fn every_manifest_is_listed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_api_server_takes_every_object() -> Result<()> {
+async fn the_api_server_accepts_every_object() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     let client = cluster.server().admin();
     let mut deployments = 0;
@@ -112,7 +112,7 @@ async fn the_api_server_takes_every_object() -> Result<()> {
             applied.with_context(|| format!("{file}: {} {}", object["kind"], object["metadata"]["name"]))?;
             if object["kind"] == "Deployment" {
                 deployments += 1;
-                // The namespace takes restricted pods alone.
+                // The namespace accepts only restricted pods.
                 let template = &object["spec"]["template"];
                 try_pod(&client, template).await.with_context(|| file.clone())?;
                 let mut root = template.clone();
@@ -127,7 +127,7 @@ async fn the_api_server_takes_every_object() -> Result<()> {
 }
 
 #[test]
-fn the_controller_takes_its_configuration() -> Result<()> {
+fn the_controller_accepts_its_configuration() -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("controller.yaml");
     let check = |text: &str| -> Result<(Option<i32>, String)> {
@@ -148,7 +148,7 @@ fn the_controller_takes_its_configuration() -> Result<()> {
 }
 
 #[test]
-fn cert_manager_makes_what_the_deployments_mount() -> Result<()> {
+fn cert_manager_makes_the_secrets_that_deployments_mount() -> Result<()> {
     let certificates = objects("cert-manager/certificates.yaml")?;
     for (file, deployment) in [
         ("controller.yaml", "limpet-controller"),
@@ -175,7 +175,7 @@ fn cert_manager_makes_what_the_deployments_mount() -> Result<()> {
     Ok(())
 }
 
-/// The files of a Secret of `certificates.sh`, as a pod has them.
+/// Writes the files of a Secret of `certificates.sh` as a pod has them.
 fn mount(secrets: &[Value], name: &str, folder: &Path) -> Result<PathBuf> {
     let folder = folder.join(name);
     fs::create_dir(&folder)?;
@@ -188,15 +188,16 @@ fn mount(secrets: &[Value], name: &str, folder: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Configuration, certificates and the init container's script, with addresses and folders of this test in the place of a cluster's.
+/// The test uses the configuration, the certificates and the init container's script, with its own addresses and
+/// folders.
 #[tokio::test]
-async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_mutual_tls() -> Result<()> {
+async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("deploy").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
     let _pod = namespace.pod("a", WEB).await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     namespace.apply(POLICY).await?;
 
     let folder = TempDir::new()?;
@@ -267,7 +268,7 @@ async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_
     let environment: Vec<_> = environment.iter().map(|(name, key)| (*name, key.as_str())).collect();
     let bootstrap = fs::read_to_string(etc.join("envoy.yaml"))?;
     let mut envoy = Proxy::start(&bootstrap, &environment).await?;
-    assert_eq!(envoy.admin().address().port(), 19000, "as the probes have it");
+    assert_eq!(envoy.admin().address().port(), 19000, "not the port of the probes");
     envoy.until_ready().await?;
     let programmed = |object: &Value| condition(&object["status"]["conditions"], "Programmed") == "True/Programmed";
     namespace.until("acknowledgement", "Gateway", "web", programmed).await?;
@@ -278,8 +279,8 @@ async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_
     })
     .await?;
 
-    // The page that tells of metrics tells of each.
-    let page = fs::read_to_string(tools::checkout().join("docs/controller.md"))?;
+    // The page documents each metric.
+    let page = fs::read_to_string(tools::checkout().join("docs/reference/controller-metrics.md"))?;
     let metrics = controller.page("/metrics").await?.body;
     let metrics = String::from_utf8_lossy(&metrics).into_owned();
     let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
@@ -289,7 +290,7 @@ async fn an_envoy_starts_as_its_deployment_says_and_gets_its_configuration_over_
         let suffix = if kind == "counter" { "_total" } else { "" };
         ensure!(
             page.contains(&format!("`{name}{suffix}`")),
-            "{name} ({kind}) is not in docs/controller.md"
+            "{name} ({kind}) is not in docs/reference/controller-metrics.md"
         );
         told += 1;
     }

@@ -1,4 +1,4 @@
-//! ECDS alone: an Envoy whose routes belong to somebody else.
+//! ECDS only: an Envoy that gets its routes from elsewhere.
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
@@ -9,14 +9,17 @@ use crate::site::{POLICY, condition};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
-/// envoy-configs/ecds-controller.yaml, with the addresses of the test, and one more route that no rule is about.
+/// envoy-configs/ecds-controller.yaml with the test's addresses, and with one more route that has no rule.
 fn bootstrap(namespace: &Namespace, controller: &Controller, pods: &[Pod]) -> Result<String> {
     let file = tools::checkout().join("envoy-configs/ecds-controller.yaml");
     let mut config: Value = serde_saphyr::from_str(&std::fs::read_to_string(file)?)?;
     let gateway = format!("{}/web", namespace.name());
     config["node"]["cluster"] = json!(gateway);
     config["admin"]["address"]["socket_address"]["port_value"] = json!(0);
-    let socket = |address: std::net::SocketAddr| json!({"socket_address": {"address": address.ip(), "port_value": address.port()}});
+    let socket = |address: std::net::SocketAddr| {
+        let (ip, port) = (address.ip(), address.port());
+        json!({"socket_address": {"address": ip, "port_value": port}})
+    };
     let resources = &mut config["static_resources"];
     resources["listeners"][0]["address"] = socket(controller.address(8080));
     let manager = &mut resources["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
@@ -40,16 +43,16 @@ fn bootstrap(namespace: &Namespace, controller: &Controller, pods: &[Pod]) -> Re
             .pointer_mut("/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters")
             .and_then(Value::as_array_mut)
             .and_then(|filters| filters.iter_mut().find(|filter| !filter["config_discovery"].is_null()));
-        let discovery = discovery.context("no filter by discovery")?;
+        let discovery = discovery.context("no discovered filter")?;
         discovery["config_discovery"]["type_urls"][0] =
             "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter".into();
     }
-    // The filter's file comes from the controller, whose configuration has its place.
+    // The filter's file comes from the controller. Its path is in the controller's configuration.
     Ok(config.to_string())
 }
 
 #[tokio::test]
-async fn an_envoy_with_routes_of_its_own_gets_the_filter_alone() -> Result<()> {
+async fn an_envoy_with_its_own_routes_gets_only_the_filter() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("elsewhere").await?;
     namespace.gateway_class().await?;
@@ -81,7 +84,7 @@ spec:
     })
     .await?;
 
-    // It starts while the controller is away, and serves without sessions.
+    // Envoy starts without the controller, and serves without sessions.
     let key = controller.key_encryption_key();
     let mut envoy = Proxy::start(
         &bootstrap(&namespace, &controller, &pods)?,
@@ -108,12 +111,12 @@ spec:
     for _ in 0..20 {
         assert_eq!(visitor.get("/").await?.backend(), Some(backend.as_str()));
     }
-    // Nothing else is sent, and a route that no rule is about has no session.
+    // Envoy gets nothing else, and a route without a rule has no session.
     let mut other = Visitor::of(controller.address(8080));
     other.get("/other").await?;
     assert!(other.cookie_names().is_empty());
 
-    // What it said last stays in force without it.
+    // Without the controller, its last configuration stays in effect.
     controller.kill();
     for _ in 0..10 {
         assert_eq!(visitor.get("/").await?.backend(), Some(backend.as_str()));

@@ -1,4 +1,5 @@
-//! `limpet render --xds`: a folder that an Envoy takes its configuration from. There is no cluster in it; but an Envoy that reads files as they are.
+//! `limpet render --xds` writes a folder that an Envoy discovers its configuration from. This needs no cluster, but an
+//! Envoy that reads unchanged files.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Proxy;
@@ -6,7 +7,7 @@ use limpet_e2e::{Backend, Build, Visitor, poll, tools};
 use serde_json::json;
 
 /// A Gateway, a route and a policy, and a Service with these backends.
-fn site(port: u16, backends: &[Backend]) -> String {
+fn site_objects(port: u16, backends: &[Backend]) -> String {
     let slice = |(number, backend): (usize, &Backend)| {
         let address = backend.address();
         format!(
@@ -54,7 +55,7 @@ spec: {{targetRefs: [{{group: '', kind: Service, name: v1}}], sessionPersistence
     )
 }
 
-/// An Envoy takes everything from the folder, and sees it change.
+/// Envoy discovers everything from the folder, and sees changes.
 #[tokio::test]
 async fn an_envoy_runs_from_a_folder_and_sees_it_change() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -68,7 +69,7 @@ async fn an_envoy_runs_from_a_folder_and_sees_it_change() -> Result<()> {
     let backends = [Backend::start("a")?, Backend::start("b")?, Backend::start("c")?];
     let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
     let write = |backends: &[Backend]| {
-        std::fs::write(path("site.yaml"), site(port, backends))?;
+        std::fs::write(path("site.yaml"), site_objects(port, backends))?;
         let (site, config, xds) = (path("site.yaml"), path("controller.json"), path("xds"));
         let arguments = [
             "render",
@@ -98,7 +99,7 @@ async fn an_envoy_runs_from_a_folder_and_sees_it_change() -> Result<()> {
     }
     assert_eq!(visitor.cookie_names(), ["sid"]);
 
-    // The session's backend leaves: the session goes on elsewhere.
+    // The session's backend is removed: the session moves.
     let rest: Vec<Backend> = backends.into_iter().filter(|backend| backend.name() != first).collect();
     write(&rest)?;
     let moved = async || {

@@ -1,4 +1,4 @@
-//! What the controller keeps for itself, broken by somebody: an Event says so, and Envoys go on with what they have.
+//! The controller's own objects are broken: an Event says so, and Envoys keep what they have.
 
 use anyhow::{Context, Result};
 use base64::Engine as _;
@@ -7,11 +7,11 @@ use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_e2e::{Visitor, poll};
 use serde_json::{Value, json};
 
-use crate::keyring::{KEK, KEYRING, Shop};
+use crate::keyring::{KEK, KEYRING, KeyringSite};
 
 const FENCES: &str = "limpet-fences";
 
-/// Waits for an Event on an object of `v1` that has these words. The answer is its whole note.
+/// Waits for an Event on a core object whose note contains these words. Returns the note.
 pub(crate) async fn until_event(
     namespace: &Namespace,
     kind: &str,
@@ -36,16 +36,16 @@ pub(crate) async fn until_event(
     Ok(event["note"].as_str().context("no note")?.to_owned())
 }
 
-/// Sessions begin, and go on.
-async fn sessions_go_on(shop: &Shop, visitor: &mut Visitor, backend: &str) -> Result<()> {
+/// Checks that new sessions begin and this one continues.
+async fn sessions_go_on(site: &KeyringSite, visitor: &mut Visitor, backend: &str) -> Result<()> {
     for _ in 0..4 {
         assert_eq!(visitor.get("/").await?.backend(), Some(backend));
-        shop.session().await?;
+        site.session().await?;
     }
     Ok(())
 }
 
-/// Waits until the controller says why it is not ready.
+/// Waits until the controller says that it is not ready, and why.
 async fn until_waiting(controller: &Controller, words: &str) -> Result<()> {
     let mut last = None;
     let waiting = async || {
@@ -60,52 +60,59 @@ async fn until_waiting(controller: &Controller, words: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_key_encryption_key_that_is_wrong_or_missing_is_an_event_and_sessions_go_on() -> Result<()> {
-    let mut shop = Shop::open("kek", "300ms").await?;
-    let (mut visitor, backend) = shop.session().await?;
-    let before = shop.reloads().await?;
-    let good = shop.namespace.get("v1/Secret", KEK).await?["data"]["LIMPET_KEK_1"].clone();
-    let put = async |shop: &Shop, value: &Value| {
+async fn a_bad_key_encryption_key_is_an_event_and_sessions_go_on() -> Result<()> {
+    let mut site = KeyringSite::start("kek", "300ms").await?;
+    let (mut visitor, backend) = site.session().await?;
+    let before = site.reloads().await?;
+    let good = site.namespace.get("v1/Secret", KEK).await?["data"]["LIMPET_KEK_1"].clone();
+    let put = async |site: &KeyringSite, value: &Value| {
         let change = json!({"data": {"LIMPET_KEK_1": value}});
-        shop.namespace.merge("v1/Secret", KEK, &change).await.map(drop)
+        site.namespace.merge("v1/Secret", KEK, &change).await.map(drop)
     };
 
-    put(&shop, &json!(STANDARD.encode("c2hvcnQ="))).await?;
+    put(&site, &json!(STANDARD.encode("c2hvcnQ="))).await?;
     let words = "data[LIMPET_KEK_1]: expected 32 bytes in base64, as `limpet keys generate` prints them";
-    let note = until_event(&shop.namespace, "Secret", KEK, "Invalid", words).await?;
+    let note = until_event(&site.namespace, "Secret", KEK, "Invalid", words).await?;
     assert!(!note.contains("c2hvcnQ"), "{note}");
-    put(&shop, &Value::Null).await?;
-    until_event(&shop.namespace, "Secret", KEK, "Invalid", "data: expected LIMPET_KEK_1").await?;
-    sessions_go_on(&shop, &mut visitor, &backend).await?;
+    put(&site, &Value::Null).await?;
+    until_event(&site.namespace, "Secret", KEK, "Invalid", "data: expected LIMPET_KEK_1").await?;
+    sessions_go_on(&site, &mut visitor, &backend).await?;
 
-    // Who starts now has nothing to serve. Envoys go on.
-    shop.controller.kill();
-    shop.controller.launch()?;
-    until_waiting(&shop.controller, "the Secret limpet-key-encryption-key is broken").await?;
-    sessions_go_on(&shop, &mut visitor, &backend).await?;
-    put(&shop, &good).await?;
-    shop.controller.until_ready().await?;
-    sessions_go_on(&shop, &mut visitor, &backend).await?;
-    assert_eq!(shop.reloads().await?, before);
+    // A restarted controller has nothing to serve. Envoys keep their configuration.
+    site.controller.kill();
+    site.controller.launch()?;
+    until_waiting(&site.controller, "the Secret limpet-key-encryption-key is broken").await?;
+    sessions_go_on(&site, &mut visitor, &backend).await?;
+    put(&site, &good).await?;
+    site.controller.until_ready().await?;
+    sessions_go_on(&site, &mut visitor, &backend).await?;
+    assert_eq!(site.reloads().await?, before);
     Ok(())
 }
 
 #[tokio::test]
-async fn fences_that_can_not_be_read_are_an_event_and_the_last_good_ones_stay() -> Result<()> {
-    let mut shop = Shop::open("unfenced", "1m").await?;
-    let (mut visitor, backend) = shop.session().await?;
-    // An address of nobody, in an hour: it is never over.
-    let address = std::net::SocketAddr::new(shop.namespace.next_address()?, 8080);
+async fn unreadable_fences_are_an_event_and_the_last_good_ones_stay() -> Result<()> {
+    let mut site = KeyringSite::start("unfenced", "1m").await?;
+    let (mut visitor, backend) = site.session().await?;
+    // An unused address, with a fence for a time in an hour, so that the fence does not expire during the test.
+    let address = std::net::SocketAddr::new(site.namespace.next_address()?, 8080);
     let later = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)?
         .as_secs()
         + 3600;
     let good = json!([{"address": address, "notBefore": later, "owner": "somebody"}]).to_string();
-    let map = |text: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": FENCES}, "data": {"fences.json": text}});
-    shop.namespace.apply_object(&map(&good)).await?;
+    let map = |text: &str| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": FENCES},
+            "data": {"fences.json": text},
+        })
+    };
+    site.namespace.apply_object(&map(&good)).await?;
     let fence = address.to_string();
     let fenced = async || {
-        shop.envoy
+        site.envoy
             .admin()
             .text("/config_dump?resource=ecds_filters")
             .await
@@ -114,42 +121,42 @@ async fn fences_that_can_not_be_read_are_an_event_and_the_last_good_ones_stay() 
             .then_some(())
     };
     poll::until("Envoy to have the fence", fenced).await?;
-    let before = shop.reloads().await?;
+    let before = site.reloads().await?;
 
     let broken = good.replace("notBefore", "nowAndThen");
-    shop.namespace.apply_object(&map(&broken)).await?;
+    site.namespace.apply_object(&map(&broken)).await?;
     let words = "data[fences.json]: [0].nowAndThen: unknown field";
-    let note = until_event(&shop.namespace, "ConfigMap", FENCES, "Invalid", words).await?;
+    let note = until_event(&site.namespace, "ConfigMap", FENCES, "Invalid", words).await?;
     assert!(note.contains("the fences that were there before stay"), "{note}");
-    sessions_go_on(&shop, &mut visitor, &backend).await?;
-    assert_eq!(shop.controller.metric("limpet_fences").await?, "1");
+    sessions_go_on(&site, &mut visitor, &backend).await?;
+    assert_eq!(site.controller.metric("limpet_fences").await?, "1");
 
-    // Who starts now does not know them, and takes them from nobody.
-    shop.controller.kill();
-    shop.controller.launch()?;
-    until_waiting(&shop.controller, words).await?;
-    sessions_go_on(&shop, &mut visitor, &backend).await?;
-    let left = shop.namespace.get("v1/ConfigMap", FENCES).await?;
+    // A restarted controller does not know the fences, and removes them from no Envoy.
+    site.controller.kill();
+    site.controller.launch()?;
+    until_waiting(&site.controller, words).await?;
+    sessions_go_on(&site, &mut visitor, &backend).await?;
+    let left = site.namespace.get("v1/ConfigMap", FENCES).await?;
     assert_eq!(
         left["data"]["fences.json"], broken,
-        "it is for a person to put in order"
+        "the controller changed the broken fences"
     );
     assert!(
-        shop.envoy
+        site.envoy
             .admin()
             .text("/config_dump?resource=ecds_filters")
             .await?
             .contains(&fence)
     );
-    shop.namespace.apply_object(&map(&good)).await?;
-    shop.controller.until_ready().await?;
-    sessions_go_on(&shop, &mut visitor, &backend).await?;
-    assert_eq!(shop.reloads().await?, before);
+    site.namespace.apply_object(&map(&good)).await?;
+    site.controller.until_ready().await?;
+    sessions_go_on(&site, &mut visitor, &backend).await?;
+    assert_eq!(site.reloads().await?, before);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_may_not_be_read_or_written_is_an_event() -> Result<()> {
+async fn a_missing_right_is_an_event() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("denied").await?;
     namespace.gateway_class().await?;

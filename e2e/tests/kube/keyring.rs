@@ -1,4 +1,4 @@
-//! The keyring that the controller keeps: made, rotated, and left alone where somebody broke it.
+//! The keyring that the controller keeps: it is created, rotated, and left alone if somebody broke it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use limpet_e2e::{Carrier, Crowd, Visitor, poll};
 use serde_json::{Value, json};
 
 use crate::kept::until_event;
-use crate::site::site;
+use crate::site::site_objects;
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 pub(crate) const KEYRING: &str = "limpet-keyring";
 pub(crate) const KEK: &str = "limpet-key-encryption-key";
 
-/// Two pods with sessions in the cookie `session`, a controller that keeps the keyring by itself, and an Envoy.
-pub(crate) struct Shop {
+/// Two pods with sessions in the cookie `session`, a controller that keeps the keyring, and an Envoy.
+pub(crate) struct KeyringSite {
     pub(crate) namespace: Namespace,
     pub(crate) controller: Controller,
     pub(crate) envoy: Proxy,
     pub(crate) pods: Vec<Pod>,
 }
 
-impl Shop {
-    /// A phase of a rotation lasts so long at least.
-    pub(crate) async fn open(prefix: &str, phase_time: &str) -> Result<Self> {
+impl KeyringSite {
+    /// Starts everything. A phase of a rotation lasts at least `phase_time`.
+    pub(crate) async fn start(prefix: &str, phase_time: &str) -> Result<Self> {
         let cluster = Cluster::shared(Release::V1_2_1).await?;
         let namespace = cluster.namespace(prefix).await?;
         namespace.gateway_class().await?;
         namespace.service("web", WEB).await?;
         let pods = vec![namespace.pod("a", WEB).await?, namespace.pod("b", WEB).await?];
-        namespace.apply(&site(&namespace)).await?;
+        namespace.apply(&site_objects(&namespace)).await?;
         namespace
             .apply(
                 "
@@ -51,21 +51,21 @@ spec:
         let key = key_encryption_key(&namespace).await?;
         let mut envoy = controller.envoy_with("web", "one", &[("LIMPET_KEK_1", &key)]).await?;
         envoy.until_ready().await?;
-        let shop = Self {
+        let site = Self {
             namespace,
             controller,
             envoy,
             pods,
         };
-        let sessions = poll::until("sessions", async || shop.session().await.ok()).await;
+        let sessions = poll::until("sessions", async || site.session().await.ok()).await;
         sessions.with_context(|| {
-            let (envoy, controller) = (shop.envoy.log(), shop.controller.log());
+            let (envoy, controller) = (site.envoy.log(), site.controller.log());
             format!("{}\n{}", envoy.unwrap_or_default(), controller.unwrap_or_default())
         })?;
-        Ok(shop)
+        Ok(site)
     }
 
-    /// A client with a session.
+    /// A client with a session, and its pod.
     pub(crate) async fn session(&self) -> Result<(Visitor, String)> {
         let mut visitor = Visitor::of(self.controller.address(8080));
         let answer = visitor.get("/").await?;
@@ -74,7 +74,7 @@ spec:
         Ok((visitor, backend))
     }
 
-    /// The keys and their states, as the Secret has them.
+    /// The keys in the Secret and their states.
     pub(crate) async fn keys(&self) -> Result<Vec<(u64, String)>> {
         keys(&self.namespace.get("v1/Secret", KEYRING).await?)
     }
@@ -85,8 +85,8 @@ spec:
         poll::until(&what, async || (self.keys().await.ok()? == expected).then_some(())).await
     }
 
-    pub(crate) async fn wish(&self, text: &str) -> Result<()> {
-        wish(&self.namespace, text).await
+    pub(crate) async fn request_rotation(&self, value: &str) -> Result<()> {
+        request_rotation(&self.namespace, value).await
     }
 
     pub(crate) async fn crowd(&self) -> Result<Crowd> {
@@ -99,13 +99,13 @@ spec:
     }
 }
 
-/// Asks for another key.
-pub(crate) async fn wish(namespace: &Namespace, wish: &str) -> Result<()> {
-    let change = json!({"metadata": {"annotations": {"limpet.dev/rotate": wish}}});
+/// Asks for a rotation.
+pub(crate) async fn request_rotation(namespace: &Namespace, value: &str) -> Result<()> {
+    let change = json!({"metadata": {"annotations": {"limpet.dev/rotate": value}}});
     namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
 }
 
-/// A controller that keeps the keyring by itself.
+/// A controller that keeps the keyring.
 pub(crate) async fn replica(cluster: &Cluster, namespace: &Namespace, phase_time: &str) -> Result<Controller> {
     Controller::start(cluster.server(), namespace, |config| {
         config["keyring"] = json!({"phaseTime": phase_time});
@@ -115,7 +115,7 @@ pub(crate) async fn replica(cluster: &Cluster, namespace: &Namespace, phase_time
     .await
 }
 
-/// The value of `LIMPET_KEK_1`, as Envoy's Deployment has it by `envFrom`.
+/// The value of `LIMPET_KEK_1`, which Envoy's Deployment gets with `envFrom`.
 pub(crate) async fn key_encryption_key(namespace: &Namespace) -> Result<String> {
     let data = namespace.get("v1/Secret", KEK).await?["data"].clone();
     let text = data["LIMPET_KEK_1"].as_str().context("no key-encryption key")?;
@@ -130,27 +130,27 @@ fn keys(secret: &Value) -> Result<Vec<(u64, String)>> {
     keys.map(|found| key(found).context("not a key")).collect()
 }
 
-/// The id of the key that a token is made with.
+/// The id of the key that a token was made with.
 fn key_of(token: &str) -> Result<u64> {
     let bytes = URL_SAFE_NO_PAD.decode(token)?;
     Ok(u64::from(*bytes.get(1).context("too short")?))
 }
 
 #[tokio::test]
-async fn a_key_changes_when_the_annotation_asks_and_no_session_is_lost() -> Result<()> {
-    let shop = Shop::open("rotate", "300ms").await?;
-    assert_eq!(shop.keys().await?, [(1, "signing".to_owned())]);
-    let mut crowd = shop.crowd().await?;
-    shop.wish("now").await?;
-    shop.until_keys(&[(1, "signing"), (2, "verifying")]).await?;
-    shop.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
+async fn an_annotation_rotates_the_key_and_no_session_is_lost() -> Result<()> {
+    let site = KeyringSite::start("rotate", "300ms").await?;
+    assert_eq!(site.keys().await?, [(1, "signing".to_owned())]);
+    let mut crowd = site.crowd().await?;
+    site.request_rotation("now").await?;
+    site.until_keys(&[(1, "signing"), (2, "verifying")]).await?;
+    site.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
     crowd
-        .grow(3, &[Carrier::Cookie], &[shop.controller.address(8080)])
+        .grow(3, &[Carrier::Cookie], &[site.controller.address(8080)])
         .await?;
-    shop.until_keys(&[(2, "signing")]).await?;
-    // The controller may see later what it wrote.
-    let counted = async || (shop.controller.metric("limpet_keys").await.ok()? == "1").then_some(());
-    poll::until("one key to be counted", counted).await?;
+    site.until_keys(&[(2, "signing")]).await?;
+    // The controller may see its own write later.
+    let counted = async || (site.controller.metric("limpet_keys").await.ok()? == "1").then_some(());
+    poll::until("the metric to be 1", counted).await?;
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
     journeys.none_failed()?;
@@ -159,32 +159,32 @@ async fn a_key_changes_when_the_annotation_asks_and_no_session_is_lost() -> Resu
         let last = journey.tokens().last().and_then(|visit| visit.token.clone());
         assert_eq!(key_of(&last.context("no token")?)?, 2);
     }
-    let secret = shop.namespace.get("v1/Secret", KEYRING).await?;
+    let secret = site.namespace.get("v1/Secret", KEYRING).await?;
     assert_eq!(secret["metadata"]["annotations"]["limpet.dev/rotated"], "now");
-    let log = shop.controller.log()?;
+    let log = site.controller.log()?;
     ensure!(log.contains("phase 3 of 3"), "{log}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_rotation_goes_on_where_the_leader_died() -> Result<()> {
-    let mut shop = Shop::open("leader", "1s").await?;
-    let crowd = shop.crowd().await?;
-    shop.wish("now").await?;
+async fn a_rotation_continues_where_the_leader_died() -> Result<()> {
+    let mut site = KeyringSite::start("leader", "1s").await?;
+    let crowd = site.crowd().await?;
+    site.request_rotation("now").await?;
     for state in [
         ["signing", "verifying"],
         ["verifying", "signing"],
         ["retiring", "signing"],
     ] {
-        shop.until_keys(&[(1, state[0]), (2, state[1])]).await?;
-        shop.controller.kill();
-        // The Lease of the one that died is not waited for.
-        shop.namespace
+        site.until_keys(&[(1, state[0]), (2, state[1])]).await?;
+        site.controller.kill();
+        // The next leader need not wait until the dead one's Lease ends.
+        site.namespace
             .delete("coordination.k8s.io/v1/Lease", "limpet-controller")
             .await?;
-        shop.controller.launch()?;
+        site.controller.launch()?;
     }
-    shop.until_keys(&[(2, "signing")]).await?;
+    site.until_keys(&[(2, "signing")]).await?;
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
     journeys.none_failed()?;
@@ -200,11 +200,11 @@ async fn a_rotation_goes_on_where_the_leader_died() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_broken_keyring_is_told_and_left_alone_and_sessions_go_on() -> Result<()> {
-    let shop = Shop::open("broken", "300ms").await?;
-    let (mut visitor, backend) = shop.session().await?;
-    let before = shop.reloads().await?;
-    let good = shop.namespace.get("v1/Secret", KEYRING).await?["data"]["keyring.json"].clone();
+async fn a_broken_keyring_is_reported_and_sessions_go_on() -> Result<()> {
+    let site = KeyringSite::start("broken", "300ms").await?;
+    let (mut visitor, backend) = site.session().await?;
+    let before = site.reloads().await?;
+    let good = site.namespace.get("v1/Secret", KEYRING).await?["data"]["keyring.json"].clone();
     let document = STANDARD.decode(good.as_str().context("no keyring")?)?;
     let mut document: Value = serde_json::from_slice(&document)?;
     let secret = document["keys"][0]["secret"].as_str().context("no key")?.to_owned();
@@ -214,27 +214,27 @@ async fn a_broken_keyring_is_told_and_left_alone_and_sessions_go_on() -> Result<
     let broken = STANDARD.encode(document.to_string());
     let put = async |text: &Value| {
         let change = json!({"data": {"keyring.json": text}});
-        shop.namespace.merge("v1/Secret", KEYRING, &change).await
+        site.namespace.merge("v1/Secret", KEYRING, &change).await
     };
     put(&json!(broken)).await?;
-    shop.wish("now").await?;
+    site.request_rotation("now").await?;
     let expected = "expected one key with state signing, found several";
     poll::until("the complaint", async || {
-        shop.controller.log().ok()?.contains(expected).then_some(())
+        site.controller.log().ok()?.contains(expected).then_some(())
     })
     .await?;
-    let note = until_event(&shop.namespace, "Secret", KEYRING, "Invalid", expected).await?;
+    let note = until_event(&site.namespace, "Secret", KEYRING, "Invalid", expected).await?;
     ensure!(!note.contains(&secret), "{note}");
     for _ in 0..4 {
         assert_eq!(visitor.get("/").await?.backend(), Some(&*backend));
-        shop.session().await?;
+        site.session().await?;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let left = shop.namespace.get("v1/Secret", KEYRING).await?;
+    let left = site.namespace.get("v1/Secret", KEYRING).await?;
     assert_eq!(left["data"]["keyring.json"], json!(broken));
-    assert_eq!(shop.reloads().await?, before);
-    ensure!(!shop.controller.log()?.contains(&secret), "the log has the key");
+    assert_eq!(site.reloads().await?, before);
+    ensure!(!site.controller.log()?.contains(&secret), "the log has the key");
     put(&good).await?;
-    // The wish is heeded now.
-    shop.until_keys(&[(1, "signing"), (2, "verifying")]).await
+    // Now the controller does what the annotation asks for.
+    site.until_keys(&[(1, "signing"), (2, "verifying")]).await
 }

@@ -15,6 +15,7 @@ mod folder;
 mod kept;
 mod keyring;
 mod objects;
+mod pages;
 mod site;
 mod status;
 mod test_bed;

@@ -3,8 +3,8 @@
 use limpet_e2e::kube::Namespace;
 use serde_json::Value;
 
-/// A Gateway with one HTTP listener, and a route of everything to the Service `web`.
-pub(crate) fn site(namespace: &Namespace) -> String {
+/// A Gateway with one HTTP listener, and an `HTTPRoute` that sends all requests to the Service `web`.
+pub(crate) fn site_objects(namespace: &Namespace) -> String {
     let class = namespace.name();
     format!(
         "
@@ -29,7 +29,7 @@ spec:
     )
 }
 
-/// A condition of a list of them, as `status/reason`.
+/// A condition as `status/reason`.
 pub(crate) fn condition(conditions: &Value, name: &str) -> String {
     let found = conditions
         .as_array()
@@ -42,7 +42,7 @@ pub(crate) fn condition(conditions: &Value, name: &str) -> String {
     })
 }
 
-/// A policy of dialect A for the Service `web`, with the cookie `shop`.
+/// A `BackendLBPolicy` for the Service `web`, with the cookie `shop`.
 pub(crate) const POLICY: &str = "
 apiVersion: gateway.networking.k8s.io/v1alpha2
 kind: BackendLBPolicy

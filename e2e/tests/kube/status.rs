@@ -1,18 +1,18 @@
-//! What the controller says on the objects that it reads.
+//! The statuses that the controller writes.
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
 use serde_json::{Value, json};
 
-use crate::site::{condition, site};
+use crate::site::{condition, site_objects};
 
 #[tokio::test]
-async fn every_object_says_what_became_of_it() -> Result<()> {
+async fn every_object_has_a_status() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     let namespace = cluster.namespace("status").await?;
     namespace.gateway_class().await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
 
     let accepted = |object: &Value| condition(&object["status"]["conditions"], "Accepted") == "True/Accepted";
@@ -29,7 +29,7 @@ async fn every_object_says_what_became_of_it() -> Result<()> {
     assert_eq!(
         condition(conditions, "Programmed"),
         "False/Pending",
-        "nobody is connected"
+        "the Gateway is programmed without an Envoy"
     );
     assert_eq!(condition(&listener["conditions"], "Programmed"), "False/Pending");
 
@@ -37,7 +37,7 @@ async fn every_object_says_what_became_of_it() -> Result<()> {
     let unresolved =
         |object: &Value| condition(&parent(object)["conditions"], "ResolvedRefs") == "False/BackendNotFound";
     let route = namespace
-        .until("the missing Service", "HTTPRoute", "web", unresolved)
+        .until("the route to name the missing Service", "HTTPRoute", "web", unresolved)
         .await?;
     assert_eq!(parent(&route)["controllerName"], namespace.controller_name());
     namespace.service("web", &[("app", "web")]).await?;
@@ -55,10 +55,10 @@ async fn every_object_says_what_became_of_it() -> Result<()> {
     assert_eq!(
         time(&route, "Accepted"),
         time(&after, "Accepted"),
-        "it was accepted all the time"
+        "the time of its acceptance changed"
     );
 
-    // What does not change is not written.
+    // The controller writes a status only if it changes.
     let settled = async || {
         let before = namespace.get("HTTPRoute", "web").await.ok()?;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;

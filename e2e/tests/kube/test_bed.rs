@@ -1,4 +1,4 @@
-//! The test bed itself: it is what it claims to be.
+//! Tests of the test bed.
 
 use anyhow::{Context, Result};
 use hyper::Method;
@@ -60,18 +60,18 @@ subjects:
         )
         .await?;
     let allowed = async || reader.list("HTTPRoute", "").await.ok();
-    assert!(poll::until("the role to count", allowed).await?.is_empty());
+    assert!(poll::until("the role to take effect", allowed).await?.is_empty());
     assert_eq!(
         refused(reader.get("HTTPRoute", "web").await)?.code,
         403,
-        "list is not get"
+        "get was allowed by list"
     );
     assert_eq!(refused(reader.list("Gateway", "").await)?.code, 403);
     Ok(())
 }
 
 #[tokio::test]
-async fn rules_of_a_definition_hold() -> Result<()> {
+async fn rules_of_a_definition_are_enforced() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("cel").await?;
     let policy = |persistence: &str| {
@@ -167,7 +167,7 @@ async fn an_api_server_comes_back_with_its_data() -> Result<()> {
     namespace.service("later", WEB).await?;
     cluster.server_mut().stop();
     let answer = namespace.get("Service", "web").await;
-    let error = answer.err().context("somebody answers")?;
+    let error = answer.err().context("the API server answers")?;
     assert!(format!("{error:#}").contains("refused"), "{error:#}");
 
     cluster.server_mut().start_again().await?;
@@ -175,7 +175,7 @@ async fn an_api_server_comes_back_with_its_data() -> Result<()> {
     assert_eq!(service["spec"]["selector"], json!({"app": "web"}));
     let refusal = refused(namespace.as_user(account).get("Service", "web").await)?;
     assert_eq!(refusal.code, 403, "known, but without rights: {refusal}");
-    // Watches that begin where it has no memory of any more are told so.
+    // A watch from a version that the API server has forgotten gets an error.
     let version = routes["metadata"]["resourceVersion"].as_str().context("no version")?;
     let watch = format!("{ROUTES}?watch=1&timeoutSeconds=1&resourceVersion={version}");
     let event = namespace.call(Method::GET, &watch, "", None).await?;
@@ -183,7 +183,7 @@ async fn an_api_server_comes_back_with_its_data() -> Result<()> {
         (&event["type"], &event["object"]["code"]),
         (&json!("ERROR"), &json!(410))
     );
-    // The controllers have found it again.
+    // The controllers have reconnected.
     let pod = namespace.pod("a", WEB).await?;
     namespace
         .endpoints("web", |endpoints| endpoints == [endpoint(&pod)])
@@ -239,7 +239,7 @@ spec:
 }
 
 #[tokio::test]
-async fn what_belongs_to_something_goes_with_it() -> Result<()> {
+async fn owned_objects_are_deleted_with_their_owner() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     let namespace = cluster.namespace("garbage").await?;
     namespace
@@ -284,7 +284,8 @@ async fn a_stock_envoy_reaches_the_pods() -> Result<()> {
     let address = |ip: &str, port: u16| json!({"socket_address": {"address": ip, "port_value": port}});
     let own = namespace.next_address()?.to_string();
     let manager = json!({
-        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.\
+            HttpConnectionManager",
         "stat_prefix": "web",
         "route_config": {"virtual_hosts": [{
             "name": "web",

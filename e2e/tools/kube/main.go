@@ -1,4 +1,5 @@
-// The programs of a Kubernetes control plane in one binary, which is the one that it is called as. For the end-to-end tests.
+// The programs of a Kubernetes control plane in one binary, for the end-to-end tests. The name that it is called by
+// selects the program.
 package main
 
 import (

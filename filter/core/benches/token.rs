@@ -1,4 +1,4 @@
-//! What a token costs in native code, and what a request in the steady state does. Target: open and verify in 500 ns.
+//! The cost of a token and of a request in the steady state, in native code. Target: open and verify in 500 ns.
 #![expect(clippy::expect_used, reason = "a benchmark may panic")]
 
 use std::borrow::Cow;
@@ -60,7 +60,7 @@ fn seal(bencher: Bencher<'_, '_>, form: Form) {
     bencher.bench_local(|| realm.seal(form, black_box(&claims), black_box([1, 2, 3, 4])));
 }
 
-/// A browser's request with a live session, and the answer of its backend.
+/// A request with a live session, and the response of its backend.
 struct Exchange {
     session: Vec<u8>,
     cookie: Vec<u8>,

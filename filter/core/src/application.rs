@@ -1,4 +1,4 @@
-//! The cookie or header that the application sets by itself, where a policy's tokens travel in that.
+//! The application's own cookie or header, for policies whose tokens travel in it.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,22 +9,22 @@ use crate::session::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{ResponseView, ViewError};
 
-/// The fields of a response in which the application sets its session.
+/// The response fields in which the application sets its session.
 #[derive(Debug)]
 pub(crate) struct Application<'a, 'r> {
     header: &'a str,
-    /// All fields of the header.
+    /// Every field of the header, with or without a session.
     fields: Vec<Field<'r>>,
-    /// Whether the token takes the value's place.
+    /// Whether the token replaces the value.
     rewrite: bool,
 }
 
-/// A field, and the range of the value that a token belongs to; `None`: it stays as it is.
+/// A field, and the range of the value that gets a token; `None` if the field stays as it is.
 type Field<'r> = (Cow<'r, [u8]>, Option<Range<usize>>);
 
 impl<'a, 'r> Application<'a, 'r> {
-    /// Looks for them; `None` where the application sets no session. A cookie's deletion sets none, and in front of an empty value a
-    /// token would make a session of what is none.
+    /// `None` if the application sets no session. Deleting a cookie sets none, and neither does an empty value: a token
+    /// in front of it would turn it into one.
     pub(crate) fn find(
         carrier: &'a Carrier,
         response: &'r impl ResponseView,
@@ -61,7 +61,7 @@ impl<'a, 'r> Application<'a, 'r> {
         }))
     }
 
-    /// The same fields with the token.
+    /// The edits that put the token into the fields.
     pub(crate) fn with(self, token: &str) -> Vec<HeaderEdit<'a>> {
         let rewrite = self.rewrite;
         let changed = |(field, value): (Cow<'_, [u8]>, Option<Range<usize>>)| {
@@ -76,7 +76,7 @@ impl<'a, 'r> Application<'a, 'r> {
             };
             [part(0..start), &value, part(end..field.len())].concat()
         };
-        // Empty fields say nothing, and an adapter may not be able to set them.
+        // Empty fields carry nothing, and some adapters cannot set them.
         let fields = self.fields.into_iter().map(changed).filter(|field| !field.is_empty());
         fields
             .enumerate()

@@ -1,18 +1,19 @@
-//! Keeping a response that carries a token out of shared caches, which would hand one client's session to all.
+//! Keeps responses that carry a token out of shared caches, which would give one client's session to every client.
 
 /// Status codes that a cache may store without being told to (RFC 9110 section 15.1).
 const HEURISTICALLY_CACHEABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
 
-/// The value that the Cache-Control `field` must get so that no shared cache stores the response; `None` where none would anyway.
+/// The value that the Cache-Control `field` must get so that no shared cache stores the response; `None` if no shared
+/// cache would store it as it is.
 ///
-/// A shared cache may store a response that says `public`, `s-maxage`, `max-age` or Expires, and one of a cacheable status
-/// that says nothing (RFC 9111 sections 3 and 4.2.2), unless it says `private` or `no-store`. Directives that do
-/// not contradict `private` are kept.
+/// A shared cache may store a response with `public`, `s-maxage`, `max-age` or Expires, and one with a cacheable status
+/// and none of these (RFC 9111 sections 3 and 4.2.2), unless the response has `private` or `no-store`. Directives that
+/// do not contradict `private` are kept.
 #[must_use]
 pub(crate) fn made_private(status: u16, field: &[u8], has_expires: bool) -> Option<Vec<u8>> {
     let is = |directive: &[u8], name: &str| directive_name(directive).eq_ignore_ascii_case(name.as_bytes());
     let directives = || directives(field);
-    // `private="x"` keeps only those fields private, so it does not count.
+    // `private="x"` protects only the fields that it lists, so it does not count.
     let closed = directives().any(|d| d.eq_ignore_ascii_case(b"private") || is(d, "no-store"));
     let open = directives().any(|d| is(d, "public") || is(d, "s-maxage") || is(d, "max-age"));
     if closed || !(open || has_expires || HEURISTICALLY_CACHEABLE.contains(&status)) {
@@ -26,7 +27,7 @@ pub(crate) fn made_private(status: u16, field: &[u8], has_expires: bool) -> Opti
     Some(value)
 }
 
-/// The directives of a field: its parts between commas that stand outside quotes.
+/// The directives of a field. A comma within quotes does not separate them.
 fn directives(field: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     field

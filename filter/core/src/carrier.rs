@@ -7,11 +7,11 @@ pub mod header;
 pub mod prefix;
 pub mod set_cookie;
 
-/// Values under one name that are looked at in one request; what else has the name is passed over. This and
-/// [`crate::token::MAX_TEXT_LEN`] bound the work that a request can ask for.
+/// How many values of one name are examined in a request; further ones are ignored. Together with
+/// [`crate::token::MAX_TEXT_LEN`] this limits the work that a client can cause.
 pub const MAX_CANDIDATES: usize = 4;
 
-/// What may be tokens: the first [`MAX_CANDIDATES`] of what is pushed.
+/// Values that may be tokens: the first [`MAX_CANDIDATES`] that are pushed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Candidates<'a> {
     list: [&'a [u8]; MAX_CANDIDATES],
@@ -19,7 +19,7 @@ pub struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// Takes one more, where there is room.
+    /// Adds a value if there is room, and drops it otherwise.
     pub fn push(&mut self, candidate: &'a [u8]) {
         if let Some(slot) = self.list.get_mut(self.len) {
             *slot = candidate;
@@ -27,7 +27,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Those that were taken, in order.
+    /// The values, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         self.list.into_iter().take(self.len)
     }

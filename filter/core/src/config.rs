@@ -1,6 +1,7 @@
-//! The filter's configuration: what is written ([`schema`]) and what it means ([`crate::Filter`]).
+//! The configuration of the filter: its text ([`schema`]) and its meaning ([`crate::Filter`]).
 //!
-//! [`parse`] reads the text, `compile` checks it and makes a filter. A configuration with any problem is refused whole.
+//! [`parse`] reads the text; `compile` checks it and prepares it for sessions. A configuration with any problem is
+//! refused.
 
 mod carrier_rules;
 mod compile;
@@ -21,12 +22,12 @@ use serde::de::DeserializeOwned;
 
 use schema::{FilterConfig, PolicyConfig};
 
-/// One thing wrong with a configuration.
+/// A problem of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The field, as `policies.shop.cookie.name` or `keys[0].id`.
+    /// The path of the field, such as `policies.shop.cookie.name` or `keys[0].id`.
     pub field: String,
-    /// What was expected of it.
+    /// What the field was expected to be.
     pub message: String,
 }
 
@@ -36,7 +37,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why a configuration is refused: all that is wrong with it, or the first thing where it cannot even be read.
+/// Why a configuration is refused: every problem of it, or only the first if it cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// At least one.
@@ -55,7 +56,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Whether a policy can have this name.
+/// Whether this is a valid name of a policy.
 #[must_use]
 pub fn is_policy_name(name: &str) -> bool {
     let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
@@ -65,7 +66,8 @@ pub fn is_policy_name(name: &str) -> bool {
 /// Reads a configuration from JSON.
 ///
 /// # Errors
-/// The first field that does not have the schema's type or is not in the schema.
+/// If the text is not JSON, a field does not have the type of the schema, or the schema lacks a field. The error names
+/// the first such field.
 pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
     let of_keys = |field: &str| {
         ["keys", "wrappedKeys", "sdsKeys"]
@@ -75,7 +77,8 @@ pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
     read_json(json, "configuration", of_keys)
 }
 
-/// How long a token may be honoured after its session was last used, under any policy: as long must a retiring key stay, and a fence.
+/// How long any policy may honour a token after its session was last used. A retiring key and a fence must stay for
+/// this long.
 #[must_use]
 pub fn longest_life(config: &FilterConfig) -> Duration {
     let life = |policy: &PolicyConfig| {
@@ -84,17 +87,18 @@ pub fn longest_life(config: &FilterConfig) -> Duration {
     };
     let longest = config.policies.values().map(life).max();
     let longest = longest.unwrap_or(config.max_idle.get());
-    // Idleness is counted to a tenth, by clocks that differ.
+    // `last_seen` lags by up to a tenth of the bound, and clocks differ.
     longest + longest / 10 + config.clock_skew.get()
 }
 
-/// `whole`: what the document is called. `secret`: whether a field may hold a key, by its path.
+/// Reads a document. `whole` names it in errors about no field in particular; `secret` tells from the path of a field
+/// whether it may hold a key.
 fn read_json<T: DeserializeOwned>(json: &[u8], whole: &str, secret: impl Fn(&str) -> bool) -> Result<T, ConfigError> {
     let unreadable = |field: &str, error: &serde_json::Error| {
-        // serde's words without the position: the text that Envoy hands over is not the text that was written.
+        // Without the position: the JSON from Envoy is not the text that the operator wrote.
         let message = error.to_string();
         let message = message.split(" at line ").next().unwrap_or_default();
-        // serde repeats what it found.
+        // serde repeats the value that it found.
         let message = match message.rsplit_once("expected ") {
             Some((_, expected)) if secret(field) => format!("expected {expected}"),
             _ => message.to_owned(),

@@ -1,37 +1,37 @@
-//! The counters of a configuration: which there are, and which one an outcome is counted by.
+//! The counters of a configuration, and which of them counts an outcome.
 
 use crate::outcome::{self, RequestOutcome, ResponseOutcome};
 use crate::{Filter, SessionError};
 
-/// A handle of the proxy's for each counter.
+/// The proxy's handle for each counter.
 #[derive(Debug)]
 pub struct Counters<Handle> {
-    /// By the policies' places.
-    policies: Vec<OfPolicy<Handle>>,
+    /// By [`Session::policy_index`](crate::Session::policy_index).
+    policies: Vec<PolicyCounters<Handle>>,
     host_errors: Handle,
     unknown_sessions: Handle,
     no_keys: Handle,
     refused_secrets: Handle,
 }
 
-/// By the outcomes' places.
+/// By the index of the outcome.
 #[derive(Debug)]
-struct OfPolicy<Handle> {
+struct PolicyCounters<Handle> {
     requests: Vec<Handle>,
     responses: Vec<Handle>,
 }
 
 impl<Handle> Counters<Handle> {
-    /// Defines all counters, so that each shows as 0 from the start. `define` takes a counter's name.
+    /// Defines all counters, so that each is 0 from the start. `define` takes the name of a counter.
     ///
     /// # Errors
-    /// The first that `define` returns.
+    /// If `define` fails, with its first error.
     pub fn define<E>(filter: &Filter, define: impl Fn(&str) -> Result<Handle, E>) -> Result<Self, E> {
         let policies = filter.policies().map(|policy| {
             let of_word = |word| define(&outcome::counter_name(policy, word));
             let requests = RequestOutcome::all().map(RequestOutcome::word);
             let responses = ResponseOutcome::COUNTED.into_iter().filter_map(ResponseOutcome::word);
-            Ok(OfPolicy {
+            Ok(PolicyCounters {
                 requests: requests.map(of_word).collect::<Result<_, E>>()?,
                 responses: responses.map(of_word).collect::<Result<_, E>>()?,
             })
@@ -45,17 +45,17 @@ impl<Handle> Counters<Handle> {
         })
     }
 
-    /// Counts what became of a request's token; `policy` is its [`Session::policy_index`](crate::Session::policy_index).
+    /// The counter of a request outcome. `policy` is the [`Session::policy_index`](crate::Session::policy_index).
     pub fn request(&self, policy: usize, outcome: RequestOutcome) -> Option<&Handle> {
         self.policies.get(policy)?.requests.get(outcome.index())
     }
 
-    /// Counts what a response did for its session; `None` where it did nothing.
+    /// The counter of a response outcome; `None` if the outcome is not counted.
     pub fn response(&self, policy: usize, outcome: ResponseOutcome) -> Option<&Handle> {
         self.policies.get(policy)?.responses.get(outcome.index()?)
     }
 
-    /// Counts why a request has no session although one was meant for it.
+    /// The counter for the reason why a request has no session.
     pub fn error(&self, error: &SessionError) -> &Handle {
         match error {
             SessionError::View(_) => &self.host_errors,
@@ -64,12 +64,12 @@ impl<Handle> Counters<Handle> {
         }
     }
 
-    /// Counts the requests that the proxy gave no answer about.
+    /// The counter of requests for which the proxy did not answer.
     pub fn host_errors(&self) -> &Handle {
         &self.host_errors
     }
 
-    /// Counts the secrets that are no keyring.
+    /// The counter of secrets that hold no keyring.
     pub fn refused_secrets(&self) -> &Handle {
         &self.refused_secrets
     }

@@ -1,4 +1,6 @@
-//! Names in Envoy's configuration that all parts of Limpet agree on.
+//! Names that the filter and Envoy's configuration share. Adapters and the controller take them from here.
+//!
+//! The names of metrics and the filter state are in [`crate::outcome`].
 
 /// The name of the filter in every example, and of the resource that an Envoy discovers it as.
 pub const FILTER_NAME: &str = "limpet";
@@ -6,19 +8,75 @@ pub const FILTER_NAME: &str = "limpet";
 /// A cluster that never exists: Envoy answers requests for it with 500, and they have no session.
 pub const UNAVAILABLE_CLUSTER: &str = "limpet.nowhere";
 
-/// The header by which the chain leads a request to a host, and falls back to load balancing.
-pub const HOST_HEADER: &str = "x-limpet-host";
+/// The namespace of the filter's metadata, as in `filter_metadata: {limpet: {session: web/cart}}` of a route or
+/// cluster.
+pub const METADATA_NAMESPACE: &str = FILTER_NAME;
 
-/// The header by which the chain leads a request to a host and to no other.
-pub const STRICT_HOST_HEADER: &str = "x-limpet-host-strict";
+/// The key within [`METADATA_NAMESPACE`]. [`crate::RouteSession`] says what its value may be.
+pub const METADATA_KEY: &str = "session";
 
-/// The header that tells the filter the session of the route.
+/// What the metadata of a split route has in front of `<policy>/<scope>`. No policy name begins with `@`.
+pub const SPLIT_PREFIX: &str = "@split/";
+
+/// The metadata of a route whose sessions belong to its clusters.
+pub const DESTINATION_SESSION: &str = "@destination";
+
+/// What the names of all headers between the filter and Envoy begin with. Clients and backends must not see them.
+pub const INTERNAL_HEADER_PREFIX: &str = "x-limpet-";
+
+/// Tells the wasm filter the route's session. The `header_mutation` filter in front writes [`ROUTE_SESSION_FORMAT`]
+/// into it.
 pub const SESSION_HEADER: &str = "x-limpet-session";
 
-/// What the chain writes into [`SESSION_HEADER`]: Envoy's format for the route's metadata.
+/// The route's metadata as an Envoy substitution format, the value of [`SESSION_HEADER`].
 pub const ROUTE_SESSION_FORMAT: &str = "%METADATA(ROUTE:limpet:session)%";
 
-pub use crate::view::DESTINATION_HEADER;
+/// Where the wasm filter steers a request: the host, as `HeaderBasedSessionState` of Envoy's `stateful_session` filter
+/// reads and writes it.
+pub const HOST_HEADER: &str = "x-limpet-host";
 
-/// The headers by which the filter and Envoy talk to each other. No client may send them, and none may leave Envoy.
+/// The same for the `stateful_session` filter with `strict: true`.
+pub const STRICT_HOST_HEADER: &str = "x-limpet-host-strict";
+
+/// What the routes of a split's destinations match on. Its value is the [`Display`](std::fmt::Display) of
+/// [`Destination`](crate::token::Destination).
+pub const DESTINATION_HEADER: &str = "x-limpet-destination";
+
+/// Every header between the filter and Envoy.
 pub const INTERNAL_HEADERS: [&str; 4] = [HOST_HEADER, STRICT_HOST_HEADER, DESTINATION_HEADER, SESSION_HEADER];
+
+/// Overrides the number of retries of Envoy's router. A strict request says `0`: a retry ignores the override host.
+pub const MAX_RETRIES_HEADER: &str = "x-envoy-max-retries";
+
+/// The response code details of a response that a backend sent; every other value is a reply of Envoy's own.
+/// `ViaUpstream` in Envoy's `envoy/stream_info/stream_info.h`.
+pub const VIA_UPSTREAM: &str = "via_upstream";
+
+/// What the response code details begin with if the router found no host to send the request to. Envoy may append flags
+/// in braces. `NoHealthyUpstream` in Envoy's `envoy/stream_info/stream_info.h`.
+pub const NO_HEALTHY_UPSTREAM: &str = "no_healthy_upstream";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::is_policy_name;
+
+    #[test]
+    fn every_internal_header_has_the_reserved_prefix() {
+        for header in INTERNAL_HEADERS {
+            assert!(header.starts_with(INTERNAL_HEADER_PREFIX), "{header}");
+        }
+    }
+
+    #[test]
+    fn the_session_header_is_written_from_the_metadata() {
+        let format = format!("%METADATA(ROUTE:{METADATA_NAMESPACE}:{METADATA_KEY})%");
+        assert_eq!(ROUTE_SESSION_FORMAT, format);
+    }
+
+    #[test]
+    fn no_policy_is_called_like_a_keyword_of_the_metadata() {
+        let split = SPLIT_PREFIX.trim_end_matches('/');
+        assert!(!is_policy_name(split) && !is_policy_name(DESTINATION_SESSION));
+    }
+}

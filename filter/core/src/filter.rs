@@ -1,9 +1,9 @@
-//! A filter: a configuration in force. It tells which session a request belongs to.
+//! A filter is a configuration in force. It finds the session that a request belongs to.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::bound::{BoundPolicy, Limits};
+use crate::bound_policy::{BoundPolicy, Limits};
 use crate::config::schema::FilterConfig;
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
 use crate::keyring::Keyring;
@@ -11,10 +11,10 @@ use crate::route_session::{RouteSession, RouteSessionError, without_split};
 use crate::session::Session;
 use crate::view::{RequestView, ViewError};
 
-/// Bound policies that are kept ready. A route table has at most that many sessions, or they are bound anew.
-const MAX_BOUND: usize = 4096;
+/// How many bound policies are kept. A route table with more sessions than this binds some of them again and again.
+const MAX_BOUND_POLICIES: usize = 4096;
 
-/// The scope of a session on a route without a name.
+/// The scope of sessions on a route without a name.
 const DEFAULT_SCOPE: &[u8] = b"default";
 
 /// A configuration in force.
@@ -22,27 +22,28 @@ const DEFAULT_SCOPE: &[u8] = b"default";
 pub struct Filter {
     config: Arc<Compiled>,
     limits: Arc<Limits>,
-    /// `None`: it is still to come.
+    /// `None` until the secret that holds it arrives.
     keyring: Option<Keyring>,
-    /// The default policy where its scope is written beside it.
+    /// The default policy, if the configuration gives its scope.
     default: Option<Arc<BoundPolicy>>,
-    /// By `<policy>/<scope>`. Workers share a filter, and hardly ever write here.
-    bound: RwLock<HashMap<Box<[u8]>, Arc<BoundPolicy>>>,
+    /// By `<policy>/<scope>`. Workers share a filter; in the steady state they only read.
+    bound_policies: RwLock<HashMap<Box<[u8]>, Arc<BoundPolicy>>>,
 }
 
-/// Why a request has no session although one was meant for it.
+/// Why a request has no session although its route is configured for one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The proxy did not answer.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// The keyring is in a secret that is not there yet.
+    /// The keyring is in a secret that has not arrived.
     #[error("no keyring yet: the secret that sdsKeys names is not there, or holds none")]
     NoKeys,
-    /// Route or cluster metadata names a policy that the configuration does not have.
+    /// The metadata of the route or cluster names no policy of the configuration.
     #[error(
-        "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, @split/ in front of that, or @destination (of a cluster: <policy>/<scope>), found {0:?}"
+        "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, \
+         @split/ in front of that, or @destination (of a cluster: <policy>/<scope>), found {0:?}"
     )]
     UnknownSession(String),
 }
@@ -51,7 +52,7 @@ impl Filter {
     /// Checks a configuration and puts it in force.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// If the configuration is invalid, with every problem of it.
     pub fn new(config: &FilterConfig, environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
         match (config::keyring(config, environment), config::compile(config)) {
             (Ok((keyring, warnings)), Ok(config)) => Ok((Self::keyless(config).with_keys(keyring), warnings)),
@@ -59,11 +60,11 @@ impl Filter {
         }
     }
 
-    /// Checks a configuration whose keyring is in a secret, which is still to come: until [`Filter::with_keys`], every session is
-    /// [`SessionError::NoKeys`].
+    /// Checks a configuration whose keyring is in a secret that arrives later. Until [`Filter::with_keys`], every
+    /// session is [`SessionError::NoKeys`].
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// If the configuration is invalid, with every problem of it, or if its keyring is not in a secret.
     pub fn without_keys(config: &FilterConfig) -> Result<Self, ConfigError> {
         match (config::in_secret(config), config::compile(config)) {
             (Ok(()), Ok(config)) => Ok(Self::keyless(config)),
@@ -79,7 +80,7 @@ impl Filter {
             limits: Arc::clone(&self.limits),
             keyring: Some(keyring),
             default: None,
-            bound: RwLock::default(),
+            bound_policies: RwLock::default(),
         };
         filter.default = filter.config.default.as_ref().and_then(|used| {
             let scope = used.scope.as_ref()?;
@@ -98,44 +99,46 @@ impl Filter {
             limits: Arc::new(limits),
             keyring: None,
             default: None,
-            bound: RwLock::default(),
+            bound_policies: RwLock::default(),
         }
     }
 
     /// [`config::parse`] and [`Filter::new`] in one.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// If `json` is not a configuration or the configuration is invalid.
     pub fn from_json(json: &[u8], environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
         Self::new(&config::parse(json)?, environment)
     }
 
-    /// The names of the policies, in order.
+    /// The names of the policies, sorted.
     pub fn policies(&self) -> impl Iterator<Item = &str> {
         self.config.policies.keys().map(String::as_str)
     }
 
-    /// Whether the adapter leaves what happened where access logs find it ([`crate::outcome::FILTER_STATE`]).
+    /// Whether the adapter writes the outcome to [`crate::outcome::FILTER_STATE`] for access logs.
     #[must_use]
     pub fn access_log(&self) -> bool {
         self.config.access_log
     }
 
-    /// The session that a request belongs to; `None` where its route has none, so that it is left alone.
+    /// The session that a request belongs to; `None` if its route has no sessions. The adapter leaves such a request
+    /// alone.
     ///
     /// # Errors
-    /// [`SessionError`]. The request is to be left alone then, too.
+    /// If the proxy does not answer, the keyring has not arrived, or the metadata names no policy. The adapter leaves
+    /// such a request alone, too.
     pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
         let Some(metadata) = request.route_session()? else {
-            let bound = match self.session_of_table(request)? {
-                Some(bound) => Some(bound),
+            let bound_policy = match self.session_of_table(request)? {
+                Some(bound_policy) => Some(bound_policy),
                 None => self.session_of_default(request)?,
             };
-            return Ok(bound.map(|bound| Session::new(bound, false)));
+            return Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, false)));
         };
         let (name, split) = without_split(&metadata);
-        if let Some(bound) = self.kept(name) {
-            return Ok(Some(Session::new(bound, split)));
+        if let Some(bound_policy) = self.kept_policy(name) {
+            return Ok(Some(Session::new(bound_policy, split)));
         }
         match RouteSession::parse(&metadata) {
             Ok(RouteSession::Destination) => self.session_of_destination(request),
@@ -146,15 +149,16 @@ impl Filter {
         }
     }
 
-    /// The session that belongs to the cluster that the route leads to; `None` where that has none.
+    /// The session that the cluster of the route defines; `None` if the cluster defines none.
     fn session_of_destination(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
         let Some(metadata) = request.cluster_session()? else {
             return Ok(None);
         };
-        let bound = match self.kept(&metadata) {
-            Some(bound) => bound,
+        let bound_policy = match self.kept_policy(&metadata) {
+            Some(bound_policy) => bound_policy,
             None => match RouteSession::parse(&metadata) {
-                // A scope that were the route's name would change with the route.
+                // The scope must be given: the name of the route, its default elsewhere, differs between the routes to
+                // a cluster.
                 session @ Ok(RouteSession::Rule {
                     scope: Some(_),
                     split: false,
@@ -163,7 +167,7 @@ impl Filter {
                 _ => return Err(unknown(&metadata)),
             },
         };
-        Ok(Some(Session::new(bound, false)))
+        Ok(Some(Session::new(bound_policy, false)))
     }
 
     fn session_of_rule(
@@ -177,8 +181,8 @@ impl Filter {
         };
         let policy = self.config.policies.get(policy).ok_or_else(|| unknown(metadata))?;
         match scope {
-            Some(scope) => self.bound(policy, scope),
-            None => self.bound(policy, &route_scope(request)?),
+            Some(scope) => self.bound_policy(policy, scope),
+            None => self.bound_policy(policy, &route_scope(request)?),
         }
     }
 
@@ -199,52 +203,52 @@ impl Filter {
             Some(expected) => host.as_deref() == Some(expected.as_bytes()),
             None => true,
         });
-        let bound = entry.map(|entry| {
+        let bound_policy = entry.map(|entry| {
             let scope = entry
                 .used
                 .scope
                 .as_ref()
                 .map_or(scope_of_route(&name), String::as_bytes);
-            self.bound(&entry.used.policy, scope)
+            self.bound_policy(&entry.used.policy, scope)
         });
-        bound.transpose()
+        bound_policy.transpose()
     }
 
     fn session_of_default(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
         match (&self.default, &self.config.default) {
-            (Some(bound), _) => Ok(Some(Arc::clone(bound))),
+            (Some(bound_policy), _) => Ok(Some(Arc::clone(bound_policy))),
             (None, Some(used)) => {
                 let scope = match &used.scope {
                     Some(scope) => scope.as_bytes().to_vec(),
                     None => route_scope(request)?,
                 };
-                self.bound(&used.policy, &scope).map(Some)
+                self.bound_policy(&used.policy, &scope).map(Some)
             }
             (None, None) => Ok(None),
         }
     }
 
-    fn bound(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
+    fn bound_policy(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
         let name = [policy.name.as_bytes(), b"/", scope].concat();
-        match self.kept(&name) {
-            Some(bound) => Ok(bound),
-            None => self.keep(&name, policy, scope),
+        match self.kept_policy(&name) {
+            Some(bound_policy) => Ok(bound_policy),
+            None => self.keep_policy(&name, policy, scope),
         }
     }
 
-    fn kept(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
-        // A panic cannot leave the map half-changed, so a poisoned lock is as good as another.
-        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
-        bound.get(name).map(Arc::clone)
+    fn kept_policy(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
+        // A panic cannot leave the map half-changed, so a poisoned lock is safe to use.
+        let bound_policies = self.bound_policies.read().unwrap_or_else(PoisonError::into_inner);
+        bound_policies.get(name).map(Arc::clone)
     }
 
-    fn keep(&self, name: &[u8], policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
+    fn keep_policy(&self, name: &[u8], policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
         let fresh = Arc::new(self.bind(policy, scope)?);
-        let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
-        if bound.len() >= MAX_BOUND {
-            bound.clear();
+        let mut bound_policies = self.bound_policies.write().unwrap_or_else(PoisonError::into_inner);
+        if bound_policies.len() >= MAX_BOUND_POLICIES {
+            bound_policies.clear();
         }
-        bound.insert(name.into(), Arc::clone(&fresh));
+        bound_policies.insert(name.into(), Arc::clone(&fresh));
         Ok(fresh)
     }
 
@@ -265,7 +269,7 @@ fn unknown(metadata: &[u8]) -> SessionError {
     SessionError::UnknownSession(String::from_utf8_lossy(metadata).into_owned())
 }
 
-/// The scope of a session whose scope is not written anywhere: the route's name.
+/// The scope if the configuration gives none: the name of the route.
 fn route_scope(request: &impl RequestView) -> Result<Vec<u8>, ViewError> {
     let name = request.route_name()?.unwrap_or_default();
     Ok(scope_of_route(&name).to_vec())

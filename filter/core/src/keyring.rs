@@ -1,4 +1,4 @@
-//! Keys: which there are, which one signs, and what is derived from each.
+//! Keys, their states, and what is derived from them.
 
 mod secret;
 pub mod wrapped;
@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use secret::HmacSha256;
 pub use secret::Secret;
 
-/// The HKDF labels (RFC 5869 `info`). A change of either is a new token version.
+use crate::siv::HmacSha256;
+
+/// The HKDF labels (RFC 5869 `info`). Changing one requires a new token version.
 const MAC_LABEL: &[u8] = b"limpet token v1 mac";
 const ENCIPHER_LABEL: &[u8] = b"limpet token v1 encipher";
 
-/// Names a key within a keyring, or a key-encryption key; the second byte of every token and of every wrapped keyring.
+/// Identifies a key in a keyring, or a key-encryption key. The second byte of every token and of every wrapped keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub u8);
 
@@ -24,14 +25,14 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// A key's phase in a rotation.
+/// The phase of a key in a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyState {
-    /// Signs new tokens, verifies its own.
+    /// Signs new tokens and verifies its own.
     Signing,
-    /// Verifies only: a key that will sign once every Envoy has it.
+    /// Verifies only, until every Envoy has the key and it can sign.
     Verifying,
-    /// Verifies only, and what it signed is renewed under the signing key.
+    /// Verifies only. Its tokens are renewed under the signing key.
     Retiring,
 }
 
@@ -40,28 +41,28 @@ impl KeyState {
     pub const ALL: [Self; 3] = [Self::Signing, Self::Verifying, Self::Retiring];
 }
 
-/// One key as it is kept: with its secret.
+/// A key with its secret, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id, once in a keyring.
+    /// The id, which is unique in a keyring.
     pub id: KeyId,
-    /// Its phase.
+    /// The phase of the key.
     pub state: KeyState,
-    /// What everything is derived from.
+    /// The secret from which the other keys are derived.
     pub secret: Secret,
 }
 
-/// One key, ready for use.
+/// A key, ready for use.
 pub struct Key {
     pub(crate) id: KeyId,
     pub(crate) state: KeyState,
     pub(crate) mac: HmacSha256,
-    /// One for all scopes: so it stays in the CPU's caches, however many there are.
+    /// Shared by all scopes, so that it stays in the CPU's caches however many there are.
     pub(crate) encipher: Arc<HmacSha256>,
 }
 
 impl Key {
-    /// Derives what tokens need from `secret`.
+    /// Derives the keys for tokens from `secret`.
     #[must_use]
     pub fn new(id: KeyId, state: KeyState, secret: &Secret) -> Self {
         Self {
@@ -88,14 +89,14 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Keys with distinct ids, exactly one of which signs.
+/// Keys with different ids, exactly one of which signs.
 #[derive(Debug)]
 pub struct Keyring {
     signing: Key,
     others: Vec<Key>,
 }
 
-/// Why keys make no keyring.
+/// Why keys do not form a keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyringError {
@@ -105,16 +106,16 @@ pub enum KeyringError {
     /// More than one key signs.
     #[error("expected one key with state signing, found several")]
     SeveralSigningKeys,
-    /// Two keys have one id.
+    /// Two keys have the same id.
     #[error("expected distinct key ids, found {0} twice")]
     DuplicateId(KeyId),
 }
 
 impl Keyring {
-    /// Checks and takes `keys`, in any order.
+    /// A keyring of these keys, in any order.
     ///
     /// # Errors
-    /// [`KeyringError`] where not exactly one key signs or two have one id.
+    /// If not exactly one key signs, or two keys have the same id.
     pub fn new(keys: Vec<Key>) -> Result<Self, KeyringError> {
         check(keys.iter().map(|key| (key.id, key.state)))?;
         let (mut signing, others): (Vec<Key>, Vec<Key>) =
@@ -136,7 +137,7 @@ impl Keyring {
     }
 }
 
-/// Whether keys of these ids and states make a keyring.
+/// Checks that keys with these ids and states form a keyring.
 fn check(keys: impl Iterator<Item = (KeyId, KeyState)>) -> Result<(), KeyringError> {
     let mut ids = BTreeSet::new();
     let mut signing = 0;

@@ -1,26 +1,28 @@
 //! What a session is.
 //!
-//! This crate knows no proxy, no clock and no source of randomness. An adapter hands it a view of a request or response and
-//! the time, and carries out what it answers:
+//! This crate knows no proxy, no clock and no source of randomness. An adapter passes a view of a request or response
+//! and the time to it, and carries out the plan that it returns:
 //!
 //! ```text
 //! configuration -> Filter --session(request)--> Session --on_request--> RequestPlan  (edits, steering)
 //!                                                       --on_response-> ResponsePlan (edits)
 //! ```
 //!
-//! - [`config`]: the configuration's schema, and every check on it.
-//! - [`Filter`]: a configuration in force; which policy and scope a request belongs to.
-//! - [`RouteSession`]: what a route's metadata says of that.
+//! - [`config`]: the schema of the configuration, and all checks on it.
+//! - [`Filter`]: a configuration in force; it finds the policy and scope of a request.
+//! - [`RouteSession`]: what the metadata of a route says about its sessions.
 //! - [`Session`]: one request and its response.
-//! - [`token`]: what a client carries; sealed or signed, bound to its scope. [`keyring`]: what it is made with.
-//! - [`carrier`]: the cookie or header it travels in.
-//! - [`address`]: backends' addresses in Envoy's words.
-//! - [`outcome`]: the words that metrics and access logs use; [`Counters`]: which counter is whose.
+//! - [`view`]: the questions that an adapter answers.
+//! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
+//! - [`carrier`]: the cookie or header that a token travels in.
+//! - [`envoy`]: headers, metadata keys and other names that the filter and Envoy's configuration share.
+//! - [`address`]: addresses of backends as Envoy writes them.
+//! - [`outcome`]: the words of metrics and access logs. [`Counters`]: the counters of a configuration.
 #![forbid(unsafe_code)]
 
 pub mod address;
 mod application;
-mod bound;
+mod bound_policy;
 mod cache_control;
 pub mod carrier;
 pub mod config;
@@ -29,7 +31,7 @@ pub mod envoy;
 mod filter;
 pub mod keyring;
 pub mod outcome;
-mod presented;
+mod request_tokens;
 mod route_session;
 mod session;
 mod siv;

@@ -1,32 +1,32 @@
-//! What happened to a session in a request: the words that metrics and access logs have in common.
+//! What happened to a session during a request, in the words that metrics and access logs share.
 
 use std::borrow::Cow;
 
 use crate::token::Refusal;
 
-/// What became of the token that a request brought.
+/// What became of the token of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RequestOutcome {
-    /// It was honoured.
+    /// The token was honoured.
     Steered,
-    /// There was none.
+    /// The request had no token.
     NoToken,
-    /// It was not honoured.
+    /// The token was not honoured.
     Refused(Refusal),
 }
 
-/// What a response did for the session.
+/// What a response did to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResponseOutcome {
-    /// Nothing.
+    /// The session stays as it is.
     Unchanged,
-    /// A session began.
+    /// A session started.
     Issued,
-    /// A session moved: another backend answered than the token names.
+    /// The session moved: a backend other than the token's answered.
     Reissued,
-    /// The session goes on with a fresh token, because of its idle time or a retiring key.
+    /// The session continues with a new token, because of its idle time or a retiring key.
     Renewed,
-    /// The backend has no IP address, or one with an IPv6 zone, so no token can name it.
+    /// No token can name the backend: it has no IP address, or one with an IPv6 zone.
     Unaddressable,
 }
 
@@ -37,7 +37,7 @@ impl RequestOutcome {
         [Self::Steered, Self::NoToken].into_iter().chain(refused)
     }
 
-    /// Its place in [`RequestOutcome::all`].
+    /// The index in [`RequestOutcome::all`].
     #[must_use]
     pub fn index(self) -> usize {
         match self {
@@ -47,7 +47,7 @@ impl RequestOutcome {
         }
     }
 
-    /// Its word: a counter `limpet.<policy>.<word>`, and the beginning of the access log's value.
+    /// The word in the name of the counter, `limpet.<policy>.<word>`, and at the start of the access log's value.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -66,16 +66,16 @@ impl RequestOutcome {
 }
 
 impl ResponseOutcome {
-    /// Every outcome that is counted.
+    /// The outcomes that have a counter.
     pub const COUNTED: [Self; 4] = [Self::Issued, Self::Reissued, Self::Renewed, Self::Unaddressable];
 
-    /// Its place in [`ResponseOutcome::COUNTED`]; `None` for what is not counted.
+    /// The index in [`ResponseOutcome::COUNTED`]; `None` if the outcome has no counter.
     #[must_use]
     pub fn index(self) -> Option<usize> {
         (self as usize).checked_sub(1)
     }
 
-    /// Its word: a counter `limpet.<policy>.<word>`, and what the access log's value has behind a `+`. `None`: neither.
+    /// The word in the name of the counter, `limpet.<policy>.<word>`, and behind the `+` in the access log's value.
     #[must_use]
     pub fn word(self) -> Option<&'static str> {
         match self {
@@ -88,7 +88,7 @@ impl ResponseOutcome {
     }
 }
 
-/// The access log's value: `steered`, or `no_token+issued`.
+/// The value for access logs, such as `steered` or `no_token+issued`.
 #[must_use]
 pub fn access_log_value(request: RequestOutcome, response: ResponseOutcome) -> Cow<'static, str> {
     match response.word() {
@@ -97,26 +97,26 @@ pub fn access_log_value(request: RequestOutcome, response: ResponseOutcome) -> C
     }
 }
 
-/// The name of a policy's counter.
+/// The name of a counter of a policy.
 #[must_use]
 pub fn counter_name(policy: &str, word: &str) -> String {
     format!("limpet.{policy}.{word}")
 }
 
-/// Counts the requests that the proxy gave no answer about, so that they went on without a session.
+/// Counts requests that continued without a session because the proxy did not answer.
 pub const HOST_ERRORS: &str = "limpet.host_errors";
 
-/// Counts the requests whose route metadata names no session of the configuration.
+/// Counts requests whose metadata names no policy of the configuration.
 pub const UNKNOWN_SESSIONS: &str = "limpet.unknown_sessions";
 
-/// Counts the requests that went on without a session because the secret that their keyring is in was not there yet, or held none.
+/// Counts requests that continued without a session because the secret with the keyring had not arrived or held none.
 pub const NO_KEYS: &str = "limpet.no_keys";
 
-/// Counts the secrets that came in the place of a keyring and are none; the keyring before goes on.
+/// Counts secrets that hold no keyring. The previous keyring stays in use.
 pub const REFUSED_SECRETS: &str = "limpet.refused_secrets";
 
-/// The filter state that access logs read, as `%FILTER_STATE(limpet.session:PLAIN)%`; what a wasm filter
-/// sets has `wasm.` in front.
+/// The filter state for access logs, as `%FILTER_STATE(limpet.session:PLAIN)%`. Envoy prefixes the keys of wasm filters
+/// with `wasm.`.
 pub const FILTER_STATE: &str = "limpet.session";
 
 #[cfg(test)]

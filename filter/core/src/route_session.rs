@@ -1,36 +1,33 @@
-//! What a route's metadata says of its sessions: `filter_metadata.limpet.session`, one string.
+//! The session in the metadata of a route: `filter_metadata.limpet.session`, a string.
 
 use crate::config::{MAX_SCOPE_LEN, is_policy_name};
+use crate::envoy::{DESTINATION_SESSION, SPLIT_PREFIX};
 
-/// In front of `<policy>/<scope>` on a route whose traffic is split.
-const SPLIT: &[u8] = b"@split/";
-/// On a route whose sessions belong to its clusters.
-const DESTINATION: &[u8] = b"@destination";
-
-/// What a route's metadata says of its sessions.
+/// What the metadata of a route says about its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteSession<'a> {
-    /// `<policy>/<scope>` or `@split/<policy>/<scope>`: they belong to the route's rule.
+    /// `<policy>/<scope>` or `@split/<policy>/<scope>`: sessions belong to the rule that the route is part of.
     Rule {
-        /// The policy's name.
+        /// The name of the policy.
         policy: &'a str,
-        /// Without one it is the route's name.
+        /// `None` means the name of the route.
         scope: Option<&'a [u8]>,
-        /// Whether the rule leads to several clusters, each of which has a route in front that matches on the header
-        /// [`crate::view::DESTINATION_HEADER`], so that a session is led to its own.
+        /// Whether the rule leads to several clusters. Each of them has a route in front that matches on
+        /// [`crate::envoy::DESTINATION_HEADER`], so that a session can be rerouted to its cluster.
         split: bool,
     },
-    /// `@destination`: they belong to the cluster that the route leads to, whose metadata says the rest under the same key.
+    /// `@destination`: sessions belong to the cluster of the route. Its metadata names policy and scope, under the same
+    /// key.
     Destination,
 }
 
 impl<'a> RouteSession<'a> {
-    /// Reads a route's metadata.
+    /// Reads the metadata of a route.
     ///
     /// # Errors
-    /// It says none of that.
+    /// If it has none of the forms, or a scope that is too long.
     pub fn parse(text: &'a [u8]) -> Result<Self, RouteSessionError> {
-        if text == DESTINATION {
+        if text == DESTINATION_SESSION.as_bytes() {
             return Ok(Self::Destination);
         }
         let (name, split) = without_split(text);
@@ -46,21 +43,21 @@ impl<'a> RouteSession<'a> {
     }
 }
 
-/// Why a route's metadata says nothing of its sessions.
+/// Why the metadata of a route is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteSessionError {
-    /// It is none of the forms.
+    /// The metadata has none of the forms.
     #[error("expected <policy>/<scope>, @split/<policy>/<scope> or @destination")]
     NoSession,
-    /// The scope is too long.
+    /// The scope is longer than 1,024 bytes.
     #[error("expected a scope of at most 1024 bytes")]
     LongScope,
 }
 
-/// `<policy>/<scope>`, and whether `@split/` was in front.
+/// The text without [`SPLIT_PREFIX`], and whether it had that prefix.
 pub(crate) fn without_split(text: &[u8]) -> (&[u8], bool) {
-    match text.strip_prefix(SPLIT) {
+    match text.strip_prefix(SPLIT_PREFIX.as_bytes()) {
         Some(name) => (name, true),
         None => (text, false),
     }
@@ -76,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_says_policy_and_scope() {
+    fn metadata_names_policy_and_scope() {
         for (text, session) in [
             ("web/cart", Ok(rule("web", Some("cart"), false))),
             ("web/http/shop/cart/0", Ok(rule("web", Some("http/shop/cart/0"), false))),

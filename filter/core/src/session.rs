@@ -1,4 +1,4 @@
-//! A session, through one request and its response.
+//! A session during one request and its response.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -6,90 +6,85 @@ use std::sync::Arc;
 
 use crate::address;
 use crate::application::Application;
-use crate::bound::{BoundPolicy, Honoured};
+use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
+use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
-/// The `response.code_details` of a response that a backend gave. Everything else is Envoy's own.
-const VIA_UPSTREAM: &[u8] = b"via_upstream";
-/// How they begin when there was no host to send to.
-const NO_HEALTHY_UPSTREAM: &[u8] = b"no_healthy_upstream";
-
 /// The session of one request.
 #[derive(Debug)]
 pub struct Session {
-    bound: Arc<BoundPolicy>,
-    /// Whether the route's traffic is split, so that the request must be led to its session's destination.
+    bound_policy: Arc<BoundPolicy>,
+    /// Whether the route splits its traffic, so that the request must be rerouted to the destination of its session.
     split: bool,
-    standing: Standing,
+    state: SessionState,
 }
 
-/// What is known of a session once the request was read.
+/// What is known about a session after the request is read.
 #[derive(Debug, Clone, Copy)]
-enum Standing {
-    /// It begins with the response.
+enum SessionState {
+    /// The session starts with the response.
     New,
-    /// There is none: browsers send a CORS preflight without a session, and forget what its response sets.
+    /// There is no session: browsers send a CORS preflight without cookies and ignore the cookies of its response.
     Preflight,
-    /// It goes on.
+    /// The session continues.
     Honoured(Honoured),
-    /// It goes on if the request got to its destination, which the response will tell.
+    /// The session continues if the request reached its destination. The response tells.
     Uncertain(Honoured),
 }
 
 /// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RequestPlan<'a> {
-    /// A header to change before the backend sees it.
+    /// The change of a header before the backend sees it.
     pub edit: Option<HeaderEdit<'a>>,
-    /// Where the request is to go; `None`: wherever load balancing sends it.
+    /// The backend to send the request to; `None` leaves the choice to load balancing.
     pub steering: Option<Steering>,
-    /// What happened to the token; `None`: the response will tell.
+    /// What became of the token; `None` if only the response tells.
     pub outcome: Option<RequestOutcome>,
 }
 
 /// A change of one header.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HeaderEdit<'a> {
-    /// Takes every field of this name away.
+    /// Removes every field of this name.
     Remove(&'a str),
-    /// Puts one field in place of every field of this name.
+    /// Replaces every field of this name by one field.
     Set(&'a str, Vec<u8>),
-    /// Puts one field behind those of this name.
+    /// Appends a field to those of this name.
     Add(&'a str, Vec<u8>),
 }
 
-/// Where a request is to go.
+/// The backend that a request is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
-    /// The backend.
+    /// The address of the backend.
     pub host: SocketAddr,
-    /// Whether the request fails where that is not possible. It must not be retried then: Envoy's retries ignore an
-    /// override host.
+    /// Whether the request fails if the backend is not available. The adapter must then forbid retries, because Envoy's
+    /// retries ignore an override host.
     pub strict: bool,
 }
 
 /// What to do with a response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponsePlan<'a> {
-    /// What happened to the request's token, where its plan did not say.
+    /// What became of the token of the request, if [`RequestPlan::outcome`] did not tell.
     pub request: Option<RequestOutcome>,
-    /// A status to put in place of Envoy's.
+    /// A status that replaces Envoy's.
     pub status: Option<u16>,
-    /// Headers to change, in this order.
+    /// Changes of headers, to be made in this order.
     pub edits: Vec<HeaderEdit<'a>>,
-    /// What the response does for the session.
+    /// What the response does to the session.
     pub outcome: ResponseOutcome,
 }
 
 impl ResponsePlan<'_> {
-    /// Leaves the response as it is.
-    const NOTHING: Self = Self {
+    const NO_CHANGE: Self = Self {
         request: None,
         status: None,
         edits: Vec::new(),
@@ -98,78 +93,78 @@ impl ResponsePlan<'_> {
 }
 
 impl Session {
-    pub(crate) fn new(bound: Arc<BoundPolicy>, split: bool) -> Self {
+    pub(crate) fn new(bound_policy: Arc<BoundPolicy>, split: bool) -> Self {
         Self {
-            bound,
+            bound_policy,
             split,
-            standing: Standing::New,
+            state: SessionState::New,
         }
     }
 
-    /// The name of the session's policy.
+    /// The name of the policy.
     #[must_use]
     pub fn policy(&self) -> &str {
-        &self.bound.policy.name
+        &self.bound_policy.policy.name
     }
 
-    /// The place of the session's policy in [`crate::Filter::policies`].
+    /// The index of the policy in [`crate::Filter::policies`].
     #[must_use]
     pub fn policy_index(&self) -> usize {
-        self.bound.policy.index
+        self.bound_policy.policy.index
     }
 
-    /// Whether a request of this session fails where its backend cannot be had.
+    /// Whether requests of this session fail if its backend is not available.
     #[must_use]
     pub fn is_strict(&self) -> bool {
-        self.bound.policy.strict
+        self.bound_policy.policy.strict
     }
 
-    /// Reads the request's tokens, and decides where it goes.
+    /// Reads the tokens of the request and decides where it goes.
     ///
     /// # Errors
-    /// The proxy did not answer.
+    /// If the proxy does not answer.
     pub fn on_request<'a>(
         &'a mut self,
         request: &mut impl RequestView,
         now: Timestamp,
     ) -> Result<RequestPlan<'a>, ViewError> {
-        let presented = self.bound.read(request, now)?;
-        let mut verdict = presented.verdict;
-        self.standing = match verdict {
-            Err(_) if is_preflight(request)? => Standing::Preflight,
-            Err(_) => Standing::New,
-            Ok(honoured) => match self.lead(honoured.claims.destination, request)? {
-                Arrival::There => Standing::Honoured(honoured),
-                Arrival::Unknown => Standing::Uncertain(honoured),
+        let tokens = self.bound_policy.read(request, now)?;
+        let mut verdict = tokens.verdict;
+        self.state = match verdict {
+            Err(_) if is_preflight(request)? => SessionState::Preflight,
+            Err(_) => SessionState::New,
+            Ok(honoured) => match self.arrival(honoured.claims.destination, request)? {
+                Arrival::There => SessionState::Honoured(honoured),
+                Arrival::Unknown => SessionState::Uncertain(honoured),
                 Arrival::Elsewhere => {
                     verdict = Err(RequestOutcome::Refused(Refusal::UnknownDestination));
-                    Standing::New
+                    SessionState::New
                 }
             },
         };
-        let outcome = match self.standing {
-            Standing::Uncertain(_) => None,
+        let outcome = match self.state {
+            SessionState::Uncertain(_) => None,
             _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
         };
         Ok(RequestPlan {
-            edit: presented.edit,
+            edit: tokens.edit,
             steering: verdict.ok().map(|honoured| Steering {
                 host: honoured.claims.host,
-                strict: self.bound.policy.strict,
+                strict: self.bound_policy.policy.strict,
             }),
             outcome,
         })
     }
 
-    /// Leads a request of a split route to its session's destination, and says whether it gets there. A session that does not
-    /// ends: its backend is in another cluster, so a strict one could only fail.
-    fn lead(&self, destination: Destination, request: &mut impl RequestView) -> Result<Arrival, ViewError> {
+    /// Reroutes a request of a split route to the destination of its session, and tells whether it gets there. A
+    /// session that does not get there is over: its backend is in another cluster, so a strict request could only fail.
+    fn arrival(&self, destination: Destination, request: &mut impl RequestView) -> Result<Arrival, ViewError> {
         let cluster = if self.split {
             request.reroute(destination)?
-        } else if self.bound.policy.strict {
+        } else if self.bound_policy.policy.strict {
             request.cluster_name()?.or(Some(Cow::default()))
         } else {
-            // Envoy looks for the host in the routed cluster alone, and falls back to load balancing there.
+            // Envoy looks for the host in the routed cluster only, and falls back to load balancing there.
             return Ok(Arrival::There);
         };
         Ok(match cluster {
@@ -179,10 +174,11 @@ impl Session {
         })
     }
 
-    /// Gives the client a token where one is due. In the steady state none is, so the time is asked for only then.
+    /// Gives the client a token if it needs one. In the steady state it does not, so the time is a function that is
+    /// called only then.
     ///
     /// # Errors
-    /// The proxy did not answer.
+    /// If the proxy does not answer.
     pub fn on_response<'a>(
         &'a mut self,
         response: &impl ResponseView,
@@ -193,17 +189,17 @@ impl Session {
         Ok(ResponsePlan { request, ..plan })
     }
 
-    /// What became of a token whose destination the request may not have reached.
+    /// Tells what became of a token if that depends on where the request went.
     fn settle(&mut self, response: &impl ResponseView) -> Result<Option<RequestOutcome>, ViewError> {
-        let Standing::Uncertain(honoured) = self.standing else {
+        let SessionState::Uncertain(honoured) = self.state else {
             return Ok(None);
         };
         let cluster = response.cluster_name()?.unwrap_or_default();
         if Destination::of_cluster(&cluster) == honoured.claims.destination {
-            self.standing = Standing::Honoured(honoured);
+            self.state = SessionState::Honoured(honoured);
             return Ok(Some(RequestOutcome::Steered));
         }
-        self.standing = Standing::New;
+        self.state = SessionState::New;
         Ok(Some(RequestOutcome::Refused(Refusal::UnknownDestination)))
     }
 
@@ -212,10 +208,10 @@ impl Session {
         response: &impl ResponseView,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'_>, ViewError> {
-        let policy = &*self.bound.policy;
-        let honoured = match self.standing {
-            Standing::Honoured(honoured) | Standing::Uncertain(honoured) => Some(honoured),
-            Standing::New | Standing::Preflight => None,
+        let policy = &*self.bound_policy.policy;
+        let honoured = match self.state {
+            SessionState::Honoured(honoured) | SessionState::Uncertain(honoured) => Some(honoured),
+            SessionState::New | SessionState::Preflight => None,
         };
         let is_own = policy.carrier.is_own();
         let application = if is_own {
@@ -223,28 +219,30 @@ impl Session {
         } else {
             Application::find(&policy.carrier, response, &now)?
         };
-        // Whether a token is due although the same host answers; the application's cookie or header always gets one.
+        // Whether a token is due even if the same host answers. The application's cookie or header always gets one.
         let renew = application.is_some() || is_own && honoured.is_some_and(|honoured| honoured.renew);
-        let due = match self.standing {
+        let due = match self.state {
             _ if !is_own => application.is_some(),
-            Standing::Preflight => false,
-            Standing::New => true,
-            Standing::Honoured(_) | Standing::Uncertain(_) => renew || response.maybe_other_host(policy.strict)?,
+            SessionState::Preflight => false,
+            SessionState::New => true,
+            SessionState::Honoured(_) | SessionState::Uncertain(_) => {
+                renew || response.maybe_other_host(policy.strict)?
+            }
         };
         let own_status = policy.strict && honoured.is_some() && policy.strict_status != 503;
         if !due && !own_status {
-            return Ok(ResponsePlan::NOTHING);
+            return Ok(ResponsePlan::NO_CHANGE);
         }
         let details = response.code_details()?.unwrap_or_default();
-        if own_status && details.starts_with(NO_HEALTHY_UPSTREAM) {
+        if own_status && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
             return Ok(ResponsePlan {
                 status: Some(policy.strict_status),
-                ..ResponsePlan::NOTHING
+                ..ResponsePlan::NO_CHANGE
             });
         }
-        // Local replies may carry the address of a host that refused or timed out.
-        if !due || *details != *VIA_UPSTREAM {
-            return Ok(ResponsePlan::NOTHING);
+        // A reply of Envoy's own may have the address of a host that refused or timed out.
+        if !due || *details != *VIA_UPSTREAM.as_bytes() {
+            return Ok(ResponsePlan::NO_CHANGE);
         }
         let Some(host) = response
             .upstream_address()?
@@ -252,7 +250,7 @@ impl Session {
         else {
             return Ok(ResponsePlan {
                 outcome: ResponseOutcome::Unaddressable,
-                ..ResponsePlan::NOTHING
+                ..ResponsePlan::NO_CHANGE
             });
         };
         let now = now()?;
@@ -260,14 +258,14 @@ impl Session {
         let (claims, outcome) = match honoured {
             Some(honoured) if honoured.claims.host == host => {
                 if !renew {
-                    return Ok(ResponsePlan::NOTHING);
+                    return Ok(ResponsePlan::NO_CHANGE);
                 }
                 (honoured.renewed(destination, now), ResponseOutcome::Renewed)
             }
-            Some(_) => (begun(host, destination, now), ResponseOutcome::Reissued),
-            None => (begun(host, destination, now), ResponseOutcome::Issued),
+            Some(_) => (started(host, destination, now), ResponseOutcome::Reissued),
+            None => (started(host, destination, now), ResponseOutcome::Issued),
         };
-        let token = self.bound.realm.seal(policy.form, &claims, response.nonce()?);
+        let token = self.bound_policy.realm.seal(policy.form, &claims, response.nonce()?);
         let mut edits = match application {
             Some(application) => application.with(&token),
             None => self.own(token, &claims, response, now)?,
@@ -276,11 +274,11 @@ impl Session {
         Ok(ResponsePlan {
             edits,
             outcome,
-            ..ResponsePlan::NOTHING
+            ..ResponsePlan::NO_CHANGE
         })
     }
 
-    /// The token in a cookie or header of the filter's own.
+    /// The token in the filter's own cookie or header.
     fn own(
         &self,
         token: String,
@@ -288,7 +286,7 @@ impl Session {
         response: &impl ResponseView,
         now: Timestamp,
     ) -> Result<Vec<HeaderEdit<'_>>, ViewError> {
-        let (cookie, names) = match (&self.bound.policy.carrier, &self.bound.cookie_names) {
+        let (cookie, names) = match (&self.bound_policy.policy.carrier, &self.bound_policy.cookie_names) {
             (Carrier::Cookie { cookie, .. }, Some(names)) => (cookie, names),
             (carrier, _) => return Ok(vec![HeaderEdit::Set(carrier.name(), token.into_bytes())]),
         };
@@ -301,19 +299,19 @@ impl Session {
             now,
             https,
         ))];
-        if let Standing::Honoured(Honoured {
+        if let SessionState::Honoured(Honoured {
             under_former_name: true,
             ..
-        }) = self.standing
+        }) = self.state
         {
             edits.push(add(cookie.deletion(names.former(), https)));
         }
         Ok(edits)
     }
 
-    /// Keeps a response that carries a token out of shared caches, where the policy does not say otherwise.
+    /// Keeps a response that carries a token out of shared caches, unless the policy forbids the change.
     fn cache_control(&self, response: &impl ResponseView) -> Result<Option<HeaderEdit<'static>>, ViewError> {
-        if self.bound.policy.keep_cache_control {
+        if self.bound_policy.policy.keep_cache_control {
             return Ok(None);
         }
         let fields = response.fields("cache-control")?;
@@ -323,17 +321,17 @@ impl Session {
     }
 }
 
-/// Whether a request got to its session's destination.
+/// Whether a request goes to the destination of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     There,
     Elsewhere,
-    /// The proxy cannot tell before it answers.
+    /// The proxy tells only with the response.
     Unknown,
 }
 
-/// A session that begins now, on `host`.
-fn begun(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
+/// The claims of a session that starts now.
+fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
     Claims {
         host,
         destination,
@@ -342,13 +340,12 @@ fn begun(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
     }
 }
 
-/// Whether the request came over HTTPS.
 fn is_https(response: &impl ResponseView) -> Result<bool, ViewError> {
     let scheme = response.request_header(":scheme")?.unwrap_or_default();
     Ok(scheme.eq_ignore_ascii_case(b"https"))
 }
 
-/// Whether the request only asks if another may be made (the Fetch standard, "CORS-preflight request").
+/// Whether this is a CORS preflight (the Fetch standard, "CORS-preflight request").
 fn is_preflight(request: &impl RequestView) -> Result<bool, ViewError> {
     let is_options = request.header(":method")?.is_some_and(|method| *method == *b"OPTIONS");
     Ok(is_options && request.header("access-control-request-method")?.is_some())

@@ -1,14 +1,16 @@
-//! The synthetic-IV composition that seals tokens and keyrings: the tag authenticates associated data and payload, and is the
-//! IV that the payload is enciphered under. Whoever opens deciphers first, then verifies.
+//! The synthetic-IV composition that seals tokens and keyrings. The tag authenticates associated data and payload, and
+//! it is the IV under which the payload is encrypted. Opening decrypts first and then verifies.
 
-use hmac::Mac as _;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
 
-use crate::keyring::HmacSha256;
+/// HMAC-SHA256 (RFC 2104) that has absorbed its key. Cloning it costs no hashing.
+pub(crate) type HmacSha256 = Hmac<Sha256>;
 
-/// Bytes of the tag: HMAC-SHA256 cut to 128 bits.
+/// Bytes of the tag: HMAC-SHA256, truncated to 128 bits.
 pub(crate) const TAG_LEN: usize = 16;
 
-/// The tag of a payload in the clear. `bound` is the MAC that has the associated data behind it.
+/// The tag of a plaintext payload. `bound` is a MAC that has absorbed the associated data.
 pub(crate) fn tag(bound: &HmacSha256, payload: &[u8]) -> [u8; TAG_LEN] {
     let full = bound.clone().chain_update(payload).finalize().into_bytes();
     let mut tag = [0; TAG_LEN];
@@ -18,14 +20,14 @@ pub(crate) fn tag(bound: &HmacSha256, payload: &[u8]) -> [u8; TAG_LEN] {
     tag
 }
 
-/// Whether `tag` is the payload's, in constant time.
+/// Whether `tag` is the tag of the payload, in constant time.
 pub(crate) fn verifies(bound: &HmacSha256, payload: &[u8], tag: &[u8]) -> bool {
     let mac = bound.clone().chain_update(payload);
-    // A shorter one would be compared as far as it goes.
+    // `verify_truncated_left` would accept a part of the tag.
     tag.len() == TAG_LEN && mac.verify_truncated_left(tag).is_ok()
 }
 
-/// Enciphers or deciphers in place: block n of the key stream is HMAC(encipher key, tag | n as 32 bits).
+/// Encrypts or decrypts in place. Block n of the key stream is HMAC(encipher key, tag | n as 32 bits).
 pub(crate) fn apply_key_stream(encipher: &HmacSha256, tag: &[u8], payload: &mut [u8]) {
     for (counter, block) in (0u32..).zip(payload.chunks_mut(32)) {
         let stream = encipher

@@ -1,20 +1,20 @@
-//! Points in time and lengths of time, as tokens and configuration write them.
+//! Times and durations as tokens and configuration write them.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A wall-clock time in whole milliseconds since the Unix epoch, at most 2^48 - 1 (the year 10889).
+/// A wall-clock time in whole milliseconds since the Unix epoch, at most 2^48 - 1 (in the year 10889).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
     /// The latest time that a token can carry.
     pub const MAX: Self = Self((1 << 48) - 1);
-    /// The beginning of time.
+    /// The earliest time.
     pub const UNIX_EPOCH: Self = Self(0);
 
-    /// `millis` since the Unix epoch; anything past [`Timestamp::MAX`] is that.
+    /// `millis` since the Unix epoch, at most [`Timestamp::MAX`].
     #[must_use]
     pub fn from_unix_millis(millis: u64) -> Self {
         Self(millis.min(Self::MAX.0))
@@ -26,7 +26,7 @@ impl Timestamp {
         Self::from_unix_millis(seconds.saturating_mul(1000))
     }
 
-    /// `since_epoch` after the Unix epoch, cut to whole milliseconds.
+    /// `since_epoch` after the Unix epoch, rounded down to milliseconds.
     #[must_use]
     pub fn from_unix(since_epoch: Duration) -> Self {
         Self::from_unix_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
@@ -44,26 +44,26 @@ impl Timestamp {
         self.0 / 1000
     }
 
-    /// How long `self` is after `earlier`; zero where it is not.
+    /// The time from `earlier` to `self`; zero if `self` is not later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// The time `by` after this one.
+    /// This time plus `by`.
     #[must_use]
     pub fn after(self, by: Duration) -> Self {
         Self::from_unix_millis(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
     }
 }
 
-/// A duration as the Gateway API writes it (GEP-2257): `^([0-9]{1,5}(h|m|s|ms)){1,4}$`, so `30m`, `1h30m`, `500ms`;
-/// less than 100,000 hours in all.
+/// A duration as the Gateway API writes it (GEP-2257): `^([0-9]{1,5}(h|m|s|ms)){1,4}$`, such as `30m`, `1h30m` or
+/// `500ms`, and less than 100,000 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GatewayDuration(Duration);
 
 impl GatewayDuration {
-    /// The duration itself.
+    /// The duration as the standard library's type.
     #[must_use]
     pub fn get(self) -> Duration {
         self.0
@@ -76,10 +76,11 @@ impl From<Duration> for GatewayDuration {
     }
 }
 
-/// A text that is no GEP-2257 duration.
+/// The text is not a GEP-2257 duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, each with h, m, s or ms; less than 100000h in all)"
+    "expected a duration like 30m, 1h30m or 500ms \
+     (one to four numbers of up to five digits, each with h, m, s or ms; less than 100000h in all)"
 )]
 pub struct DurationError;
 
@@ -110,7 +111,7 @@ impl FromStr for GatewayDuration {
             parts += 1;
             rest = tail;
         }
-        // More than eleven years cannot be written back in the same grammar, and no session lasts as long.
+        // `Display` could not write a longer duration in this grammar, and no session lasts eleven years.
         if (1..=4).contains(&parts) && total < Duration::from_secs(100_000 * 3600) {
             Ok(Self(total))
         } else {

@@ -1,11 +1,11 @@
-//! Tokens: what a client carries, and why one is refused. `docs/token.md` is the specification of the format.
+//! Tokens that clients carry, and why one is refused. `docs/reference/token.md` specifies the format.
 //!
 //! ```text
 //! token = base64url( version and form (1) | key id (1) | tag (16) | payload (27 or 39) ), unpadded, canonical
 //! ```
 //!
-//! A sealed token is a synthetic-IV composition: the tag authenticates associated data and payload, and is the IV under
-//! which the payload is enciphered. A signed one has the same tag over the same bytes, and its payload in the clear.
+//! A sealed token is a synthetic-IV composition: the tag authenticates associated data and payload, and it is the IV
+//! under which the payload is encrypted. A signed token has the same tag over the same bytes and a plaintext payload.
 
 mod payload;
 mod realm;
@@ -24,20 +24,20 @@ use crate::siv::TAG_LEN;
 const HEAD_LEN: usize = 2 + TAG_LEN;
 /// Bytes of the longest token (IPv6).
 const MAX_LEN: usize = HEAD_LEN + payload::MAX_LEN;
-/// Characters of the longest token; a longer text is no token, whatever it says.
+/// Characters of the longest token. A longer text is not a token.
 pub const MAX_TEXT_LEN: usize = (MAX_LEN * 4).div_ceil(3);
 
-/// Whether a token's payload can be read without a key.
+/// Whether the payload of a token is readable without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Nothing is readable but the key id.
+    /// Only the key id is readable.
     Sealed,
-    /// The payload is readable; as unforgeable as a sealed token. For debugging.
+    /// The payload is readable, for debugging. The token is as hard to forge as a sealed one.
     Signed,
 }
 
 impl Form {
-    /// Byte 0 of a token: version 1 in the high half, the form in the low one.
+    /// Byte 0 of a token: version 1 in the high four bits, the form in the low four.
     pub(crate) fn byte(self) -> u8 {
         match self {
             Self::Sealed => 0x10,
@@ -51,7 +51,7 @@ impl Form {
             .find(|form| form.byte() == byte)
     }
 
-    /// The name that configuration and command line use.
+    /// The name in the configuration and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,17 +61,17 @@ impl Form {
     }
 }
 
-/// Why a presented token is not honoured. What a client sees is the same for all: a new session.
+/// Why a token is not honoured. The client sees the same for all reasons: a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Not a token of this version: length, alphabet, padding or version byte.
+    /// Not a token of this version: wrong length, alphabet, padding or version.
     #[error("malformed")]
     Malformed,
-    /// No key of this id is in the keyring.
+    /// The keyring has no key of this id.
     #[error("unknown key")]
     UnknownKey,
-    /// Changed, forged, or made for another scope, mode or name.
+    /// Changed, forged, or made for another scope, carrier mode or session name.
     #[error("bad signature")]
     BadSignature,
     /// Older than the absolute timeout.
@@ -83,16 +83,16 @@ pub enum Refusal {
     /// Issued or last seen further ahead than clocks may differ.
     #[error("from the future")]
     FromTheFuture,
-    /// Issued before the address got its present owner.
+    /// Issued before the address got its current owner.
     #[error("fenced")]
     Fenced,
-    /// Names a destination that this route does not lead to.
+    /// The route does not lead to its destination.
     #[error("unknown destination")]
     UnknownDestination,
 }
 
 impl Refusal {
-    /// Every reason, in the order of the checks.
+    /// Every reason, in the order in which they are checked.
     pub const ALL: [Self; 8] = [
         Self::Malformed,
         Self::UnknownKey,
@@ -105,12 +105,12 @@ impl Refusal {
     ];
 }
 
-/// The destination a session belongs to: the first four bytes of the SHA-256 of the cluster's name.
+/// The destination of a session: the first four bytes of the SHA-256 of the cluster name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Destination(pub [u8; 4]);
 
 impl Destination {
-    /// The destination that the cluster of this name is.
+    /// The destination for the cluster of this name.
     #[must_use]
     pub fn of_cluster(name: &[u8]) -> Self {
         let digest = Sha256::digest(name);
@@ -128,7 +128,7 @@ impl std::fmt::Display for Destination {
     }
 }
 
-/// A token taken apart, nothing of it verified yet.
+/// The parts of a token. They are not verified.
 pub(crate) struct Parts {
     bytes: [u8; MAX_LEN],
     len: usize,
@@ -136,13 +136,13 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Takes the text of a token apart.
+    /// Decodes the text of a token.
     fn parse(text: &[u8]) -> Result<Self, Refusal> {
         if text.len() > MAX_TEXT_LEN {
             return Err(Refusal::Malformed);
         }
         let mut bytes = [0; MAX_LEN];
-        // The engine refuses padding and non-zero trailing bits, so a token has one spelling.
+        // The engine refuses padding and non-zero trailing bits, so no other text decodes to the same bytes.
         let len = URL_SAFE_NO_PAD
             .decode_slice(text, &mut bytes)
             .map_err(|_| Refusal::Malformed)?;
@@ -166,20 +166,20 @@ impl Parts {
     }
 }
 
-/// Whether `text` has the shape of a token; nothing of it is verified.
+/// Whether `text` has the form of a token. It is not verified.
 #[must_use]
 pub fn is_token(text: &[u8]) -> bool {
     Parts::parse(text).is_ok()
 }
 
-/// What anybody can read of a token without a key; nothing of it is verified.
+/// What is readable of a token without a key. It is not verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unverified {
-    /// Sealed or signed.
+    /// The form of the token.
     pub form: Form,
-    /// The key that it claims to be made with.
+    /// The id of the key that the token claims to be made with.
     pub key_id: KeyId,
-    /// What a signed token says; `None` for a sealed one.
+    /// The claims of a signed token; `None` for a sealed one.
     pub claims: Option<Claims>,
 }
 
@@ -187,7 +187,7 @@ impl Unverified {
     /// Reads `text` without verifying it.
     ///
     /// # Errors
-    /// [`Refusal::Malformed`].
+    /// If `text` does not have the form of a token.
     pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
         let parts = Parts::parse(text)?;
         let claims = match parts.form {

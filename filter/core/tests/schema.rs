@@ -1,5 +1,5 @@
-//! The checked-in JSON Schema, `schema/limpet.schema.json`: it is what the types say, it agrees with the checks, and
-//! `docs/configuration.md` has every field of it.
+//! The checked-in JSON Schema, `schema/limpet.schema.json`, follows the types and agrees with the checks, and
+//! `docs/reference/configuration.md` documents every field of it.
 //!
 //! Regenerate it with `make schema`.
 #![expect(
@@ -18,7 +18,7 @@ use limpet_core::config::schema::FilterConfig;
 use serde_json::{Value, json};
 
 fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md")
 }
 
 fn schema_file() -> PathBuf {
@@ -50,7 +50,7 @@ fn the_schema_is_what_the_types_say() {
     );
 }
 
-/// A configuration with one policy of these fields.
+/// A configuration with one policy.
 fn with_policy(policy: &Value) -> Value {
     json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"web": policy}})
 }
@@ -63,8 +63,11 @@ fn with_keys(keys: &Value) -> Value {
     json!({"keys": keys, "policies": {}})
 }
 
-/// A keyring, wrapped under `INLINE` by the id 1.
-const WRAPPED: &str = "gQGxMzQwJBVoDia0nZdw3B4_ibRT1-eWgYgNG6EHaAqWd5JzECHaha1ROICdkGOeltBlmmsw74NhH5Iz9xvmVvyXQsbCXKG-r40my3oxf1eDJ2u5Fl8";
+/// A keyring, wrapped under `INLINE` with the id 1.
+const WRAPPED: &str = concat!(
+    "gQGxMzQwJBVoDia0nZdw3B4_ibRT1-eWgYgNG6EHaAqWd5JzECHaha1ROICdkGOeltBlmmsw",
+    "74NhH5Iz9xvmVvyXQsbCXKG-r40my3oxf1eDJ2u5Fl8",
+);
 
 fn with_wrapped_keys(wrapped: &Value) -> Value {
     json!({"wrappedKeys": wrapped, "policies": {}})
@@ -79,13 +82,16 @@ fn with_sds_keys(sds: &Value) -> Value {
 fn accepted() -> Vec<Value> {
     vec![
         with_keys(&json!([{"id": 255, "inline": INLINE}])),
-        with_keys(
-            &json!([{"id": 0, "env": "A"}, {"id": 1, "env": "B", "state": "verifying"}, {"id": 2, "env": "C", "state": "retiring"}]),
-        ),
+        with_keys(&json!([
+            {"id": 0, "env": "A"},
+            {"id": 1, "env": "B", "state": "verifying"},
+            {"id": 2, "env": "C", "state": "retiring"},
+        ])),
         with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 1, "env": "A"}]})),
-        with_wrapped_keys(
-            &json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 0, "env": "A"}, {"id": 1, "env": "B"}, {"id": 255, "env": "C"}]}),
-        ),
+        with_wrapped_keys(&json!({
+            "text": WRAPPED,
+            "keyEncryptionKeys": [{"id": 0, "env": "A"}, {"id": 1, "env": "B"}, {"id": 255, "env": "C"}],
+        })),
         with_sds_keys(&json!({"name": "limpet"})),
         with_sds_keys(&json!({"name": "limpet", "sdsConfig": {"ads": {}, "resource_api_version": "V3"}})),
         with_cookie(&json!({"name": "session"})),
@@ -93,25 +99,32 @@ fn accepted() -> Vec<Value> {
             "name": "__Host-s", "path": "/", "secure": "always", "httpOnly": false, "sameSite": "None",
             "partitioned": true, "lifetimeType": "Permanent", "forward": true,
         })),
-        with_cookie(
-            &json!({"name": "s", "path": "/a/b?c=+d", "domain": "a-1.example.com", "secure": "never", "sameSite": "Lax"}),
-        ),
+        with_cookie(&json!({
+            "name": "s", "path": "/a/b?c=+d", "domain": "a-1.example.com", "secure": "never", "sameSite": "Lax",
+        })),
         with_cookie(&json!({"name": "s", "perScope": true, "mode": "insert"})),
         with_cookie(&json!({"name": "s", "mode": "prefix"})),
         with_cookie(&json!({"name": "__Host-s", "mode": "rewrite", "path": "/", "httpOnly": true, "forward": false})),
         with_policy(&json!({"header": {"name": "s", "mode": "prefix"}, "absoluteTimeout": "1h"})),
         with_policy(&json!({"header": {"name": "X-Session", "forward": true}, "strict": true, "strictStatus": 599})),
         with_policy(&json!({
-            "header": {"name": "s"}, "absoluteTimeout": "1h30m", "idleTimeout": "500ms", "token": "signed", "cacheControl": "keep",
+            "header": {"name": "s"}, "absoluteTimeout": "1h30m", "idleTimeout": "500ms",
+            "token": "signed", "cacheControl": "keep",
         })),
         json!({
             "keys": [{"id": 1, "env": "KEY"}],
             "policies": {"a.b_c-D9": {"cookie": {"name": "s"}}},
-            "routes": [{"route": "r", "virtualHost": "v", "policy": "a.b_c-D9", "scope": "s"}, {"route": "", "policy": "a.b_c-D9"}],
+            "routes": [
+                {"route": "r", "virtualHost": "v", "policy": "a.b_c-D9", "scope": "s"},
+                {"route": "", "policy": "a.b_c-D9"},
+            ],
             "default": {"policy": "a.b_c-D9", "scope": "s"},
             "maxIdle": "24h",
             "clockSkew": "0s",
-            "fences": [{"address": "10.0.0.7", "notBefore": 1_790_000_000}, {"address": "[2001:db8::7]:80", "notBefore": 0}],
+            "fences": [
+                {"address": "10.0.0.7", "notBefore": 1_790_000_000},
+                {"address": "[2001:db8::7]:80", "notBefore": 0},
+            ],
         }),
     ]
 }
@@ -200,14 +213,18 @@ fn refused() -> Vec<Value> {
         json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "default": {"policy": "p", "scope": ""}}),
         json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "routes": [{"policy": "p"}]}),
         json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "fences": [{"address": "10.0.0.7"}]}),
-        json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"p": policy}, "fences": [{"address": "10.0.0.7", "notBefore": -1}]}),
+        json!({
+            "keys": [{"id": 1, "env": "KEY"}],
+            "policies": {"p": policy},
+            "fences": [{"address": "10.0.0.7", "notBefore": -1}],
+        }),
     ]
 }
 
 #[test]
 fn the_schema_and_the_filter_agree() {
     let schema = jsonschema::validator_for(&checked_in()).unwrap();
-    // The filter that gets secrets takes them; the other one would refuse what is right.
+    // Only a filter that can get secrets accepts `sdsKeys`.
     let filter = |config: &Value| {
         let parsed = limpet_core::config::parse(config.to_string().as_bytes())?;
         match parsed.sds_keys {
@@ -233,7 +250,7 @@ fn the_schema_and_the_filter_agree() {
     }
 }
 
-/// Every field of the schema by its path, like `policies.<name>.cookie.name` or `keys[].id`, with its default.
+/// Every field of the schema by its path, such as `policies.<name>.cookie.name` or `keys[].id`, with its default.
 fn fields(schema: &Value) -> BTreeMap<String, Option<Value>> {
     let mut fields = BTreeMap::new();
     collect(schema, schema, "", &mut fields);
@@ -268,11 +285,29 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
     }
 }
 
-/// The place of a field in this configuration, as a JSON pointer's segments.
-fn place(field: &str) -> Vec<String> {
+/// `config` with this value in this field.
+fn with_field(config: &Value, field: &str, value: &Value) -> Value {
     let policy = if field.contains(".header.") { "api" } else { "web" };
     let dotted = field.replace("[]", ".0").replace("<name>", policy);
-    dotted.split('.').map(str::to_owned).collect()
+    let mut place: Vec<&str> = dotted.split('.').collect();
+    let name = place.pop().unwrap();
+    let mut written = config.clone();
+    let parent = place
+        .iter()
+        .fold(&mut written, |value, segment| match segment.parse::<usize>() {
+            Ok(index) => &mut value[index],
+            Err(_) => &mut value[segment],
+        });
+    assert!(
+        parent.is_object(),
+        "the configuration of this test has no place for {field}: add one with its required fields"
+    );
+    parent[name] = value.clone();
+    written
+}
+
+fn parse(config: &Value) -> Result<FilterConfig, limpet_core::config::ConfigError> {
+    limpet_core::config::parse(config.to_string().as_bytes())
 }
 
 #[test]
@@ -284,32 +319,102 @@ fn the_defaults_are_what_an_absent_field_means() {
         "default": {"policy": "web"},
         "fences": [{"address": "10.0.0.7", "notBefore": 0}],
     });
-    let parse = |config: &Value| limpet_core::config::parse(config.to_string().as_bytes()).unwrap();
     for (field, default) in fields(&checked_in()) {
         let Some(default) = default else { continue };
-        let place = place(&field);
-        let (name, parents) = place.split_last().unwrap();
-        let mut written = config.clone();
-        let parent = parents
-            .iter()
-            .fold(&mut written, |value, segment| match segment.parse::<usize>() {
-                Ok(index) => &mut value[index],
-                Err(_) => &mut value[segment],
-            });
-        assert!(
-            parent.is_object(),
-            "the configuration of this test has no place for {field}"
-        );
-        parent[name] = default.clone();
         assert_eq!(
-            parse(&written),
+            parse(&with_field(&config, &field, &default)),
             parse(&config),
             "the schema's default of {field} is {default}"
         );
     }
 }
 
-/// The rows of the page's tables of fields: the cells, of which the first is the field's path and the third its default.
+/// The rule of `src/config/schema/policy.rs`, for every field of the schema. That an absent field is not written is
+/// tested in `configuration/policy_json.rs`.
+#[test]
+fn a_policy_field_with_its_default_is_not_written() {
+    let config = json!({
+        "keys": [],
+        "policies": {"web": {"cookie": {"name": "s"}}, "api": {"header": {"name": "s"}}},
+    });
+    let written = |config: &FilterConfig| serde_json::to_string_pretty(&config.policies).unwrap();
+    let shortest = written(&parse(&config).unwrap());
+    let fields = fields(&checked_in());
+    // The fields that the configuration above sets, because they are required.
+    let required = ["cookie", "header", "cookie.name", "header.name"].map(|field| format!("policies.<name>.{field}"));
+    let optional = fields
+        .iter()
+        .filter(|(field, _)| field.starts_with("policies.<name>.") && !required.contains(field));
+    for (field, default) in optional {
+        let value = default.clone().unwrap_or(Value::Null);
+        let parsed = parse(&with_field(&config, field, &value)).unwrap_or_else(|error| {
+            panic!("{error}: {field} is optional, so the schema needs its default (`extend(\"default\" = ...)`)")
+        });
+        assert_eq!(
+            written(&parsed),
+            shortest,
+            "{field} is written with its default and renames policies: add skip_serializing_if"
+        );
+    }
+}
+
+/// A value of this field that is not its default.
+fn other_value(root: &Value, field: &str, property: &Value) -> Value {
+    let default = property.get("default").cloned().unwrap_or(Value::Null);
+    if let Some(reference) = property["$ref"].as_str() {
+        let definition = root.pointer(reference.trim_start_matches('#')).unwrap();
+        let mut values = definition["oneOf"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|it| &it["const"]);
+        if let Some(value) = values.find(|value| **value != default) {
+            return value.clone();
+        }
+    }
+    match &default {
+        Value::Bool(flag) => json!(!flag),
+        Value::String(text) => json!(format!("{text}x")),
+        Value::Null if property["type"] == json!(["string", "null"]) => json!("x"),
+        _ => panic!("this test knows no other value of {field} than {default}: add one"),
+    }
+}
+
+#[test]
+fn an_applications_carrier_accepts_no_other_field() {
+    let root = checked_in();
+    let schema = jsonschema::validator_for(&root).unwrap();
+    for (carrier, definition, modes) in [
+        ("cookie", "CookieConfig", &["prefix", "rewrite"][..]),
+        ("header", "HeaderConfig", &["prefix"]),
+    ] {
+        let properties = root["$defs"][definition]["properties"].as_object().unwrap();
+        for (field, property) in properties {
+            if ["name", "mode"].contains(&field.as_str()) {
+                continue;
+            }
+            for mode in modes {
+                let value = other_value(&root, field, property);
+                let config = with_policy(&json!({
+                    carrier: {"name": "s", "mode": mode, field: value},
+                    "absoluteTimeout": "1h",
+                }));
+                assert!(!schema.is_valid(&config), "the schema accepts {config}");
+                let problems = match Filter::new(&parse(&config).unwrap(), &|_| Some(INLINE.to_owned())) {
+                    Ok(_) => Vec::new(),
+                    Err(error) => error.problems,
+                };
+                let path = format!("policies.web.{carrier}.{field}");
+                assert!(
+                    problems.iter().any(|problem| problem.field == path),
+                    "the filter accepts {path} in mode {mode}: {problems:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The rows of the tables of fields by the path of the field. The third cell of a row is the default.
 fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
     let mut rows = BTreeMap::new();
     let mut in_table = false;
@@ -339,12 +444,12 @@ fn every_field_is_documented_and_nothing_else() {
     let undocumented: Vec<_> = fields.keys().filter(|field| !documented.contains_key(*field)).collect();
     assert!(
         undocumented.is_empty(),
-        "not in a table of docs/configuration.md: {undocumented:?}"
+        "not in a table of docs/reference/configuration.md: {undocumented:?}"
     );
     let unknown: Vec<_> = documented.keys().filter(|field| !fields.contains_key(*field)).collect();
     assert!(
         unknown.is_empty(),
-        "docs/configuration.md names fields that do not exist: {unknown:?}"
+        "docs/reference/configuration.md names fields that do not exist: {unknown:?}"
     );
     for (field, default) in &fields {
         let Some(default) = default
@@ -358,7 +463,7 @@ fn every_field_is_documented_and_nothing_else() {
         assert_eq!(
             said,
             &format!("`{words}`"),
-            "docs/configuration.md has a wrong default for {field}"
+            "docs/reference/configuration.md has a wrong default for {field}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The frozen vectors, through the crate's own interface. `verify_vectors.py` runs them through a second implementation.
+//! Checks the frozen vectors with this crate. `verify_vectors.py` checks them with a second implementation.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -79,7 +79,7 @@ fn word(refusal: Refusal) -> &'static str {
 }
 
 #[test]
-fn every_valid_token_opens_to_its_fields_and_is_sealed_from_them() {
+fn every_valid_token_opens_and_seals() {
     let mut modes = HashSet::new();
     for entry in entries(TOKENS, "valid").into_iter().chain(entries(MODES, "valid")) {
         modes.insert(text(&entry, "mode").to_owned());
@@ -149,7 +149,7 @@ fn kept(entry: &Value) -> Vec<Entry> {
 }
 
 #[test]
-fn every_valid_wrapped_keyring_opens_to_its_keys_and_is_wrapped_from_them() {
+fn every_valid_wrapped_keyring_opens_and_wraps() {
     for entry in entries(KEYRINGS, "valid") {
         let (id, secret) = (key_id(&entry), Secret::new(bytes(&entry, "secret")));
         let mut keys = kept(&entry);
@@ -184,7 +184,7 @@ fn every_refused_wrapped_keyring_is_refused_for_its_reason() {
 const HOST: &str = "192.0.2.1:80";
 const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/// A request that brings this token, and the response to it by the host that the token names.
+/// A request with this token, and the response of the host that the token names.
 struct Exchange(String);
 
 impl RequestView for Exchange {

@@ -1,16 +1,25 @@
 #!/usr/bin/env python3
-"""A second implementation of the wrapped keyring, written from docs/keyring.md alone.
+"""A second implementation of the wrapped keyring, written from docs/reference/keyring.md alone.
 
-It runs over the vectors beside it and needs nothing but Python's standard library:
+It checks the vectors in this folder and needs only the standard library of Python:
     python3 filter/core/tests/verify_keyring_vectors.py
-It ends with another code than 0 when an answer differs from the one that is written down.
+It fails if an answer differs from the vectors.
 """
 
 import hmac
 import json
 import sys
 
-from verify_vectors import VECTORS, Refused, base64url_decode, base64url_encode, hkdf_sha256, outcome, report, spoil_word
+from verify_vectors import (
+    VECTORS,
+    Refused,
+    base64url_decode,
+    base64url_encode,
+    hkdf_sha256,
+    outcome,
+    report,
+    spoil_word,
+)
 
 VERSION = 0x81
 HEAD, TAG, ENTRY = 2, 16, 34
@@ -22,7 +31,7 @@ def tag_of(secret, head, clear):
 
 
 def cipher(secret, tag, data):
-    """Enciphers and deciphers: both are the same exclusive or."""
+    """Encrypts and decrypts: both are the same exclusive or."""
     key = hkdf_sha256(secret, b"limpet keyring v1 encipher")
     blocks = range((len(data) + 31) // 32)
     stream = b"".join(hmac.digest(key, tag + block.to_bytes(4, "big"), "sha256") for block in blocks)
@@ -89,7 +98,7 @@ def check_refused(entry):
     return [] if got == entry["refusal"] else [f"{got}, expected {entry['refusal']}"]
 
 
-# The self-check: an expectation that was made wrong has to be found, or this script proves nothing.
+# The self-check: unless this script finds wrong expectations, it proves nothing.
 
 
 def spoil_valid(entry):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A second implementation of the token, written from docs/token.md alone.
+"""A second implementation of the token, written from docs/reference/token.md alone.
 
-It runs over the vectors beside it and needs nothing but Python's standard library:
+It checks the vectors in this folder and needs only the standard library of Python:
     python3 filter/core/tests/verify_vectors.py
-It ends with another code than 0 when an answer differs from the one that is written down.
+It fails if an answer differs from the vectors.
 """
 
 import copy
@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 def base64url_decode(text):
-    """RFC 4648 section 5 without padding, bit by bit, so that no library's leniency gets in."""
+    """RFC 4648 section 5 without padding, bit by bit, because libraries are too lenient."""
     bits, count, out = 0, 0, bytearray()
     for character in text:
         value = ALPHABET.find(character)
@@ -71,7 +71,7 @@ def hkdf_sha256(secret, info, length=32):
 
 @dataclass
 class Realm:
-    """Where a token is good: what its tag covers beyond its own bytes."""
+    """Where a token is valid: what its tag covers besides its own bytes."""
 
     scope: str
     mode: str
@@ -89,7 +89,7 @@ def tag_of(secret, realm, head, clear):
 
 
 def cipher(secret, tag, data):
-    """Enciphers and deciphers: both are the same exclusive or."""
+    """Encrypts and decrypts: both are the same exclusive or."""
     key = hkdf_sha256(secret, b"limpet token v1 encipher")
     stream = b"".join(
         hmac.digest(key, tag + block.to_bytes(4, "big"), "sha256") for block in range((len(data) + 31) // 32)
@@ -123,14 +123,14 @@ def encode_payload(claims):
 
 
 def decode_payload(clear):
-    """Only ever called on what somebody with the key has written."""
+    """Only called for payloads that the tag has authenticated."""
     kind, v6 = clear[0], len(clear) == PAYLOAD_V6
     if kind != (KIND_IPV6 if v6 else KIND_IPV4):
         raise Refused("malformed")
     rest = clear[1:]
     address, rest = (rest[:16], rest[16:]) if v6 else (rest[:4], rest[4:])
     port = int.from_bytes(rest[:2], "big")
-    # Not compared as text: an address has several spellings.
+    # An address has several spellings, so do not compare its text.
     host = f"[{ipaddress.IPv6Address(address)}]:{port}" if v6 else f"{ipaddress.IPv4Address(address)}:{port}"
     return Claims(
         host=host,
@@ -170,7 +170,7 @@ def open_token(keyring, realm, text):
 
 @dataclass
 class Rules:
-    """What a policy and the configuration ask of a token's times. Milliseconds; None: not configured."""
+    """The limits of a policy and the configuration for times, in milliseconds. None: not configured."""
 
     absolute_timeout: int | None
     idle_timeout: int | None
@@ -186,7 +186,7 @@ class Rules:
 
 
 def check_times(rules, claims, now):
-    """Steps 4 to 7 of "Verification". 1.1 times is counted in tenths: no rounding."""
+    """Steps 4 to 7 of "Verification". Counted in tenths, so that 1.1 times is exact."""
     if rules.absolute_timeout is not None and now - claims.issued_at >= rules.absolute_timeout:
         raise Refused("expired")
     if rules.idle_bound() is not None and 10 * (now - claims.last_seen) > 11 * rules.idle_bound():
@@ -217,7 +217,7 @@ def keyring_of(entry):
 
 
 def outcome(attempt):
-    """What became of a token, as one word: "ok", or the refusal."""
+    """"ok", or the reason of the refusal."""
     try:
         attempt()
     except Refused as refused:
@@ -274,7 +274,7 @@ def check_time(entry):
 
 
 def run(check, entries):
-    """Every problem of a group, with the entry it belongs to."""
+    """Every problem of a group, with its entry."""
     found = []
     for at, entry in enumerate(entries):
         label = entry.get("why", entry.get("host", "")) or "no label"
@@ -282,7 +282,7 @@ def run(check, entries):
     return found
 
 
-# The self-check: an expectation that was made wrong has to be found, or this script proves nothing.
+# The self-check: unless this script finds wrong expectations, it proves nothing.
 
 
 def spoil_valid(entry):
@@ -308,7 +308,7 @@ def spoil_word(field, words):
 
 
 def undetected(check, spoil, entries):
-    """The spoiled expectations that `check` did not notice, and how many were tried."""
+    """The wrong expectations that `check` does not find, and how many were tried."""
     missed, tried = [], 0
     for at, entry in enumerate(entries):
         for field, value in spoil(entry):
@@ -321,7 +321,7 @@ def undetected(check, spoil, entries):
 
 
 def report(groups):
-    """Runs the groups (name, entries, check, spoil), says how each went, and returns the exit code."""
+    """Runs the groups (name, entries, check, spoil), prints the results, and returns the exit code."""
     failed = False
     for name, entries, check, spoil in groups:
         problems = run(check, entries) if entries else ["the group is empty"]

@@ -1,16 +1,20 @@
-//! Envoy's C interface for dynamic modules, as much of it as is needed, and safe wrappers around it.
+//! The part of Envoy's C interface for dynamic modules that the filter needs, and safe wrappers around it.
 //!
-//! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Everything used here is in 1.38, but for secrets, and Envoy
-//! keeps what it has released: one library serves every Envoy from 1.38 on. Callbacks are looked up when the library is loaded, so an
-//! Envoy that lacks one refuses the library with a message that says which; one that lacks those for secrets serves without.
+//! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Envoy 1.38 has everything that is used here,
+//! except for secrets, and Envoy does not change what it has released. So one library works in every Envoy from 1.38
+//! on. Callbacks are looked up when the library is loaded: an Envoy that lacks one refuses the library and names the
+//! callback, and one that lacks only those for secrets works without them.
 //!
 //! Three rules make the unsafe code sound:
-//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold them, live in
-//!    hooks only, and are neither `Send` nor `Sync`.
-//! 2. Memory that Envoy lends is valid until the hook returns or something is set. What asks for it borrows the [`Exchange`], what
-//!    sets something borrows it mutably, so the compiler keeps the two apart.
-//! 3. A configuration is an `Arc<Plugin>`, a route's a `Box<RouteSession>` and a stream a `Box<Option<Stream>>` while Envoy holds them.
-//!    It destroys each once, a route's not while a request is on it, and calls about a stream from one thread, one hook at a time.
+//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold
+//!    them, exist in hooks only, and are neither `Send` nor `Sync`.
+//! 2. Memory that Envoy lends is valid until the hook returns or something is set. Methods that return such memory
+//!    borrow the [`Exchange`], methods that set something borrow it mutably, so the compiler keeps the two apart.
+//! 3. While Envoy holds them, a configuration is an `Arc<Plugin>`, the configuration of a route is a
+//!    `Box<PerRouteConfig>` and a stream is a `Box<Option<Stream>>`. Envoy destroys each of them once, and that of a
+//!    route not while a request uses it. It calls the hooks of a stream from one thread, one at a time.
+//!
+//! This file is long on purpose: it holds all unsafe code of the crate, so that a review reads one file.
 #![allow(unsafe_code)]
 
 mod words;
@@ -24,10 +28,10 @@ use std::sync::{Arc, OnceLock};
 pub(crate) use words::{Attribute, Headers, HostError, Level, Metadata};
 use words::{accepted, guard};
 
-use crate::plugin::{self, Plugin, RouteSession};
+use crate::plugin::{self, PerRouteConfig, Plugin};
 use crate::stream::Stream;
 
-/// Bytes that Envoy owns, or that we own (`envoy_dynamic_module_type_{envoy,module}_buffer`: one layout).
+/// Bytes that Envoy or the module owns (`envoy_dynamic_module_type_{envoy,module}_buffer`, which have one layout).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Buffer {
@@ -41,7 +45,7 @@ impl Buffer {
         length: 0,
     };
 
-    /// Lends bytes to a callback, which does not keep them.
+    /// Bytes for a callback, which must not keep them.
     fn lend(bytes: &[u8]) -> Self {
         Self {
             start: bytes.as_ptr().cast(),
@@ -49,20 +53,20 @@ impl Buffer {
         }
     }
 
-    /// What Envoy lends.
+    /// The bytes that Envoy lends.
     ///
     /// # Safety
-    /// The buffer is one that Envoy filled during this hook, and for as long as `'a` the hook goes on and nothing is set.
+    /// Envoy filled the buffer during this hook. During `'a`, the hook does not return and nothing is set.
     unsafe fn bytes<'a>(self) -> &'a [u8] {
         if self.start.is_null() {
             return &[];
         }
-        // SAFETY: not null, and by the caller's promise Envoy lends that many bytes (rule 2).
+        // SAFETY: not null, and Envoy lends that many bytes, as the caller ensures (rule 2).
         unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), self.length) }
     }
 }
 
-/// Declares a table of callbacks, and how it is filled.
+/// Declares a table of callbacks and the function that fills it.
 macro_rules! callbacks {
     ($(#[$about:meta])* $table:ident {
         $($name:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*
@@ -73,14 +77,17 @@ macro_rules! callbacks {
         }
 
         impl $table {
-            /// Finds them all in this process; otherwise the name of the first that is missing.
+            /// Looks up every callback. On failure, the name of the first that is missing.
             fn find() -> Result<Self, &'static CStr> {
                 Ok(Self { $($name: {
                     let name = callback_name!($name);
                     let found = find(name).ok_or(name)?;
-                    // SAFETY: Envoy exports a function of this C type under this name, and never changes a released one.
+                    // SAFETY: Envoy exports a function of this C type under this name, and never changes it.
                     unsafe {
-                        std::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(found.as_ptr())
+                        std::mem::transmute::<
+                            *const c_void,
+                            unsafe extern "C" fn($($argument),*) $(-> $answer)?,
+                        >(found.as_ptr())
                     }
                 },)* })
             }
@@ -101,7 +108,7 @@ macro_rules! callback_name {
 }
 
 callbacks! {
-    /// Functions of Envoy's own, without their prefix `envoy_dynamic_module_callback_`.
+    /// Functions of Envoy, without the prefix `envoy_dynamic_module_callback_`.
     Callbacks {
         log: fn(c_int, Buffer);
         http_get_header: fn(*mut c_void, c_int, Buffer, *mut Buffer, usize, *mut usize) -> bool;
@@ -120,7 +127,7 @@ callbacks! {
 }
 
 callbacks! {
-    /// Those for secrets, from 1.40 on.
+    /// Functions for secrets, which Envoy has from 1.40 on.
     #[expect(clippy::struct_field_names, reason = "Envoy's names")]
     SecretCallbacks {
         http_filter_config_generic_secret_subscribe: fn(*mut c_void, Buffer, Buffer) -> usize;
@@ -129,14 +136,14 @@ callbacks! {
     }
 }
 
-/// Filled in before Envoy calls any other hook.
+/// Set before Envoy calls any other hook.
 static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
 
-/// Filled in with the others, where this Envoy has them.
+/// Set with [`CALLBACKS`], if Envoy has them.
 static SECRET_CALLBACKS: OnceLock<SecretCallbacks> = OnceLock::new();
 
-/// Whether Envoy ever configured a route with this library. If not, it need not look through route, virtual host and route
-/// configuration on every request.
+/// Whether any route has a configuration for this library. If not, Envoy need not search route, virtual host and route
+/// configuration for one on every request.
 static ROUTES_CONFIGURED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -145,14 +152,14 @@ unsafe extern "C" {
 }
 
 fn find(symbol: &CStr) -> Option<ptr::NonNull<c_void>> {
-    // SAFETY: the name ends with a NUL, and looking up a symbol has no other effect.
+    // SAFETY: the name ends with a NUL, and looking up a symbol has no side effects.
     ptr::NonNull::new(unsafe { dlsym(ptr::null_mut(), symbol.as_ptr()) })
 }
 
 fn callbacks() -> Result<&'static Callbacks, HostError> {
     CALLBACKS
         .get()
-        .ok_or(HostError("everything: it did not initialise the module"))
+        .ok_or(HostError("every callback: it did not initialise the module"))
 }
 
 fn secret_callbacks() -> Result<&'static SecretCallbacks, HostError> {
@@ -161,7 +168,7 @@ fn secret_callbacks() -> Result<&'static SecretCallbacks, HostError> {
         .ok_or(HostError("secrets: it is older than 1.40"))
 }
 
-/// Whether this Envoy hands secrets to modules.
+/// Whether Envoy gives secrets to modules.
 pub(crate) fn has_secrets() -> bool {
     SECRET_CALLBACKS.get().is_some()
 }
@@ -174,40 +181,40 @@ pub(crate) fn log(level: Level, line: &str) {
     }
 }
 
-/// Whether this Envoy is 1.40 or newer.
+/// Whether Envoy is 1.40 or newer.
 pub(crate) fn is_1_40() -> bool {
     find(callback_name!(log_v2)).is_some()
 }
 
-/// A configuration in the making.
+/// A filter configuration that Envoy is creating.
 pub(crate) struct Configuring<'a> {
     handle: *mut c_void,
     hook: PhantomData<&'a ()>,
 }
 
-/// A counter that was defined.
+/// A defined counter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counter(usize);
 
-/// A secret that was asked for.
+/// A secret that the module subscribed to.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct SecretId(usize);
 
 impl Configuring<'_> {
-    /// Defines a counter. Envoy allows that here and nowhere else.
+    /// Defines a counter. Envoy allows this only while it creates a configuration.
     pub(crate) fn counter(&self, name: &str) -> Result<Counter, HostError> {
         let callbacks = callbacks()?;
         let mut id = 0;
         let name = Buffer::lend(name.as_bytes());
-        // SAFETY: the handle is valid (rule 1); no labels, and Envoy copies the name.
+        // SAFETY: the handle is valid (rule 1), there are no labels, and Envoy copies the name.
         let result = unsafe {
             (callbacks.http_filter_config_define_counter)(self.handle, name, ptr::null_mut(), 0, &raw mut id)
         };
         accepted(result == 0, "a counter").map(|()| Counter(id))
     }
 
-    /// Asks for a secret, now and whenever it changes. Envoy allows that here and nowhere else. `source` is a `ConfigSource` in JSON; empty
-    /// for a secret of the bootstrap configuration.
+    /// Subscribes to a secret. Envoy allows this only while it creates a configuration. `source` is a `ConfigSource` in
+    /// JSON, or empty for a secret of the bootstrap configuration.
     pub(crate) fn subscribe(&self, name: &str, source: &str) -> Result<SecretId, HostError> {
         let callbacks = secret_callbacks()?;
         let (name, source) = (Buffer::lend(name.as_bytes()), Buffer::lend(source.as_bytes()));
@@ -216,18 +223,18 @@ impl Configuring<'_> {
         accepted(id != 0, "a secret").map(|()| SecretId(id))
     }
 
-    /// A secret that was asked for, where it is there already.
+    /// The current content of a secret; `None` until it arrives.
     pub(crate) fn secret(&self, SecretId(id): SecretId) -> Result<Option<&[u8]>, HostError> {
         let callbacks = secret_callbacks()?;
         let mut answer = Buffer::NONE;
-        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
         let found = unsafe { (callbacks.http_filter_config_get_generic_secret)(self.handle, id, &raw mut answer) };
-        // SAFETY: Envoy filled it in just now, and nothing sets a secret during this hook (rule 2).
+        // SAFETY: Envoy has filled it, and nothing sets a secret during this hook (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 }
 
-/// A request and its response, during a hook.
+/// A request and its response during a hook.
 pub(crate) struct Exchange<'a> {
     handle: *mut c_void,
     hook: PhantomData<&'a ()>,
@@ -244,24 +251,24 @@ impl Exchange<'_> {
             }
             let mut field = Buffer::NONE;
             let key = Buffer::lend(name.as_bytes());
-            // SAFETY: the handle is valid (rule 1); Envoy fills in the field and the number of fields.
+            // SAFETY: the handle is valid (rule 1), and Envoy fills in the field and the number of fields.
             let found = unsafe {
                 (callbacks.http_get_header)(self.handle, of as c_int, key, &raw mut field, index, &raw mut total)
             };
             index += 1;
-            // SAFETY: Envoy filled it in just now, and what sets something waits until this borrow ends (rule 2).
+            // SAFETY: Envoy has filled it, and nothing is set before this borrow ends (rule 2).
             found.then(|| unsafe { field.bytes() })
         }))
     }
 
-    /// Puts one field in place of every field of this name.
+    /// Replaces every field of this name by one field.
     pub(crate) fn set_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
-        // Envoy takes an empty value for a removal, in some versions.
+        // Some versions of Envoy take an empty value for a removal.
         accepted(!value.is_empty(), "an empty header")?;
         self.put_header(of, name, Buffer::lend(value))
     }
 
-    /// Takes every field of this name away.
+    /// Removes every field of this name.
     pub(crate) fn remove_header(&mut self, of: Headers, name: &str) -> Result<(), HostError> {
         self.put_header(of, name, Buffer::NONE)
     }
@@ -274,7 +281,7 @@ impl Exchange<'_> {
         accepted(did, "a change of a header")
     }
 
-    /// Puts one field behind those of this name.
+    /// Appends a field to those of this name.
     pub(crate) fn add_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
         let callbacks = callbacks()?;
         let (name, value) = (Buffer::lend(name.as_bytes()), Buffer::lend(value));
@@ -283,28 +290,28 @@ impl Exchange<'_> {
         accepted(did, "a new header")
     }
 
-    /// What Envoy knows under this name; `None` where it knows nothing.
+    /// The value of an attribute; `None` if Envoy has none.
     pub(crate) fn attribute(&self, attribute: Attribute) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
-        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
         let found =
             unsafe { (callbacks.http_filter_get_attribute_string)(self.handle, attribute as c_int, &raw mut answer) };
-        // SAFETY: Envoy filled it in just now, and what sets something waits until this borrow ends (rule 2).
+        // SAFETY: Envoy has filled it, and nothing is set before this borrow ends (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
-    /// The cluster that the route leads to; `None` where there is no such cluster.
+    /// The name of the cluster that the route leads to; `None` if there is no such cluster.
     pub(crate) fn cluster_name(&self) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
-        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
         let found = unsafe { (callbacks.http_get_cluster_name)(self.handle, &raw mut answer) };
-        // SAFETY: Envoy filled it in just now, and what sets something waits until this borrow ends (rule 2).
+        // SAFETY: Envoy has filled it, and nothing is set before this borrow ends (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
-    /// Has the request matched with the routes again, when something of its route is asked for next.
+    /// Makes Envoy match the request again when its route is needed next.
     pub(crate) fn clear_route_cache(&mut self) -> Result<(), HostError> {
         let callbacks = callbacks()?;
         // SAFETY: the handle is valid (rule 1).
@@ -312,16 +319,17 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// What Envoy's own configuration of the route has for this filter.
-    pub(crate) fn route_session(&self) -> Result<Option<&RouteSession>, HostError> {
+    /// The configuration that the route, virtual host or route configuration has for this filter.
+    pub(crate) fn per_route_config(&self) -> Result<Option<&PerRouteConfig>, HostError> {
         if !ROUTES_CONFIGURED.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let callbacks = callbacks()?;
-        // SAFETY: the handle is valid (rule 1). What is found is a `RouteSession` of ours that outlives this hook (rule 3).
+        // SAFETY: the handle is valid (rule 1). The answer is a `PerRouteConfig` of this module that outlives this hook
+        // (rule 3).
         Ok(unsafe {
             (callbacks.get_most_specific_route_config)(self.handle)
-                .cast::<RouteSession>()
+                .cast::<PerRouteConfig>()
                 .as_ref()
         })
     }
@@ -331,24 +339,25 @@ impl Exchange<'_> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
         let (namespace, key) = (Buffer::lend(namespace.as_bytes()), Buffer::lend(key.as_bytes()));
-        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
         let found =
             unsafe { (callbacks.http_get_metadata_string)(self.handle, of as c_int, namespace, key, &raw mut answer) };
-        // SAFETY: Envoy filled it in just now, and what sets something waits until this borrow ends (rule 2).
+        // SAFETY: Envoy has filled it, and nothing is set before this borrow ends (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
-    /// A secret that was asked for, as it is now; `None` where it is not there yet.
+    /// The current content of a secret; `None` until it arrives.
     pub(crate) fn secret(&self, SecretId(id): SecretId) -> Result<Option<&[u8]>, HostError> {
         let callbacks = secret_callbacks()?;
         let mut answer = Buffer::NONE;
-        // SAFETY: the handle is valid (rule 1); Envoy fills in the answer.
+        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
         let found = unsafe { (callbacks.http_filter_get_generic_secret)(self.handle, id, &raw mut answer) };
-        // SAFETY: Envoy filled it in just now, and a worker gets a new secret between hooks only (rule 2).
+        // SAFETY: Envoy has filled it, and a worker gets a new secret only between hooks (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
-    /// Sends the request to this host, or to none if it is `strict`.
+    /// Sends the request to this host. If the host is not available, a `strict` request fails and any other is
+    /// load-balanced.
     pub(crate) fn override_host(&mut self, host: &str, strict: bool) -> Result<(), HostError> {
         let callbacks = callbacks()?;
         let host = Buffer::lend(host.as_bytes());
@@ -357,7 +366,7 @@ impl Exchange<'_> {
         accepted(did, "an upstream override host")
     }
 
-    /// Leaves a string for access logs. Envoy keeps the first that is set under a key.
+    /// Sets a string for access logs. Envoy keeps the first value of each key.
     pub(crate) fn set_filter_state(&mut self, key: &str, value: &str) -> Result<(), HostError> {
         let callbacks = callbacks()?;
         let (key, value) = (Buffer::lend(key.as_bytes()), Buffer::lend(value.as_bytes()));
@@ -366,26 +375,26 @@ impl Exchange<'_> {
         accepted(did, "filter state")
     }
 
-    /// Adds one to a counter.
+    /// Increments a counter.
     pub(crate) fn increment(&self, counter: Counter) -> Result<(), HostError> {
         let callbacks = callbacks()?;
-        // SAFETY: the handle is valid (rule 1); no labels.
+        // SAFETY: the handle is valid (rule 1), and there are no labels.
         let result =
             unsafe { (callbacks.http_filter_increment_counter)(self.handle, counter.0, ptr::null_mut(), 0, 1) };
         accepted(result == 0, "a count")
     }
 }
 
-/// Runs a hook about a stream. After a panic the request goes on as it is, and is counted.
+/// Runs a hook of a stream. If it panics, the request continues as it is and is counted.
 ///
 /// # Safety
-/// `stream` is what `http_filter_new` returned, and not destroyed; `handle` is what Envoy passed with it.
+/// `http_filter_new` returned `stream`, it is not destroyed, and Envoy passed `handle` with it.
 unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&mut Stream, &mut Exchange<'_>)) {
     let mut exchange = Exchange {
         handle,
         hook: PhantomData,
     };
-    // SAFETY: a `Box<Option<Stream>>` of ours, and nobody else refers to it now (rule 3).
+    // SAFETY: this is a `Box<Option<Stream>>` of this module, and there is no other reference to it (rule 3).
     if let Some(Some(stream)) = unsafe { stream.cast::<Option<Stream>>().cast_mut().as_mut() }
         && guard(|| hook(stream, &mut exchange)).is_none()
     {
@@ -393,14 +402,14 @@ unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&m
     }
 }
 
-/// `Continue` of every status there is.
+/// `Continue` in every status type of the interface.
 const CONTINUE: c_int = 0;
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
     let ready = guard(|| match Callbacks::find() {
         Ok(found) => {
-            // Envoy calls this once; a second table would be the same.
+            // Envoy calls this once. A second table would be equal.
             let _ = CALLBACKS.set(found);
             if let Ok(found) = SecretCallbacks::find() {
                 let _ = SECRET_CALLBACKS.set(found);
@@ -408,7 +417,7 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
             true
         }
         Err(missing) => {
-            // This Envoy's log may be among what is missing.
+            // The callback for logging may be missing, too.
             eprintln!(
                 "limpet: this Envoy is too old for Limpet's dynamic module, which needs 1.38 or newer: it has no {}",
                 missing.to_string_lossy()
@@ -417,7 +426,7 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
         }
     });
     match ready {
-        // The interface's version: Envoy warns of one that is not its own.
+        // The version of the interface. Envoy warns if it is not its own.
         Some(true) if is_1_40() => c"v0.2.0".as_ptr(),
         Some(true) => c"v0.1.0".as_ptr(),
         _ => ptr::null(),
@@ -444,7 +453,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
-    // SAFETY: the reference that `config_new` gave to Envoy, given back once (rule 3).
+    // SAFETY: Envoy returns the reference from `config_new`, once (rule 3).
     guard(|| drop(unsafe { Arc::from_raw(config.cast::<Plugin>()) }));
 }
 
@@ -453,11 +462,12 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     _name: Buffer,
     config: Buffer,
 ) -> *const c_void {
-    // Before Envoy shows the route to any worker.
+    // Set before any worker sees the route.
     ROUTES_CONFIGURED.store(true, Ordering::Relaxed);
     // SAFETY: Envoy lends the configuration to this hook (rule 2).
-    let session =
-        guard(|| plugin::configure_route(unsafe { config.bytes() }).map(|session| Box::into_raw(Box::new(session))));
+    let session = guard(|| {
+        plugin::configure_per_route(unsafe { config.bytes() }).map(|session| Box::into_raw(Box::new(session)))
+    });
     session
         .flatten()
         .map_or(ptr::null(), |session| session.cast_const().cast())
@@ -465,8 +475,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(config: *const c_void) {
-    // SAFETY: the `Box<RouteSession>` that `per_route_config_new` gave to Envoy, given back once (rule 3).
-    guard(|| drop(unsafe { Box::from_raw(config.cast::<RouteSession>().cast_mut()) }));
+    // SAFETY: Envoy returns the `Box<PerRouteConfig>` from `per_route_config_new`, once (rule 3).
+    guard(|| drop(unsafe { Box::from_raw(config.cast::<PerRouteConfig>().cast_mut()) }));
 }
 
 #[unsafe(no_mangle)]
@@ -475,7 +485,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
     handle: *mut c_void,
 ) -> *const c_void {
     let config = config.cast::<Plugin>();
-    // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3), counted once more for the stream.
+    // SAFETY: this is an `Arc<Plugin>` that Envoy still holds (rule 3). The stream gets a reference of its own.
     let plugin = unsafe {
         Arc::increment_strong_count(config);
         Arc::from_raw(config)
@@ -486,17 +496,17 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
             handle,
             hook: PhantomData,
         };
-        // SAFETY: Envoy still holds it (rule 3).
+        // SAFETY: Envoy still holds the configuration (rule 3).
         let plugin = unsafe { &*config };
         guard(|| exchange.increment(*plugin.counters.host_errors()));
     }
-    // Never null: Envoy would answer 500.
+    // Never null, for which Envoy would answer 500.
     Box::into_raw(Box::new(stream)).cast_const().cast()
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
-    // SAFETY: the `Box<Option<Stream>>` that `http_filter_new` gave to Envoy, given back once (rule 3).
+    // SAFETY: Envoy returns the `Box<Option<Stream>>` from `http_filter_new`, once (rule 3).
     guard(|| drop(unsafe { Box::from_raw(stream.cast::<Option<Stream>>().cast_mut()) }));
 }
 
@@ -506,7 +516,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     stream: *const c_void,
     _: bool,
 ) -> c_int {
-    // SAFETY: Envoy passes what belongs together (rules 1 and 3).
+    // SAFETY: the handle and the stream belong together (rules 1 and 3).
     unsafe { about(handle, stream, Stream::on_request) };
     CONTINUE
 }
@@ -517,7 +527,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     stream: *const c_void,
     _: bool,
 ) -> c_int {
-    // SAFETY: Envoy passes what belongs together (rules 1 and 3).
+    // SAFETY: the handle and the stream belong together (rules 1 and 3).
     unsafe { about(handle, stream, Stream::on_response) };
     CONTINUE
 }
@@ -530,18 +540,19 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     details: Buffer,
     _reset_imminent: bool,
 ) -> c_int {
-    // SAFETY: Envoy passes what belongs together (rules 1 and 3), and lends the details to this hook (rule 2).
+    // SAFETY: the handle and the stream belong together (rules 1 and 3), and Envoy lends the details to this hook (rule
+    // 2).
     unsafe { about(handle, stream, |stream, _| stream.on_local_reply(details.bytes())) };
     CONTINUE
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(handle: *mut c_void, stream: *const c_void) {
-    // SAFETY: Envoy passes what belongs together (rules 1 and 3).
+    // SAFETY: the handle and the stream belong together (rules 1 and 3).
     unsafe { about(handle, stream, Stream::on_complete) };
 }
 
-/// Hooks that Envoy asks every module for, and that have nothing to do here.
+/// Hooks that every module must have and that do nothing here.
 macro_rules! idle_hooks {
     ($($name:ident($($argument:ty),*) $(-> $answer:ident)?;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! A keyring in a secret that Envoy discovers (SDS), and what comes of it when it changes.
+//! A keyring in a secret that Envoy discovers (SDS) and that may change.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,22 +9,22 @@ use zeroize::Zeroizing;
 
 use crate::abi::SecretId;
 
-/// Each worker sees a new secret in its own time, so for a moment some have the one before. Those are kept: the newest two, and the newest two
-/// that are keyrings.
+/// How many versions are kept: this many of the newest, and of the newest that are keyrings. Workers see a new secret
+/// at different times, so for a moment some still have the previous one.
 const KEPT: usize = 2;
 
-/// The filter for each version of a secret.
+/// A filter for each version of a secret.
 #[derive(Debug)]
 pub(crate) struct Discovered {
     pub(crate) secret: SecretId,
-    /// The newest first.
+    /// The newest version is the first.
     versions: RwLock<Vec<Version>>,
 }
 
-/// What came of one version.
+/// A version of the secret.
 struct Version {
     secret: Zeroizing<Vec<u8>>,
-    /// `None`: it is no keyring.
+    /// `None` if the secret is not a keyring.
     filter: Option<Arc<Filter>>,
 }
 
@@ -44,15 +44,15 @@ impl Discovered {
         }
     }
 
-    /// The filter with the keyring in this secret. Where that is none, with the newest that was; `None` where there was none yet. `keyless` is
-    /// the same filter without keys.
+    /// The filter with the keyring in this secret, or with the newest previous one if the secret holds none; `None` if
+    /// there was no keyring yet. `keyless` is the filter without keys.
     ///
     /// # Errors
-    /// Why the secret is no keyring, once for each secret; the filter stays what it was.
+    /// If the secret is not a keyring and is seen for the first time. The previous filter stays in use.
     pub(crate) fn filter(&self, secret: Option<&[u8]>, keyless: &Filter) -> Result<Option<Arc<Filter>>, ConfigError> {
-        // A panic can not leave the list half-changed, so a poisoned lock is as good as another.
+        // A panic cannot leave the list half-changed, so a poisoned lock is safe to use.
         let versions = self.versions.read().unwrap_or_else(PoisonError::into_inner);
-        // Envoy has an empty one before the first.
+        // Before the first secret, Envoy has an empty one.
         let Some(secret) = secret.filter(|secret| !secret.is_empty()) else {
             return Ok(newest(&versions));
         };
@@ -63,13 +63,13 @@ impl Discovered {
         self.take(secret, keyless)
     }
 
-    /// Takes a secret that is new.
+    /// Adds a new version.
     fn take(&self, secret: &[u8], keyless: &Filter) -> Result<Option<Arc<Filter>>, ConfigError> {
         let parsed = KeyringDocument::parse(secret).and_then(|document| document.keyring());
         let filter = parsed.map(|keyring| Arc::new(keyless.with_keys(keyring)));
         let mut versions = self.versions.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = versions.iter().find(|version| *version.secret == *secret) {
-            // Another worker was faster.
+            // Another worker has added it meanwhile.
             return Ok(known.filter.clone().or_else(|| newest(&versions)));
         }
         let version = Version {

@@ -1,38 +1,35 @@
-//! Answers to the core's questions, each by one callback.
+//! Answers the core's questions, each with one callback.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use limpet_core::SessionError;
+use limpet_core::envoy::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
-use limpet_core::view::{self, Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
+use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 
 use crate::abi::{Attribute, Exchange, Headers, HostError, Metadata};
-use crate::plugin::RouteSession;
+use crate::plugin::PerRouteConfig;
 
-/// The request that Envoy is calling about.
+/// The request of the current hook.
 pub(crate) struct Request<'e, 'h>(pub(crate) &'e mut Exchange<'h>);
 
-/// The response that Envoy is calling about.
+/// The response of the current hook.
 pub(crate) struct Response<'e, 'h> {
     pub(crate) exchange: &'e Exchange<'h>,
-    /// The host that the request was to go to, as `ip:port`.
+    /// The host that the request was steered to, as `ip:port`.
     pub(crate) asked: Option<&'e str>,
-    /// Why Envoy answers by itself, where it does.
+    /// The response code details of a reply of Envoy's own.
     pub(crate) local_reply: Option<&'e [u8]>,
 }
 
-/// The `response.code_details` of a response that a backend gave.
-const VIA_UPSTREAM: &[u8] = b"via_upstream";
-
-/// The time.
 pub(crate) fn now() -> Timestamp {
-    // A clock before 1970 is as good as one at it.
+    // A clock before 1970 is wrong anyway.
     Timestamp::from_unix(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Callbacks have no status codes.
+/// An error for the core. Callbacks have no status codes.
 fn failed(what: &'static str) -> ViewError {
     ViewError { what, status: 0 }
 }
@@ -54,14 +51,14 @@ fn attribute<'e>(exchange: &'e Exchange<'_>, attribute: Attribute) -> Answer<'e>
 }
 
 fn session<'e>(exchange: &'e Exchange<'_>, of: Metadata) -> Answer<'e> {
-    let session = exchange.metadata(of, "limpet", "session")?;
-    // As the wasm filter, which is told an empty one as an absent header.
+    let session = exchange.metadata(of, METADATA_NAMESPACE, METADATA_KEY)?;
+    // An empty string counts as absent, as it does for the wasm filter, which gets it as a header.
     Ok(session.filter(|session| !session.is_empty()).map(Cow::Borrowed))
 }
 
 impl RequestView for Request<'_, '_> {
     fn route_session(&self) -> Answer<'_> {
-        if let Some(RouteSession(session)) = self.0.route_session()? {
+        if let Some(PerRouteConfig(session)) = self.0.per_route_config()? {
             return Ok(Some(Cow::Borrowed(session)));
         }
         session(self.0, Metadata::Route)
@@ -102,13 +99,13 @@ impl ResponseView for Response<'_, '_> {
     }
 
     fn code_details(&self) -> Answer<'_> {
-        // 1.38 does not tell modules `response.code_details`, but every Envoy tells them of its own replies.
+        // Envoy 1.38 does not provide `response.code_details`, but every version tells modules about its own replies.
         if let Some(details) = self.local_reply {
             return Ok(Some(Cow::Borrowed(details)));
         }
-        // Neither Envoy's nor a backend's: a cache's, say.
+        // Without an upstream, the response came neither from Envoy nor from a backend but, for example, from a cache.
         let upstream = attribute(self.exchange, Attribute::UpstreamAddress)?;
-        Ok(upstream.map(|_| Cow::Borrowed(VIA_UPSTREAM)))
+        Ok(upstream.map(|_| Cow::Borrowed(VIA_UPSTREAM.as_bytes())))
     }
 
     fn upstream_address(&self) -> Answer<'_> {

@@ -1,10 +1,10 @@
 //! The Limpet filter as a dynamic module of Envoy: a shared library that Envoy loads into its own process.
 //!
-//! An adapter and no more: it answers the core's questions by callbacks ([`host`]) and carries out its plans ([`stream`]).
-//! What a session is, the core says.
+//! This crate is an adapter: it answers the core's questions with callbacks ([`host`]) and carries out its plans
+//! ([`stream`]). Every decision about a session is made in the core.
 //!
-//! Envoy's interface is C. [`abi`] binds the part that is needed, by hand, and is the only file with unsafe code; it also
-//! keeps panics from crossing into Envoy. Workers share one [`plugin::Plugin`] per configuration.
+//! Envoy's interface is C. [`abi`] binds the part of it that is needed. It is the only file with unsafe code, and it
+//! keeps panics out of Envoy. All workers share the [`plugin::Plugin`] of a configuration.
 
 mod abi;
 mod discovered;

@@ -1,4 +1,4 @@
-//! A configuration in force, which all workers share.
+//! The configuration in force, which all workers share.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::discovered::Discovered;
 /// A configuration in force, and its counters.
 #[derive(Debug)]
 pub(crate) struct Plugin {
-    /// Without keys where these are in a secret.
+    /// Without keys if these are in a secret.
     pub(crate) filter: Filter,
     discovered: Option<Discovered>,
     pub(crate) counters: Counters<Counter>,
 }
 
 impl Plugin {
-    /// The filter with the keyring of now; `None` where that does not change: [`Plugin::filter`].
+    /// The filter with the keyring of the secret; `None` to use [`Plugin::filter`].
     pub(crate) fn discovered(&self, exchange: &Exchange<'_>) -> Result<Option<Arc<Filter>>, HostError> {
         let Some(discovered) = &self.discovered else {
             return Ok(None);
         };
         let secret = exchange.secret(discovered.secret)?;
         Ok(discovered.filter(secret, &self.filter).unwrap_or_else(|error| {
-            // A count is not worth a request.
+            // A count is not worth failing a request.
             let _ = exchange.increment(*self.counters.refused_secrets());
             abi::log(Level::Error, &format!("limpet: secret refused: {error}"));
             discovered.newest()
@@ -33,7 +33,7 @@ impl Plugin {
     }
 }
 
-/// Puts a configuration in force; `None` where it is refused, and the log says why.
+/// Puts a configuration in force. If it is refused, logs the reason and returns `None`.
 pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Plugin> {
     match try_configure(configuring, json) {
         Ok(plugin) => Some(plugin),
@@ -44,13 +44,13 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
     }
 }
 
-/// What a route's metadata would say of its sessions, in Envoy's own configuration of the route.
+/// The configuration of a route for this filter. Its text is the same as in the metadata of a route.
 #[derive(Debug)]
-pub(crate) struct RouteSession(pub(crate) Vec<u8>);
+pub(crate) struct PerRouteConfig(pub(crate) Vec<u8>);
 
-/// Takes a route's configuration; `None` where it is refused, and the log says why. Envoy does not tell which filter it is for, so
-/// whether there is such a policy shows when a request comes.
-pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
+/// Reads the configuration of a route. If it is refused, logs the reason and returns `None`. Envoy does not tell for
+/// which filter it is, so only a request shows whether the policy exists.
+pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
     if let Err(error) = limpet_core::RouteSession::parse(session) {
         let line = format!(
             "limpet: route configuration refused: {error}, found {:?}",
@@ -59,16 +59,17 @@ pub(crate) fn configure_route(session: &[u8]) -> Option<RouteSession> {
         abi::log(Level::Error, &line);
         return None;
     }
-    Some(RouteSession(session.to_vec()))
+    Some(PerRouteConfig(session.to_vec()))
 }
 
 fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, String> {
     let config = config::parse(json).map_err(|error| error.to_string())?;
     let by_virtual_host = config.routes.iter().position(|route| route.virtual_host.is_some());
     if let Some(index) = by_virtual_host.filter(|_| !abi::is_1_40()) {
-        // Its answer would be something else, and the route's sessions would be gone without a word.
+        // Older versions return something else, and the route would lose its sessions without a message.
         return Err(format!(
-            "routes[{index}].virtualHost: dynamic modules learn the virtual host from Envoy 1.40 on, and this one is older"
+            "routes[{index}].virtualHost: dynamic modules learn the virtual host from Envoy 1.40 on, \
+             and this one is older"
         ));
     }
     let (filter, discovered, warnings) = if let Some(sds) = &config.sds_keys {
@@ -90,7 +91,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     })
 }
 
-/// Asks Envoy for the secret that the keyring is in. Where it is there already, it has to be one.
+/// Subscribes to the secret with the keyring. If the secret is there already, it must be a keyring.
 fn discover(
     configuring: &Configuring<'_>,
     config: &FilterConfig,
@@ -113,4 +114,6 @@ fn discover(
     Ok((filter, discovered))
 }
 
-const NO_SECRET: &str = "sdsKeys: Envoy does not take it: expected the name of a secret in its bootstrap configuration, or an Envoy ConfigSource in sdsConfig, for an Envoy that has a node id and cluster";
+const NO_SECRET: &str = "sdsKeys: Envoy does not take it: \
+    expected the name of a secret in its bootstrap configuration, or an Envoy ConfigSource in sdsConfig, \
+    for an Envoy that has a node id and cluster";

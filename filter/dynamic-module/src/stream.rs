@@ -1,7 +1,8 @@
-//! One request and its response.
+//! A request and its response.
 
 use std::sync::Arc;
 
+use limpet_core::envoy::MAX_RETRIES_HEADER;
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 
@@ -9,18 +10,18 @@ use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
 use crate::host::{self, Request, Response};
 use crate::plugin::Plugin;
 
-/// What is known of one request.
+/// The state of a request.
 pub(crate) struct Stream {
     plugin: Arc<Plugin>,
     ongoing: Option<Ongoing>,
-    /// For the access log: Envoy keeps the first value that it is given, so it is given the last.
+    /// For the access log. Envoy keeps the first value that it gets, so the filter sets it once, at the end.
     outcome: (Option<RequestOutcome>, ResponseOutcome),
 }
 
-/// A request whose response is still to come.
+/// A request that waits for its response.
 struct Ongoing {
     session: Session,
-    /// The host that the request was to go to.
+    /// The host that the request was steered to.
     asked: Option<String>,
     local_reply: Option<Vec<u8>>,
 }
@@ -34,7 +35,7 @@ impl Stream {
         }
     }
 
-    /// The request's headers are there.
+    /// The headers of the request are complete.
     pub(crate) fn on_request(&mut self, exchange: &mut Exchange<'_>) {
         match on_request(&self.plugin, exchange) {
             Ok(None) => {}
@@ -46,16 +47,16 @@ impl Stream {
         }
     }
 
-    /// Envoy is about to answer by itself.
+    /// Envoy is about to send a reply of its own.
     pub(crate) fn on_local_reply(&mut self, details: &[u8]) {
         if let Some(ongoing) = &mut self.ongoing {
             ongoing.local_reply = Some(details.to_vec());
         }
     }
 
-    /// The response's headers are there.
+    /// The headers of the response are complete.
     pub(crate) fn on_response(&mut self, exchange: &mut Exchange<'_>) {
-        // Taken, so that a second call finds no session.
+        // `take`, so that a second call finds no session.
         let Some(ongoing) = self.ongoing.take() else {
             return;
         };
@@ -79,13 +80,13 @@ impl Stream {
         }
     }
 
-    /// Something panicked: the rest of the exchange is none of the filter's business.
+    /// A hook has panicked. The filter leaves the rest of the exchange alone.
     pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
         self.ongoing = None;
         count(exchange, Some(self.plugin.counters.host_errors()));
     }
 
-    /// Counts why a request goes on as it came.
+    /// Counts why a request continues without a session.
     fn report(&self, exchange: &Exchange<'_>, error: &SessionError) {
         count(exchange, Some(self.plugin.counters.error(error)));
         if let SessionError::UnknownSession(_) = error {
@@ -145,11 +146,11 @@ fn on_response(
     Ok((plan.request, plan.outcome))
 }
 
-/// Sends the request where `steering` says: that host, as `ip:port`.
+/// Sends the request to the host of `steering`, and returns that host as `ip:port`.
 fn steer(exchange: &mut Exchange<'_>, steering: Steering) -> Result<String, HostError> {
     if steering.strict {
-        // A retry ignores the override host and would reach another backend.
-        exchange.set_header(Headers::Request, "x-envoy-max-retries", b"0")?;
+        // A retry would ignore the override host and reach another backend.
+        exchange.set_header(Headers::Request, MAX_RETRIES_HEADER, b"0")?;
     }
     let host = address::text(steering.host);
     exchange.override_host(&host, steering.strict)?;
@@ -164,10 +165,10 @@ fn apply(exchange: &mut Exchange<'_>, of: Headers, edit: HeaderEdit<'_>) -> Resu
     }
 }
 
-/// Adds one to a counter, where there is one for what happened.
+/// Increments a counter, if there is one.
 fn count(exchange: &Exchange<'_>, counter: Option<&Counter>) {
     if let Some(counter) = counter {
-        // It was defined, so Envoy knows it; and a count is not worth a request.
+        // Envoy knows every defined counter, and a count is not worth failing a request.
         let _ = exchange.increment(*counter);
     }
 }

@@ -1,4 +1,4 @@
-//! What an application sets, to its client and back.
+//! Cookies and headers of an application, on their way to the client and back.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::proxy::{CLUSTER, HOST, Request, Response};
 const NAME: &str = "session";
 const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
-/// A filter whose only policy has this mode, and the token that every response gets.
+/// A filter with a policy of one mode, and the token that every response gets.
 struct Site {
     filter: Filter,
     header: &'static str,
@@ -54,7 +54,7 @@ impl Site {
         session.expect("a default")
     }
 
-    /// The fields that a response has instead of these; `None`: it gets no token.
+    /// The fields of a response after the filter; `None` if it gets no token.
     fn answered(&self, fields: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
         let mut session = self.session();
         session
@@ -86,7 +86,7 @@ impl Site {
         (!rewritten.is_empty()).then_some(rewritten)
     }
 
-    /// What the backend sees of this field of a request, and what happened to the token.
+    /// What the backend sees of a request field, and what became of the token.
     fn asked(&self, name: &str, field: &[u8]) -> (Vec<u8>, Option<RequestOutcome>) {
         let mut session = self.session();
         let plan = session
@@ -109,15 +109,16 @@ impl Site {
 }
 
 thread_local! {
-    static SITES: HashMap<&'static str, Site> = [CarrierMode::CookiePrefix, CarrierMode::CookieRewrite, CarrierMode::HeaderPrefix]
-        .map(|mode| (mode.name(), Site::new(mode)))
-        .into();
+    static SITES: HashMap<&'static str, Site> = {
+        use CarrierMode::{CookiePrefix, CookieRewrite, HeaderPrefix};
+        [CookiePrefix, CookieRewrite, HeaderPrefix].map(|mode| (mode.name(), Site::new(mode))).into()
+    };
 }
 
-/// Each line as a field of a response, which goes out, and back in a request.
+/// Takes each line as a field of a response, which the client returns in a request.
 ///
 /// # Panics
-/// Where the application's value is not what it was, or a token is where it should not be.
+/// If the application gets another value back, or a token is in the wrong place.
 pub fn application(data: &[u8]) {
     let fields: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     SITES.with(|sites| {
@@ -127,9 +128,9 @@ pub fn application(data: &[u8]) {
     });
 }
 
-/// Whether the lines begin a session as cookies, and as header fields.
+/// Whether the lines start a session as cookies, and as header fields.
 #[must_use]
-pub fn begins_sessions(data: &[u8]) -> [bool; 2] {
+pub fn starts_sessions(data: &[u8]) -> [bool; 2] {
     let fields: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     SITES.with(|sites| ["cookie-prefix", "header-prefix"].map(|mode| sites[mode].answered(&fields).is_some()))
 }
@@ -191,9 +192,9 @@ fn header(site: &Site, fields: &[&[u8]]) {
         "an application that sets none gets none"
     );
     let Some(answered) = answered else { return };
-    // What is `""` has no token, and does not belong to the session.
+    // The field `""` gets no token and is not part of the session.
     let sent: Vec<Vec<u8>> = answered.into_iter().filter(|field| field != b"\"\"").collect();
-    // Two values in one field of which the second has a token in front were never the application's alone.
+    // A field with a token in front of its second value did not come from an application alone.
     let has_inner = |field: &&&[u8]| {
         let mut elements = field.split(|byte| *byte == b',').skip(1).map(<[u8]>::trim_ascii_start);
         elements.any(|element| starts_with_token(element))
@@ -209,17 +210,17 @@ fn header(site: &Site, fields: &[&[u8]]) {
     );
 }
 
-/// Whether a token and `~` are in front, behind the opening quote where there is one.
+/// Whether the value starts with a token and `~`, behind the opening quote if there is one.
 fn starts_with_token(value: &[u8]) -> bool {
     let value = value.strip_prefix(b"\"").unwrap_or(value);
     let end = value.iter().position(|byte| *byte == b'~');
     end.is_some_and(|end| is_token(&value[..end]))
 }
 
-/// The bytes as a Cookie field, and as a header, of a client that may have made up everything.
+/// Takes the bytes as a Cookie field and as a header of a hostile client.
 ///
 /// # Panics
-/// Where anything else goes than what has the form of a token in front of a value.
+/// If anything is removed that does not have the form of a token in front of a value.
 pub fn prefixed_request(field: &[u8]) {
     SITES.with(|sites| {
         let parts = field.split(|byte| *byte == b';');
@@ -237,7 +238,7 @@ pub fn prefixed_request(field: &[u8]) {
     });
 }
 
-/// Whether there is a prefix in the bytes as a Cookie field, and as a header.
+/// Whether the bytes have a prefix as a Cookie field, and as a header.
 #[must_use]
 pub fn has_prefix(field: &[u8]) -> [bool; 2] {
     let asked = |mode: &str, name| SITES.with(|sites| sites[mode].asked(name, field).0 != field);
@@ -254,7 +255,7 @@ fn cookie_without(segment: &[u8]) -> Vec<u8> {
     value_without(segment, segment[equals + 1..].trim_ascii_start())
 }
 
-/// All of it without a token and `~` in front of the value at its end, the quote before them left.
+/// `whole` without the token and `~` in front of the value at its end. A quote before them stays.
 fn value_without(whole: &[u8], value: &[u8]) -> Vec<u8> {
     if !starts_with_token(value) {
         return whole.to_vec();

@@ -3,10 +3,10 @@
 use limpet_core::Filter;
 use limpet_core::config::{self, ConfigError};
 
-/// The bytes as a configuration.
+/// Takes the bytes as a configuration.
 ///
 /// # Panics
-/// Where a refusal says nothing, or a configuration changes when it is written and read again.
+/// If a refusal has no message, or a configuration changes when it is written and read again.
 pub fn configuration(data: &[u8]) {
     let parsed = match config::parse(data) {
         Ok(parsed) => parsed,

@@ -5,10 +5,10 @@ use limpet_core::carrier::{Candidates, MAX_CANDIDATES, header};
 
 const NAME: &str = "session";
 
-/// The bytes as a Cookie field and as a session header.
+/// Takes the bytes as a Cookie field and as a session header.
 ///
 /// # Panics
-/// Where ours is not found, not gone, or anything else is.
+/// If a cookie of ours is not found or not removed, or anything else is removed.
 pub fn cookie_header(data: &[u8]) {
     as_cookie(data);
     as_header(data);
@@ -35,23 +35,23 @@ fn as_cookie(field: &[u8]) {
         "the first values, in order"
     );
     assert_eq!(take(&remaining).1, None, "nothing of ours is left");
-    // Byte for byte, but for what stands before the first pair that is left: nothing is before it any more.
+    // Byte for byte, except for white space in front, where a removed pair may have been.
     let expected = others.join(&b';');
     assert_eq!(
-        without_lead(&remaining),
-        without_lead(&expected),
+        without_leading_blanks(&remaining),
+        without_leading_blanks(&expected),
         "exactly ours is gone"
     );
     assert!(remaining.len() <= expected.len(), "nothing is added");
 }
 
-/// Whether there is a cookie called `session`.
+/// Whether the field has a cookie called `session`.
 #[must_use]
 pub fn has_ours(field: &[u8]) -> bool {
     take(field).1.is_some()
 }
 
-/// Takes the cookies called [`NAME`] out, as a session does.
+/// Removes the cookies called [`NAME`], as a session does.
 fn take(field: &[u8]) -> (Candidates<'_>, Option<Vec<u8>>) {
     let mut candidates = Candidates::default();
     let remaining = edit(field, |name, value| {
@@ -64,7 +64,7 @@ fn take(field: &[u8]) -> (Candidates<'_>, Option<Vec<u8>>) {
     (candidates, remaining)
 }
 
-/// The value of a pair called [`NAME`], by the definition.
+/// The value of a pair called [`NAME`], by definition.
 fn value(segment: &[u8]) -> Option<&[u8]> {
     let equals = segment.iter().position(|byte| *byte == b'=')?;
     let (name, value) = segment.split_at(equals);
@@ -77,10 +77,10 @@ fn value(segment: &[u8]) -> Option<&[u8]> {
     })
 }
 
-fn without_lead(field: &[u8]) -> &[u8] {
-    let is_lead = |byte: &u8| *byte == b';' || byte.is_ascii_whitespace();
-    let lead = field.iter().take_while(|byte| is_lead(byte)).count();
-    &field[lead..]
+fn without_leading_blanks(field: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| *byte == b';' || byte.is_ascii_whitespace();
+    let start = field.iter().take_while(|byte| is_blank(byte)).count();
+    &field[start..]
 }
 
 fn as_header(field: &[u8]) {

@@ -1,11 +1,11 @@
-//! Names of cookies from a client, some of them with a scope's name behind the session's.
+//! Cookie names from a client, some with the name of a scope behind that of the session.
 
 use limpet_core::carrier::cookie_name::{CookieNames, Whose};
 
-/// The first line as the session's name, the second as its scope, the rest as the name of a cookie.
+/// Takes the first line as the name of the session, the second as its scope, and the rest as the name of a cookie.
 ///
 /// # Panics
-/// Where a cookie of the session's is not known, or one of somebody else's is.
+/// If a cookie of the session is not recognized, or another one is.
 pub fn cookie_names(data: &[u8]) {
     let mut lines = data.splitn(3, |byte| *byte == b'\n');
     let session = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
@@ -41,7 +41,7 @@ pub fn cookie_names(data: &[u8]) {
     assert_eq!(per_scope.whose(of_another.current().as_bytes()), expected);
 }
 
-/// `session~k3rp2x7a`.
+/// Whether the name has the form `session~k3rp2x7a`.
 fn is_of_scope(session: &str, name: &[u8]) -> bool {
     let rest = name
         .strip_prefix(session.as_bytes())
@@ -49,7 +49,7 @@ fn is_of_scope(session: &str, name: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.len() == 8 && rest.iter().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7')))
 }
 
-/// Whether the third line is a cookie of another scope's session.
+/// Whether the third line names a cookie of a session in another scope.
 #[must_use]
 pub fn is_of_another_scope(data: &[u8]) -> bool {
     let mut lines = data.splitn(3, |byte| *byte == b'\n');

@@ -1,12 +1,12 @@
-//! Keyrings as documents, from a file or a secret of Envoy's.
+//! Keyring documents, from a file or a secret of Envoy.
 
 use limpet_core::config::KeyringDocument;
 use limpet_core::keyring::Keyring;
 
-/// The bytes as a keyring document.
+/// Takes the bytes as a keyring document.
 ///
 /// # Panics
-/// Where a refusal says nothing, or a document changes when it is written and read again, or shows a secret.
+/// If a refusal has no message, or a document changes when it is written and read again, or shows a secret.
 pub fn keyring_document(data: &[u8]) {
     let parsed = match KeyringDocument::parse(data) {
         Ok(parsed) => parsed,

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets: what must hold whatever the bytes are. A body that returns is content.
+//! The bodies of the fuzz targets. Each checks what must hold for any input, and panics if it does not.
 #![forbid(unsafe_code)]
 
 mod application;
@@ -12,7 +12,7 @@ mod set_cookie;
 mod token;
 mod wrapped_keyring;
 
-pub use application::{application, begins_sessions, has_prefix, prefixed_request};
+pub use application::{application, has_prefix, prefixed_request, starts_sessions};
 pub use configuration::configuration;
 pub use cookie_header::{cookie_header, has_ours};
 pub use cookie_names::{cookie_names, is_of_another_scope};
@@ -22,10 +22,10 @@ pub use set_cookie::{set_cookie, sets_and_deletes};
 pub use token::{realm, token};
 pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 
-/// What is done with an input.
+/// Checks one input.
 pub type Body = fn(&[u8]);
 
-/// Every target: its name, which is also its corpus folder, and its body.
+/// Every target: its name, which is also the folder of its corpus, and its body.
 pub const TARGETS: [(&str, Body); 10] = [
     ("token", token),
     ("cookie_header", cookie_header),

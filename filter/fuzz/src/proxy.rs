@@ -1,4 +1,4 @@
-//! A request with one header, and a response of a backend's.
+//! A request with one header, and a response of a backend.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 pub(crate) const HOST: &str = "10.0.0.1:8080";
 pub(crate) const CLUSTER: &str = "backends";
 
-/// A request with at most one header, by its lower-case name.
+/// A request with at most one header: its lower-case name and its value.
 pub(crate) struct Request<'a>(pub(crate) Option<(&'a str, &'a [u8])>);
 
 impl RequestView for Request<'_> {
@@ -42,7 +42,7 @@ impl RequestView for Request<'_> {
     }
 }
 
-/// A response with fields of one header, by its lower-case name.
+/// A response with one header: its lower-case name and its fields.
 pub(crate) struct Response<'a>(pub(crate) &'a str, pub(crate) &'a [&'a [u8]]);
 
 impl ResponseView for Response<'_> {

@@ -1,11 +1,11 @@
-//! What routes' metadata say of their sessions.
+//! Sessions in the metadata of routes.
 
 use limpet_core::RouteSession;
 
-/// The bytes as a route's metadata.
+/// Takes the bytes as the metadata of a route.
 ///
 /// # Panics
-/// Where what was read is not what was written.
+/// If writing the parsed metadata gives another text.
 pub fn route_session(text: &[u8]) {
     let written = match RouteSession::parse(text) {
         Err(error) => return assert!(!error.to_string().is_empty(), "refused for nothing"),
@@ -21,7 +21,7 @@ pub fn route_session(text: &[u8]) {
             [split, policy.as_bytes(), &scope].concat()
         }
     };
-    // The slash of a scope that is not there may be.
+    // An empty scope may have a slash.
     let same = text == written || text.strip_suffix(b"/") == Some(&written);
     assert!(same, "{} was read as {}", text.escape_ascii(), written.escape_ascii());
 }

@@ -1,14 +1,14 @@
-//! Set-Cookie fields from an application.
+//! Set-Cookie fields of an application.
 
 use limpet_core::carrier::set_cookie::{is_deletion, value_of};
 use limpet_core::time::Timestamp;
 
 const NAME: &str = "session";
 
-/// The bytes as a Set-Cookie field.
+/// Takes the bytes as a Set-Cookie field.
 ///
 /// # Panics
-/// Where the value is another than the definition's, or a deletion is none any more later, or Max-Age is not taken at its word.
+/// If the value differs from the definition, a deletion ends being one later, or Max-Age is not obeyed.
 pub fn set_cookie(field: &[u8]) {
     let range = value_of(field, NAME);
     let found = range.clone().map(|range| &field[range]);
@@ -29,14 +29,14 @@ pub fn set_cookie(field: &[u8]) {
     }
 }
 
-/// Whether the bytes set the session's cookie, and delete it.
+/// Whether the bytes set the session cookie, and whether they delete it.
 #[must_use]
 pub fn sets_and_deletes(field: &[u8]) -> (bool, bool) {
     let now = Timestamp::from_unix_seconds(1_763_718_000);
     (value_of(field, NAME).is_some(), is_deletion(field, now))
 }
 
-/// The value, by the definition.
+/// The value, by definition.
 fn value(field: &[u8]) -> Option<&[u8]> {
     let pair = field.split(|byte| *byte == b';').next()?;
     let mut halves = pair.splitn(2, |byte| *byte == b'=');
@@ -44,7 +44,7 @@ fn value(field: &[u8]) -> Option<&[u8]> {
     (name.trim_ascii() == NAME.as_bytes()).then(|| value.trim_ascii())
 }
 
-/// Whether it deletes its cookie, where its attributes leave no doubt and no date counts (RFC 6265 section 5.2.2).
+/// Whether the field deletes its cookie; `None` if that depends on a date or is unclear (RFC 6265 section 5.2.2).
 fn deletes(field: &[u8]) -> Option<bool> {
     let field = std::str::from_utf8(field)
         .ok()

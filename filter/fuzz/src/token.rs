@@ -6,7 +6,7 @@ use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, MAX_TEXT_LEN, Realm, Refusal, Unverified};
 
-/// The realm of the corpus: key 1 signs, key 2 retires.
+/// The realm of the corpus: key 1 signs, key 2 is retiring.
 #[must_use]
 pub fn realm() -> Realm {
     bound("scope", CarrierMode::Cookie, "session")
@@ -19,10 +19,10 @@ fn bound(scope: &str, mode: CarrierMode, name: &str) -> Realm {
     Realm::new(&keyring, scope.as_bytes(), mode, name)
 }
 
-/// The bytes as a token, and as what a token is to say.
+/// Takes the bytes as a token, and as claims for a token.
 ///
 /// # Panics
-/// Where anything that must hold of a token does not.
+/// If a property of tokens does not hold.
 pub fn token(data: &[u8]) {
     as_text(data);
     as_claims(data);
@@ -75,7 +75,7 @@ fn opens_nowhere_else(text: &[u8]) {
     }
 }
 
-/// Reads claims out of the bytes, and expects them back from a token.
+/// Makes claims from the bytes and expects them back from a token.
 fn as_claims(data: &[u8]) {
     let mut bytes = data.iter().copied();
     let mut next = || bytes.next().unwrap_or_default();

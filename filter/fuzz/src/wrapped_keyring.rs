@@ -9,10 +9,10 @@ pub fn key_encryption_key() -> Secret {
     Secret::new(std::array::from_fn(|i| 0x40 + u8::try_from(i).expect("32 bytes")))
 }
 
-/// The bytes as a wrapped keyring, and as what one is to hold.
+/// Takes the bytes as a wrapped keyring, and as entries for one.
 ///
 /// # Panics
-/// Where anything that must hold of a wrapped keyring does not.
+/// If a property of wrapped keyrings does not hold.
 pub fn wrapped_keyring(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         as_text(text);
@@ -41,7 +41,7 @@ fn as_text(text: &str) {
     }
     let other = Wrapped::parse(text).and_then(|wrapped| wrapped.open(&Secret::new([0; 32])));
     assert_eq!(other, Err(UnwrapError::BadSignature), "another key opens it");
-    // Not every place of a long one: that takes seconds.
+    // Not every position of a long text, which would take seconds.
     for at in (0..text.len()).step_by(text.len() / 70) {
         let mut changed = text.as_bytes().to_vec();
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
@@ -50,7 +50,7 @@ fn as_text(text: &str) {
     }
 }
 
-/// Reads entries out of the bytes, and expects them back.
+/// Makes entries from the bytes and expects them back.
 fn as_entries(data: &[u8]) {
     let entries: Vec<Entry> = data
         .chunks_exact(3)

@@ -1,6 +1,7 @@
-//! The fuzz targets without a fuzzer: each body over its corpus, then for some seconds over mutations of it.
+//! The fuzz targets without a fuzzer: each body runs on its corpus, and then for some seconds on mutations of it.
 //!
-//! A failure prints the seed and the input. `LIMPET_FUZZ_SEED` repeats a run, `LIMPET_FUZZ_SECONDS` makes it longer.
+//! A failure prints the seed and the input. `LIMPET_FUZZ_SEED` repeats a run, and `LIMPET_FUZZ_SECONDS` makes it
+//! longer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -8,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use limpet_fuzz::TARGETS;
 
-/// The longest input: Envoy's limit of all request headers is 60 KiB.
+/// The longest input. Envoy limits all request headers to 60 KiB.
 const MAX_LEN: usize = 60 * 1024;
-/// However slow the machine.
+/// The number of inputs even on a slow machine.
 const AT_LEAST: usize = 500;
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -30,7 +31,7 @@ fn from_environment(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
 
-/// SplitMix64.
+/// The `SplitMix64` generator.
 struct Random(u64);
 
 impl Random {
@@ -55,7 +56,7 @@ impl Random {
     }
 }
 
-/// What the parsers look for.
+/// Words that the parsers look for.
 const WORDS: [&[u8]; 28] = [
     b"session=",
     b"; ",
@@ -193,9 +194,9 @@ fn cookie_names() {
     run("cookie_names");
 }
 
-/// A body that is content with everything would find nothing.
+/// A body that accepts or refuses every input would find nothing.
 #[test]
-fn the_corpus_has_what_is_taken_and_what_is_refused() {
+fn the_corpus_has_accepted_and_refused_inputs() {
     let realm = limpet_fuzz::realm();
     let tokens = corpus("token");
     assert!(
@@ -234,7 +235,7 @@ fn the_corpus_has_what_is_taken_and_what_is_refused() {
 }
 
 #[test]
-fn the_corpus_has_sessions_of_the_applications_and_what_is_none() {
+fn the_corpus_has_inputs_with_and_without_sessions() {
     let set_cookies = corpus("set_cookie");
     for outcome in [(false, false), (true, false), (true, true)] {
         let is_it = |field: &[u8]| limpet_fuzz::sets_and_deletes(field) == outcome;
@@ -243,7 +244,7 @@ fn the_corpus_has_sessions_of_the_applications_and_what_is_none() {
     for as_what in [0, 1] {
         for outcome in [false, true] {
             let answers = corpus("application");
-            let begins = |data: &[u8]| limpet_fuzz::begins_sessions(data)[as_what] == outcome;
+            let begins = |data: &[u8]| limpet_fuzz::starts_sessions(data)[as_what] == outcome;
             assert!(answers.iter().any(|(_, data)| begins(data)), "{as_what} {outcome}");
             let requests = corpus("prefixed_request");
             let has_prefix = |field: &[u8]| limpet_fuzz::has_prefix(field)[as_what] == outcome;

@@ -1,47 +1,47 @@
-//! Answers to the core's questions, each by one host call.
+//! Answers the core's questions, each with one host call.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
 
+use limpet_core::envoy::{
+    DESTINATION_HEADER, HOST_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER, STRICT_HOST_HEADER,
+};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
-use limpet_core::view::{self, Answer, DESTINATION_HEADER, RequestView, ResponseView, ViewError};
+use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 
-use crate::steering;
-
-/// What routes name their session in, written from their metadata by the `header_mutation` filter in front. A header costs
-/// nothing beside the others, a property as much as all headers together.
-const SESSION: &str = "x-limpet-session";
-
-/// The request that Envoy is calling about: all its headers, for one host call.
+/// The request of the current call, with all its headers: reading them is one host call.
 pub(crate) struct Request {
     headers: Headers,
 }
 
-/// Fields by their lower-case names, in order.
+/// The header that steers, for a strict policy or for any other.
+pub(crate) fn host_header(strict: bool) -> &'static str {
+    if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
+}
+
+/// Pairs of lower-case name and field, in order.
 type Headers = Vec<(String, Vec<u8>)>;
 
 impl Request {
-    /// Reads the headers.
     pub(crate) fn read() -> Result<Self, ViewError> {
         let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).map_err(failed("the request headers"))?;
         Ok(Self { headers })
     }
 }
 
-/// The response that Envoy is calling about.
+/// The response of the current call.
 pub(crate) struct Response {
-    /// The request that it answers: Envoy no longer tells its headers.
+    /// Kept because Envoy no longer provides the headers of the request.
     request: Request,
-    /// All its headers, once one of them is needed: the host call costs as much as that for one.
+    /// All headers, once one of them is needed: reading all costs as much as reading one.
     headers: OnceCell<Headers>,
 }
 
 impl Response {
-    /// The response to a request.
     pub(crate) fn to(request: Request) -> Self {
         Self {
             request,
@@ -50,14 +50,14 @@ impl Response {
     }
 }
 
-/// The time by Envoy's clock.
+/// The time of Envoy's clock.
 pub(crate) fn now() -> Result<Timestamp, ViewError> {
     let now = hostcalls::get_current_time().map_err(failed("the time"))?;
-    // A clock before 1970 is as good as one at it.
+    // A clock before 1970 is wrong anyway.
     Ok(Timestamp::from_unix(now.duration_since(UNIX_EPOCH).unwrap_or_default()))
 }
 
-/// What the core is told where a host call failed.
+/// The error for the core if a host call fails.
 pub(crate) fn failed(what: &'static str) -> impl Fn(Status) -> ViewError {
     move |status| ViewError {
         what,
@@ -76,11 +76,18 @@ fn cluster_name() -> Answer<'static> {
 
 impl RequestView for Request {
     fn route_session(&self) -> Answer<'_> {
-        self.header(SESSION)
+        // All headers are read anyway. Reading the metadata as a property would cost as much as all headers together.
+        self.header(SESSION_HEADER)
     }
 
     fn cluster_session(&self) -> Answer<'_> {
-        let path = ["xds", "cluster_metadata", "filter_metadata", "limpet", "session"];
+        let path = [
+            "xds",
+            "cluster_metadata",
+            "filter_metadata",
+            METADATA_NAMESPACE,
+            METADATA_KEY,
+        ];
         property("xds.cluster_metadata", &path)
     }
 
@@ -106,16 +113,17 @@ impl RequestView for Request {
         hostcalls::set_map_value(MapType::HttpRequestHeaders, DESTINATION_HEADER, Some(&destination))
             .map_err(failed("the destination"))?;
         hostcalls::call_foreign_function("clear_route_cache", None).map_err(failed("clear_route_cache"))?;
-        // Envoy matches the request when the next filter asks for its route; until then properties tell of the former one.
+        // Envoy matches the request when the next filter asks for its route. Until then, properties are those of the
+        // old route.
         Ok(None)
     }
 }
 
 impl ResponseView for Response {
     fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError> {
-        // The native filter adds its header where the host is not the one it was asked for. A backend that sends the header
-        // itself only makes the core look closer.
-        Ok(header(steering::header(strict))?.is_some())
+        // The native filter adds its header if another host answered than the one that was asked for. A backend that
+        // sends the header itself only makes the core compare the addresses.
+        Ok(header(host_header(strict))?.is_some())
     }
 
     fn code_details(&self) -> Answer<'_> {
@@ -131,7 +139,8 @@ impl ResponseView for Response {
     }
 
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
-        // A look for one header that is absent costs nothing; for one that is there it tells the first field alone.
+        // Looking for an absent header costs nothing. If the header is there, the host call returns only its first
+        // field.
         if self.headers.get().is_none() && header(name)?.is_none() {
             return Ok(Vec::new());
         }

@@ -1,10 +1,10 @@
 //! The Limpet filter as a proxy-wasm module.
 //!
-//! An adapter and no more: it answers the core's questions by host calls ([`host`]) and carries out its plans
-//! ([`stream`]). What a session is, the core says.
+//! This crate is an adapter: it answers the core's questions with host calls ([`host`]) and carries out its plans
+//! ([`stream`]). Every decision about a session is made in the core.
 //!
-//! Steering goes through two native `stateful_session` filters behind this one: one reads [`steering::HOST`], the strict
-//! one [`steering::HOST_STRICT`]. They put the same headers into the response where another host answered.
+//! Two native `stateful_session` filters behind this one do the steering: one reads `x-limpet-host`, the strict one
+//! reads `x-limpet-host-strict`. They add the same headers to the response if another host answered.
 
 mod host;
 mod plugin;

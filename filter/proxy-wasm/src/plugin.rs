@@ -1,4 +1,4 @@
-//! What the root of a configuration shares with its streams.
+//! The configuration in force, which streams share.
 
 use limpet_core::{Counters, Filter};
 use proxy_wasm::hostcalls;
@@ -8,20 +8,20 @@ use proxy_wasm::types::{LogLevel, Status};
 #[derive(Debug)]
 pub(crate) struct Plugin {
     pub(crate) filter: Filter,
-    /// By Envoy's ids.
+    /// The handles are Envoy's ids of the metrics.
     pub(crate) counters: Counters<u32>,
 }
 
 /// Writes a line into Envoy's log.
 pub(crate) fn log(level: LogLevel, message: &str) {
-    // Nothing is left to do where even the log fails.
+    // If even the log fails, there is nothing left to do.
     let _: Result<(), Status> = hostcalls::log(level, message);
 }
 
-/// Adds one to a counter, where there is one for what happened.
+/// Increments a counter, if there is one.
 pub(crate) fn count(counter: Option<&u32>) {
     if let Some(id) = counter {
-        // The id comes from `define_metric`, so the host knows it; and a count is not worth a request.
+        // The host knows the id, which comes from `define_metric`, and a count is not worth failing a request.
         let _ = hostcalls::increment_metric(*id, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The filter's configuration within Envoy.
+//! The configuration of the filter in Envoy.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType};
 use crate::plugin::{Plugin, log};
 use crate::stream::Stream;
 
-/// One configured filter. Envoy makes a new one for a new configuration, and keeps the old one where that is refused.
+/// A configured filter. Envoy makes a new one for a new configuration and keeps the old one if that is refused.
 #[derive(Default)]
 pub(crate) struct Root {
     plugin: Option<Rc<Plugin>>,
@@ -56,7 +56,7 @@ fn configure(size: usize) -> Result<Plugin, String> {
     Ok(Plugin { filter, counters })
 }
 
-/// Every worker configures its own VM; data that they share lets the first alone speak.
+/// Each worker configures its own VM. Shared data makes sure that only the first one logs the warning.
 fn warn_once(warning: &Warning) {
     let text = warning.to_string();
     let said = matches!(hostcalls::get_shared_data(&text), Ok((Some(_), _)));

@@ -1,4 +1,4 @@
-//! One request and its response.
+//! A request and its response.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Stream {
     ongoing: Option<Ongoing>,
 }
 
-/// A request whose response is still to come.
+/// A request that waits for its response.
 struct Ongoing {
     request: Request,
     session: Session,
@@ -45,7 +45,7 @@ impl HttpContext for Stream {
     }
 
     fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
-        // Taken, so that trailers or a second call find no session.
+        // `take`, so that trailers and a second call find no session.
         if let (Some(plugin), Some(ongoing)) = (&self.plugin, self.ongoing.take())
             && let Err(error) = on_response(plugin, ongoing)
         {
@@ -71,7 +71,7 @@ fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
     if let Some(outcome) = outcome {
         plugin::count(plugin.counters.request(session.policy_index(), outcome));
         if plugin.filter.access_log() {
-            note(outcome.word())?;
+            set_filter_state(outcome.word())?;
         }
     }
     Ok(Some(Ongoing {
@@ -102,17 +102,17 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
         plugin::count(plugin.counters.request(policy, outcome));
     }
     plugin::count(plugin.counters.response(policy, plan.outcome));
-    let told_now = plan.request.is_some() || plan.outcome != ResponseOutcome::Unchanged;
+    let is_new = plan.request.is_some() || plan.outcome != ResponseOutcome::Unchanged;
     if let Some(request) = known.or(plan.request)
-        && told_now
+        && is_new
         && plugin.filter.access_log()
     {
-        note(&outcome::access_log_value(request, plan.outcome))?;
+        set_filter_state(&outcome::access_log_value(request, plan.outcome))?;
     }
     Ok(())
 }
 
-/// Counts why a request goes on as it came.
+/// Counts why a request continues without a session.
 fn report(plugin: &Plugin, error: &SessionError) {
     plugin::count(Some(plugin.counters.error(error)));
     if let SessionError::UnknownSession(_) = error {
@@ -129,7 +129,7 @@ fn apply(map: MapType, edit: HeaderEdit<'_>) -> Result<(), ViewError> {
     .map_err(host::failed("a change of a header"))
 }
 
-/// Puts the words of what happened where access logs find them.
-fn note(words: &str) -> Result<(), ViewError> {
+/// Writes the outcome to the filter state for access logs.
+fn set_filter_state(words: &str) -> Result<(), ViewError> {
     hostcalls::set_property(vec![FILTER_STATE], Some(words.as_bytes())).map_err(host::failed("filter state"))
 }

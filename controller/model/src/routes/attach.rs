@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::rule::RouteInput;
 use crate::Objects;
-use crate::build::UNSUPPORTED_VALUE;
 use crate::gateways::{GatewayState, ListenerState};
 use crate::graph::Hostname;
-use crate::reports::Condition;
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::{ObjectName, ParentRef};
-
-use super::RouteInput;
+use crate::reports::{Condition, UNSUPPORTED_VALUE};
+use limpet_api::{Kind, ObjectName, ParentRef};
 
 /// A listener that a route attaches to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +29,7 @@ pub(crate) struct Parent {
 
 /// The Gateway that a parent reference names, if it names one.
 pub(crate) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
-    let is_gateway = parent.group == GATEWAY_GROUP && parent.kind == "Gateway";
+    let is_gateway = Kind::find(&parent.group, &parent.kind) == Some(Kind::Gateway);
     is_gateway.then(|| ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
 }
 

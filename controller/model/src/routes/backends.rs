@@ -1,19 +1,19 @@
 //! Where a rule's requests go.
 
-use crate::build::UNSUPPORTED_VALUE;
+use super::filters;
+use super::rule::{BadReference, RouteInput, RouteRule, RuleInput};
 use crate::graph::{Destination, HeaderChanges, Target};
 use crate::references::{Backend, References, Referrer};
+use crate::reports::UNSUPPORTED_VALUE;
+use crate::unread::Unread;
 use limpet_api::BackendRef;
-use limpet_api::GATEWAY_GROUP;
-
-use super::{BadReference, RouteInput, Rule, RuleInput, filters};
 
 /// The destinations of a rule, also those that lead nowhere.
 pub(super) fn destinations(
     route: &RouteInput<'_>,
     input: &RuleInput<'_>,
     references: &References<'_>,
-    rule: &mut Rule<'_>,
+    rule: &mut RouteRule<'_>,
     not_followed: &mut Vec<String>,
 ) -> Vec<Destination> {
     let mut destinations: Vec<Destination> = Vec::new();
@@ -57,12 +57,11 @@ fn resolve(
     field: &str,
     reference: &BackendRef,
     references: &References<'_>,
-    rule: &mut Rule<'_>,
+    rule: &mut RouteRule<'_>,
     destination: &mut Destination,
     not_followed: &mut Vec<String>,
 ) -> Result<Backend, BadReference> {
     let referrer = Referrer {
-        group: GATEWAY_GROUP,
         kind: route.kind,
         namespace: &route.meta.namespace,
     };
@@ -74,7 +73,7 @@ fn resolve(
             message: unresolved.message,
         }
     })?;
-    let unread = super::super::unread::Unread::new(route.unread);
+    let unread = Unread::new(route.unread);
     match filters::of_backend(field, &unread, &reference.filters) {
         Ok(changes) => (destination.request_headers, destination.response_headers) = changes,
         Err(problem) if route.is_judged => {

@@ -1,4 +1,4 @@
-//! Regular expressions. Envoy's are RE2's; one that it can not read makes it refuse a whole table of routes, so they are held to what both RE2 and this
+//! Regular expressions. Envoy's are RE2's; one that it cannot read makes it refuse a whole table of routes, so they are held to what both RE2 and this
 //! crate's parser read.
 
 use regex_syntax::ast::parse::ParserBuilder;
@@ -7,7 +7,7 @@ use regex_syntax::ast::{
     RepetitionRange, Visitor,
 };
 
-use crate::sessions::Problem;
+use crate::problem::Problem;
 
 /// How often RE2 repeats something at most.
 const MOST_REPETITIONS: u64 = 1000;

@@ -1,18 +1,17 @@
 //! Filters of rules and backends.
 
+use super::rule::{RouteRule, RuleAction, RuleInput, not_supported};
 use crate::graph::{Destination, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
-use crate::sessions::Problem;
+use crate::problem::Problem;
 use crate::unread::Unread;
 use limpet_api::{Filter, HeaderModifier, PathModifier, Redirect as RequestRedirect};
-
-use super::{Rule, RuleAction, RuleInput, not_supported};
 
 /// What a rule does with its requests. Changes of headers go into `rule`.
 pub(super) fn action(
     input: &RuleInput<'_>,
     unread: &Unread<'_>,
     destinations: &[Destination],
-    rule: &mut Rule<'_>,
+    rule: &mut RouteRule<'_>,
 ) -> Result<RuleAction, Problem> {
     let mut found = None;
     let mut rewrite = None;

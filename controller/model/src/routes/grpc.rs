@@ -1,14 +1,14 @@
 //! What a GRPCRoute says. A gRPC method is a path, `/<service>/<method>`.
 
+use super::rule::{RouteInput, RuleInput};
+use super::{expressions, matches};
 use crate::graph::{Match, PathMatch};
-use crate::sessions::Problem;
-use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Object};
-
-use super::{RouteInput, RuleInput, expressions, matches};
+use crate::problem::Problem;
+use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Kind, Object};
 
 pub(super) fn input(route: &Object<GrpcRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {
-        kind: "GRPCRoute",
+        kind: Kind::GrpcRoute,
         meta: &route.meta,
         malformed: route.malformed.as_ref(),
         unread: &route.unread,

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use limpet_core::time::GatewayDuration;
-
+use super::rule::{RouteInput, RuleInput};
+use super::{expressions, matches};
 use crate::graph::{Match, PathMatch};
-use crate::sessions::Problem;
-use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Object, PathMatch as PathMatchSpec};
-
-use super::{RouteInput, RuleInput, expressions, matches};
+use crate::problem::Problem;
+use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Kind, Object, PathMatch as PathMatchSpec};
+use limpet_core::time::GatewayDuration;
 
 pub(super) fn input(route: &Object<HttpRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {
-        kind: "HTTPRoute",
+        kind: Kind::HttpRoute,
         meta: &route.meta,
         malformed: route.malformed.as_ref(),
         unread: &route.unread,

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::graph::ValueMatch;
-use crate::sessions::Problem;
-use limpet_api::NamedMatch;
-
 use super::expressions::regex;
 use super::filters::token;
+use crate::graph::ValueMatch;
+use crate::problem::Problem;
+use limpet_api::NamedMatch;
 
 /// How long a query parameter's name may be in Envoy's `QueryParameterMatcher`.
 const MAX_PARAMETER: usize = 1024;

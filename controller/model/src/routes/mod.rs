@@ -7,28 +7,29 @@ mod filters;
 mod grpc;
 mod http;
 mod matches;
+mod rule;
 mod rule_name;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use limpet_api::{BackendRef, DecodeError, Filter, Meta, Object, ObjectName, ParentRef, SessionPersistence};
+use rule::{Refused, RouteInput, RuleInput, not_supported};
 
 use super::gateways::GatewayState;
-use super::graph::{Destination, HeaderChanges, Hostname, Match, Redirect, Rewrite, RuleName};
-use super::references::{Backend, References};
-use super::reports::ObjectRef;
-use super::sessions::{Problem, RuleFacts};
+use super::graph::{HeaderChanges, Hostname};
+use super::references::References;
+use super::sessions::RuleFacts;
 use super::{Objects, Settings};
+use limpet_api::{Meta, Object, ObjectName, ObjectRef, ParentRef};
 
 pub(super) use attach::{Attachment, Parent, gateway_name};
+pub(super) use rule::{RouteRule, RuleAction};
 
 /// A route that names a Gateway of ours.
 #[derive(Debug)]
 pub(super) struct RouteState<'a> {
     pub(super) object: ObjectRef,
     pub(super) meta: &'a Meta,
-    pub(super) rules: Vec<Rule<'a>>,
+    pub(super) rules: Vec<RouteRule<'a>>,
     /// The listeners that it attaches to.
     pub(super) attachments: Vec<Attachment>,
     /// For each parent of ours that it names.
@@ -37,88 +38,6 @@ pub(super) struct RouteState<'a> {
     pub(super) ignored: Vec<String>,
     /// Whether nothing is known of its rules.
     pub(super) is_malformed: bool,
-}
-
-/// One rule, read.
-#[derive(Debug)]
-pub(super) struct Rule<'a> {
-    /// Its path in the route, like `spec.rules[2]`.
-    pub(super) field: String,
-    pub(super) name: RuleName,
-    /// The name that it has itself.
-    pub(super) own_name: Option<&'a str>,
-    /// None of them: the rule was dropped, `refused` says why.
-    pub(super) matches: Vec<Match>,
-    pub(super) action: RuleAction,
-    pub(super) request_headers: HeaderChanges,
-    pub(super) response_headers: HeaderChanges,
-    pub(super) inline: Option<&'a SessionPersistence>,
-    /// The backends that are there.
-    pub(super) backends: Vec<Backend>,
-    /// References that lead nowhere.
-    pub(super) unresolved: Vec<BadReference>,
-    /// XBackends that are there and can not be led to, and why.
-    pub(super) refused_backends: BTreeMap<ObjectName, String>,
-    /// Fields that can not be followed, and what that means for the rule.
-    pub(super) refused: Vec<Refused>,
-}
-
-/// What a rule does.
-#[derive(Debug)]
-pub(super) enum RuleAction {
-    Redirect(Redirect),
-    Forward {
-        destinations: Vec<Destination>,
-        rewrite: Rewrite,
-        request_timeout: Option<Duration>,
-        backend_timeout: Option<Duration>,
-        not_followed: Vec<String>,
-    },
-    Respond {
-        status: u16,
-        reason: String,
-    },
-}
-
-/// A reference that leads nowhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BadReference {
-    /// One of the reasons of `ResolvedRefs`, or that the backend asks for what is not supported.
-    pub(super) reason: &'static str,
-    pub(super) field: String,
-    pub(super) message: String,
-}
-
-/// A field that can not be followed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) problem: Problem,
-    /// Whether the rule is left out. Otherwise it is there, and answers as it can without what was asked for.
-    pub(super) drops_rule: bool,
-}
-
-/// What a rule says, in either kind of route.
-struct RuleInput<'a> {
-    field: String,
-    name: Option<&'a str>,
-    matches: Result<Vec<Match>, Problem>,
-    filters: &'a [Filter],
-    backends: &'a [BackendRef],
-    timeouts: Result<(Option<Duration>, Option<Duration>), Problem>,
-    inline: Option<&'a SessionPersistence>,
-}
-
-/// What a route says, in either kind.
-struct RouteInput<'a> {
-    kind: &'static str,
-    meta: &'a Meta,
-    malformed: Option<&'a DecodeError>,
-    unread: &'a [String],
-    parents: &'a [ParentRef],
-    hostnames: &'a [String],
-    rules: Vec<RuleInput<'a>>,
-    /// Whether it is ours to judge.
-    is_judged: bool,
 }
 
 /// Every route that names a Gateway of ours; counts them at the listeners.
@@ -196,7 +115,7 @@ fn route_state<'a>(
     }
 }
 
-fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &References<'_>) -> Rule<'a> {
+fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &References<'_>) -> RouteRule<'a> {
     let mut refused = Vec::new();
     let unread = super::unread::Unread::new(route.unread);
     let mut matches = match &input.matches {
@@ -218,7 +137,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         matches.clear();
     }
     let name = rule_name::rule_name(route.kind, route.meta, input.name, &matches);
-    let mut rule = Rule {
+    let mut rule = RouteRule {
         field: input.field.clone(),
         name,
         own_name: input.name,
@@ -265,13 +184,6 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
     rule
 }
 
-fn not_supported(field: &str) -> Problem {
-    Problem {
-        field: field.to_owned(),
-        message: "expected it to be left out, since it is not supported".to_owned(),
-    }
-}
-
 impl RouteState<'_> {
     /// The Gateways that serve it.
     pub(super) fn gateways(&self) -> BTreeSet<ObjectName> {
@@ -281,8 +193,11 @@ impl RouteState<'_> {
             .collect()
     }
 
-    /// What sessions want to know of each rule.
+    /// What sessions want to know of each rule. What is served nowhere has no sessions, and keeps nobody's name.
     pub(super) fn facts(&self) -> Vec<RuleFacts<'_>> {
+        if self.attachments.is_empty() {
+            return Vec::new();
+        }
         let gateways = self.gateways();
         let hosts = self.attachments.iter().flat_map(|attachment| &attachment.hostnames);
         let hosts: BTreeSet<Hostname> = hosts.cloned().collect();

@@ -2,14 +2,14 @@
 
 use crate::graph::{Match, PathMatch, RuleName, ValueMatch};
 use crate::short_hash::short_hash;
-use limpet_api::Meta;
+use limpet_api::{Kind, Meta};
 
 /// `<kind>/<namespace>/<route>/<name>`; a rule without a name has a hash of its matches in its place, whatever order they are in.
-pub(super) fn rule_name(kind: &str, meta: &Meta, name: Option<&str>, matches: &[Match]) -> RuleName {
+pub(super) fn rule_name(kind: Kind, meta: &Meta, name: Option<&str>, matches: &[Match]) -> RuleName {
     let rule = name.map_or_else(|| hash(matches), str::to_owned);
     RuleName(format!(
         "{}/{}/{}/{rule}",
-        kind.to_ascii_lowercase(),
+        kind.as_str().to_ascii_lowercase(),
         meta.namespace,
         meta.name
     ))

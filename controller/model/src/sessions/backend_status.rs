@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::backends::{Backends, x_backends};
+use super::facts::RuleFacts;
+use super::policy_status::{keep_oldest, rule_name};
+use super::rules::{RuleChoice, Source};
+use super::status::{Remarks, ancestor, invalid, report};
 use crate::Objects;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
 use limpet_api::ObjectName;
-
-use super::RuleFacts;
-use super::backends::{Backends, x_backends};
-use super::policy_status::{keep_oldest, rule_name};
-use super::rules::{Rule, Source};
-use super::status::{Remarks, ancestor, invalid, report};
 
 /// The bound of the ancestors of an `XBackend`, by its CRD.
 const MAX_ANCESTORS: usize = 32;
@@ -19,48 +18,42 @@ const MAX_ANCESTORS: usize = 32;
 /// Of all `XBackend`s that rules lead to.
 pub(super) fn reports(
     objects: &Objects,
-    rules: &[RuleFacts<'_>],
     backends: &Backends,
-    chosen: &[Rule],
+    chosen: &[RuleChoice<'_>],
 ) -> BTreeMap<ObjectName, PolicyReport> {
-    let mut leading: BTreeMap<&ObjectName, Vec<(&RuleFacts<'_>, &Rule)>> = BTreeMap::new();
-    for (facts, rule) in rules.iter().zip(chosen) {
-        for name in x_backends(facts).collect::<BTreeSet<_>>() {
-            leading.entry(name).or_default().push((facts, rule));
+    let mut leading: BTreeMap<&ObjectName, Vec<&RuleChoice<'_>>> = BTreeMap::new();
+    for rule in chosen {
+        for name in x_backends(rule.facts).collect::<BTreeSet<_>>() {
+            leading.entry(name).or_default().push(rule);
         }
-        for name in facts.refused_backends.keys() {
-            leading.entry(name).or_default().push((facts, rule));
+        for name in rule.facts.refused_backends.keys() {
+            leading.entry(name).or_default().push(rule);
         }
     }
     let report = |(name, leading): (&ObjectName, Vec<_>)| Some((name.clone(), one(objects, backends, name, &leading)?));
     leading.into_iter().filter_map(report).collect()
 }
 
-fn one(
-    objects: &Objects,
-    backends: &Backends,
-    name: &ObjectName,
-    leading: &[(&RuleFacts<'_>, &Rule)],
-) -> Option<PolicyReport> {
+fn one(objects: &Objects, backends: &Backends, name: &ObjectName, leading: &[&RuleChoice<'_>]) -> Option<PolicyReport> {
     let object = objects.backends.get(name)?;
-    let mut gateways: BTreeSet<&ObjectName> = leading.iter().flat_map(|(facts, _)| &facts.gateways).collect();
+    let mut gateways: BTreeSet<&ObjectName> = leading.iter().flat_map(|rule| &rule.facts.gateways).collect();
     keep_oldest(objects, &mut gateways, MAX_ANCESTORS);
     let ancestors = gateways.into_iter().map(|gateway| {
-        let leading = leading.iter().filter(|(facts, _)| facts.gateways.contains(gateway));
+        let leading = leading.iter().filter(|rule| rule.facts.gateways.contains(gateway));
         let conditions = conditions(backends, name, &object.unread, leading);
         ancestor(gateway, conditions)
     });
     Some(report(&object.meta, ancestors))
 }
 
-fn conditions<'r>(
+fn conditions<'p>(
     backends: &Backends,
     name: &ObjectName,
     unread: &[String],
-    leading: impl Iterator<Item = &'r (&'r RuleFacts<'r>, &'r Rule)>,
+    leading: impl Iterator<Item = &'p &'p RuleChoice<'p>>,
 ) -> Vec<Condition> {
     let mut leading = leading.peekable();
-    let refused = leading.peek().and_then(|(facts, _)| facts.refused_backends.get(name));
+    let refused = leading.peek().and_then(|rule| rule.facts.refused_backends.get(name));
     if let Some(why) = refused {
         return vec![Condition::fails("Accepted", "Invalid", why.clone())];
     }
@@ -70,7 +63,8 @@ fn conditions<'r>(
     let mut about = Remarks::default();
     let (mut count, mut conflicts) = (0, 0);
     if backends.draft(name).is_some() {
-        for (facts, rule) in leading {
+        for rule in leading {
+            let facts = rule.facts;
             count += 1;
             match rule.source {
                 Source::Inline => about.add(
@@ -87,7 +81,7 @@ fn conditions<'r>(
                     );
                 }
                 _ => about.add(
-                    "there are no sessions, because the route can not be followed, on".to_owned(),
+                    "there are no sessions, because the route cannot be followed, on".to_owned(),
                     rule_name(facts),
                 ),
             }

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Objects, Settings};
-use limpet_api::ObjectName;
-
 use super::annotations;
+use super::facts::RuleFacts;
 use super::fault::Fault;
 use super::persistence::{self, Dialect};
 use super::policy::{Draft, Parts};
-use super::{Problem, RuleBackend, RuleFacts};
+use crate::problem::Problem;
+use crate::references::RuleBackend;
+use crate::session_fields::SessionFields;
+use crate::{Objects, Settings};
+use limpet_api::ObjectName;
 
 /// The `XBackend`s that rules lead to.
 #[derive(Debug, Default)]
@@ -85,7 +87,7 @@ fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<
     };
     let below = |faults: Vec<Fault>| faults.into_iter().map(|fault| fault.below("spec")).collect::<Vec<_>>();
     let overrides = annotations::read(&object.meta.annotations);
-    let Some(wanted) = &object.spec.session_persistence else {
+    let Some(persistence) = &object.spec.session_persistence else {
         return overrides.map(|_| None).map_err(below);
     };
     let mut problems = Vec::new();
@@ -96,17 +98,19 @@ fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<
         );
         problems.extend(below(vec![Fault::persistence("", message)]));
     }
-    let draft = match (persistence::read(wanted, Dialect::Union), overrides) {
-        (Ok(wanted), Ok(overrides)) => Parts {
-            wanted: &wanted,
+    let draft = match (persistence::read(persistence, Dialect::Union), overrides) {
+        (Ok(persistence), Ok(overrides)) => Parts {
+            persistence: &persistence,
             overrides: &overrides,
-            defaults: &settings.session_defaults,
             // "SHOULD be forwarded to the backend".
-            forward: true,
+            defaults: &SessionFields {
+                forward: Some(true),
+                ..settings.session_defaults.clone()
+            },
             path: None,
         }
         .draft(),
-        (wanted, overrides) => Err([wanted.err(), overrides.err()]
+        (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()
             .flatten()
             .flatten()

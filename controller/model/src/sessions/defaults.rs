@@ -1,28 +1,26 @@
 //! What sessions are like where no object says anything else.
 
-use crate::SessionDefaults;
-use limpet_api::SessionPersistence;
-
-use super::annotations::Overrides;
-use super::fault::{Fault, Place};
+use super::annotations::camel_case;
+use super::fault::{Fault, ObjectField};
 use super::persistence::{self, Dialect};
 use super::policy::Parts;
+use crate::session_fields::SessionFields;
+use limpet_api::SessionPersistence;
 
 /// That policies can be made with these defaults: otherwise every object would be told of a mistake that is not its own.
 ///
 /// # Errors
 /// The fields that are at fault, and what was expected.
-pub fn check(defaults: &SessionDefaults) -> Result<(), String> {
+pub fn check(defaults: &SessionFields) -> Result<(), String> {
     let named = SessionPersistence {
         session_name: Some("session".to_owned()),
         ..SessionPersistence::default()
     };
-    let draft = persistence::read(&named, Dialect::Named).and_then(|wanted| {
+    let draft = persistence::read(&named, Dialect::Named).and_then(|persistence| {
         let parts = Parts {
-            wanted: &wanted,
-            overrides: &Overrides::default(),
+            persistence: &persistence,
+            overrides: &SessionFields::default(),
             defaults,
-            forward: defaults.forward,
             path: None,
         };
         parts.draft()
@@ -33,19 +31,11 @@ pub fn check(defaults: &SessionDefaults) -> Result<(), String> {
         .map_err(|faults| faults.iter().map(message).collect::<Vec<_>>().join("; "))
 }
 
-/// Annotations have the fields' names, `same-site` for `sameSite`.
-fn field(place: &Place) -> String {
-    let Place::Annotation(name) = place else {
-        return "mode".to_owned();
-    };
-    let mut words = name.split('-');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |mut field, word| {
-        let mut letters = word.chars();
-        field.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
-        field.push_str(letters.as_str());
-        field
-    })
+fn field(place: &ObjectField) -> String {
+    match place {
+        ObjectField::Annotation(name) => camel_case(name),
+        ObjectField::Persistence(_) | ObjectField::Matches => "mode".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -57,16 +47,16 @@ mod tests {
     #[test]
     fn defaults_that_fit_together_are_taken() {
         let good = [
-            SessionDefaults::default(),
-            SessionDefaults {
-                same_site: SameSiteConfig::None,
-                secure: SecureConfig::Always,
-                partitioned: true,
-                ..SessionDefaults::default()
+            SessionFields::default(),
+            SessionFields {
+                same_site: Some(SameSiteConfig::None),
+                secure: Some(SecureConfig::Always),
+                partitioned: Some(true),
+                ..SessionFields::default()
             },
-            SessionDefaults {
-                mode: CookieModeConfig::Prefix,
-                ..SessionDefaults::default()
+            SessionFields {
+                mode: Some(CookieModeConfig::Prefix),
+                ..SessionFields::default()
             },
         ];
         for defaults in good {
@@ -78,23 +68,23 @@ mod tests {
     fn a_default_that_no_policy_can_have_is_named() {
         let bad = [
             (
-                SessionDefaults {
-                    same_site: SameSiteConfig::None,
-                    ..SessionDefaults::default()
+                SessionFields {
+                    same_site: Some(SameSiteConfig::None),
+                    ..SessionFields::default()
                 },
                 "sessionDefaults.secure: ",
             ),
             (
-                SessionDefaults {
+                SessionFields {
                     strict_status: Some(200),
-                    ..SessionDefaults::default()
+                    ..SessionFields::default()
                 },
                 "sessionDefaults.strictStatus: ",
             ),
             (
-                SessionDefaults {
+                SessionFields {
                     domain: Some("a b".to_owned()),
-                    ..SessionDefaults::default()
+                    ..SessionFields::default()
                 },
                 "sessionDefaults.domain: ",
             ),

@@ -1,17 +1,19 @@
-use super::Problem;
-use super::annotations::PREFIX;
+use crate::problem::Problem;
+
+/// What the names of all our annotations begin with.
+pub(super) const PREFIX: &str = "session.limpet.dev/";
 
 /// A mistake in what an object says about its sessions, before it is known where in the object `sessionPersistence` stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
-    pub(super) place: Place,
+    pub(super) place: ObjectField,
     /// What was expected.
     pub(super) message: String,
 }
 
 /// Where in an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ObjectField {
     /// Below `sessionPersistence`, like `cookie.name`; itself where empty.
     Persistence(&'static str),
     /// The annotation of this name, without the prefix.
@@ -23,14 +25,14 @@ pub(super) enum Place {
 impl Fault {
     pub(super) fn persistence(field: &'static str, message: impl Into<String>) -> Self {
         Self {
-            place: Place::Persistence(field),
+            place: ObjectField::Persistence(field),
             message: message.into(),
         }
     }
 
     pub(super) fn annotation(name: &str, message: impl Into<String>) -> Self {
         Self {
-            place: Place::Annotation(name.to_owned()),
+            place: ObjectField::Annotation(name.to_owned()),
             message: message.into(),
         }
     }
@@ -45,17 +47,17 @@ impl Fault {
 
     fn field(&self, parent: &str) -> String {
         match &self.place {
-            Place::Persistence("") => format!("{parent}.sessionPersistence"),
-            Place::Persistence(field) => format!("{parent}.sessionPersistence.{field}"),
-            Place::Annotation(name) => annotation_field(name),
-            Place::Matches => format!("{parent}.matches"),
+            ObjectField::Persistence("") => format!("{parent}.sessionPersistence"),
+            ObjectField::Persistence(field) => format!("{parent}.sessionPersistence.{field}"),
+            ObjectField::Annotation(name) => annotation_field(name),
+            ObjectField::Matches => format!("{parent}.matches"),
         }
     }
 
     /// A mistake that a route's annotations make of `policy`, which is right by itself: the route is at fault.
     pub(super) fn of_route(self, policy: &dyn std::fmt::Display, is_routes: impl Fn(&str) -> bool) -> Problem {
         match &self.place {
-            Place::Annotation(name) if is_routes(name) => self.below(""),
+            ObjectField::Annotation(name) if is_routes(name) => self.below(""),
             _ => Problem {
                 field: "metadata.annotations".to_owned(),
                 message: format!("with {policy}: {}: {}", self.field("spec"), self.message),

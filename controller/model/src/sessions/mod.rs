@@ -12,6 +12,7 @@ mod backend_status;
 mod backends;
 mod cookie_path;
 mod defaults;
+mod facts;
 mod fault;
 mod names;
 mod objects;
@@ -26,59 +27,26 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
+use super::problem::Problem;
+use super::reports::PolicyReport;
+use super::{Objects, SessionPolicyName, Settings};
+use limpet_api::ObjectName;
 use limpet_core::config::schema::PolicyConfig;
 
-use limpet_api::{DecodeError, Meta, ObjectName, SessionPersistence};
-
-use super::graph::{AskedBy, Hostname, PathMatch, RuleName, Session, SessionUse};
-use super::reports::{ObjectRef, PolicyReport};
-use super::{Objects, SessionPolicyName, Settings};
-
 pub use defaults::check as check_defaults;
+pub(crate) use facts::RuleFacts;
 pub(super) use policy_status::MAX_ANCESTORS;
 pub(super) use status::ancestor;
 
 use backends::Backends;
-use names::Policies;
-use objects::PolicyObjects;
+use facts::RuleId;
+use names::{Policies, PolicyId};
+use objects::{PolicyObject, PolicyTargets, ValidPolicy};
 use policy::Draft;
 use policy_status::Statuses;
-use rules::{Chooser, Outcome, Rule, Source};
+use rules::{Chooser, Outcome, RuleChoice, Source};
 use shared_names::SharedNames;
-
-/// What is known of a rule before its sessions are.
-#[derive(Debug, Clone)]
-pub(crate) struct RuleFacts<'a> {
-    /// The route.
-    pub(crate) route: ObjectRef,
-    /// The route's metadata, for its annotations and age.
-    pub(crate) meta: &'a Meta,
-    /// The rule's path in the route, like `spec.rules[2]`.
-    pub(crate) field: String,
-    /// The rule's name, which is its sessions' scope.
-    pub(crate) name: RuleName,
-    /// Its own `sessionPersistence`.
-    pub(crate) inline: Option<&'a SessionPersistence>,
-    /// Its backends that are there, in their order.
-    pub(crate) backends: Vec<RuleBackend>,
-    /// XBackends of the rule that are there and can not be led to, and why.
-    pub(crate) refused_backends: BTreeMap<ObjectName, String>,
-    /// The paths that its matches have, for the older rule of a cookie's path.
-    pub(crate) paths: Vec<PathMatch>,
-    /// The Gateways of ours that serve it.
-    pub(crate) gateways: BTreeSet<ObjectName>,
-    /// The hosts that it is served for.
-    pub(crate) hosts: BTreeSet<Hostname>,
-}
-
-/// A backend of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum RuleBackend {
-    /// A Service.
-    Service(ObjectName),
-    /// An XBackend.
-    XBackend(ObjectName),
-}
 
 /// What sessions there are.
 #[derive(Debug, Default)]
@@ -118,69 +86,49 @@ impl RuleSession {
     }
 }
 
-/// A field of the route that can not be followed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Problem {
-    /// Its path, like `spec.rules[2].sessionPersistence.absoluteTimeout`.
-    pub(crate) field: String,
-    /// What was expected.
-    pub(crate) message: String,
-}
-
-impl From<DecodeError> for Problem {
-    fn from(error: DecodeError) -> Self {
-        Self {
-            field: error.field,
-            message: error.message,
-        }
-    }
-}
-
 /// The sessions of all rules at once: whether rules share a policy matters to each.
 pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Sessions {
-    let policies = PolicyObjects::read(objects, settings);
+    let policies = objects::read(objects, settings);
+    let targets = PolicyTargets::new(&policies);
     let backends = Backends::read(objects, settings, rules);
     let chooser = Chooser {
-        rules,
-        policies: &policies,
+        targets: &targets,
         backends: &backends,
         defaults: &settings.session_defaults,
     };
-    let mut chosen = chooser.choose();
-    let statuses = Statuses::new(objects, rules, &policies, &chosen);
-    refuse_without_room(&statuses, &policies, rules, &mut chosen);
+    let mut chosen = chooser.choose(rules);
+    let statuses = Statuses::new(objects, &policies, &targets, &chosen);
+    refuse_without_room(&statuses, &mut chosen);
 
     let mut emitted = Policies::default();
-    let governed = governed(&chosen, policies.all.len());
-    let used = used_backends(rules, &chosen, &backends);
-    let sharing = sharing(rules, &chosen, &governed, &used);
-    let of_rules: Vec<Emitted> = rules
+    let governed = governed(&chosen);
+    let used = used_backends(&chosen, &backends);
+    let sharing = sharing(&chosen, &governed, &used);
+    let of_rules: Vec<Emitted> = chosen
         .iter()
-        .zip(&chosen)
-        .enumerate()
-        .map(|(index, (facts, rule))| {
-            let per_scope = sharing.contains(&index) || is_one_of_several(rule, &governed);
-            emit(facts, rule, per_scope, &mut emitted)
+        .map(|rule| {
+            let shares_name = sharing.contains(&Writer::Rule(rule.facts.id()));
+            emit(rule, shares_name || is_one_of_several(rule, &governed), &mut emitted)
         })
         .collect();
-    let of_backends: Vec<(&ObjectName, usize)> = used
+    let of_backends: Vec<(&ObjectName, PolicyId)> = used
         .iter()
-        .enumerate()
-        .map(|(index, (name, backend))| {
-            let shares_name = sharing.contains(&(rules.len() + index));
+        .map(|(name, backend)| {
+            let shares_name = sharing.contains(&Writer::Backend(name));
             (*name, emitted.add(backend.draft.of_scope(&backend.scope, shares_name)))
         })
         .collect();
 
     let (names, by_name) = emitted.named();
-    let session_use = |policy: usize, scope: String| SessionUse {
-        policy: names.get(policy).cloned().unwrap_or_default(),
+    let session_use = |policy: &PolicyId, scope: String| SessionUse {
+        policy: names.of(policy),
         scope,
     };
-    let of_rule = |((facts, rule), emitted): ((&RuleFacts<'_>, &Rule), Emitted)| {
-        let session = |policy: usize| Session::Rule(session_use(policy, facts.name.0.clone()));
+    let of_rule = |(rule, emitted): (&RuleChoice<'_>, Emitted)| {
+        let facts = rule.facts;
+        let session = |policy: &PolicyId| Session::Rule(session_use(policy, facts.name.0.clone()));
         RuleSession {
-            session: match (emitted.all, rule.source) {
+            session: match (&emitted.all, rule.source) {
                 (Some(policy), _) => session(policy),
                 (None, Source::Destinations) if !rule.is_refused && !backends.with_sessions(facts).is_empty() => {
                     Session::Destinations
@@ -189,15 +137,12 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             },
             by_path: emitted
                 .each
-                .into_iter()
-                .map(|(path, policy)| (path, session(policy)))
+                .iter()
+                .map(|(path, policy)| (path.clone(), session(policy)))
                 .collect(),
             asked_by: match (rule.source, &rule.draft) {
                 (Source::Inline, Some(_)) => Some(AskedBy::Rule),
-                (Source::Policy(policy), Some(_)) => {
-                    let policy = policies.all.get(policy);
-                    policy.map(|policy| AskedBy::Policy(policy.name.clone()))
-                }
+                (Source::Policy(owner), Some(_)) => Some(AskedBy::Policy(owner.policy.name.clone())),
                 (Source::Destinations, _) if !rule.is_refused => {
                     let backends: Vec<ObjectName> = backends.with_sessions(facts).into_iter().cloned().collect();
                     (!backends.is_empty()).then_some(AskedBy::Backends(backends))
@@ -211,25 +156,22 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             },
         }
     };
-    let reports = policies.all.iter().enumerate();
     Sessions {
-        rules: rules.iter().zip(&chosen).zip(of_rules).map(of_rule).collect(),
+        rules: chosen.iter().zip(of_rules).map(of_rule).collect(),
         destinations: of_backends
-            .into_iter()
-            .map(|(name, policy)| (name.clone(), session_use(policy, backends::scope(name))))
+            .iter()
+            .map(|(name, policy)| ((*name).clone(), session_use(policy, backends::scope(name))))
             .collect(),
         policies: by_name,
-        session_policies: reports
-            .map(|(index, policy)| (policy.name.clone(), statuses.report(index, &chosen)))
-            .collect(),
-        backends: backend_status::reports(objects, rules, &backends, &chosen),
+        session_policies: statuses.reports(&chosen),
+        backends: backend_status::reports(objects, &backends, &chosen),
     }
 }
 
-/// The numbers of a rule's policies.
+/// The policies of a rule.
 struct Emitted {
-    all: Option<usize>,
-    each: BTreeMap<PathMatch, usize>,
+    all: Option<PolicyId>,
+    each: BTreeMap<PathMatch, PolicyId>,
 }
 
 /// An XBackend with sessions that rules lead to.
@@ -241,79 +183,82 @@ struct UsedBackend<'a> {
 }
 
 fn used_backends<'a>(
-    rules: &'a [RuleFacts<'_>],
-    chosen: &[Rule],
+    chosen: &'a [RuleChoice<'a>],
     backends: &'a Backends,
 ) -> BTreeMap<&'a ObjectName, UsedBackend<'a>> {
     let mut used: BTreeMap<&ObjectName, UsedBackend<'_>> = BTreeMap::new();
-    for (facts, rule) in rules.iter().zip(chosen) {
-        if rule.source != Source::Destinations || rule.is_refused {
+    for rule in chosen {
+        if !matches!(rule.source, Source::Destinations) || rule.is_refused {
             continue;
         }
-        for name in backends.with_sessions(facts) {
+        for name in backends.with_sessions(rule.facts) {
             if let Some(draft) = backends.draft(name) {
                 let backend = used.entry(name).or_insert_with(|| UsedBackend {
                     scope: backends::scope(name),
                     draft,
                     hosts: BTreeSet::new(),
                 });
-                backend.hosts.extend(&facts.hosts);
+                backend.hosts.extend(&rule.facts.hosts);
             }
         }
     }
     used
 }
 
-/// The numbers of rules, and behind them those of backends, whose cookie has the name, path and domain of another one that the same clients get, so that either would
-/// end the other's session. What a
-/// rule or a backend says takes nothing from what a policy says, so a policy gives way to policies alone.
-fn sharing(
-    rules: &[RuleFacts<'_>],
-    chosen: &[Rule],
-    governed: &[usize],
-    used: &BTreeMap<&ObjectName, UsedBackend<'_>>,
-) -> HashSet<usize> {
+/// Whose sessions write a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Writer<'a> {
+    Rule(RuleId<'a>),
+    Backend(&'a ObjectName),
+}
+
+/// The rules and backends whose cookie has the name, path and domain of another one that the same clients get, so that
+/// either would end the other's session. What a rule or a backend says takes nothing from what a policy says, so a
+/// policy gives way to policies alone.
+fn sharing<'a>(
+    chosen: &'a [RuleChoice<'a>],
+    governed: &BTreeMap<&PolicyObject<'_>, usize>,
+    used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
+) -> HashSet<Writer<'a>> {
     let (mut of_policies, mut of_all) = (SharedNames::default(), SharedNames::default());
     let mut policies = HashSet::new();
-    for (index, (facts, rule)) in rules.iter().zip(chosen).enumerate() {
+    for rule in chosen {
         if is_one_of_several(rule, governed) {
             continue;
         }
+        let facts = rule.facts;
+        let writer = Writer::Rule(facts.id());
         for cookie in rule.named_cookies() {
-            of_all.add(index, &facts.name.0, &facts.hosts, cookie);
+            of_all.add(writer, &facts.name.0, &facts.hosts, cookie);
             if matches!(rule.source, Source::Policy(_)) {
-                of_policies.add(index, &facts.name.0, &facts.hosts, cookie);
-                policies.insert(index);
+                of_policies.add(writer, &facts.name.0, &facts.hosts, cookie);
+                policies.insert(writer);
             }
         }
     }
-    for (index, backend) in used.values().enumerate() {
+    for (name, backend) in used {
         if let Some(cookie) = backend.draft.named_cookie() {
-            of_all.add(
-                rules.len() + index,
-                &backend.scope,
-                backend.hosts.iter().copied(),
-                cookie,
-            );
+            let hosts = backend.hosts.iter().copied();
+            of_all.add(Writer::Backend(name), &backend.scope, hosts, cookie);
         }
     }
     let mut sharing = of_all.shared();
-    sharing.retain(|index| !policies.contains(index));
+    sharing.retain(|writer| !policies.contains(writer));
     sharing.extend(of_policies.shared());
     sharing
 }
 
-/// Whether its policy governs others, too. Then it writes a cookie for each (GEP-1619: they "MUST NOT share persistent sessions"). That ends no session
-/// when a second rule comes: the filter reads the cookie under its former name, too.
-fn is_one_of_several(rule: &Rule, governed: &[usize]) -> bool {
+/// Whether its policy governs others, too. Then it writes a cookie for each (GEP-1619: they "MUST NOT share persistent
+/// sessions"). That ends no session when a second rule comes: the filter reads the cookie under its former name, too.
+fn is_one_of_several(rule: &RuleChoice<'_>, governed: &BTreeMap<&PolicyObject<'_>, usize>) -> bool {
     match rule.source {
-        Source::Policy(policy) => governed.get(policy).is_some_and(|rules| *rules > 1),
+        Source::Policy(owner) => governed.get(owner.policy).is_some_and(|rules| *rules > 1),
         _ => false,
     }
 }
 
-fn emit(facts: &RuleFacts<'_>, rule: &Rule, per_scope: bool, emitted: &mut Policies) -> Emitted {
-    let mut add = |draft: &Draft| emitted.add(draft.of_scope(&facts.name.0, per_scope));
+fn emit(rule: &RuleChoice<'_>, per_scope: bool, emitted: &mut Policies) -> Emitted {
+    let mut add = |draft: &Draft| emitted.add(draft.of_scope(&rule.facts.name.0, per_scope));
     Emitted {
         all: rule.draft.as_ref().map(&mut add),
         each: rule
@@ -325,37 +270,29 @@ fn emit(facts: &RuleFacts<'_>, rule: &Rule, per_scope: bool, emitted: &mut Polic
 }
 
 /// How many rules each policy governs.
-fn governed(chosen: &[Rule], policies: usize) -> Vec<usize> {
-    let mut counts = vec![0; policies];
+fn governed<'p>(chosen: &[RuleChoice<'p>]) -> BTreeMap<&'p PolicyObject<'p>, usize> {
+    let mut counts = BTreeMap::new();
     for rule in chosen {
-        if let (Source::Policy(policy), Some(_)) = (rule.source, &rule.draft)
-            && let Some(count) = counts.get_mut(policy)
-        {
-            *count += 1;
+        if let (Source::Policy(owner), Some(_)) = (rule.source, &rule.draft) {
+            *counts.entry(owner.policy).or_default() += 1;
         }
     }
     counts
 }
 
-fn refuse_without_room(
-    statuses: &Statuses<'_>,
-    policies: &PolicyObjects<'_>,
-    rules: &[RuleFacts<'_>],
-    chosen: &mut [Rule],
-) {
-    for (facts, rule) in rules.iter().zip(chosen) {
-        if let (Source::Policy(policy), Some(_)) = (rule.source, &rule.draft)
-            && !statuses.has_room(policy, facts)
+fn refuse_without_room<'p>(statuses: &Statuses<'p>, chosen: &mut [RuleChoice<'p>]) {
+    for rule in chosen {
+        if let (Source::Policy(ValidPolicy { policy, .. }), Some(_)) = (rule.source, &rule.draft)
+            && !statuses.has_room(policy, rule.facts)
         {
             rule.draft = None;
             rule.is_refused = true;
             rule.outcomes.insert(policy, Outcome::NoRoom);
-            let policy = policies.all.get(policy).map(ToString::to_string);
             rule.problems.push(Problem {
-                field: format!("{}.backendRefs", facts.field),
+                field: format!("{}.backendRefs", rule.facts.field),
                 message: format!(
-                    "there are no sessions: {} applies to more Gateways than its status has room for, and to older ones first",
-                    policy.unwrap_or_default()
+                    "there are no sessions: {policy} applies to more Gateways than its status has room for, and to \
+                     older ones first"
                 ),
             });
         }

@@ -2,74 +2,98 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::short_hash::hash;
 use limpet_core::config::schema::PolicyConfig;
 
-use crate::short_hash::hash;
+/// The longest name of a policy is 128 characters, 17 of which are a hyphen and a hash.
+const MAX_STEM: usize = 111;
+/// How many digits of the hash a name has, unless two names would be equal.
+const DIGITS: usize = 8;
+/// How many digits it has then.
+const MORE_DIGITS: usize = 16;
 
 /// Policies, each once.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
-    all: Vec<Named>,
-    by_content: HashMap<String, usize>,
+    all: BTreeMap<PolicyId, PolicyConfig>,
+    by_content: HashMap<String, PolicyId>,
 }
 
-#[derive(Debug)]
-struct Named {
-    config: PolicyConfig,
+/// What the policy's name is made of. The name itself depends on what other policies there are ([`Names`]).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PolicyId {
     stem: String,
     digest: String,
 }
 
-/// The longest name of a policy is 128 characters, 17 of which are a hyphen and a hash.
-const MAX_STEM: usize = 111;
-
 impl Policies {
-    /// The policy's number, by which [`Policies::named`] knows it.
-    pub(super) fn add(&mut self, config: PolicyConfig) -> usize {
+    pub(super) fn add(&mut self, config: PolicyConfig) -> PolicyId {
         // Nothing in a policy has no form in JSON.
         let content = serde_json::to_string(&config).unwrap_or_else(|_| format!("{config:?}"));
-        *self.by_content.entry(content).or_insert_with_key(|content| {
-            let name = config.carrier().map(|(_, name)| name).unwrap_or_default();
-            let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-            let stem = name.chars().map(|c| if legal(c) { c } else { '_' });
-            self.all.push(Named {
-                stem: stem.take(MAX_STEM).collect(),
-                digest: hash(content.as_bytes(), 8),
-                config,
-            });
-            self.all.len() - 1
-        })
+        if let Some(id) = self.by_content.get(&content) {
+            return id.clone();
+        }
+        let id = PolicyId::new(&config, &content);
+        self.by_content.insert(content, id.clone());
+        self.all.insert(id.clone(), config);
+        id
     }
 
-    /// The names by number, and the policies by name: `<session name>-<8 hexadecimal digits of a hash of its content>`. Where two have these digits
-    /// in common, both have 16.
-    pub(super) fn named(self) -> (Vec<String>, BTreeMap<String, PolicyConfig>) {
-        let mut shared: HashMap<String, usize> = HashMap::new();
-        for policy in &self.all {
-            *shared.entry(policy.name(8)).or_default() += 1;
-        }
-        let name = |policy: &Named| match shared.get(&policy.name(8)) {
-            Some(1) => policy.name(8),
-            _ => policy.name(16),
-        };
-        let names = self.all.iter().map(name).collect();
-        let by_name = self.all.iter().map(|policy| (name(policy), policy.config.clone()));
+    /// The names of all, and the policies by name.
+    pub(super) fn named(self) -> (Names, BTreeMap<String, PolicyConfig>) {
+        let names = Names::new(self.all.keys());
+        let by_name = self.all.into_iter().map(|(id, config)| (names.of(&id), config));
         let by_name = by_name.collect();
         (names, by_name)
     }
 }
 
-impl Named {
-    fn name(&self, digits: usize) -> String {
+impl PolicyId {
+    fn new(config: &PolicyConfig, content: &str) -> Self {
+        let name = config.carrier().map(|(_, name)| name).unwrap_or_default();
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let stem = name.chars().map(|c| if legal(c) { c } else { '_' });
+        Self {
+            stem: stem.take(MAX_STEM).collect(),
+            digest: hash(content.as_bytes(), MORE_DIGITS / 2),
+        }
+    }
+
+    fn with_digits(&self, digits: usize) -> String {
         format!("{}-{}", self.stem, self.digest.get(..digits).unwrap_or(&self.digest))
+    }
+}
+
+/// The names of policies: `<session name>-<8 hexadecimal digits of a hash of its content>`. Where two have these digits
+/// in common, both have 16.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// How many policies have each short name.
+    short: HashMap<String, usize>,
+}
+
+impl Names {
+    fn new<'a>(ids: impl IntoIterator<Item = &'a PolicyId>) -> Self {
+        let mut short = HashMap::new();
+        for id in ids {
+            *short.entry(id.with_digits(DIGITS)).or_default() += 1;
+        }
+        Self { short }
+    }
+
+    pub(super) fn of(&self, id: &PolicyId) -> String {
+        let name = id.with_digits(DIGITS);
+        match self.short.get(&name) {
+            Some(1) => name,
+            _ => id.with_digits(MORE_DIGITS),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use limpet_core::config::schema::CookieConfig;
-
     use super::*;
+    use limpet_core::config::schema::CookieConfig;
 
     fn policy(name: &str, strict: bool) -> PolicyConfig {
         let mut policy: PolicyConfig = serde_json::from_value(serde_json::json!({"strict": strict})).unwrap();
@@ -87,25 +111,28 @@ mod tests {
         let long = policies.add(policy(&"x".repeat(128), false));
         let (names, by_name) = policies.named();
         assert_eq!(by_name.len(), 4);
-        assert_eq!(by_name.get(&names[shop]), Some(&policy("shop", false)));
-        assert!(names[shop].starts_with("shop-") && names[shop].len() == 13, "{names:?}");
-        assert_ne!(names[shop], names[strict]);
-        assert!(names[odd].starts_with("a_____________z-"), "{names:?}");
-        assert_eq!(names[long].len(), 111 + 9);
-        for name in &names {
+        let name = names.of(&shop);
+        assert_eq!(by_name.get(&name), Some(&policy("shop", false)));
+        assert!(name.starts_with("shop-") && name.len() == 13, "{name}");
+        assert_ne!(name, names.of(&strict));
+        assert!(names.of(&odd).starts_with("a_____________z-"), "{}", names.of(&odd));
+        assert_eq!(names.of(&long).len(), 111 + 9);
+        for name in by_name.keys() {
             assert!(limpet_core::config::is_policy_name(name), "{name}");
         }
     }
 
     #[test]
     fn policies_with_eight_digits_in_common_have_sixteen() {
-        let mut policies = Policies::default();
-        for strict in [false, true] {
-            policies.add(policy("shop", strict));
-        }
-        policies.all[0].digest = "0123456789abcdef".to_owned();
-        policies.all[1].digest = "01234567fedcba98".to_owned();
-        let (names, _) = policies.named();
-        assert_eq!(names, ["shop-0123456789abcdef", "shop-01234567fedcba98"]);
+        let id = |digest: &str| PolicyId {
+            stem: "shop".to_owned(),
+            digest: digest.to_owned(),
+        };
+        let ids = ["0123456789abcdef", "01234567fedcba98", "89abcdef01234567"].map(id);
+        let names = Names::new(&ids);
+        assert_eq!(
+            ids.map(|id| names.of(&id)),
+            ["shop-0123456789abcdef", "shop-01234567fedcba98", "shop-89abcdef"]
+        );
     }
 }

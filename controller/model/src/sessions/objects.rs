@@ -1,20 +1,22 @@
 //! Session policies as objects: what they ask for, and which Services they target.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
-use limpet_api::{Object, ObjectName, SessionPolicySpec};
-
-use super::annotations::{self, Overrides};
-use super::persistence::{self, Dialect, Wanted};
+use super::annotations;
+use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
-use super::{Problem, RuleBackend};
+use crate::problem::Problem;
+use crate::references::RuleBackend;
+use crate::session_fields::SessionFields;
+use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
+use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
 
 /// GEP-713's bound of a policy's targets, which the CRDs have, too.
 const MAX_TARGETS: usize = 16;
 
-/// A session policy.
+/// A session policy. The one that wins is the smaller one.
 #[derive(Debug)]
 pub(super) struct PolicyObject<'a> {
     pub(super) name: &'a SessionPolicyName,
@@ -28,85 +30,108 @@ pub(super) struct PolicyObject<'a> {
 /// The sessions that a policy asks for.
 #[derive(Debug)]
 pub(super) struct Content {
-    pub(super) wanted: Wanted,
-    pub(super) overrides: Overrides,
+    pub(super) persistence: Persistence,
+    pub(super) overrides: SessionFields,
     /// By its own annotations alone.
     pub(super) draft: Draft,
 }
 
-/// All session policies, the ones first that win.
-#[derive(Debug)]
-pub(super) struct PolicyObjects<'a> {
-    pub(super) all: Vec<PolicyObject<'a>>,
-    /// Those that target a backend, in the same order.
-    by_target: HashMap<RuleBackend, Vec<usize>>,
+/// A policy that asks for sessions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ValidPolicy<'p> {
+    pub(super) policy: &'p PolicyObject<'p>,
+    pub(super) content: &'p Content,
 }
+
+/// The policies that target a backend, the ones first that win.
+#[derive(Debug)]
+pub(super) struct PolicyTargets<'p>(HashMap<&'p RuleBackend, Vec<&'p PolicyObject<'p>>>);
 
 impl fmt::Display for PolicyObject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name.kind.name(), self.name.name)
+        self.name.fmt(f)
     }
 }
 
 impl PolicyObject<'_> {
-    /// The sessions that it asks for, if it is right.
+    /// GEP-713: the oldest, then by namespace and name. Across kinds one more is needed.
+    fn rank(&self) -> impl Ord + '_ {
+        (self.object.meta.precedence(), self.name.kind)
+    }
+
+    /// The sessions that it asks for, if it is valid.
     pub(super) fn content(&self) -> Option<&Content> {
         self.content.as_ref().ok()?.as_ref()
     }
 }
 
-impl<'a> PolicyObjects<'a> {
-    pub(super) fn read(objects: &'a Objects, settings: &Settings) -> Self {
-        let mut all: Vec<PolicyObject<'a>> = objects
-            .session_policies
-            .iter()
-            .map(|(name, object)| PolicyObject {
-                name,
-                object,
-                content: content(name, object, settings),
-                targets: targets(name, object),
-            })
-            .collect();
-        // GEP-713: the oldest, then by namespace and name. Across kinds one more is needed.
-        all.sort_by(|one, other| {
-            let rank = |policy: &PolicyObject<'a>| (policy.object.meta.precedence(), policy.name.kind);
-            rank(one).cmp(&rank(other))
-        });
-        let mut by_target: HashMap<RuleBackend, Vec<usize>> = HashMap::new();
-        for (index, policy) in all.iter().enumerate() {
-            for (_, target) in &policy.targets {
-                let policies = by_target.entry(target.clone()).or_default();
-                if policies.last() != Some(&index) {
-                    policies.push(index);
-                }
+impl Ord for PolicyObject<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for PolicyObject<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PolicyObject<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for PolicyObject<'_> {}
+
+/// All session policies, the ones first that win.
+pub(super) fn read<'a>(objects: &'a Objects, settings: &Settings) -> Vec<PolicyObject<'a>> {
+    let policies = objects.session_policies.iter().map(|(name, object)| PolicyObject {
+        name,
+        object,
+        content: content(name, object, settings),
+        targets: targets(name, object),
+    });
+    let mut policies: Vec<_> = policies.collect();
+    policies.sort();
+    policies
+}
+
+impl<'p> PolicyTargets<'p> {
+    /// Of policies in their order.
+    pub(super) fn new(policies: &'p [PolicyObject<'p>]) -> Self {
+        let mut by_target: HashMap<&RuleBackend, Vec<&PolicyObject<'_>>> = HashMap::new();
+        for policy in policies {
+            let targets: BTreeSet<&RuleBackend> = policy.targets.iter().map(|(_, target)| target).collect();
+            for target in targets {
+                by_target.entry(target).or_default().push(policy);
             }
         }
-        Self { all, by_target }
+        Self(by_target)
     }
 
-    /// The policies that target the backend, right or wrong.
-    pub(super) fn targeting(&self, backend: &RuleBackend) -> &[usize] {
-        self.by_target.get(backend).map(Vec::as_slice).unwrap_or_default()
+    /// The policies that target the backend, valid or not.
+    pub(super) fn targeting(&self, backend: &RuleBackend) -> &[&'p PolicyObject<'p>] {
+        self.0.get(backend).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The policy that counts of those that target the backend: the oldest of those that are right.
-    pub(super) fn owner(&self, backend: &RuleBackend) -> Option<usize> {
-        let mut policies = self.targeting(backend).iter().copied();
-        policies.find(|index| self.content(*index).is_some())
-    }
-
-    pub(super) fn content(&self, index: usize) -> Option<&Content> {
-        self.all.get(index)?.content()
+    /// The policy that counts of those that target the backend: the oldest of those that are valid.
+    pub(super) fn owner(&self, backend: &RuleBackend) -> Option<ValidPolicy<'p>> {
+        self.targeting(backend).iter().find_map(|policy| {
+            let content = policy.content()?;
+            Some(ValidPolicy { policy, content })
+        })
     }
 }
 
 fn targets(name: &SessionPolicyName, object: &Object<SessionPolicySpec>) -> Vec<(usize, RuleBackend)> {
     let backend = |(index, target): (usize, &limpet_api::PolicyTarget)| {
         let name = ObjectName::new(&name.name.namespace, &target.name);
-        match (target.group.as_str(), target.kind.as_str()) {
-            ("", "Service") => Some((index, RuleBackend::Service(name))),
+        match Kind::find(&target.group, &target.kind) {
+            Some(Kind::Service) => Some((index, RuleBackend::Service(name))),
             // Wrong, but a backend that rules lead to, whose Gateways are told.
-            (limpet_api::GATEWAY_X_GROUP, "XBackend") => Some((index, RuleBackend::XBackend(name))),
+            Some(Kind::XBackend) => Some((index, RuleBackend::XBackend(name))),
             _ => None,
         }
     };
@@ -127,35 +152,36 @@ fn content(
         SessionPolicyKind::BackendLbPolicy => Dialect::Named,
         SessionPolicyKind::XBackendTrafficPolicy => Dialect::Either,
     };
-    let wanted = object.spec.session_persistence.as_ref();
-    let wanted = wanted.map(|wanted| persistence::read(wanted, dialect)).transpose();
-    if wanted == Ok(None) && !object.unread.is_empty() {
+    let persistence = object.spec.session_persistence.as_ref();
+    let persistence = persistence
+        .map(|persistence| persistence::read(persistence, dialect))
+        .transpose();
+    if persistence == Ok(None) && !object.unread.is_empty() {
         problems.push(Problem {
             field: "spec.sessionPersistence".to_owned(),
             message: format!(
-                "expected sessions, which are all that is supported of a policy; {} can not be followed",
+                "expected sessions, which are all that is supported of a policy; {} cannot be followed",
                 object.unread.join(", ")
             ),
         });
     }
-    let content = match (wanted, overrides) {
+    let content = match (persistence, overrides) {
         (Ok(None), Ok(_)) => Ok(None),
-        (Ok(Some(wanted)), Ok(overrides)) => Parts {
-            wanted: &wanted,
+        (Ok(Some(persistence)), Ok(overrides)) => Parts {
+            persistence: &persistence,
             overrides: &overrides,
             defaults: &settings.session_defaults,
-            forward: settings.session_defaults.forward,
             path: None,
         }
         .draft()
         .map(|draft| {
             Some(Content {
-                wanted,
+                persistence,
                 overrides,
                 draft,
             })
         }),
-        (wanted, overrides) => Err([wanted.err(), overrides.err()]
+        (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()
             .flatten()
             .flatten()
@@ -192,14 +218,14 @@ fn target_problems(spec: &SessionPolicySpec) -> Vec<Problem> {
         if !known.insert(target) {
             problem("", "expected each target once".to_owned());
         }
-        match (target.group.as_str(), target.kind.as_str()) {
-            ("", "Service") => {}
-            ("", kind) => problem(".kind", format!("expected Service, found {kind:?}")),
-            (limpet_api::GATEWAY_X_GROUP, "XBackend") => problem(
+        match (Kind::find(&target.group, &target.kind), target.group.as_str()) {
+            (Some(Kind::Service), _) => {}
+            (_, "") => problem(".kind", format!("expected Service, found {:?}", target.kind)),
+            (Some(Kind::XBackend), _) => problem(
                 ".kind",
                 "expected Service: an XBackend has sessionPersistence of its own".to_owned(),
             ),
-            (group, _) => problem(
+            (_, group) => problem(
                 ".group",
                 format!("expected \"\", the group of Service, found {group:?}"),
             ),

@@ -1,12 +1,10 @@
 //! `sessionPersistence` in all its shapes. Objects may come from files, where no API server has checked them: so everything is checked that the
 //! CRDs' schemas and CEL would.
 
+use super::fault::Fault;
+use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
-
-use limpet_api::{CookieSettings, SessionPersistence};
-
-use super::fault::Fault;
 
 /// Which shapes a kind of objects can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +28,7 @@ pub(super) enum Shape {
 
 /// The sessions that an object asks for, in one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct Persistence {
     pub(super) shape: Shape,
     pub(super) carrier: Carrier,
     pub(super) absolute_timeout: Option<GatewayDuration>,
@@ -50,7 +48,7 @@ pub(super) enum Carrier {
     },
 }
 
-impl Wanted {
+impl Persistence {
     pub(super) fn is_cookie(&self) -> bool {
         matches!(self.carrier, Carrier::Cookie { .. })
     }
@@ -75,8 +73,8 @@ impl Wanted {
 /// Reads what an object says. The filter's own check is still to come.
 ///
 /// # Errors
-/// Everything that can not be followed.
-pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Wanted, Vec<Fault>> {
+/// Everything that cannot be followed.
+pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
     let mut faults = Vec::new();
     let is_union = persistence.cookie.is_some() || persistence.header.is_some();
     let shape = match dialect {
@@ -116,7 +114,7 @@ pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result
         ));
     }
     if faults.is_empty() {
-        Ok(Wanted {
+        Ok(Persistence {
             shape,
             carrier,
             absolute_timeout,

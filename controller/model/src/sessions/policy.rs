@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::SessionDefaults;
+use super::fault::{Fault, ObjectField};
+use super::persistence::{Carrier, Persistence, Shape};
+use crate::session_fields::{SessionField, SessionFields};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::config::schema::{
-    CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig, SdsKeysConfig,
+    CacheControlConfig, CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig,
+    SdsKeysConfig, TokenConfig,
 };
-
-use super::annotations::Overrides;
-use super::fault::{Fault, Place};
-use super::persistence::{Carrier, Shape, Wanted};
 
 /// The name of sessions that have none.
 const GENERATED_NAME: &str = "limpet";
@@ -28,11 +27,9 @@ pub(super) struct Draft {
 /// What a policy is made of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts<'a> {
-    pub(super) wanted: &'a Wanted,
-    pub(super) overrides: &'a Overrides,
-    pub(super) defaults: &'a SessionDefaults,
-    /// Whether the backend sees the cookie or header, where no annotation says it.
-    pub(super) forward: bool,
+    pub(super) persistence: &'a Persistence,
+    pub(super) overrides: &'a SessionFields,
+    pub(super) defaults: &'a SessionFields,
     /// The cookie's path where the object has no field for it.
     pub(super) path: Option<&'a str>,
 }
@@ -41,23 +38,24 @@ impl Parts<'_> {
     /// The policy.
     ///
     /// # Errors
-    /// What can not be followed.
+    /// If a field cannot be followed.
     pub(super) fn draft(&self) -> Result<Draft, Vec<Fault>> {
         let Parts {
-            wanted,
+            persistence,
             overrides,
             defaults,
             ..
         } = *self;
-        let mode = overrides.mode.unwrap_or(defaults.mode);
-        if wanted.name().is_none() && mode != CookieModeConfig::Insert {
+        let mode = self.mode();
+        let is_own = mode == CookieModeConfig::Insert;
+        if persistence.name().is_none() && !is_own {
             let message = "expected the name of the application's cookie or header, because the mode is not insert";
-            return Err(vec![Fault::persistence(wanted.name_field(), message)]);
+            return Err(vec![Fault::persistence(persistence.name_field(), message)]);
         }
-        let name = wanted.name().unwrap_or(GENERATED_NAME);
-        let (cookie, header) = match &wanted.carrier {
+        let name = persistence.name().unwrap_or(GENERATED_NAME);
+        let (cookie, header) = match &persistence.carrier {
             Carrier::Cookie { path, lifetime, .. } => {
-                let mut cookie = self.cookie(name, mode);
+                let mut cookie = CookieConfig::named(name);
                 if let Some(path) = path.as_deref().or(self.path) {
                     path.clone_into(&mut cookie.path);
                 }
@@ -69,56 +67,34 @@ impl Parts<'_> {
         let mut config = PolicyConfig {
             cookie,
             header,
-            strict: overrides.strict.unwrap_or(defaults.strict),
+            strict: false,
             strict_status: 503,
-            absolute_timeout: wanted.absolute_timeout,
-            idle_timeout: wanted.idle_timeout,
-            token: overrides.token.unwrap_or(defaults.token),
-            cache_control: overrides.cache_control.unwrap_or(defaults.cache_control),
+            absolute_timeout: persistence.absolute_timeout,
+            idle_timeout: persistence.idle_timeout,
+            token: TokenConfig::default(),
+            cache_control: CacheControlConfig::default(),
         };
-        if let Some(status) = overrides.strict_status.or(defaults.strict_status) {
-            config.strict_status = status;
-        }
+        let fields = if is_own {
+            overrides.over(defaults)
+        } else {
+            overrides.over(&defaults.for_applications_carrier())
+        };
+        fields.apply(&mut config);
         self.check(&config)?;
         Ok(Draft {
             config,
-            is_unnamed: wanted.name().is_none(),
+            is_unnamed: persistence.name().is_none(),
         })
     }
 
-    fn cookie(&self, name: &str, mode: CookieModeConfig) -> CookieConfig {
-        let Parts {
-            overrides, defaults, ..
-        } = self;
-        let mut cookie = CookieConfig::named(name);
-        cookie.mode = mode;
-        if mode == CookieModeConfig::Insert {
-            cookie.domain.clone_from(&defaults.domain);
-            cookie.secure = defaults.secure;
-            cookie.http_only = !defaults.script_access;
-            cookie.same_site = defaults.same_site;
-            cookie.partitioned = defaults.partitioned;
-            cookie.forward = self.forward;
-        }
-        // The application's cookie has its own attributes: defaults are not meant for it, and annotations are refused by the filter's check.
-        if let Some(domain) = &overrides.domain {
-            cookie.domain = Some(domain.clone());
-        }
-        cookie.secure = overrides.secure.unwrap_or(cookie.secure);
-        cookie.http_only = overrides.script_access.map_or(cookie.http_only, |access| !access);
-        cookie.same_site = overrides.same_site.unwrap_or(cookie.same_site);
-        cookie.partitioned = overrides.partitioned.unwrap_or(cookie.partitioned);
-        cookie.forward = overrides.forward.unwrap_or(cookie.forward);
-        cookie
+    fn mode(&self) -> CookieModeConfig {
+        self.overrides.mode.or(self.defaults.mode).unwrap_or_default()
     }
 
     fn header(&self, name: &str, mode: CookieModeConfig) -> Result<HeaderConfig, Vec<Fault>> {
-        let faults: Vec<Fault> = self
-            .overrides
-            .of_cookies()
-            .into_iter()
-            .map(|name| Fault::annotation(name, "expected none with type Header"))
-            .collect();
+        let of_cookies = self.overrides.of_cookies();
+        let refused = of_cookies.map(|field| Fault::annotation(&field.annotation(), "expected none with type Header"));
+        let faults: Vec<Fault> = refused.collect();
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -130,11 +106,10 @@ impl Parts<'_> {
                 return Err(vec![Fault::annotation("mode", message)]);
             }
         };
-        let forward = self.forward && mode == HeaderModeConfig::Insert;
         Ok(HeaderConfig {
             name: name.to_owned(),
             mode,
-            forward: self.overrides.forward.unwrap_or(forward),
+            forward: false,
         })
     }
 
@@ -171,26 +146,19 @@ impl Parts<'_> {
     }
 
     /// The field of the object that a field of the filter's policy comes from.
-    fn place(&self, field: &str) -> Place {
-        let shape = self.wanted.shape;
-        let persistence = Place::Persistence;
-        let annotation = |name: &str| Place::Annotation(name.to_owned());
+    fn place(&self, field: &str) -> ObjectField {
+        let shape = self.persistence.shape;
+        let persistence = ObjectField::Persistence;
         match field {
             "absoluteTimeout" => persistence("absoluteTimeout"),
             "idleTimeout" => persistence("idleTimeout"),
-            "strictStatus" => annotation("strict-status"),
-            "cookie.name" | "header.name" => persistence(self.wanted.name_field()),
+            "cookie.name" | "header.name" => persistence(self.persistence.name_field()),
             "cookie.path" if shape == Shape::Union => persistence("cookie.path"),
-            "cookie.path" if self.path.is_some() => Place::Matches,
+            "cookie.path" if self.path.is_some() => ObjectField::Matches,
             "cookie.lifetimeType" if shape == Shape::Union => persistence("cookie.lifetimeType"),
             "cookie.lifetimeType" => persistence("cookieConfig.lifetimeType"),
-            "cookie.domain" => annotation("domain"),
-            "cookie.secure" => annotation("secure"),
-            "cookie.httpOnly" => annotation("script-access"),
-            "cookie.sameSite" => annotation("same-site"),
-            "cookie.partitioned" => annotation("partitioned"),
-            "cookie.forward" | "header.forward" => annotation("forward"),
-            _ => persistence(""),
+            field => SessionField::of_config(field)
+                .map_or(persistence(""), |entry| ObjectField::Annotation(entry.annotation())),
         }
     }
 }

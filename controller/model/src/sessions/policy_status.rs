@@ -2,99 +2,87 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::Objects;
+use super::facts::RuleFacts;
+use super::objects::{PolicyObject, PolicyTargets};
+use super::rules::{Outcome, RuleChoice, services};
+use super::status::{Remarks, ancestor, invalid, report};
 use crate::objects::RouteReferences;
+use crate::references::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
-use limpet_api::ObjectName;
-
-use super::RuleBackend;
-use super::RuleFacts;
-use super::objects::{PolicyObject, PolicyObjects};
-use super::rules::{Outcome, Rule, services};
-use super::status::{Remarks, ancestor, invalid, report};
+use crate::{Objects, SessionPolicyName};
+use limpet_api::{ObjectName, ObjectRef};
 
 /// GEP-713's bound of a policy's ancestors.
 pub(crate) const MAX_ANCESTORS: usize = 16;
 
 /// What there is to report of each policy.
-pub(super) struct Statuses<'a> {
-    objects: &'a Objects,
-    rules: &'a [RuleFacts<'a>],
-    policies: &'a PolicyObjects<'a>,
-    /// By policy: the rules that lead to its targets.
-    touched: Vec<Vec<usize>>,
-    /// By policy: the Gateways with a rule that names a target which is not there.
-    missing: Vec<BTreeSet<&'a ObjectName>>,
-    /// By policy: its ancestors.
-    ancestors: Vec<BTreeSet<&'a ObjectName>>,
+pub(super) struct Statuses<'p> {
+    objects: &'p Objects,
+    policies: &'p [PolicyObject<'p>],
+    targets: &'p PolicyTargets<'p>,
+    /// The Gateways with a rule that names a target which is not there.
+    missing: GatewaysByPolicy<'p>,
+    ancestors: GatewaysByPolicy<'p>,
 }
 
-impl<'a> Statuses<'a> {
+type GatewaysByPolicy<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeSet<&'p ObjectName>>;
+
+impl<'p> Statuses<'p> {
     pub(super) fn new(
-        objects: &'a Objects,
-        rules: &'a [RuleFacts<'a>],
-        policies: &'a PolicyObjects<'a>,
-        chosen: &[Rule],
+        objects: &'p Objects,
+        policies: &'p [PolicyObject<'p>],
+        targets: &'p PolicyTargets<'p>,
+        chosen: &[RuleChoice<'p>],
     ) -> Self {
-        let mut touched: Vec<Vec<usize>> = vec![Vec::new(); policies.all.len()];
-        let mut ancestors: Vec<BTreeSet<&ObjectName>> = gateways_of_missing_targets(objects, rules, policies);
-        let missing = ancestors.clone();
-        for (index, (facts, rule)) in rules.iter().zip(chosen).enumerate() {
+        let missing = gateways_of_missing_targets(objects, policies, chosen);
+        let mut ancestors = missing.clone();
+        for rule in chosen {
             for policy in rule.outcomes.keys() {
-                if let (Some(touched), Some(ancestors)) = (touched.get_mut(*policy), ancestors.get_mut(*policy)) {
-                    touched.push(index);
-                    ancestors.extend(&facts.gateways);
-                }
+                ancestors.entry(policy).or_default().extend(&rule.facts.gateways);
             }
         }
-        for ancestors in &mut ancestors {
+        for ancestors in ancestors.values_mut() {
             keep_oldest(objects, ancestors, MAX_ANCESTORS);
         }
         Self {
             objects,
-            rules,
             policies,
-            touched,
+            targets,
             missing,
             ancestors,
         }
     }
 
-    /// Whether the policy may govern the rule: one of the rule's Gateways has room in its status, or the rule has no Gateway yet. GEP-713: "If this
-    /// slice is full, implementations MUST NOT add further entries. Instead they MUST consider the policy unimplementable and signal that on any
-    /// related resources".
-    pub(super) fn has_room(&self, policy: usize, rule: &RuleFacts<'_>) -> bool {
-        let Some(ancestors) = self.ancestors.get(policy) else {
-            return false;
-        };
-        rule.gateways.is_empty() || rule.gateways.iter().any(|gateway| ancestors.contains(gateway))
+    /// Whether the policy may govern the rule: one of the rule's Gateways has room in its status, or the rule has no
+    /// Gateway yet. GEP-713: "If this slice is full, implementations MUST NOT add further entries. Instead they MUST
+    /// consider the policy unimplementable and signal that on any related resources".
+    pub(super) fn has_room(&self, policy: &PolicyObject<'_>, rule: &RuleFacts<'_>) -> bool {
+        let mut gateways = rule.gateways.iter();
+        rule.gateways.is_empty() || gateways.any(|gateway| has(&self.ancestors, policy, gateway))
     }
 
-    pub(super) fn report(&self, index: usize, chosen: &[Rule]) -> PolicyReport {
-        let (Some(policy), Some(touched), Some(ancestors), Some(missing)) = (
-            self.policies.all.get(index),
-            self.touched.get(index),
-            self.ancestors.get(index),
-            self.missing.get(index),
-        ) else {
-            return PolicyReport::default();
-        };
-        let mut by_gateway: BTreeMap<&ObjectName, Vec<(&RuleFacts<'_>, Outcome)>> =
-            ancestors.iter().map(|gateway| (*gateway, Vec::new())).collect();
-        for rule in touched {
-            let facts = self.rules.get(*rule);
-            let outcome = chosen.get(*rule).and_then(|rule| rule.outcomes.get(&index));
-            if let (Some(facts), Some(outcome)) = (facts, outcome) {
-                for gateway in &facts.gateways {
-                    if let Some(rules) = by_gateway.get_mut(gateway) {
-                        rules.push((facts, *outcome));
-                    }
-                }
+    /// Of every policy.
+    pub(super) fn reports(&self, chosen: &[RuleChoice<'p>]) -> BTreeMap<SessionPolicyName, PolicyReport> {
+        let mut touched: BTreeMap<&PolicyObject<'_>, Vec<(&RuleFacts<'_>, Outcome<'p>)>> = BTreeMap::new();
+        for rule in chosen {
+            for (policy, outcome) in &rule.outcomes {
+                touched.entry(policy).or_default().push((rule.facts, *outcome));
             }
         }
-        let entries = by_gateway.into_iter().map(|(gateway, rules)| {
-            let conditions = self.conditions(policy, &rules, missing.contains(gateway));
+        let report = |policy: &PolicyObject<'p>| {
+            let touched = touched.get(policy).map(Vec::as_slice).unwrap_or_default();
+            (policy.name.clone(), self.report(policy, touched))
+        };
+        self.policies.iter().map(report).collect()
+    }
+
+    fn report(&self, policy: &PolicyObject<'_>, touched: &[(&RuleFacts<'_>, Outcome<'p>)]) -> PolicyReport {
+        let ancestors = self.ancestors.get(policy).into_iter().flatten();
+        let entries = ancestors.map(|gateway| {
+            let rules = touched.iter().filter(|(facts, _)| facts.gateways.contains(*gateway));
+            let rules: Vec<(&RuleFacts<'_>, Outcome<'p>)> = rules.copied().collect();
+            let conditions = self.conditions(policy, &rules, has(&self.missing, policy, gateway));
             ancestor(gateway, conditions)
         });
         report(&policy.object.meta, entries)
@@ -103,7 +91,7 @@ impl<'a> Statuses<'a> {
     fn conditions(
         &self,
         policy: &PolicyObject<'_>,
-        rules: &[(&RuleFacts<'_>, Outcome)],
+        rules: &[(&RuleFacts<'_>, Outcome<'p>)],
         names_missing: bool,
     ) -> Vec<Condition> {
         match &policy.content {
@@ -128,9 +116,9 @@ impl<'a> Statuses<'a> {
         for (facts, outcome) in rules {
             self.add_outcome(policy, facts, *outcome, &mut not_governed);
         }
-        let count = |is: fn(Outcome) -> bool| rules.iter().filter(|(_, outcome)| is(*outcome)).count();
+        let count = |is: fn(Outcome<'p>) -> bool| rules.iter().filter(|(_, outcome)| is(*outcome)).count();
         let governed = count(|outcome| outcome == Outcome::Governs);
-        let conflicts = count(|outcome| matches!(outcome, Outcome::TargetLost(_) | Outcome::NameTaken(_)));
+        let conflicts = count(|outcome| matches!(outcome, Outcome::TargetLost | Outcome::NameTaken(_)));
         if conflicts == rules.len() {
             return vec![Condition::fails("Accepted", "Conflicted", not_governed.to_string())];
         }
@@ -161,22 +149,21 @@ impl<'a> Statuses<'a> {
     }
 
     /// Why the policy does not govern a rule.
-    fn add_outcome(&self, policy: &PolicyObject<'_>, facts: &RuleFacts<'_>, outcome: Outcome, remarks: &mut Remarks) {
-        let name = |index: usize| {
-            self.policies
-                .all
-                .get(index)
-                .map(ToString::to_string)
-                .unwrap_or_default()
-        };
+    fn add_outcome(
+        &self,
+        policy: &PolicyObject<'_>,
+        facts: &RuleFacts<'_>,
+        outcome: Outcome<'p>,
+        remarks: &mut Remarks,
+    ) {
         let text = match outcome {
             Outcome::Governs | Outcome::Nothing => return,
-            Outcome::TargetLost(_) => {
+            Outcome::TargetLost => {
                 for service in services(facts) {
                     let backend = RuleBackend::Service(service.clone());
                     let is_target = policy.targets.iter().any(|(_, target)| *target == backend);
-                    if let Some(owner) = self.policies.owner(&backend).filter(|_| is_target) {
-                        let text = format!("{}, which is older, targets the same", name(owner));
+                    if let Some(owner) = self.targets.owner(&backend).filter(|_| is_target) {
+                        let text = format!("{}, which is older, targets the same", owner.policy);
                         remarks.add(text, format!("Service {service}"));
                     }
                 }
@@ -184,21 +171,22 @@ impl<'a> Statuses<'a> {
             }
             Outcome::NameTaken(winner) => {
                 let content = policy.content();
-                let field = content.map(|content| content.wanted.name_field()).unwrap_or_default();
+                let field = content
+                    .map(|content| content.persistence.name_field())
+                    .unwrap_or_default();
                 let text = format!(
-                    "spec.sessionPersistence.{field}: expected a name that no older policy has on the route; {} has it, on",
-                    name(winner)
+                    "spec.sessionPersistence.{field}: expected a name that no older policy has on the route; \
+                     {winner} has it, on"
                 );
                 return remarks.add(text, facts.route.to_string());
             }
-            Outcome::Older(winner) => format!(
-                "{}, which is older and targets another backend, counts on",
-                name(winner)
-            ),
+            Outcome::Older(winner) => {
+                format!("{winner}, which is older and targets another backend, counts on")
+            }
             Outcome::Inline => "sessionPersistence of the rule itself counts on".to_owned(),
             Outcome::Destinations => "sessions of XBackends count on".to_owned(),
             Outcome::Annotations => {
-                "the route's annotations can not be followed, so there are no sessions, on".to_owned()
+                "the route's annotations cannot be followed, so there are no sessions, on".to_owned()
             }
             Outcome::NoRoom => {
                 format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions, on")
@@ -276,25 +264,29 @@ pub(super) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName
     *gateways = by_age.into_iter().take(max).collect();
 }
 
-/// By policy: the Gateways of rules that name a Service which the policy targets, and which is not there.
-fn gateways_of_missing_targets<'a>(
+/// Whether the policy has this Gateway.
+fn has(gateways: &GatewaysByPolicy<'_>, policy: &PolicyObject<'_>, gateway: &ObjectName) -> bool {
+    gateways.get(policy).is_some_and(|gateways| gateways.contains(gateway))
+}
+
+/// The Gateways of rules that name a Service which the policy targets, and which is not there.
+fn gateways_of_missing_targets<'p>(
     objects: &Objects,
-    rules: &'a [RuleFacts<'a>],
-    policies: &PolicyObjects<'_>,
-) -> Vec<BTreeSet<&'a ObjectName>> {
-    let mut gateways = vec![BTreeSet::new(); policies.all.len()];
+    policies: &'p [PolicyObject<'p>],
+    chosen: &[RuleChoice<'p>],
+) -> GatewaysByPolicy<'p> {
     let is_missing = |policy: &PolicyObject<'_>| {
         policy.targets.iter().any(|(_, target)| match target {
             RuleBackend::Service(name) => !objects.services.contains_key(name),
             RuleBackend::XBackend(_) => false,
         })
     };
-    if !policies.all.iter().any(is_missing) {
-        return gateways;
+    if !policies.iter().any(is_missing) {
+        return BTreeMap::new();
     }
     let mut of_missing: HashMap<RuleBackend, BTreeSet<&ObjectName>> = HashMap::new();
     let mut of_route: HashMap<_, BTreeSet<&ObjectName>> = HashMap::new();
-    for facts in rules {
+    for RuleChoice { facts, .. } in chosen {
         of_route.entry(&facts.route).or_default().extend(&facts.gateways);
     }
     for (route, its_gateways) in of_route {
@@ -305,16 +297,15 @@ fn gateways_of_missing_targets<'a>(
                 .extend(&its_gateways);
         }
     }
-    for (policy, gateways) in policies.all.iter().zip(&mut gateways) {
-        for (_, target) in &policy.targets {
-            gateways.extend(of_missing.get(target).into_iter().flatten());
-        }
-    }
-    gateways
+    let gateways_of = |policy: &'p PolicyObject<'p>| {
+        let targets = policy.targets.iter().filter_map(|(_, target)| of_missing.get(target));
+        (policy, targets.flatten().copied().collect())
+    };
+    policies.iter().map(gateways_of).collect()
 }
 
 /// The Services that a route names and that are not there.
-fn missing_services(objects: &Objects, route: &crate::reports::ObjectRef) -> HashSet<ObjectName> {
+fn missing_services(objects: &Objects, route: &ObjectRef) -> HashSet<ObjectName> {
     let services = objects.route(route);
     let services = services.iter().flat_map(RouteReferences::services);
     services.filter(|name| !objects.services.contains_key(name)).collect()

@@ -1,59 +1,58 @@
 //! Which sessions each rule has, before it is known how many rules a policy governs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::backends::Backends;
+use super::facts::RuleFacts;
+use super::fault::Fault;
+use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
+use super::persistence::{self, Dialect, Persistence, Shape};
+use super::policy::{Draft, Parts};
+use super::{annotations, cookie_path};
+use crate::graph::PathMatch;
+use crate::problem::Problem;
+use crate::references::RuleBackend;
+use crate::session_fields::{CookiePath, SessionFields};
+use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
-use crate::graph::PathMatch;
-use crate::reports::ObjectRef;
-use crate::{CookiePath, SessionDefaults};
-use limpet_api::ObjectName;
-
-use super::annotations::{self, Overrides};
-use super::backends::Backends;
-use super::cookie_path;
-use super::fault::Fault;
-use super::objects::PolicyObjects;
-use super::persistence::{self, Dialect, Shape, Wanted};
-use super::policy::{Draft, Parts};
-use super::{Problem, RuleBackend, RuleFacts};
-
 /// What became of a policy on one rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Outcome {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome<'p> {
     /// The rule has its sessions.
     Governs,
     /// It asks for no sessions, or has mistakes.
     Nothing,
     /// An older policy targets the same Services.
-    TargetLost(usize),
+    TargetLost,
     /// An older policy has the same session name on this route.
-    NameTaken(usize),
+    NameTaken(&'p PolicyObject<'p>),
     /// The rule has the sessions of an older policy of another of its backends.
-    Older(usize),
+    Older(&'p PolicyObject<'p>),
     /// The rule has `sessionPersistence` of its own.
     Inline,
     /// The rule leads to `XBackend`s that have sessions.
     Destinations,
-    /// The route's annotations can not be followed.
+    /// The route's annotations cannot be followed.
     Annotations,
     /// The policy's status has no room for the rule's Gateways.
     NoRoom,
 }
 
 /// Where a rule's sessions come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source<'p> {
     None,
     Inline,
-    Policy(usize),
+    Policy(ValidPolicy<'p>),
     Destinations,
 }
 
-/// A rule's sessions.
+/// Which sessions a rule has.
 #[derive(Debug)]
-pub(super) struct Rule {
-    pub(super) source: Source,
+pub(super) struct RuleChoice<'p> {
+    pub(super) facts: &'p RuleFacts<'p>,
+    pub(super) source: Source<'p>,
     /// Of the rule or of a policy; `None` where there are problems.
     pub(super) draft: Option<Draft>,
     /// Of each of its paths, where the cookie's path depends on it.
@@ -63,192 +62,155 @@ pub(super) struct Rule {
     /// Whether there were problems, told here or with another rule of the route.
     pub(super) is_refused: bool,
     /// The policies that target its backends.
-    pub(super) outcomes: BTreeMap<usize, Outcome>,
+    pub(super) outcomes: BTreeMap<&'p PolicyObject<'p>, Outcome<'p>>,
 }
 
 /// Decides rule by rule, and route by route.
-pub(super) struct Chooser<'a> {
-    pub(super) rules: &'a [RuleFacts<'a>],
-    pub(super) policies: &'a PolicyObjects<'a>,
-    pub(super) backends: &'a Backends,
-    pub(super) defaults: &'a SessionDefaults,
+pub(super) struct Chooser<'p> {
+    pub(super) targets: &'p PolicyTargets<'p>,
+    pub(super) backends: &'p Backends,
+    pub(super) defaults: &'p SessionFields,
 }
 
 /// What the rules of one route have in common.
-struct Route {
+struct RouteSessions<'p> {
     /// By its annotations.
-    overrides: Result<Overrides, Vec<Fault>>,
+    overrides: SessionFields,
     /// The same for a rule with a header: what is for cookies alone is for others of its rules, if any has a cookie.
-    for_headers: Overrides,
+    for_headers: SessionFields,
     /// With the policies of its rules, each once.
-    drafts: HashMap<usize, Result<Draft, Vec<Fault>>>,
+    drafts: BTreeMap<&'p PolicyObject<'p>, Result<Draft, Vec<Fault>>>,
 }
 
-impl Chooser<'_> {
+type Inline = Option<Result<Persistence, Vec<Fault>>>;
+
+impl<'p> Chooser<'p> {
     /// For each rule, in their order.
-    pub(super) fn choose(&self) -> Vec<Rule> {
-        let mut routes: HashMap<&ObjectRef, Vec<usize>> = HashMap::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            routes.entry(&rule.route).or_default().push(index);
+    pub(super) fn choose(&self, rules: &'p [RuleFacts<'p>]) -> Vec<RuleChoice<'p>> {
+        let mut chosen: Vec<RuleChoice<'p>> = rules.iter().map(|rule| self.source(rule)).collect();
+        let mut routes: HashMap<&ObjectRef, Vec<&mut RuleChoice<'p>>> = HashMap::new();
+        for rule in &mut chosen {
+            routes.entry(&rule.facts.route).or_default().push(rule);
         }
-        let mut chosen: Vec<Rule> = self.rules.iter().map(|rule| self.source(rule)).collect();
-        for indices in routes.values() {
-            self.build_route(indices, &mut chosen);
-            Self::settle_names(indices, &mut chosen);
+        for rules in routes.values_mut() {
+            self.build_route(rules);
+            settle_names(rules);
         }
         chosen
     }
 
-    fn source(&self, rule: &RuleFacts<'_>) -> Rule {
-        let services = rule.backends.iter();
+    fn source(&self, facts: &'p RuleFacts<'p>) -> RuleChoice<'p> {
+        let services = facts.backends.iter();
         let services = services.filter(|backend| matches!(backend, RuleBackend::Service(_)));
-        let owners: BTreeSet<usize> = services.filter_map(|service| self.policies.owner(service)).collect();
-        // The policies are in the order of their age.
-        let oldest = owners.first().copied();
-        // GEP-1619, Route Rule API: what a rule says overrides what is attached to its backends, to be kept for every kind of backend. And
-        // sessions of a backend's own "MUST NOT override which backend is selected", as a policy's would.
-        let source = if rule.inline.is_some() {
+        let owners: Vec<ValidPolicy<'p>> = services.filter_map(|service| self.targets.owner(service)).collect();
+        let oldest = owners.iter().copied().min_by_key(|owner| owner.policy);
+        // GEP-1619, Route Rule API: what a rule says overrides what is attached to its backends, to be kept for every
+        // kind of backend. And sessions of a backend's own "MUST NOT override which backend is selected", as a policy's
+        // would.
+        let source = if facts.inline.is_some() {
             Source::Inline
-        } else if self.backends.any_asks(rule) {
+        } else if self.backends.any_asks(facts) {
             Source::Destinations
         } else {
             oldest.map_or(Source::None, Source::Policy)
         };
-        let outcome = |policy: usize| {
-            if self.policies.content(policy).is_none() {
+        let outcome = |policy: &'p PolicyObject<'p>| {
+            let Some(content) = policy.content() else {
                 return Outcome::Nothing;
-            }
-            if !owners.contains(&policy) {
-                return Outcome::TargetLost(oldest.unwrap_or(policy));
+            };
+            if !owners.iter().any(|owner| owner.policy == policy) {
+                return Outcome::TargetLost;
             }
             match source {
                 Source::Inline => Outcome::Inline,
                 Source::Destinations => Outcome::Destinations,
-                Source::Policy(winner) if winner == policy => Outcome::Governs,
-                Source::Policy(winner) if self.have_one_name(winner, policy) => Outcome::NameTaken(winner),
-                Source::Policy(winner) => Outcome::Older(winner),
+                Source::Policy(winner) if winner.policy == policy => Outcome::Governs,
+                Source::Policy(winner) if have_one_name(winner.content, content) => Outcome::NameTaken(winner.policy),
+                Source::Policy(winner) => Outcome::Older(winner.policy),
                 Source::None => Outcome::Nothing,
             }
         };
-        let touching = rule
+        let touching = facts
             .backends
             .iter()
-            .flat_map(|backend| self.policies.targeting(backend));
-        Rule {
+            .flat_map(|backend| self.targets.targeting(backend));
+        RuleChoice {
+            facts,
             source,
             draft: None,
             each: BTreeMap::new(),
             problems: Vec::new(),
             is_refused: false,
-            outcomes: touching.map(|policy| (*policy, outcome(*policy))).collect(),
+            outcomes: touching.map(|policy| (*policy, outcome(policy))).collect(),
         }
     }
 
-    fn have_one_name(&self, one: usize, other: usize) -> bool {
-        let key = |policy: usize| {
-            let wanted = &self.policies.content(policy)?.wanted;
-            let name = wanted.name()?;
-            Some(if wanted.is_cookie() {
-                (true, name.to_owned())
-            } else {
-                (false, name.to_ascii_lowercase())
-            })
-        };
-        key(one).is_some() && key(one) == key(other)
-    }
-
-    fn build_route(&self, indices: &[usize], chosen: &mut [Rule]) {
-        let Some(first) = indices.first().and_then(|index| self.rules.get(*index)) else {
+    fn build_route(&self, rules: &mut [&mut RuleChoice<'p>]) {
+        let Some(first) = rules.first() else {
             return;
         };
-        let overrides = annotations::read(&first.meta.annotations);
-        let inline: HashMap<usize, Result<Wanted, Vec<Fault>>> = indices
-            .iter()
-            .filter_map(|index| {
-                let wanted = self.rules.get(*index)?.inline?;
-                Some((*index, persistence::read(wanted, Dialect::Either)))
-            })
-            .collect();
-        let has_cookie = |index: &usize| match chosen.get(*index).map(|rule| rule.source) {
-            Some(Source::Inline) => inline
-                .get(index)
-                .is_some_and(|wanted| wanted.as_ref().is_ok_and(Wanted::is_cookie)),
-            Some(Source::Policy(policy)) => self
-                .policies
-                .content(policy)
-                .is_some_and(|content| content.wanted.is_cookie()),
+        let overrides = annotations::read(&first.facts.meta.annotations);
+        let read = |rule: &&mut RuleChoice<'_>| Some(persistence::read(rule.facts.inline?, Dialect::Either));
+        let inline: Vec<Inline> = rules.iter().map(read).collect();
+        let has_cookie = |(rule, inline): (&&mut RuleChoice<'_>, &Inline)| match (rule.source, inline) {
+            (Source::Inline, Some(Ok(persistence))) => persistence.is_cookie(),
+            (Source::Policy(owner), _) => owner.content.persistence.is_cookie(),
             _ => false,
         };
-        let for_headers = match &overrides {
-            Ok(overrides) if indices.iter().any(has_cookie) => overrides.for_header(),
-            Ok(overrides) => overrides.clone(),
-            Err(_) => Overrides::default(),
-        };
-        let mut route = Route {
+        let any_cookie = rules.iter().zip(&inline).any(has_cookie);
+        let mut route = overrides.map(|overrides| RouteSessions {
+            for_headers: if any_cookie {
+                overrides.for_header()
+            } else {
+                overrides.clone()
+            },
             overrides,
-            for_headers,
-            drafts: HashMap::new(),
-        };
+            drafts: BTreeMap::new(),
+        });
         let mut told = HashSet::new();
-        for index in indices {
-            let (Some(facts), Some(rule)) = (self.rules.get(*index), chosen.get_mut(*index)) else {
-                continue;
-            };
-            self.build(facts, inline.get(index), &mut route, rule);
+        for (rule, inline) in rules.iter_mut().zip(inline) {
+            self.build(rule, inline, &mut route);
             if !rule.problems.is_empty() {
                 rule.is_refused = true;
                 rule.problems.retain(|problem| told.insert(problem.clone()));
                 rule.draft = None;
                 rule.each.clear();
-                for outcome in rule
-                    .outcomes
-                    .values_mut()
-                    .filter(|outcome| **outcome == Outcome::Governs)
-                {
-                    *outcome = Outcome::Annotations;
+                for outcome in rule.outcomes.values_mut() {
+                    if *outcome == Outcome::Governs {
+                        *outcome = Outcome::Annotations;
+                    }
                 }
             }
         }
     }
 
-    fn build(
-        &self,
-        facts: &RuleFacts<'_>,
-        inline: Option<&Result<Wanted, Vec<Fault>>>,
-        route: &mut Route,
-        rule: &mut Rule,
-    ) {
+    fn build(&self, rule: &mut RuleChoice<'p>, inline: Inline, route: &mut Result<RouteSessions<'p>, Vec<Fault>>) {
+        let facts = rule.facts;
         let below = |faults: &[Fault]| -> Vec<Problem> {
             faults.iter().map(|fault| fault.clone().below(&facts.field)).collect()
         };
-        if let Err(faults) = &route.overrides {
+        if let Err(faults) = route {
             rule.problems = below(faults);
         }
-        match (rule.source, inline) {
-            (Source::Inline, Some(Err(faults))) => rule.problems.extend(below(faults)),
-            (Source::Inline, Some(Ok(wanted))) => {
-                let Ok(overrides) = &route.overrides else {
-                    return;
-                };
-                let overrides = if wanted.is_cookie() {
-                    overrides
-                } else {
-                    &route.for_headers
-                };
-                if let Err(faults) = self.build_inline(facts, wanted, overrides, rule) {
+        match (rule.source, inline, route) {
+            (Source::Inline, Some(Err(faults)), _) => rule.problems.extend(below(&faults)),
+            (Source::Inline, Some(Ok(persistence)), Ok(route)) => {
+                let overrides = route.overrides_of(&persistence);
+                if let Err(faults) = self.build_inline(&persistence, overrides, rule) {
                     rule.problems.extend(below(&faults));
                 }
             }
-            (Source::Policy(policy), _) => match self.draft_of_policy(policy, route) {
+            (Source::Policy(owner), _, Ok(route)) => match self.draft_of_policy(owner, route) {
                 Ok(draft) => rule.draft = Some(draft),
                 Err(problems) => rule.problems.extend(problems),
             },
-            (Source::Destinations, _) => {
+            (Source::Destinations, ..) => {
                 if let Some((one, other)) = self.backends.with_one_name(facts) {
                     rule.problems.push(Problem {
                         field: format!("{}.backendRefs", facts.field),
                         message: format!(
-                            "expected backends whose sessions have different names: XBackend {one} and XBackend {other} have one"
+                            "expected backends whose sessions have different names: XBackend {one} and XBackend \
+                             {other} have one"
                         ),
                     });
                 }
@@ -259,26 +221,24 @@ impl Chooser<'_> {
 
     fn build_inline(
         &self,
-        facts: &RuleFacts<'_>,
-        wanted: &Wanted,
-        overrides: &Overrides,
-        rule: &mut Rule,
+        persistence: &Persistence,
+        overrides: &SessionFields,
+        rule: &mut RuleChoice<'p>,
     ) -> Result<(), Vec<Fault>> {
-        let mode = overrides.mode.unwrap_or(self.defaults.mode);
-        let has_own_cookie = wanted.is_cookie() && mode == CookieModeConfig::Insert;
-        if wanted.shape == Shape::Union && has_own_cookie && overrides.path == Some(CookiePath::Route) {
+        let mode = overrides.mode.or(self.defaults.mode).unwrap_or_default();
+        let has_own_cookie = persistence.is_cookie() && mode == CookieModeConfig::Insert;
+        if persistence.shape == Shape::Union && has_own_cookie && overrides.path == Some(CookiePath::Route) {
             let message = "expected root, or none: sessionPersistence.cookie has a path";
             return Err(vec![Fault::annotation("path", message)]);
         }
-        let is_of_route = overrides.path.unwrap_or(self.defaults.path) == CookiePath::Route;
-        let paths =
-            (wanted.shape == Shape::Named && has_own_cookie && is_of_route).then(|| cookie_path::derive(&facts.paths));
+        let is_of_route = overrides.path.or(self.defaults.path) == Some(CookiePath::Route);
+        let paths = (persistence.shape == Shape::Named && has_own_cookie && is_of_route)
+            .then(|| cookie_path::derive(&rule.facts.paths));
         let draft = |path: Option<&str>| {
             Parts {
-                wanted,
+                persistence,
                 overrides,
                 defaults: self.defaults,
-                forward: self.defaults.forward,
                 path,
             }
             .draft()
@@ -291,71 +251,85 @@ impl Chooser<'_> {
     }
 
     /// The policy's draft, with what the route's annotations say in its stead.
-    fn draft_of_policy(&self, index: usize, route: &mut Route) -> Result<Draft, Vec<Problem>> {
-        let (Some(policy), Ok(overrides)) = (self.policies.all.get(index), &route.overrides) else {
-            return Err(Vec::new());
-        };
-        let Some(content) = policy.content() else {
-            return Err(Vec::new());
-        };
-        if overrides.is_empty() {
+    fn draft_of_policy(&self, owner: ValidPolicy<'p>, route: &mut RouteSessions<'p>) -> Result<Draft, Vec<Problem>> {
+        let ValidPolicy { policy, content } = owner;
+        if route.overrides.is_empty() {
             return Ok(content.draft.clone());
         }
-        let of_route = if content.wanted.is_cookie() {
-            overrides
-        } else {
-            &route.for_headers
-        };
-        let draft = route.drafts.entry(index).or_insert_with(|| {
+        let overrides = route.overrides_of(&content.persistence).over(&content.overrides);
+        let draft = route.drafts.entry(policy).or_insert_with(|| {
             Parts {
-                wanted: &content.wanted,
-                overrides: &of_route.over(&content.overrides),
+                persistence: &content.persistence,
+                overrides: &overrides,
                 defaults: self.defaults,
-                forward: self.defaults.forward,
                 path: None,
             }
             .draft()
         });
-        let of_route = |fault: &Fault| fault.clone().of_route(policy, |name| overrides.has(name));
+        let of_route = |fault: &Fault| fault.clone().of_route(policy, |name| route.overrides.has(name));
         draft.clone().map_err(|faults| faults.iter().map(of_route).collect())
     }
+}
 
-    /// GEP-1619, Session Naming Collision: two policies have one name on one route. The oldest keeps it. Rules of one policy, of
-    /// several routes, and with `sessionPersistence` of their own get names for each scope instead (`shared_names`).
-    fn settle_names(indices: &[usize], chosen: &mut [Rule]) {
-        let mut by_policy: BTreeMap<usize, Draft> = BTreeMap::new();
-        for rule in indices.iter().filter_map(|index| chosen.get(*index)) {
-            if let (Source::Policy(policy), Some(draft)) = (rule.source, &rule.draft) {
-                by_policy.entry(policy).or_insert_with(|| draft.clone());
-            }
-        }
-        let mut kept: HashMap<String, Vec<(usize, CookieConfig)>> = HashMap::new();
-        let mut lost: HashMap<usize, usize> = HashMap::new();
-        for (policy, draft) in by_policy {
-            let Some(cookie) = draft.config.cookie.filter(|_| !draft.is_unnamed) else {
-                continue;
-            };
-            let older = kept.entry(cookie.name.clone()).or_default();
-            match older.iter().find(|(_, older)| are_one_cookie(older, &cookie)) {
-                Some((winner, _)) => {
-                    lost.insert(policy, *winner);
-                }
-                None => older.push((policy, cookie)),
-            }
-        }
-        for index in indices {
-            let Some(rule) = chosen.get_mut(*index) else { continue };
-            if let Source::Policy(policy) = rule.source
-                && let Some(winner) = lost.get(&policy)
-            {
-                rule.draft = None;
-                rule.outcomes.insert(policy, Outcome::NameTaken(*winner));
-            }
+impl RouteSessions<'_> {
+    /// What the route's annotations say for these sessions.
+    fn overrides_of(&self, persistence: &Persistence) -> &SessionFields {
+        if persistence.is_cookie() {
+            &self.overrides
+        } else {
+            &self.for_headers
         }
     }
 }
 
-impl Rule {
+fn have_one_name(one: &Content, other: &Content) -> bool {
+    let key = |content: &Content| {
+        let persistence = &content.persistence;
+        let name = persistence.name()?;
+        Some(if persistence.is_cookie() {
+            (true, name.to_owned())
+        } else {
+            (false, name.to_ascii_lowercase())
+        })
+    };
+    key(one).is_some() && key(one) == key(other)
+}
+
+/// GEP-1619, Session Naming Collision: two policies have one name on one route. The oldest keeps it. Rules of one
+/// policy, of several routes, and with `sessionPersistence` of their own get names for each scope instead
+/// (`shared_names`).
+fn settle_names<'p>(rules: &mut [&mut RuleChoice<'p>]) {
+    let mut by_policy: BTreeMap<&'p PolicyObject<'p>, Draft> = BTreeMap::new();
+    for rule in rules.iter() {
+        if let (Source::Policy(owner), Some(draft)) = (rule.source, &rule.draft) {
+            by_policy.entry(owner.policy).or_insert_with(|| draft.clone());
+        }
+    }
+    let mut kept: HashMap<String, Vec<(&'p PolicyObject<'p>, CookieConfig)>> = HashMap::new();
+    let mut lost: BTreeMap<&'p PolicyObject<'p>, &'p PolicyObject<'p>> = BTreeMap::new();
+    for (policy, draft) in by_policy {
+        let Some(cookie) = draft.config.cookie.filter(|_| !draft.is_unnamed) else {
+            continue;
+        };
+        let older = kept.entry(cookie.name.clone()).or_default();
+        match older.iter().find(|(_, older)| are_one_cookie(older, &cookie)) {
+            Some((winner, _)) => {
+                lost.insert(policy, winner);
+            }
+            None => older.push((policy, cookie)),
+        }
+    }
+    for rule in rules {
+        if let Source::Policy(owner) = rule.source
+            && let Some(winner) = lost.get(owner.policy)
+        {
+            rule.draft = None;
+            rule.outcomes.insert(owner.policy, Outcome::NameTaken(winner));
+        }
+    }
+}
+
+impl RuleChoice<'_> {
     /// The cookies of the filter's own that the rule writes, and whose names are given.
     pub(super) fn named_cookies(&self) -> impl Iterator<Item = &CookieConfig> {
         let drafts = self.draft.iter().chain(self.each.values());

@@ -1,30 +1,38 @@
 //! Cookies of one name that one client would keep only one of.
 
 use std::collections::{HashMap, HashSet};
-
-use limpet_core::config::schema::CookieConfig;
+use std::hash::Hash;
 
 use crate::graph::Hostname;
+use limpet_core::config::schema::CookieConfig;
 
 /// Cookies by name and path, and the hosts that they are for. A client tells cookies apart by name, path, and domain or host (RFC 6265, section 5.3).
-#[derive(Debug, Default)]
-pub(super) struct SharedNames<'a> {
-    cookies: HashMap<(&'a str, &'a str), HashMap<Hostname, Writers<'a>>>,
+#[derive(Debug)]
+pub(super) struct SharedNames<'a, W> {
+    cookies: HashMap<(&'a str, &'a str), HashMap<Hostname, Writers<'a, W>>>,
 }
 
 /// Who writes a cookie for a host.
-#[derive(Debug, Default)]
-struct Writers<'a> {
-    all: Vec<usize>,
+#[derive(Debug)]
+struct Writers<'a, W> {
+    all: Vec<W>,
     /// The scope of all of them; `None`: they have several.
     scope: Option<&'a str>,
 }
 
-impl<'a> SharedNames<'a> {
-    /// The number `writer` writes this cookie in sessions of this scope, for clients of these hosts.
+impl<W> Default for SharedNames<'_, W> {
+    fn default() -> Self {
+        Self {
+            cookies: HashMap::new(),
+        }
+    }
+}
+
+impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
+    /// `writer` writes this cookie in sessions of this scope, for clients of these hosts.
     pub(super) fn add(
         &mut self,
-        writer: usize,
+        writer: W,
         scope: &'a str,
         hosts: impl IntoIterator<Item = &'a Hostname>,
         cookie: &'a CookieConfig,
@@ -46,7 +54,7 @@ impl<'a> SharedNames<'a> {
     }
 
     /// Those whose cookie another scope has, too. Takes as long as there are hosts, and not as there are pairs of them.
-    pub(super) fn shared(&self) -> HashSet<usize> {
+    pub(super) fn shared(&self) -> HashSet<W> {
         let mut shared = HashSet::new();
         for hosts in self.cookies.values() {
             for (host, writers) in hosts {

@@ -10,11 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::problem::Problem;
 use crate::reports::{AncestorReport, Condition, PolicyReport};
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::{Meta, ObjectName, ParentRef};
-
-use super::Problem;
+use limpet_api::{Kind, Meta, ObjectName, ParentRef};
 
 /// How many rules, or other things, a message lists.
 const MAX_LISTED: usize = 4;
@@ -23,8 +21,8 @@ const MAX_LISTED: usize = 4;
 pub(crate) fn ancestor(gateway: &ObjectName, conditions: Vec<Condition>) -> AncestorReport {
     AncestorReport {
         ancestor_ref: ParentRef {
-            group: GATEWAY_GROUP.to_owned(),
-            kind: "Gateway".to_owned(),
+            group: Kind::Gateway.group().to_owned(),
+            kind: Kind::Gateway.as_str().to_owned(),
             namespace: Some(gateway.namespace.clone()),
             name: gateway.name.clone(),
             section_name: None,

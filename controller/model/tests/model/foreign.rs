@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::objects;
 use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, PolicyReport};
-use limpet_model::{Gateways, Graph, Loss, Lost, Reports, SessionPolicyKind, SessionPolicyName, Settings, build};
-
-use super::objects;
+use limpet_model::{
+    Extent, Gateways, Graph, Reports, SessionPolicyKind, SessionPolicyName, Settings, Unsupported, build,
+};
 
 const CLASS: &str = "
 kind: GatewayClass
@@ -110,7 +111,7 @@ fn they_have_sessions_and_no_reports() {
 }
 
 #[test]
-fn what_is_not_known_of_a_rule_is_theirs_and_its_sessions_are_ours() {
+fn unknown_parts_of_a_rule_are_theirs_and_its_sessions_ours() {
     let rule = "{filters: [{type: RequestMirror, requestMirror: {}}], retry: {attempts: 2}, backendRefs: [{name: v1, port: 80}]}";
     let (graph, reports) = built(&format!("{}{}", gateway("web", "theirs"), route(rule)));
     let listener = &graph.gateways[&ObjectName::new("shop", "web")].ports[&80][0];
@@ -126,7 +127,7 @@ fn what_is_not_known_of_a_rule_is_theirs_and_its_sessions_are_ours() {
 }
 
 #[test]
-fn a_rule_whose_matches_are_not_known_has_no_sessions_and_says_so() {
+fn a_rule_with_unknown_matches_has_no_sessions_and_says_so() {
     let rule = "{matches: [{port: 8080}], backendRefs: [{name: v1, port: 80}]}";
     let (_, reports) = built(&format!("{}{}", gateway("web", "theirs"), route(rule)));
     let programmed = programmed(&reports).expect("a condition");
@@ -141,7 +142,7 @@ fn a_rule_whose_matches_are_not_known_has_no_sessions_and_says_so() {
 }
 
 #[test]
-fn a_route_that_is_attached_to_others_too_says_where_it_has_no_sessions() {
+fn a_route_of_others_too_says_where_it_has_no_sessions() {
     let manifests = format!(
         "{}{}{}",
         gateway("web", "theirs"),
@@ -162,20 +163,20 @@ fn a_route_that_is_attached_to_others_too_says_where_it_has_no_sessions() {
 }
 
 #[test]
-fn what_an_output_can_not_give_is_said_where_it_was_asked_for() {
+fn what_an_output_cannot_give_is_said_where_it_was_asked_for() {
     let two = "{name: a, matches: [{path: {value: /a}}], backendRefs: [{name: v1, port: 80}]}
   - {name: b, matches: [{path: {value: /b}}], backendRefs: [{name: v1, port: 80}]}
   - {name: c, matches: [{path: {value: /c}}], backendRefs: [{name: v1, port: 80}], sessionPersistence: {sessionName: own}}";
     let manifests = format!("{}{}", gateway("web", "theirs"), route(two));
-    let loss = |rule: &str, lost: Lost| Loss {
+    let unsupported = |rule: &str, extent: Extent| Unsupported {
         rule: limpet_model::graph::RuleName(format!("httproute/shop/shop/{rule}")),
         gateway: None,
-        lost,
+        extent,
         message: format!("lost {rule}"),
     };
-    let told = |losses: &[Loss]| {
+    let told = |unsupported: &[Unsupported]| {
         let (graph, mut reports) = built(&manifests);
-        reports.lose(&graph, losses);
+        reports.add_unsupported(&graph, unsupported);
         let of_route = partly_invalid(&reports).map(|condition| condition.message.clone());
         let of_policy = programmed(&reports).map(|condition| (condition.is_true(), condition.message.clone()));
         (of_policy, of_route)
@@ -184,16 +185,16 @@ fn what_an_output_can_not_give_is_said_where_it_was_asked_for() {
     let (overridden, none) = told(&[]);
     let (holds, before) = overridden.expect("overridden on one rule");
     assert!(holds && none.is_none(), "{before}");
-    let (of_policy, of_route) = told(&[loss("a", Lost::All)]);
+    let (of_policy, of_route) = told(&[unsupported("a", Extent::All)]);
     let (holds, message) = of_policy.expect("a condition");
     assert!(
         holds && message.starts_with(&before) && message.contains("spec.rules[0]: lost a"),
         "{message}"
     );
     assert_eq!(of_route, None);
-    let (of_policy, _) = told(&[loss("a", Lost::All), loss("b", Lost::All)]);
+    let (of_policy, _) = told(&[unsupported("a", Extent::All), unsupported("b", Extent::All)]);
     assert!(!of_policy.expect("a condition").0, "no rule of the policy has sessions");
-    let (of_policy, of_route) = told(&[loss("c", Lost::Part)]);
+    let (of_policy, of_route) = told(&[unsupported("c", Extent::Part)]);
     assert_eq!(of_policy, Some((true, before)));
     assert!(of_route.is_some_and(|message| message.contains("spec.rules[2]: lost c")));
 }

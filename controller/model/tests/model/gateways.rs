@@ -1,8 +1,7 @@
+use super::{built, expect, of_type};
 use limpet_api::ObjectName;
 use limpet_model::reports::{ConditionStatus, GatewayReport};
 use limpet_model::{Graph, Reports};
-
-use super::{built, expect, of_type};
 
 /// What a Gateway `shop/web` with these listeners means, with Secrets `shop/good`, `shop/broken` and `certs/good`.
 fn with_listeners(listeners: &str) -> (Graph, Reports) {

@@ -1,7 +1,6 @@
+use super::{SHOP, built, condition, expect, hosts, web};
 use limpet_model::graph::Hostname;
 use limpet_model::reports::ConditionStatus;
-
-use super::{SHOP, built, condition, expect, hosts, web};
 
 fn parse(text: &str) -> Hostname {
     Hostname::parse(Some(text))

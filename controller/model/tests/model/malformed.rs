@@ -1,11 +1,10 @@
-//! Objects that can not be read, past whatever schema the cluster has: each says so in its own status, and no other is harmed.
+//! Objects that cannot be read, past whatever schema the cluster has: each says so in its own status, and no other is harmed.
 
+use super::{CLASS, SHOP, built, condition, expect, forward, hosts, objects, of_type, routes, web};
 use limpet_api::ObjectName;
 use limpet_model::graph::Session;
 use limpet_model::reports::{ConditionStatus, ParentReport};
 use limpet_model::{Graph, Reports, SessionPolicyKind, SessionPolicyName, Settings, build};
-
-use super::{CLASS, SHOP, built, condition, expect, forward, hosts, objects, of_type, routes, web};
 
 /// The route `shop/shop` to `v1`, and these objects.
 fn beside_shop(manifests: &str) -> (Graph, Reports) {
@@ -64,7 +63,7 @@ spec:
 }
 
 #[test]
-fn a_route_whose_parents_can_not_be_read_is_nobodys() {
+fn a_route_whose_parents_cannot_be_read_is_nobodys() {
     let (graph, reports) = beside_shop(
         "
 kind: GRPCRoute
@@ -123,7 +122,7 @@ spec: {gatewayClassName: others, listeners: all}
 }
 
 #[test]
-fn a_policy_says_so_to_the_gateways_of_its_targets_and_another_one_counts() {
+fn an_invalid_policy_is_told_and_another_one_counts() {
     let (graph, reports) = beside_shop(
         "
 kind: BackendLBPolicy
@@ -251,7 +250,7 @@ spec: {ports: [{name: web, port: many}]}
     let resolved = of_type(&route.conditions, "ResolvedRefs");
     let words = [
         "spec.rules[0].backendRefs[0].name",
-        "Service shop/v1, which can not be read: spec.ports[0].port",
+        "Service shop/v1, which cannot be read: spec.ports[0].port",
     ];
     expect(resolved, ConditionStatus::False, "BackendNotFound", &words);
 }

@@ -1,9 +1,10 @@
 //! Objects from manifests.
 
-use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 use serde_json::Value;
 
-/// Reads documents of YAML. An object that can not be read is an error in the test.
+use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
+
+/// Reads documents of YAML. An object that cannot be read is an error in the test.
 pub(crate) fn read(manifests: &str) -> Objects {
     let objects = read_any(manifests);
     let malformed = objects.malformed();
@@ -11,7 +12,7 @@ pub(crate) fn read(manifests: &str) -> Objects {
     objects
 }
 
-/// The same with objects that can not be read.
+/// The same with objects that cannot be read.
 pub(crate) fn read_any(manifests: &str) -> Objects {
     let mut objects = Objects::default();
     for text in manifests.split("\n---\n").filter(|text| !text.trim().is_empty()) {

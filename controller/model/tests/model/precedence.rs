@@ -1,6 +1,5 @@
-use limpet_model::graph::{PathMatch, Route};
-
 use super::{SHOP, built, routes};
+use limpet_model::graph::{PathMatch, Route};
 
 /// The names of the routes' rules, in the order of the graph.
 fn order(manifests: &str) -> Vec<String> {

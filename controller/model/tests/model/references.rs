@@ -1,9 +1,8 @@
+use super::{SHOP, built, condition, expect, forward, routes, with_rules};
 use limpet_api::ObjectName;
 use limpet_model::graph::{Destination, Protocol, Target};
 use limpet_model::reports::ConditionStatus;
 use limpet_model::selector_service;
-
-use super::{SHOP, built, condition, expect, forward, routes, with_rules};
 
 #[test]
 fn a_reference_that_leads_nowhere_keeps_its_weight() {
@@ -152,7 +151,7 @@ spec:
 }
 
 #[test]
-fn an_x_backend_has_the_endpoints_of_a_service_that_is_made_for_it() {
+fn an_x_backend_has_the_endpoints_of_a_service_made_for_it() {
     let (graph, _) =
         with_backend("{type: EndpointSelector, endpointSelector: {matchLabels: {app: blue}}, port: {number: 8080}}");
     let (name, cluster) = graph
@@ -168,7 +167,7 @@ fn an_x_backend_has_the_endpoints_of_a_service_that_is_made_for_it() {
 }
 
 #[test]
-fn what_an_x_backend_can_not_be_is_told() {
+fn what_an_x_backend_cannot_be_is_told() {
     let cases = [
         (
             "{type: ExternalHostname, externalHostname: {hostname: x.org}, port: {number: 80}}",

@@ -1,9 +1,8 @@
 use std::time::Duration;
 
+use super::{condition, expect, forward, routes, with_rules};
 use limpet_model::graph::{Action, PathChange, Route};
 use limpet_model::reports::ConditionStatus;
-
-use super::{condition, expect, forward, routes, with_rules};
 
 fn names(rules: &str) -> Vec<String> {
     let (graph, _) = with_rules(rules);
@@ -83,9 +82,9 @@ fn filters_of_a_rule() {
     assert_eq!(forward.backend_timeout, Some(Duration::from_millis(500)));
 }
 
-/// A request must not get past a filter that can not be had.
+/// A request must not get past a filter that cannot be had.
 #[test]
-fn a_rule_with_a_filter_that_can_not_be_had_answers_with_500() {
+fn a_rule_with_a_filter_that_cannot_be_had_answers_with_500() {
     let cases = [
         (
             "{type: ExternalAuth, externalAuth: {}}",
@@ -159,7 +158,7 @@ fn a_prefix_is_replaced_only_where_a_prefix_matches() {
 
 /// A match that lost a condition would take requests that are another rule's.
 #[test]
-fn a_rule_with_a_match_that_can_not_be_had_is_left_out() {
+fn a_rule_with_a_match_that_cannot_be_had_is_left_out() {
     let cases = [
         (
             "path: {type: RegularExpression, value: '(('}",

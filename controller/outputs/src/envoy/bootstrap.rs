@@ -1,4 +1,4 @@
-//! What an Envoy is started with.
+//! The bootstrap configuration of an Envoy.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,48 +33,48 @@ use super::clusters::{http2, one_endpoint};
 use super::pack::{ads, duration, number, pack, socket};
 use limpet_api::ObjectName;
 
-/// The cluster that the controller is in.
+/// The name of the controller's cluster.
 const CONTROLLER: &str = "limpet.controller";
 
-/// The file by which Envoy discovers its certificate; the secret's name, too.
+/// The name of the secret, and of the file that Envoy discovers its certificate from.
 const CERTIFICATE: &str = "xds-certificate.yaml";
-/// The same for the authority of the controller's certificate.
+/// The same, for the authority of the controller's certificate.
 const AUTHORITY: &str = "xds-authority.yaml";
 
-/// Which Envoy, and where it finds the controller.
+/// Options of a bootstrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapOptions {
-    /// The Gateway that it serves: `node.cluster`, by which the controller knows what it is to have.
+    /// The Gateway that the Envoy serves. It becomes `node.cluster`, by which the controller chooses its resources.
     pub gateway: ObjectName,
-    /// Its name among the Envoys of the Gateway: `node.id`. Without one it has to be given by Envoy's `--service-node`.
+    /// The `node.id`, unique among the Envoys of the Gateway. If absent, Envoy needs `--service-node`.
     pub node_id: Option<String>,
     /// The controller's host name or address.
     pub controller_host: String,
-    /// The port of its xDS server.
+    /// The port of the controller's xDS server.
     pub controller_port: u16,
-    /// With what the two know each other; plain text where there is nothing.
+    /// Mutual TLS with the controller; plain text if absent.
     pub tls: Option<BootstrapTls>,
-    /// The port of the admin interface, on 127.0.0.1.
+    /// The port of Envoy's admin interface, on 127.0.0.1.
     pub admin_port: u16,
 }
 
-/// Files for mutual TLS with the controller, as paths that Envoy's process can read.
+/// The files for mutual TLS with the controller, as paths of the Envoy process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapTls {
-    /// The certificates that the controller's has to be signed by (PEM).
+    /// The authorities of the controller's certificate (PEM).
     pub trusted_ca: String,
-    /// Envoy's own certificate (PEM).
+    /// Envoy's certificate (PEM).
     pub certificate_chain: String,
-    /// Its private key (PEM).
+    /// The private key of Envoy's certificate (PEM).
     pub private_key: String,
-    /// The name that the controller's certificate must have; its host's where there is none.
+    /// The name that the controller's certificate must have. The controller's host if absent.
     pub server_name: Option<String>,
-    /// The folder in which Envoy finds the files of [`bootstrap_secrets`]: then it reads certificates and key again when they change. Otherwise it
-    /// does when it starts, and never again.
+    /// The folder with the files of [`bootstrap_secrets`]. With it, Envoy reads certificates and key again when they
+    /// change. Without it, Envoy reads them once, when it starts.
     pub folder: Option<String>,
 }
 
-/// The configuration that an Envoy of the Gateway is started with: where it gets everything else from.
+/// The bootstrap of an Envoy of a Gateway. Everything else comes from the controller.
 #[must_use]
 pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
     Bootstrap {
@@ -111,7 +111,7 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
     }
 }
 
-/// On loopback: it can do everything with Envoy, and asks for no password.
+/// The admin interface, on loopback only: it controls Envoy and has no authentication.
 pub(super) fn admin(port: u16) -> Admin {
     Admin {
         address: Some(socket(&Ipv4Addr::LOCALHOST.to_string(), port)),
@@ -119,10 +119,10 @@ pub(super) fn admin(port: u16) -> Admin {
     }
 }
 
-/// What Envoy has no fields for.
+/// Runtime settings, for which Envoy has no fields.
 pub(super) fn runtime() -> LayeredRuntime {
     let fields = [
-        // Otherwise it refuses all routes of a listener for one expression that is larger than 100 instructions.
+        // By default, one regular expression of more than 100 instructions makes Envoy refuse all routes of a listener.
         (
             "re2.max_program_size.error_level",
             Kind::NumberValue(f64::from(u32::MAX)),
@@ -147,7 +147,7 @@ fn controller(options: &BootstrapOptions) -> Cluster {
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::into(kind))),
         connect_timeout: duration(Duration::from_secs(5)),
         typed_extension_protocol_options: http2(),
-        // A controller that is gone without a word is noticed, and another one taken.
+        // Keepalive: notice a controller that vanished, and connect to another one.
         upstream_connection_options: Some(UpstreamConnectionOptions {
             tcp_keepalive: Some(TcpKeepalive {
                 keepalive_probes: number(3),
@@ -165,8 +165,9 @@ fn controller(options: &BootstrapOptions) -> Cluster {
     }
 }
 
-/// The files by which Envoy discovers its certificate and the controller's authority, by their names in [`BootstrapTls::folder`]: Envoy watches only
-/// what it discovered. What changes is to be moved into the folder of the certificate or of the authority, as a kubelet does with a Secret.
+/// The files that Envoy discovers its certificate and the controller's authority from, by their names in
+/// [`BootstrapTls::folder`]. Envoy watches only discovered files. It notices a new file when it is moved into the
+/// folder, as a kubelet does with a Secret.
 #[must_use]
 pub fn bootstrap_secrets(options: &BootstrapOptions) -> Vec<(&'static str, DiscoveryResponse)> {
     let Some(tls) = options.tls.as_ref().filter(|tls| tls.folder.is_some()) else {
@@ -239,7 +240,7 @@ fn certificate(tls: &BootstrapTls) -> TlsCertificate {
     }
 }
 
-/// What the controller's certificate must be for, and whether that is an address.
+/// The name that the controller's certificate must have, and whether it is an IP address.
 fn controller_name<'a>(tls: &'a BootstrapTls, host: &'a str) -> (&'a str, SanType) {
     let name = tls.server_name.as_deref().unwrap_or(host);
     match name.parse::<IpAddr>() {

@@ -1,4 +1,5 @@
-//! The filters of a listener, and what each route needs of them. `docs/configuration.md` ("The chain") says what each part is for.
+//! The HTTP filters of a listener, and what each route needs of them. `docs/reference/configuration.md` ("The chain")
+//! explains each part.
 
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Change;
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::Action;
@@ -30,21 +31,21 @@ use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
 };
 
-/// Steers sessions of policies that are not strict.
+/// The native filter that steers sessions of policies that are not strict.
 const SOFT: &str = "limpet.stateful_session";
-/// Steers those of strict ones.
+/// The native filter that steers sessions of strict policies.
 const STRICT: &str = "limpet.stateful_session_strict";
 
-/// The headers that clients and backends are not to see, nor to send.
+/// The headers that clients and backends must neither see nor send.
 pub(crate) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
     match build {
         FilterBuild::Wasm(_) => &INTERNAL_HEADERS,
-        // It steers by itself. Only routes are told where a session is led.
+        // The module steers without headers. Only routes match on the destination.
         FilterBuild::Module(_) => &[DESTINATION_HEADER],
     }
 }
 
-/// Takes clients' copies of the internal headers away, before the first route match.
+/// Removes clients' copies of the internal headers before the first route match.
 pub(crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
     TypedExtensionConfig {
         name: "envoy.http.early_header_mutation.header_mutation".to_owned(),
@@ -54,7 +55,7 @@ pub(crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
     }
 }
 
-/// All HTTP filters, in their order.
+/// All HTTP filters in order.
 pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
     let router = filter("envoy.filters.http.router", pack(Router::default()));
     match build {
@@ -66,12 +67,13 @@ pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
     }
 }
 
-/// What stands in front of the wasm filter.
+/// The filter in front of the wasm filter.
 pub(crate) fn before_wasm() -> HttpFilter {
     filter("limpet.internal_headers", internal_headers_filter())
 }
 
-/// What stands behind it. Routes ask for the one that they need: one entry each, since the entries of a map are encoded in any order.
+/// The filters behind the wasm filter. Each route disables the one that it does not need with a single entry: `prost`
+/// encodes several entries of a map in any order.
 pub(crate) fn behind_wasm() -> [HttpFilter; 2] {
     [false, true].map(|strict| {
         let (name, config) = steering(strict);
@@ -82,12 +84,12 @@ pub(crate) fn behind_wasm() -> [HttpFilter; 2] {
     })
 }
 
-/// The filter of ours. Until its configuration is there, requests pass, without sessions.
+/// Our filter, discovered by ECDS. Until its configuration arrives, requests pass without sessions.
 fn discovered(type_url: String) -> HttpFilter {
     discovered_as(FILTER_NAME, vec![type_url])
 }
 
-/// The same under another name, with other types that may come.
+/// Our filter under another name, which accepts these types.
 pub(crate) fn discovered_as(name: &str, mut type_urls: Vec<String>) -> HttpFilter {
     type_urls.push(HeaderMutation::type_url());
     let discovery = ExtensionConfigSource {
@@ -128,7 +130,7 @@ fn internal_headers_filter() -> Any {
     })
 }
 
-/// One of Envoy's own filters that do the steering: its name, and its configuration.
+/// The name and the configuration of a native filter that steers.
 fn steering(strict: bool) -> (&'static str, StatefulSession) {
     let (name, header) = if strict {
         (STRICT, STRICT_HOST_HEADER)
@@ -163,23 +165,23 @@ fn remove(name: &str) -> Change {
     }
 }
 
-/// What a route needs of the filters that steer.
+/// What a route needs of the native filters that steer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Steering {
-    /// Requests are steered here.
+    /// The route steers requests.
     Active {
-        /// By a strict policy.
+        /// Whether the policy is strict.
         strict: bool,
     },
-    /// They are steered where they are led from here, and not here.
+    /// The route leads requests to another route, which steers them.
     Idle {
-        /// By a strict policy.
+        /// Whether the policy is strict.
         strict: bool,
     },
 }
 
 impl Steering {
-    /// The filter, and its configuration of the route.
+    /// The name of a filter, and its configuration for the route.
     pub(super) fn per_route(self) -> (String, Any) {
         let (strict, config) = match self {
             Self::Active { strict } => (strict, Any::default()),
@@ -196,7 +198,7 @@ impl Steering {
         };
         (if strict { STRICT } else { SOFT }.to_owned(), pack(within))
     }
-    /// The same for those who take no configuration that is empty: an active filter is told once more what it is.
+    /// As [`Self::per_route`], for control planes that drop an empty configuration: an active filter repeats its own.
     pub(crate) fn per_route_in_full(self) -> (String, Any) {
         match self {
             Self::Idle { .. } => self.per_route(),

@@ -24,10 +24,11 @@ use super::pack::{ads, duration, pack, session, socket};
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::{Cluster, ClusterName, Protocol};
 
-/// A backend that does not answer for so long is not there; another one is tried.
+/// The connect timeout. After it, Envoy tries another backend.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where a session may go on. DRAINING is not among Envoy's own choice: without this, draining would move sessions.
+/// The health states in which a host keeps its sessions. Envoy's default lacks DRAINING, so draining would move
+/// sessions.
 const SESSIONS_STAY: [HealthStatus; 4] = [
     HealthStatus::Unknown,
     HealthStatus::Healthy,
@@ -52,7 +53,7 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
             ..CommonLbConfig::default()
         }),
         typed_extension_protocol_options: match cluster.protocol {
-            // Envoy's own choice.
+            // Envoy's default.
             Protocol::Http1 => HashMap::new(),
             Protocol::H2c => http2(),
         },
@@ -75,7 +76,7 @@ pub(super) fn http2() -> HashMap<String, Any> {
     HashMap::from([(name.to_owned(), pack(options))])
 }
 
-/// A server that is not of the graph, by its name or address.
+/// A cluster of a server that is not in the graph, by name or address.
 pub(super) fn one_endpoint(cluster: &str, host: &str, port: u16) -> (DiscoveryType, ClusterLoadAssignment) {
     let by_name = host.parse::<IpAddr>().is_err();
     let endpoint = EnvoyEndpoint {
@@ -107,7 +108,7 @@ pub(super) fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> 
     let lb_endpoints = sorted.into_iter().map(lb_endpoint).collect();
     ClusterLoadAssignment {
         cluster_name: cluster.0.clone(),
-        // One group, empty or not: an assignment without any takes another path through Envoy.
+        // Always one locality, even if it is empty: an assignment without localities takes another path in Envoy.
         endpoints: vec![LocalityLbEndpoints {
             lb_endpoints,
             ..LocalityLbEndpoints::default()

@@ -1,4 +1,4 @@
-//! The server that Envoy fetches the wasm filter from.
+//! The server that Envoy downloads the wasm filter from.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::clusters::one_endpoint;
 use super::options::{FilterBuild, RemoteFile, WasmFilter};
 use super::pack::{duration, pack};
 
-/// The cluster that it is.
+/// The name of the server's cluster.
 pub(super) const CODE_CLUSTER: &str = "limpet.code";
 
-/// The cluster of the server; none where the filter is a file. A URL that is none has none either, and Envoy says so.
+/// The cluster of the server; `None` if the filter is a file. An invalid URL gives `None` too, and Envoy reports it.
 pub(super) fn cluster(build: &FilterBuild) -> Option<Cluster> {
     let FilterBuild::Wasm(WasmFilter::Remote(RemoteFile { url, .. })) = build else {
         return None;

@@ -1,5 +1,5 @@
-//! ECDS alone: Envoys whose routes belong to somebody else, and have names that somebody else gave. What their routes' sessions are is then in the
-//! filter's configuration, in its table `routes`.
+//! ECDS alone: Envoys whose routes come from another control plane, under names that it gave them. The table `routes`
+//! of the filter's configuration then says which sessions these routes have.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,31 @@ use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{Action, RuleName, Session, VirtualHost};
 
-/// A Gateway whose Envoys get their routes elsewhere, and how these name what the Gateway's routes are here.
+/// A Gateway whose Envoys get their routes from another control plane, and the names that these routes have there.
 ///
-/// In the two templates `{kind}` (`httproute`), `{namespace}` and `{route}` stand for the route, `{rule}` for the rule's name (or the hash that the
-/// scope of its sessions has in its place), and `{hostname}` for the virtual host's (`shop.example.com`, `*.example.com` or `*`).
+/// In both templates, `{kind}` (`httproute`), `{namespace}` and `{route}` stand for the route, `{rule}` for the rule's
+/// name (or the hash in its place in the scope), and `{hostname}` for the hostname of the virtual host
+/// (`shop.example.com`, `*.example.com` or `*`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoutesElsewhere {
     /// The Gateway, as `namespace/name`: the `node.cluster` of its Envoys.
     pub gateway: String,
-    /// What the route of a rule is called there.
+    /// The template of the route's name.
     pub route_name: String,
-    /// What its virtual host is called there, where the route's name alone does not tell.
+    /// The template of the virtual host's name, if the route's name is not unique.
     #[serde(default)]
     pub virtual_host_name: Option<String>,
 }
 
 impl RoutesElsewhere {
-    /// Whether it is about this Gateway.
+    /// Whether this entry is about the Gateway.
     pub(super) fn is_of(&self, gateway: &ObjectName) -> bool {
         self.gateway == gateway.to_string()
     }
 
-    /// The table: each route of each virtual host once. Sessions of destinations are not in it: where those belong, clusters say, which are
-    /// elsewhere as well.
+    /// The table, with each route of each virtual host once. Sessions of destinations are not in it: clusters name
+    /// those, and clusters come from the other control plane, too.
     pub(super) fn table(&self, graph: &Graph, gateway: &ObjectName) -> Vec<RouteConfig> {
         let mut table = BTreeMap::new();
         let listeners = graph
@@ -69,7 +70,7 @@ impl RoutesElsewhere {
     }
 }
 
-/// A rule's name is `<kind>/<namespace>/<route>/<rule>`, and only the last of these may have a slash.
+/// A rule's name is `<kind>/<namespace>/<route>/<rule>`. Only the last part may contain a slash.
 fn fill(template: &str, rule: &RuleName, host: &VirtualHost) -> String {
     let mut parts = rule.0.splitn(4, '/');
     let mut text = template.to_owned();

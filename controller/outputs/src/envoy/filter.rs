@@ -1,4 +1,4 @@
-//! The filter, as Envoy has it.
+//! The filter in Envoy's configuration.
 
 use envoy_types::pb::envoy::config::core::v3::{
     AsyncDataSource, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig, async_data_source, data_source,
@@ -18,7 +18,7 @@ use super::pack::{duration, pack};
 use crate::filter::variables;
 use limpet_core::envoy::FILTER_NAME;
 
-/// The filter with this configuration, as ECDS has it. One that has no policies is left out: requests pass.
+/// The filter with this configuration, as an ECDS resource. A filter without policies is left out: requests pass.
 #[must_use]
 pub fn extension_config(config: &FilterConfig, options: &EnvoyOptions) -> TypedExtensionConfig {
     let filter = if config.policies.is_empty() && config.routes.is_empty() {
@@ -32,7 +32,7 @@ pub fn extension_config(config: &FilterConfig, options: &EnvoyOptions) -> TypedE
     }
 }
 
-/// Lets all requests pass as they are.
+/// A filter that lets all requests pass unchanged.
 pub(super) fn pass_through() -> Any {
     pack(HeaderMutation {
         mutations: Some(Mutations::default()),
@@ -41,7 +41,7 @@ pub(super) fn pass_through() -> Any {
 }
 
 fn filter(config: &FilterConfig, options: &EnvoyOptions) -> Any {
-    // All of its maps have texts as keys, so it can be written.
+    // All keys of its maps are strings, so it serializes.
     let text = serde_json::to_string(config).unwrap_or_default();
     let configuration = Some(pack(StringValue { value: text }));
     match &options.filter {

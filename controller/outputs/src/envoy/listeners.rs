@@ -1,4 +1,4 @@
-//! Listeners: one for each port of a Gateway.
+//! Listeners, one for each port of a Gateway.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::pack::{ads, duration, number, pack, socket, yes};
 use limpet_api::ObjectName;
 use limpet_model::graph::{Hostname, Listener};
 
-/// A listener of Envoy, and the route configurations that it has.
+/// An Envoy listener and its route configurations.
 pub(super) fn listener(port: u16, listeners: &[Listener], options: &EnvoyOptions) -> Option<EnvoyListener> {
     let (plain, tls): (Vec<&Listener>, Vec<&Listener>) =
         listeners.iter().partition(|listener| listener.certificates.is_none());
@@ -49,10 +49,10 @@ pub(super) fn listener(port: u16, listeners: &[Listener], options: &EnvoyOptions
             plain_name(port)
         },
         address: Some(bind(options, port)),
-        // Server Name Indication.
+        // Reads the Server Name Indication.
         listener_filters: ends_tls.then(tls_inspector).into_iter().collect(),
         filter_chains,
-        // Envoy's advice for edges: a client that does not read holds no more than that.
+        // Envoy's best practice for edge proxies: bounds the memory for a client that does not read.
         per_connection_buffer_limit_bytes: number(32 * 1024),
         ..EnvoyListener::default()
     })
@@ -67,7 +67,7 @@ fn tls_port_name(port: u16) -> String {
     format!("https-{port}")
 }
 
-/// The route configuration of a listener that ends TLS.
+/// The route configuration of a listener that terminates TLS.
 pub(super) fn tls_name(port: u16, listener: &Listener) -> String {
     format!("{}/{}", tls_port_name(port), listener.name)
 }
@@ -79,7 +79,7 @@ fn has_certificates(listener: &Listener) -> bool {
 fn bind(options: &EnvoyOptions, port: u16) -> Address {
     let mut bind = socket(&options.listen_address.to_string(), port);
     if let Some(address::Address::SocketAddress(socket)) = &mut bind.address {
-        // One socket for both.
+        // One socket for IPv4 and IPv6.
         socket.ipv4_compat = options.listen_address.is_ipv6() && options.listen_address.is_unspecified();
     }
     bind
@@ -125,11 +125,11 @@ fn tls_inspector() -> ListenerFilter {
     }
 }
 
-/// The HTTP connection manager, whose routes are those of this name.
+/// The HTTP connection manager with the route configuration of this name.
 fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
     let manager = HttpConnectionManager {
         stat_prefix: routes.to_owned(),
-        // HTTP/1.1, HTTP/2 by ALPN, and HTTP/2 without an upgrade.
+        // HTTP/1.1, HTTP/2 by ALPN, and HTTP/2 with prior knowledge.
         codec_type: CodecType::Auto.into(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
             config_source: Some(ads()),
@@ -141,16 +141,16 @@ fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
             upgrade_type: "websocket".to_owned(),
             ..UpgradeConfig::default()
         }],
-        // The client is who is connected. It has no say in Envoy's own headers, wherever it is: no address is trusted.
+        // The client is the peer of the connection. No address is trusted with Envoy's own headers.
         use_remote_address: yes(),
         internal_address_config: Some(InternalAddressConfig::default()),
-        // Routes are matched by what the backend will take the path for.
+        // Match routes on the path as the backend will read it.
         normalize_path: yes(),
         merge_slashes: true,
         path_with_escaped_slashes_action: PathWithEscapedSlashesAction::UnescapeAndRedirect.into(),
-        // What the backend says of itself, or nothing.
+        // Pass the backend's `Server` header, or none.
         server_header_transformation: ServerHeaderTransformation::PassThrough.into(),
-        // Envoy's advice for edges.
+        // Envoy's best practices for edge proxies.
         http2_protocol_options: Some(Http2ProtocolOptions {
             max_concurrent_streams: number(100),
             initial_stream_window_size: number(64 * 1024),
@@ -173,7 +173,7 @@ fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
 
 fn access_log(build: &FilterBuild) -> AccessLog {
     let state = match build {
-        // Filter state that a wasm filter sets has a prefix.
+        // The filter state of a wasm filter has a prefix.
         FilterBuild::Wasm(_) => format!("wasm.{FILTER_STATE}"),
         FilterBuild::Module(_) => FILTER_STATE.to_owned(),
     };

@@ -1,13 +1,15 @@
-//! A graph as resources of Envoy.
+//! A graph as Envoy resources.
 //!
-//! What they are like, `envoy-configs/` shows by hand, and `docs/configuration.md` says why. Equal graphs give equal bytes: everything is sorted, and
-//! no map in a message has more than one entry, since `prost` encodes those in any order.
+//! `envoy-configs/` has the same by hand, and `docs/reference/configuration.md` explains it. Equal graphs give equal
+//! bytes: everything is sorted, and no map of a message has more than one entry, because `prost` encodes map entries in
+//! any order.
 //!
-//! - `options`: what is configured, and what comes from elsewhere.
-//! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters and endpoints. `filter`: the
-//!   filter and its configuration. `code`: the server that the wasm filter comes from.
-//! - `elsewhere`: the filter for Envoys whose routes belong to somebody else.
-//! - `bootstrap`: what an Envoy is started with. `standalone`: all of it in one file.
+//! - `options`: the section `envoy` of the controller's configuration.
+//! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters
+//!   and endpoints. `filter`: the filter and its configuration. `code`: the server that Envoy downloads the wasm filter
+//!   from.
+//! - `elsewhere`: the filter for Envoys whose routes come from another control plane.
+//! - `bootstrap`: the bootstrap of an Envoy. `standalone`: all resources in one file.
 
 mod bootstrap;
 pub(super) mod chain;
@@ -40,7 +42,7 @@ use limpet_model::{Certificate, Graph};
 use limpet_resources::{Resource, ResourceType};
 use routes::Routes;
 
-/// All that the Envoys of one Gateway are to have, but for endpoints ([`load_assignment`]): by type and name.
+/// All resources of the Envoys of one Gateway, by type and name, except endpoints ([`load_assignment`]).
 #[must_use]
 pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Vec<Resource> {
     let used = Used::by(graph, gateway);

@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use super::elsewhere::RoutesElsewhere;
 
-/// What all Envoys have in common: part of the controller's configuration file.
+/// What all Envoys share: the section `envoy` of the controller's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EnvoyOptions {
-    /// Which build of the filter Envoy runs, and where it has it from.
+    /// The build of the filter, and where Envoy gets it from.
     pub filter: FilterBuild,
     /// The address that listeners bind to: `0.0.0.0`, or `::` for IPv6 and IPv4.
     pub listen_address: IpAddr,
-    /// Whether Envoy writes a line for each request to its standard output, with what happened to the request's session.
+    /// Whether Envoy logs each request, with the outcome of its session, to standard output.
     pub access_log: bool,
-    /// The environment variable of Envoy's process that holds the key-encryption key (32 bytes in base64).
+    /// The environment variable of the Envoy process with the key-encryption key (32 bytes in base64).
     pub key_encryption_key_env: String,
-    /// Gateways whose Envoys get their routes from somebody else, and the filter alone from here.
+    /// Gateways whose Envoys get their routes from another control plane, and only the filter from here.
     pub routes_elsewhere: Vec<RoutesElsewhere>,
 }
 
@@ -48,32 +48,32 @@ impl Default for FilterBuild {
     }
 }
 
-/// Where Envoy has the wasm filter from.
+/// Where Envoy gets the wasm filter from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WasmFilter {
-    /// A file that Envoy's process can read.
+    /// A file that the Envoy process can read.
     File(String),
-    /// A file that Envoy fetches.
+    /// A file that Envoy downloads.
     Remote(RemoteFile),
 }
 
-/// A file that Envoy fetches.
+/// A file that Envoy downloads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RemoteFile {
-    /// Its URL: `http` or `https`. Envoy does not verify the server: the file's digest says that it is the right one.
+    /// The URL: `http` or `https`. Envoy does not verify the server; the digest verifies the file.
     pub url: String,
-    /// Its SHA-256, in hexadecimal.
+    /// The SHA-256 of the file, in hexadecimal.
     pub sha256: String,
 }
 
-/// Where Envoy has the dynamic module from.
+/// Where Envoy gets the dynamic module from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ModuleFilter {
-    /// `lib<name>.so` in the folder that the variable `ENVOY_DYNAMIC_MODULES_SEARCH_PATH` of Envoy's process names.
+    /// `lib<name>.so` in the folder that `ENVOY_DYNAMIC_MODULES_SEARCH_PATH` of the Envoy process names.
     Name(String),
-    /// A file that Envoy's process can read, for Envoy 1.40 and newer.
+    /// A file that the Envoy process can read, for Envoy 1.40 and newer.
     File(String),
 }

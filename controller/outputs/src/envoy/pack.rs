@@ -1,4 +1,4 @@
-//! Pieces that many messages are made of.
+//! Parts that many messages share.
 #![allow(clippy::unnecessary_wraps, reason = "the fields that these are for are optional")]
 
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use envoy_types::pb::google::protobuf::{BoolValue, Duration, Struct, UInt32Value
 
 pub(crate) use envoy_types::util::pack_any as pack;
 
-use limpet_core::envoy::FILTER_NAME;
+use limpet_core::envoy::{METADATA_KEY, METADATA_NAMESPACE};
 
-/// From the stream that everything comes by.
+/// The configuration source of everything: the ADS stream.
 pub(super) fn ads() -> ConfigSource {
     ConfigSource {
         resource_api_version: ApiVersion::V3.into(),
@@ -24,12 +24,12 @@ pub(super) fn ads() -> ConfigSource {
     }
 }
 
-/// Metadata that the filter reads, of a route or a cluster.
+/// Metadata of a route or a cluster, which the filter reads.
 pub(crate) fn session(session: &str) -> Metadata {
-    metadata(FILTER_NAME, "session", session)
+    metadata(METADATA_NAMESPACE, METADATA_KEY, session)
 }
 
-/// One string. More than one entry would be encoded in any order.
+/// Metadata of one string. `prost` would encode several entries in any order.
 pub(super) fn metadata(filter: &str, key: &str, value: &str) -> Metadata {
     let value = Value {
         kind: Some(Kind::StringValue(value.to_owned())),

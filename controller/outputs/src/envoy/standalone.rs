@@ -1,4 +1,4 @@
-//! Resources in one file, for an Envoy without a controller.
+//! All resources in one file, for an Envoy without a controller.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,11 @@ use super::bootstrap::{admin, runtime};
 use super::pack::pack;
 use limpet_resources::{Resource, ResourceType};
 
-/// One configuration with all of these resources in it: those of one Gateway, and the endpoints of their clusters. A cluster without has none.
+/// One configuration with the resources of one Gateway and the endpoints of its clusters. A cluster without endpoints
+/// stays empty.
 ///
 /// # Errors
-/// When a resource is none of ours: it can not be decoded.
+/// If a resource cannot be decoded.
 pub fn static_bootstrap<'a>(
     resources: impl IntoIterator<Item = &'a Resource>,
     admin_port: u16,
@@ -121,7 +122,7 @@ fn inline(
     Ok(listener)
 }
 
-/// Without a source, a secret is one of the bootstrap's.
+/// A secret without a source is one of the bootstrap's.
 fn inline_secrets(chain: &mut FilterChain) -> Result<(), DecodeError> {
     let socket = chain
         .transport_socket

@@ -1,4 +1,4 @@
-//! `EnvoyPatchPolicy`: sessions stay on pods that terminate. Envoy Gateway has no field for it.
+//! `EnvoyPatchPolicy`: keeps sessions on pods that terminate. Envoy Gateway has no field for this.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use limpet_model::short_hash;
 use super::PATCH_POLICY;
 use super::rules::Rule;
 
-/// The hosts that a session goes on at, in Envoy's words (`Cluster.CommonLbConfig.override_host_status`).
+/// The health states in which a host keeps its sessions (Envoy's `Cluster.CommonLbConfig.override_host_status`).
 const STATUSES: [&str; 4] = ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"];
 
-/// One for each Gateway with sessions, with a patch for each of its rules.
+/// One object for each Gateway with sessions, with a patch for each of its rules.
 pub(super) fn patches(source: &Source<'_>, rules: &[Rule<'_>]) -> Vec<Manifest> {
     let mut clusters: BTreeMap<&ObjectName, Vec<String>> = BTreeMap::new();
     for rule in rules {
@@ -55,10 +55,10 @@ fn patch(cluster: &str) -> Value {
     })
 }
 
-/// As Envoy Gateway names it.
+/// The name that Envoy Gateway gives the cluster of a rule.
 fn cluster(rule: &Rule<'_>) -> String {
     let route = &rule.origin.route;
-    let kind = route.kind.to_ascii_lowercase();
+    let kind = route.kind.as_str().to_ascii_lowercase();
     let backend = if rule.has_own_cluster { "/backend/0" } else { "" };
     format!(
         "{kind}/{}/{}/rule/{}{backend}",
@@ -67,7 +67,7 @@ fn cluster(rule: &Rule<'_>) -> String {
 }
 
 pub(super) fn name(gateway: &ObjectName) -> String {
-    // A Gateway's name has at most 253 characters; a label with it at most 63, so Envoy Gateway takes no longer one.
+    // Envoy Gateway puts the Gateway's name into a label, so it takes at most 63 characters.
     let hash = short_hash(gateway.name.as_bytes());
     let head: String = gateway.name.chars().take(200).collect();
     format!("limpet-draining-{}-{hash}", head.trim_end_matches(['-', '.']))

@@ -1,11 +1,11 @@
-//! A graph as objects of Envoy Gateway: for each rule with sessions an `EnvoyExtensionPolicy` with the dynamic module, whose configuration names policy
-//! and scope; for each Gateway an `EnvoyPatchPolicy`, so that sessions stay on pods that terminate.
+//! A graph as objects of Envoy Gateway: an `EnvoyExtensionPolicy` with the dynamic module for each rule with sessions,
+//! and an `EnvoyPatchPolicy` for each Gateway, so that sessions stay on pods that terminate.
 //!
-//! Not the wasm filter: it would take changes of the routes themselves, which are their owners'.
+//! The wasm filter is not offered here: it would need changes to the routes, which belong to users.
 //!
-//! - `rules`: what Envoy Gateway can do for each rule, and what it can not.
-//! - `policies`, `draining`: the two kinds of objects.
-//! - `objections`: what Envoy Gateway says against them.
+//! - `rules`: what Envoy Gateway can do for each rule, and what it cannot.
+//! - `policies`, `draining`: the two kinds.
+//! - `objections`: what Envoy Gateway objects to.
 
 mod draining;
 mod objections;
@@ -41,13 +41,14 @@ const PATCH_POLICY: Definition = Definition {
 /// The kinds that are written.
 pub(super) const DEFINITIONS: &[&Definition] = &[&EXTENSION_POLICY, &PATCH_POLICY];
 
-/// What is configured of it.
+/// Options of this output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EnvoyGatewayOptions {
-    /// What the module is called in `dynamicModules` of the Gateways' `EnvoyProxy`.
+    /// The name of the module in `dynamicModules` of the Gateways' `EnvoyProxy`.
     pub dynamic_module: String,
-    /// Whether sessions stay on pods that terminate. Envoy Gateway has to allow patches for it (`extensionApis.enableEnvoyPatchPolicy`).
+    /// Whether sessions stay on pods that terminate. Envoy Gateway must permit patches
+    /// (`extensionApis.enableEnvoyPatchPolicy`).
     pub draining: bool,
 }
 
@@ -60,7 +61,7 @@ impl Default for EnvoyGatewayOptions {
     }
 }
 
-/// Envoy Gateway labels the pods that it makes for a Gateway; they are in its own namespace, unless it is told otherwise.
+/// The pods that Envoy Gateway creates for a Gateway. They are in its own namespace by default.
 pub(super) fn proxies(gateway: &ObjectName, _options: &EnvoyGatewayOptions) -> Proxies {
     Proxies {
         namespace: None,
@@ -72,12 +73,12 @@ pub(super) fn proxies(gateway: &ObjectName, _options: &EnvoyGatewayOptions) -> P
     }
 }
 
-/// What is to be there.
+/// The objects that should exist.
 pub(super) fn manifests(source: &Source<'_>, options: &EnvoyGatewayOptions) -> Manifests {
-    let (rules, losses) = rules::rules(source);
+    let (rules, unsupported) = rules::rules(source);
     let mut objects = policies::policies(source, options, &rules);
     if options.draining {
         objects.extend(draining::patches(source, &rules));
     }
-    Manifests { objects, losses }
+    Manifests { objects, unsupported }
 }

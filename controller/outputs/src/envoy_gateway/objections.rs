@@ -1,18 +1,18 @@
-//! What Envoy Gateway says against objects of ours, in their statuses.
+//! Envoy Gateway's objections to objects of ours, from their statuses.
 
 use serde_json::Value;
 
 use crate::manifests::Objection;
 use limpet_api::ObjectName;
-use limpet_model::Lost;
+use limpet_model::Extent;
 
 use super::PATCH_POLICY;
 
-/// The conditions that something is wrong by, as `PolicyStatus` of the Gateway API has them. `Overridden` is one of Envoy Gateway's own: another policy
-/// counts in this one's place.
+/// The conditions that say that something is wrong (`PolicyStatus` of the Gateway API), with the status that says so.
+/// `Overridden` is Envoy Gateway's own: another policy takes precedence.
 const WRONG: [(&str, &str); 3] = [("Accepted", "False"), ("Programmed", "False"), ("Overridden", "True")];
 
-/// What is said of the object as it is now, and not of one before.
+/// Whether a condition is about the current generation of the object.
 pub(crate) fn objections(object: &Value) -> Vec<Objection> {
     let metadata = |field: &str| object.pointer(&format!("/metadata/{field}"));
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -41,7 +41,7 @@ pub(crate) fn objections(object: &Value) -> Vec<Objection> {
             };
             objections.push(Objection {
                 gateway: gateway.clone(),
-                lost: if is_patch { Lost::Part } else { Lost::All },
+                extent: if is_patch { Extent::Part } else { Extent::All },
                 message: format!(
                     "{place}: Envoy Gateway says {}: {}{consequence}",
                     field("reason"),
@@ -87,7 +87,7 @@ mod tests {
     fn a_policy_that_is_not_accepted_brings_no_sessions() {
         let expected = Objection {
             gateway: Some(ObjectName::new("infra", "web")),
-            lost: Lost::All,
+            extent: Extent::All,
             message: "EnvoyExtensionPolicy shop/limpet-web: Envoy Gateway says Why: not so".to_owned(),
         };
         let policy = |condition| said("EnvoyExtensionPolicy", 2, &condition);
@@ -100,8 +100,8 @@ mod tests {
     fn a_patch_that_is_not_made_costs_a_part() {
         let said = said("EnvoyPatchPolicy", 2, &json!(["Programmed", "False"]));
         assert_eq!(
-            said.iter().map(|objection| objection.lost).collect::<Vec<_>>(),
-            [Lost::Part]
+            said.iter().map(|objection| objection.extent).collect::<Vec<_>>(),
+            [Extent::Part]
         );
     }
 

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use limpet_core::config::schema::DefaultConfig;
+use limpet_core::envoy::FILTER_NAME;
 use serde_json::{Value, json};
 
 use crate::manifests::{Manifest, Owner, Source, Stage};
 use crate::{FilterInputs, filter_config};
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::short_hash;
 
 use super::rules::Rule;
 use super::{EXTENSION_POLICY, EnvoyGatewayOptions};
 
-/// The longest name of an object.
+/// The length limit of object names.
 const LONGEST_NAME: usize = 253;
 
 pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules: &[Rule<'_>]) -> Vec<Manifest> {
@@ -30,11 +30,11 @@ pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules
                 owner: owner(source, rule),
                 spec: json!({
                     "targetRefs": [target(rule)],
-                    // A policy of somebody's for the Gateway stays in force beside this one.
+                    // A user's policy for the whole Gateway stays in force beside this one.
                     "mergeType": "StrategicMerge",
                     "dynamicModule": [{
                         "name": options.dynamic_module,
-                        "filterName": "limpet",
+                        "filterName": FILTER_NAME,
                         "config": config(source, rule),
                     }],
                 }),
@@ -43,7 +43,7 @@ pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules
         .collect()
 }
 
-/// Where the rule has no name, it is the only one of its route.
+/// A rule without a name is the only one of its route.
 fn target(rule: &Rule<'_>) -> Value {
     let route = &rule.origin.route;
     let mut target = json!({"group": GATEWAY_GROUP, "kind": route.kind, "name": route.name.name});
@@ -53,7 +53,8 @@ fn target(rule: &Rule<'_>) -> Value {
     target
 }
 
-/// The filter is there for this rule alone, so nothing else is in its configuration: another policy of the rule is another configuration.
+/// The filter's configuration for one rule. The filter runs for this rule alone, so the configuration has no other
+/// policy.
 fn config(source: &Source<'_>, rule: &Rule<'_>) -> Value {
     let policy = &rule.session.policy;
     let content = source.graph.policies.get(policy).cloned();
@@ -67,11 +68,11 @@ fn config(source: &Source<'_>, rule: &Rule<'_>) -> Value {
         policy: policy.clone(),
         scope: Some(rule.session.scope.clone()),
     });
-    // A configuration has nothing that JSON has not.
+    // A configuration serializes to JSON in all cases.
     serde_json::to_value(config).unwrap_or_default()
 }
 
-/// Of the route and the rule for people; the hash tells all of them apart.
+/// Route and rule are in the name for people. The hash makes it unique.
 pub(super) fn name(rule: &Rule<'_>) -> String {
     let route = &rule.origin.route;
     let rule_name = rule.origin.name.as_deref().unwrap_or_default();
@@ -87,12 +88,12 @@ pub(super) fn name(rule: &Rule<'_>) -> String {
 fn owner(source: &Source<'_>, rule: &Rule<'_>) -> Option<Owner> {
     let route = &rule.origin.route;
     let meta = match route.kind {
-        "HTTPRoute" => source.objects.http_routes.get(&route.name).map(|route| &route.meta),
+        Kind::HttpRoute => source.objects.http_routes.get(&route.name).map(|route| &route.meta),
         _ => source.objects.grpc_routes.get(&route.name).map(|route| &route.meta),
     };
     meta.map(|meta| Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
-        kind: route.kind,
+        kind: route.kind.as_str(),
         name: route.name.name.clone(),
         uid: meta.uid.clone(),
     })

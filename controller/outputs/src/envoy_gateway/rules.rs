@@ -1,34 +1,34 @@
-//! What Envoy Gateway can do for each rule, and what it can not.
+//! What Envoy Gateway can do for each rule, and what it cannot.
 
 use std::collections::BTreeMap;
 
 use crate::manifests::Source;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::{
     Action, AskedBy, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
-use limpet_model::{Loss, Lost};
+use limpet_model::{Extent, Unsupported};
 
-/// A rule whose sessions can be had.
+/// A rule whose sessions Envoy Gateway can express.
 #[derive(Debug)]
 pub(super) struct Rule<'a> {
     pub(super) origin: &'a RuleOrigin,
     pub(super) session: &'a SessionUse,
-    /// Its only destination has header filters of its own: Envoy Gateway names its cluster otherwise then.
+    /// Whether its only destination has header filters of its own: Envoy Gateway then gives the cluster another name.
     pub(super) has_own_cluster: bool,
 }
 
-/// The rules whose sessions can be had, in order, and what is lost of these and the others.
-pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Loss>) {
+/// The rules whose sessions Envoy Gateway can express, in order, and what is unsupported of all rules.
+pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Unsupported>) {
     let forwards = forwards(source.graph);
-    let (mut rules, mut losses) = (Vec::new(), Vec::new());
+    let (mut rules, mut unsupported) = (Vec::new(), Vec::new());
     for (name, origin) in &source.graph.rules {
         let Some(forward) = forwards.get(name) else { continue };
-        let mut lose = |lost, message: String| {
-            losses.push(Loss {
+        let mut refuse = |extent, message: String| {
+            unsupported.push(Unsupported {
                 rule: name.clone(),
                 gateway: None,
-                lost,
+                extent,
                 message,
             });
         };
@@ -36,16 +36,16 @@ pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Loss>) {
             Ok((rule, parts)) => {
                 rules.push(rule);
                 for part in parts {
-                    lose(Lost::Part, part);
+                    refuse(Extent::Part, part);
                 }
             }
-            Err(why) => lose(Lost::All, why.to_owned()),
+            Err(why) => refuse(Extent::All, why.to_owned()),
         }
     }
-    (rules, losses)
+    (rules, unsupported)
 }
 
-/// What is served for each rule. It is the same wherever it is served.
+/// The route of each rule. A rule has the same route wherever it is served.
 fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
     let listeners = graph
         .gateways
@@ -63,7 +63,7 @@ fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
         .collect()
 }
 
-/// The rule with what it has to do without, or why it has no sessions.
+/// The rule and what is unsupported of it, or why it has no sessions.
 fn judge<'a>(
     source: &Source<'a>,
     origin: &'a RuleOrigin,
@@ -126,11 +126,11 @@ fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {
         .any(|field| field.starts_with(&backends) && field.contains("filters"))
 }
 
-/// The number of rules that its route has.
+/// The number of rules of the route.
 fn rule_count(source: &Source<'_>, origin: &RuleOrigin) -> Option<usize> {
     let name: &ObjectName = &origin.route.name;
     match origin.route.kind {
-        "HTTPRoute" => source.objects.http_routes.get(name).map(|route| route.spec.rules.len()),
+        Kind::HttpRoute => source.objects.http_routes.get(name).map(|route| route.spec.rules.len()),
         _ => source.objects.grpc_routes.get(name).map(|route| route.spec.rules.len()),
     }
 }

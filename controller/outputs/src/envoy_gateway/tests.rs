@@ -3,14 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{AskedBy, RuleOrigin, SessionUse};
-use limpet_model::reports::ObjectRef;
 
 use super::rules::Rule;
 use super::{draining, policies};
 
-fn policy_name(kind: &'static str, route: &str, rule: Option<&str>) -> String {
+fn policy_name(kind: Kind, route: &str, rule: Option<&str>) -> String {
     let origin = RuleOrigin {
         route: ObjectRef {
             kind,
@@ -48,10 +47,10 @@ fn is_legal(name: &str) -> bool {
 #[test]
 fn no_two_rules_have_policies_of_one_name() {
     let names = [
-        policy_name("HTTPRoute", "a", None),
-        policy_name("HTTPRoute", "a", Some("b")),
-        policy_name("HTTPRoute", "a-b", None),
-        policy_name("GRPCRoute", "a", None),
+        policy_name(Kind::HttpRoute, "a", None),
+        policy_name(Kind::HttpRoute, "a", Some("b")),
+        policy_name(Kind::HttpRoute, "a-b", None),
+        policy_name(Kind::GrpcRoute, "a", None),
     ];
     let different: BTreeSet<&String> = names.iter().collect();
     assert_eq!(different.len(), names.len(), "{names:?}");
@@ -63,9 +62,9 @@ fn long_names_stay_legal() {
     let long = format!("{}.{}", "r".repeat(230), "x".repeat(22));
     let rule = "s".repeat(253);
     let names = [
-        policy_name("HTTPRoute", &long, Some(&rule)),
-        policy_name("HTTPRoute", &long, None),
-        policy_name("HTTPRoute", &"r.".repeat(126), None),
+        policy_name(Kind::HttpRoute, &long, Some(&rule)),
+        policy_name(Kind::HttpRoute, &long, None),
+        policy_name(Kind::HttpRoute, &"r.".repeat(126), None),
         draining::name(&ObjectName::new("shop", &long)),
     ];
     for name in &names {

@@ -1,4 +1,4 @@
-//! What stands around the filter, and where Istio has put the filter, what there is in its place until it can be had.
+//! The filters around ours, and a default that takes the place of ours until its configuration arrives.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{ENVOY_FILTER, object_name, owned_by_gateway, plugin, target_refs};
 
 const MANAGER: &str = "envoy.filters.network.http_connection_manager";
 const ROUTER: &str = "envoy.filters.http.router";
-/// What Istio's agent gives in the filter's place when it can not fetch an image.
+/// What Istio's agent puts in the place of the filter when it cannot fetch the image.
 const RBAC: &str = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC";
 
 pub(super) fn manifest(source: &Source<'_>, gateway: &ObjectName) -> Manifest {
@@ -30,7 +30,7 @@ pub(super) fn manifest(source: &Source<'_>, gateway: &ObjectName) -> Manifest {
     }
 }
 
-/// In the order of `envoy-configs/istio/chain.yaml`, which has a word on each.
+/// In the order of `envoy-configs/istio/chain.yaml`, which explains each patch.
 fn patches(plugin: &ObjectName) -> Vec<Value> {
     let wasm = FilterBuild::default();
     let early = json!({"typed_config": {
@@ -56,7 +56,7 @@ fn patches(plugin: &ObjectName) -> Vec<Value> {
     ]
 }
 
-/// What Istio calls the filter of a `WasmPlugin`.
+/// The name that Istio gives the filter of a `WasmPlugin`.
 fn filter_name(plugin: &ObjectName) -> String {
     format!(
         "extensions.istio.io/trafficextension/{}.{}~istio-translated-wasmplugin",
@@ -81,7 +81,7 @@ fn patch(apply_to: &str, operation: &str, filter: Option<Value>, value: &Value) 
     json!({"applyTo": apply_to, "match": matches, "patch": {"operation": operation, "value": value}})
 }
 
-/// A message of Envoy's. All that are used here are described, which a test would miss otherwise.
+/// An Envoy message as JSON. All messages used here have descriptors; a test fails if one is missing.
 pub(super) fn written<M: Message + Name>(message: &M) -> Value {
     json::typed(message).unwrap_or_default()
 }

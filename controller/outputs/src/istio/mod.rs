@@ -1,9 +1,12 @@
-//! A graph as objects of Istio: what `envoy-configs/istio` shows by hand, and `docs/istio.md` says why.
+//! A graph as objects of Istio. `envoy-configs/istio` has the same by hand, and `docs/reference/istio.md` explains it.
 //!
-//! - `plugin`: for each Gateway a `WasmPlugin` with the filter and its configuration. `chain`: an `EnvoyFilter` with what stands around it.
-//! - `rules`: for each rule an `EnvoyFilter` that gives its routes their sessions. `names`: what Istio calls those routes, and how they are told apart.
+//! - `plugin`: a `WasmPlugin` with the filter and its configuration, for each Gateway. `chain`: an `EnvoyFilter` with
+//!   the filters around it.
+//! - `rules`: an `EnvoyFilter` that gives the routes of a rule their sessions, for each rule. `names`: the names that
+//!   Istio gives these routes.
 //!
-//! Istio has the routes of a Gateway from the same objects as we, so they are patched by name. What it can not be told is a loss, said with its field.
+//! Istio builds its routes from the same objects, so they are patched by name. What Istio cannot express is reported as
+//! unsupported, with its field.
 
 mod chain;
 mod names;
@@ -16,7 +19,7 @@ use serde_json::{Value, json};
 use limpet_api::GATEWAY_GROUP;
 use limpet_api::ObjectName;
 use limpet_model::short_hash::hash;
-use limpet_model::{Loss, Lost};
+use limpet_model::{Extent, Unsupported};
 
 use super::envoy::{FilterBuild, WasmFilter};
 use super::manifests::{Definition, Manifests, Owner, Proxies, Source};
@@ -24,7 +27,7 @@ use super::manifests::{Definition, Manifests, Owner, Proxies, Source};
 /// The `controllerName`s of Istio's GatewayClasses.
 pub(super) const GATEWAY_CONTROLLERS: &[&str] = &["istio.io/gateway-controller", "istio.io/unmanaged-gateway"];
 
-/// The classes that istiod makes.
+/// The classes that istiod creates.
 pub(super) const OWN_CLASSES: &[(&str, &str)] = &[
     ("istio", "istio.io/gateway-controller"),
     ("istio-remote", "istio.io/unmanaged-gateway"),
@@ -43,16 +46,17 @@ const ENVOY_FILTER: Definition = Definition {
     plural: "envoyfilters",
 };
 
-/// The kinds that are written. The filter comes last: what stands around it lets requests pass as long as the filter can not be had.
+/// The kinds that are written. The filter comes last: the chain lets requests pass while the filter is missing.
 pub(super) const DEFINITIONS: &[&Definition] = &[&ENVOY_FILTER, &WASM_PLUGIN];
 
-/// What is configured of it.
+/// Options of this output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IstioOptions {
-    /// Where the proxies have the wasm file from, as a `WasmPlugin` has it: `oci://...`. Without it, it is where the section `envoy` has it.
+    /// The URL of the wasm file, as in a `WasmPlugin`: `oci://...`. If absent, the file is where the section `envoy`
+    /// says.
     pub url: Option<String>,
-    /// The Secret of the Gateway's namespace that an image is pulled with.
+    /// The pull secret of the image, in the Gateway's namespace.
     pub image_pull_secret: Option<String>,
     /// The domain of the cluster's Services.
     pub cluster_domain: String,
@@ -68,7 +72,7 @@ impl Default for IstioOptions {
     }
 }
 
-/// Istio labels the pods that it makes for a Gateway, in the Gateway's namespace.
+/// The pods that Istio creates for a Gateway, in the Gateway's namespace.
 pub(super) fn proxies(gateway: &ObjectName) -> Proxies {
     Proxies {
         namespace: Some(gateway.namespace.clone()),
@@ -77,19 +81,19 @@ pub(super) fn proxies(gateway: &ObjectName) -> Proxies {
     }
 }
 
-/// What is to be there.
+/// The objects that should exist.
 pub(super) fn manifests(source: &Source<'_>, options: &IstioOptions) -> Manifests {
     let mut manifests = Manifests::default();
     let Some(module) = Module::of(&source.options.filter, options) else {
-        let lost = |rule: &limpet_model::graph::RuleName| {
-            Loss {
+        let unsupported = |rule: &limpet_model::graph::RuleName| {
+            Unsupported {
             rule: rule.clone(),
             gateway: None,
-            lost: Lost::All,
+            extent: Extent::All,
             message: "Istio's proxies load no dynamic modules, expected istio.url or envoy.filter.wasm in the controller's configuration (there are no sessions)".to_owned(),
         }
         };
-        manifests.losses.extend(source.graph.rules.keys().map(lost));
+        manifests.unsupported.extend(source.graph.rules.keys().map(unsupported));
         return manifests;
     };
     for gateway in source.graph.gateways.keys() {
@@ -102,7 +106,7 @@ pub(super) fn manifests(source: &Source<'_>, options: &IstioOptions) -> Manifest
     manifests
 }
 
-/// Where proxies have the wasm file from.
+/// Where proxies get the wasm file from.
 #[derive(Debug)]
 struct Module {
     url: String,
@@ -124,7 +128,7 @@ impl Module {
     }
 }
 
-/// The proxies of a Gateway, as both kinds of objects name them.
+/// The proxies of a Gateway, as both kinds name them.
 fn target_refs(gateway: &ObjectName) -> Value {
     json!([{"group": GATEWAY_GROUP, "kind": "Gateway", "name": gateway.name}])
 }
@@ -139,7 +143,7 @@ fn owned_by_gateway(source: &Source<'_>, gateway: &ObjectName) -> Option<Owner> 
     })
 }
 
-/// A name that is not longer than names may be.
+/// A name within the length limit of object names.
 fn object_name(gateway: &ObjectName, name: String) -> ObjectName {
     const LONGEST: usize = 253;
     let name = if name.len() <= LONGEST {

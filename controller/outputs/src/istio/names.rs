@@ -1,7 +1,8 @@
-//! What Istio calls a rule's routes, and how an `EnvoyFilter` tells them from those of other rules.
+//! The names that Istio gives the routes of a rule, and how an `EnvoyFilter` tells them from those of other rules.
 //!
-//! A rule with a name gives its routes just that name; one without gives them `<namespace>.<route>.<place of the rule>`. So rules of several routes may
-//! have the same: they are told apart by the hostname that they are served under, or by hostname and port.
+//! The routes of a named rule have just that name; those of an unnamed rule have
+//! `<namespace>.<route>.<index of the rule>`. Rules of several routes may share a name. Then the hostname tells them
+//! apart, or hostname and port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +12,12 @@ use limpet_api::ObjectName;
 use limpet_model::graph::{Gateway, Hostname, Route, RuleName, RuleOrigin};
 use limpet_model::{Graph, Objects};
 
-/// The routes of a Gateway.
+/// The names of a Gateway's routes.
 #[derive(Default)]
 pub(super) struct Names<'a> {
-    /// Whose routes have which name where.
+    /// The rules whose routes have a name, by name and place.
     named: BTreeMap<String, BTreeMap<Place<'a>, BTreeSet<&'a RuleName>>>,
-    /// The routes of each rule, each of its matches once, in the order in which they match.
+    /// The routes of each rule, one for each match, in the order of matching.
     pub(super) rules: BTreeMap<&'a RuleName, Vec<&'a Route>>,
 }
 
@@ -27,14 +28,14 @@ pub(super) struct Place<'a> {
     port: u16,
 }
 
-/// Which routes of the name.
+/// Which routes of a name are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Which<'a> {
     /// All of them.
     All,
-    /// Those under a hostname.
+    /// Those of a hostname.
     Under(&'a Hostname),
-    /// Those under a hostname at a port.
+    /// Those of a hostname at a port.
     At(Place<'a>),
 }
 
@@ -43,7 +44,7 @@ pub(super) enum Which<'a> {
 pub(super) struct Found<'a> {
     /// All of them together.
     pub(super) which: BTreeSet<Which<'a>>,
-    /// Where they can not be told from others, and whose those are.
+    /// They cannot be told from the routes of these other rules, at this place.
     pub(super) confused: BTreeMap<&'a Hostname, BTreeSet<&'a RuleName>>,
 }
 
@@ -76,7 +77,7 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// Where the routes of this rule are, whose name in Istio is `name`.
+    /// How to find the routes of this rule, whose name in Istio is `name`.
     pub(super) fn find(&self, rule: &'a RuleName, name: &str) -> Found<'a> {
         let alone = |rules: &BTreeSet<&RuleName>| rules.iter().all(|other| *other == rule);
         let mut found = Found::default();
@@ -102,7 +103,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// What Istio may call the routes of a rule. Of one without sessions it is not known which of its route's rules it is, so those may be several.
+/// The names that Istio may give the routes of a rule. The index of a rule without sessions is not known, so it may
+/// have several.
 fn route_names(graph: &Graph, objects: &Objects, rule: &RuleName) -> Vec<String> {
     if let Some(origin) = graph.rules.get(rule) {
         return vec![route_name(origin)];
@@ -127,7 +129,7 @@ fn rule_names<'a>(objects: &'a Objects, kind: &str, route: &ObjectName) -> Vec<O
     names.chain(grpc.map(|rule| rule.name.as_deref())).collect()
 }
 
-/// What Istio calls the routes of a rule.
+/// The name that Istio gives the routes of a rule.
 pub(super) fn route_name(origin: &RuleOrigin) -> String {
     match &origin.name {
         Some(name) => name.clone(),
@@ -140,7 +142,7 @@ fn numbered(route: &ObjectName, index: usize) -> String {
 }
 
 impl Which<'_> {
-    /// As an `EnvoyFilter` has it.
+    /// As the match of an `EnvoyFilter`.
     pub(super) fn matcher(self, name: &str) -> Value {
         let route = json!({"name": name});
         let configuration = match self {

@@ -11,7 +11,7 @@ use limpet_api::ObjectName;
 
 use super::{IstioOptions, Module, WASM_PLUGIN, object_name, owned_by_gateway, target_refs};
 
-/// The `WasmPlugin` of a Gateway; none where no route has sessions.
+/// The `WasmPlugin` of a Gateway; `None` if no route has sessions.
 pub(super) fn manifest(
     source: &Source<'_>,
     options: &IstioOptions,
@@ -36,11 +36,11 @@ pub(super) fn manifest(
         "targetRefs": target_refs(gateway),
         "url": module.url,
         "pluginName": limpet_core::envoy::FILTER_NAME,
-        // In front of what Istio does by itself, so that a route is chosen before anything is decided by it.
+        // In front of Istio's own filters, so that the route is final before they decide anything by it.
         "phase": "AUTHN",
         "failStrategy": "FAIL_OPEN",
         "vmConfig": {"env": env},
-        // All of its maps have texts as keys, so it can be written.
+        // All keys of its maps are strings, so it serializes.
         "pluginConfig": serde_json::to_value(&config).unwrap_or_default(),
     });
     let optional = [
@@ -63,7 +63,7 @@ pub(super) fn manifest(
     })
 }
 
-/// What it is called.
+/// The name of the plugin.
 pub(super) fn name(gateway: &ObjectName) -> ObjectName {
     object_name(gateway, format!("limpet-{}", gateway.name))
 }

@@ -1,4 +1,4 @@
-//! The sessions of rules: metadata for their routes, and for splits a route for each destination.
+//! The sessions of rules: metadata for their routes, and a route for each destination of a split.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,25 @@ use serde_json::{Value, json};
 use crate::envoy::chain::Steering;
 use crate::envoy::{pack, routes};
 use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
+use limpet_core::envoy::SPLIT_PREFIX;
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
-use limpet_model::{Loss, Lost, short_hash};
+use limpet_model::{Extent, Unsupported, short_hash};
 
 use super::chain::written;
 use super::names::{Names, Which, route_name};
 use super::{ENVOY_FILTER, IstioOptions, object_name, owned_by_gateway, target_refs};
 
-/// An object of the API server has room for about this many.
+/// About as many bytes as fit into an object of the API server.
 const MOST_PATCHES: usize = 512;
-/// Istio's own, for routes that say nothing of it.
+/// Istio's default for routes that do not set it.
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
-/// The label of a Service that has Istio keep the endpoints of pods that are about to go.
+/// The Service label that makes Istio keep the endpoints of terminating pods.
 const DRAINING: &str = "istio.io/persistent-session";
 
-/// The objects of a Gateway's rules, and what they can not give.
+/// The objects of a Gateway's rules, and what is unsupported.
 pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &IstioOptions, gateway: &ObjectName) {
     let Some(content) = source.graph.gateways.get(gateway) else {
         return;
@@ -38,14 +38,14 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
         let Some(origin) = source.graph.rules.get(*rule) else {
             continue;
         };
-        let mut losses = Vec::new();
+        let mut unsupported = Vec::new();
         let made = Rule {
             source,
             options,
             name: route_name(origin),
             routes,
         };
-        let patches = made.patches(&names, rule, &mut losses);
+        let patches = made.patches(&names, rule, &mut unsupported);
         if let Some(patches) = patches {
             manifests.objects.push(Manifest {
                 stage: Stage::Routes,
@@ -56,22 +56,24 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
                 spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches}),
             });
         }
-        manifests.losses.extend(losses.into_iter().map(|(lost, message)| Loss {
-            rule: (*rule).clone(),
-            gateway: Some(gateway.clone()),
-            lost,
-            message,
-        }));
+        manifests
+            .unsupported
+            .extend(unsupported.into_iter().map(|(extent, message)| Unsupported {
+                rule: (*rule).clone(),
+                gateway: Some(gateway.clone()),
+                extent,
+                message,
+            }));
     }
 }
 
-/// Both names are for people; the hash tells it from all others.
+/// Gateway and rule are in the name for people. The hash makes it unique.
 fn name(gateway: &ObjectName, origin: &RuleOrigin, rule: &RuleName) -> String {
     let hash = short_hash(format!("{gateway} {rule}").as_bytes());
     format!("limpet-rule-{}-{}-{hash}", gateway.name, origin.route.name.name)
 }
 
-/// The route, where it is in the Gateway's namespace.
+/// The route as owner, if it is in the Gateway's namespace.
 fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Option<Owner> {
     let route = &origin.route;
     if route.name.namespace != gateway.namespace {
@@ -79,28 +81,28 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Opti
     }
     let http = source.objects.http_routes.get(&route.name).map(|route| &route.meta);
     let grpc = source.objects.grpc_routes.get(&route.name).map(|route| &route.meta);
-    let meta = if route.kind == "HTTPRoute" { http } else { grpc };
+    let meta = if route.kind == Kind::HttpRoute { http } else { grpc };
     Some(Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
-        kind: route.kind,
+        kind: route.kind.as_str(),
         name: route.name.name.clone(),
         uid: meta?.uid.clone(),
     })
 }
 
-type Losses = Vec<(Lost, String)>;
+type UnsupportedParts = Vec<(Extent, String)>;
 
 struct Rule<'a> {
     source: &'a Source<'a>,
     options: &'a IstioOptions,
-    /// What Istio calls its routes.
+    /// The name that Istio gives its routes.
     name: String,
     routes: &'a [&'a Route],
 }
 
 impl<'a> Rule<'a> {
-    /// All its patches; none, where it has no sessions.
-    fn patches(&self, names: &Names<'a>, rule: &'a RuleName, losses: &mut Losses) -> Option<Vec<Value>> {
+    /// All patches of the rule; none if it has no sessions.
+    fn patches(&self, names: &Names<'a>, rule: &'a RuleName, unsupported: &mut UnsupportedParts) -> Option<Vec<Value>> {
         let forwards: Vec<(&Route, &Forward)> = self
             .routes
             .iter()
@@ -114,7 +116,7 @@ impl<'a> Rule<'a> {
             Session::None => return None,
             Session::Destinations => {
                 let message = "Istio leads no requests to XBackends (there are no sessions)";
-                losses.push((Lost::All, message.to_owned()));
+                unsupported.push((Extent::All, message.to_owned()));
                 return None;
             }
             Session::Rule(used) => used,
@@ -122,14 +124,18 @@ impl<'a> Rule<'a> {
         if forwards.iter().any(|(_, other)| other.session != forward.session) {
             let message = "the annotation session.limpet.dev/path: expected root, since Istio calls the routes of all matches of a rule the same (all \
                            cookies of the rule have the path of its first match)";
-            losses.push((Lost::Part, message.to_owned()));
+            unsupported.push((Extent::Part, message.to_owned()));
         }
         let found = names.find(rule, &self.name);
         for (hostname, others) in &found.confused {
-            let lost = if found.which.is_empty() { Lost::All } else { Lost::Part };
+            let extent = if found.which.is_empty() {
+                Extent::All
+            } else {
+                Extent::Part
+            };
             let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-            losses.push((
-                lost,
+            unsupported.push((
+                extent,
                 format!(
                     "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that differ (there are no sessions under \
                      that hostname)",
@@ -142,7 +148,7 @@ impl<'a> Rule<'a> {
             return None;
         }
         let per_place = if is_split(forward) {
-            self.split(&forwards, used, losses)?
+            self.split(&forwards, used, unsupported)?
         } else {
             vec![merged(
                 &session_of(used),
@@ -153,8 +159,8 @@ impl<'a> Rule<'a> {
         };
         let patches = patches(&per_place, &found.which, &self.name);
         if patches.len() > MOST_PATCHES {
-            losses.push((
-                Lost::All,
+            unsupported.push((
+                Extent::All,
                 format!(
                     "its matches, backends and hostnames make {} patches, expected {MOST_PATCHES} at most (there are no sessions)",
                     patches.len()
@@ -162,17 +168,22 @@ impl<'a> Rule<'a> {
             ));
             return None;
         }
-        self.look_for_labels(forward, losses);
+        self.look_for_labels(forward, unsupported);
         Some(patches)
     }
 
-    /// For the weighted routes, and for each match and each destination.
-    fn split(&self, forwards: &[(&Route, &Forward)], used: &SessionUse, losses: &mut Losses) -> Option<Vec<Patch>> {
+    /// A patch for the weighted routes, and one for each match and destination.
+    fn split(
+        &self,
+        forwards: &[(&Route, &Forward)],
+        used: &SessionUse,
+        unsupported: &mut UnsupportedParts,
+    ) -> Option<Vec<Patch>> {
         let not_followed: BTreeSet<&String> = forwards.iter().flat_map(|(_, forward)| &forward.not_followed).collect();
         if !not_followed.is_empty() {
             let fields: Vec<&str> = not_followed.into_iter().map(String::as_str).collect();
-            losses.push((
-                Lost::All,
+            unsupported.push((
+                Extent::All,
                 format!(
                     "{} (sessions of a split take routes of their own, which would not follow that: there are no sessions)",
                     fields.join("; ")
@@ -181,9 +192,9 @@ impl<'a> Rule<'a> {
             return None;
         }
         let strict = self.is_strict(used);
-        let session = format!("@split/{}", session_of(used));
+        let session = format!("{SPLIT_PREFIX}{}", session_of(used));
         let mut patches = vec![merged(&session, Steering::Idle { strict })];
-        // Each goes in front of those before it: the last of them is the first to match.
+        // Each patch inserts in front of the former ones, so the last of them matches first.
         for (route, forward) in forwards.iter().rev() {
             let mut known = BTreeSet::new();
             for destination in &forward.destinations {
@@ -209,7 +220,7 @@ impl<'a> Rule<'a> {
         policy.is_some_and(|policy| policy.strict)
     }
 
-    /// What Istio calls the cluster of a destination.
+    /// The name that Istio gives the cluster of a destination.
     fn cluster(&self, destination: &Destination) -> Option<ClusterName> {
         let Target::Cluster(cluster) = &destination.target else {
             return None;
@@ -221,7 +232,7 @@ impl<'a> Rule<'a> {
         )))
     }
 
-    fn look_for_labels(&self, forward: &Forward, losses: &mut Losses) {
+    fn look_for_labels(&self, forward: &Forward, unsupported: &mut UnsupportedParts) {
         let clusters = forward
             .destinations
             .iter()
@@ -233,8 +244,8 @@ impl<'a> Rule<'a> {
         for service in services {
             let object = self.source.objects.services.get(service);
             if object.is_some_and(|service| !service.meta.labels.contains_key(DRAINING)) {
-                losses.push((
-                    Lost::Part,
+                unsupported.push((
+                    Extent::Part,
                     format!(
                         "Service {service}: expected the label {DRAINING}, with any value (without it Istio ends the sessions of a pod as soon as it \
                          is deleted)"
@@ -245,7 +256,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// A change of routes, wherever they are.
+/// A patch of routes in all route configurations.
 struct Patch {
     operation: &'static str,
     value: Value,
@@ -265,7 +276,7 @@ fn patches(per_place: &[Patch], which: &BTreeSet<Which<'_>>, name: &str) -> Vec<
     all.collect()
 }
 
-/// Metadata, and what steers, for routes that are there.
+/// Metadata and steering for existing routes.
 fn merged(session: &str, steering: Steering) -> Patch {
     let made = EnvoyRoute {
         metadata: Some(pack::session(session)),
@@ -277,7 +288,7 @@ fn merged(session: &str, steering: Steering) -> Patch {
     }
 }
 
-/// Whether more than one destination may have its sessions.
+/// Whether more than one destination may hold its sessions.
 fn is_split(forward: &Forward) -> bool {
     !matches!(
         forward.destinations.as_slice(),
@@ -301,7 +312,7 @@ fn steered(made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
     }
 }
 
-/// As Istio's own routes have them.
+/// As in Istio's own routes.
 fn with_retries(mut made: EnvoyRoute) -> EnvoyRoute {
     if let Some(EnvoyAction::Route(action)) = &mut made.action
         && let Some(policy) = &mut action.retry_policy

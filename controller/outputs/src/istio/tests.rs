@@ -7,11 +7,10 @@ use serde_json::json;
 use super::names::Names;
 use super::{IstioOptions, Module};
 use crate::envoy::{FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{
     Action, Gateway, HeaderChanges, Hostname, Listener, Match, Route, RuleName, RuleOrigin, VirtualHost,
 };
-use limpet_model::reports::ObjectRef;
 use limpet_model::{Graph, Objects};
 
 /// A rule without sessions of its own, wherever it leads.
@@ -46,7 +45,7 @@ fn gateway(places: &[(u16, &str, &[&str])]) -> Gateway {
     gateway
 }
 
-fn origin(kind: &'static str, route: &str, index: usize, name: Option<&str>) -> RuleOrigin {
+fn origin(kind: Kind, route: &str, index: usize, name: Option<&str>) -> RuleOrigin {
     RuleOrigin {
         route: ObjectRef {
             kind,
@@ -65,11 +64,11 @@ fn two_carts() -> Graph {
         rules: BTreeMap::from([
             (
                 RuleName("httproute/shop/a/cart".to_owned()),
-                origin("HTTPRoute", "a", 0, Some("cart")),
+                origin(Kind::HttpRoute, "a", 0, Some("cart")),
             ),
             (
                 RuleName("httproute/shop/b/cart".to_owned()),
-                origin("HTTPRoute", "b", 3, Some("cart")),
+                origin(Kind::HttpRoute, "b", 3, Some("cart")),
             ),
         ]),
         ..Graph::default()
@@ -143,8 +142,8 @@ fn a_rule_without_a_name_has_its_routes_and_its_place() {
     let of_grpc = "grpcroute/shop/a/5e6f7a8b";
     let graph = Graph {
         rules: BTreeMap::from([
-            (RuleName(rule.to_owned()), origin("HTTPRoute", "a", 2, None)),
-            (RuleName(of_grpc.to_owned()), origin("GRPCRoute", "a", 2, None)),
+            (RuleName(rule.to_owned()), origin(Kind::HttpRoute, "a", 2, None)),
+            (RuleName(of_grpc.to_owned()), origin(Kind::GrpcRoute, "a", 2, None)),
         ]),
         ..Graph::default()
     };

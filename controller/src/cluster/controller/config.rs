@@ -12,13 +12,13 @@ use crate::Failure;
 use crate::cluster::cli::OutputKind;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::config_file;
-use limpet_model::{CONTROLLER_NAME, Gateways, SessionDefaults, Settings, check_defaults};
+use limpet_model::{CONTROLLER_NAME, Gateways, SessionFields, Settings, check_defaults};
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::EnvoyOptions;
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
 
-/// All of it. `docs/controller.md` says what each field does.
+/// All of it. `docs/reference/controller-configuration.md` says what each field does.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Config {
@@ -33,7 +33,7 @@ pub(crate) struct Config {
     /// How long it takes until proxies have what a control plane was given, since it does not tell.
     pub(crate) propagation_time: GatewayDuration,
     /// What sessions are like where no object says anything else.
-    pub(crate) session_defaults: SessionDefaults,
+    pub(crate) session_defaults: SessionFields,
     /// The namespaces whose objects are read; all where there are none.
     pub(crate) namespaces: Vec<String>,
     /// Where Gateways can be reached, for their status: IP addresses or hostnames.
@@ -108,7 +108,7 @@ impl Default for Config {
             istio: IstioOptions::default(),
             envoy_gateway: EnvoyGatewayOptions::default(),
             propagation_time: Duration::from_secs(5).into(),
-            session_defaults: SessionDefaults::default(),
+            session_defaults: SessionFields::default(),
             namespaces: Vec::new(),
             addresses: Vec::new(),
             envoy: EnvoyOptions::default(),

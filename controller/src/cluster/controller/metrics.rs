@@ -187,7 +187,7 @@ impl Metrics {
         for (kind, (read, malformed)) in store.counts() {
             for (state, count) in [(State::read, read), (State::malformed, malformed)] {
                 let labels = OfObjects {
-                    kind: kind.name(),
+                    kind: kind.as_str(),
                     state,
                 };
                 self.objects.get_or_create(&labels).set(gauge(count));

@@ -109,7 +109,7 @@ impl Builder {
             Arc::new(plane.manifests(&source))
         });
         if let Some(manifests) = &manifests {
-            reports.lose(&graph, &manifests.losses);
+            reports.add_unsupported(&graph, &manifests.unsupported);
         }
         let is_published = self.published.as_ref().is_some_and(|published| {
             *published.graph == graph

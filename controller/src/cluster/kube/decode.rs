@@ -4,14 +4,13 @@ use serde_json::{Map, Value};
 
 use crate::cluster::reconcile::status::{Digest, digest};
 use limpet_api::{
-    DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec,
-    ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
+    DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Object, ObjectName,
+    ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
 };
 use limpet_model::SessionPolicyKind;
 use limpet_model::endpoints::EndpointSlice;
 
 use super::item::Item;
-use super::kind::Kind;
 
 /// An object, read.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use kube::core::ApiResource;
 use kube::{Client, Error};
 use serde::de::DeserializeOwned;
 
-use limpet_api::{GATEWAY_GROUP, GATEWAY_X_GROUP};
+use limpet_api::{GATEWAY_GROUP, GATEWAY_X_GROUP, Kind};
 
-use super::kind::Kind;
+use super::kind::KindExt as _;
 
 /// The kinds that are served, in the best version that can be read.
 pub(super) type Served = BTreeMap<Kind, ApiResource>;
@@ -66,9 +66,7 @@ fn add(served: &mut Served, group: &str, version: &str, list: &APIResourceList) 
     let rank = |kind: Kind, version: &str| kind.versions().iter().position(|known| *known == version);
     for offered in &list.resources {
         // `gateways/status` and the like are of the same kind.
-        let Some(kind) =
-            Kind::of_name(&offered.kind).filter(|kind| kind.group() == group && !offered.name.contains('/'))
-        else {
+        let Some(kind) = Kind::find(group, &offered.kind).filter(|_| !offered.name.contains('/')) else {
             continue;
         };
         let Some(this) = rank(kind, version) else {
@@ -91,7 +89,7 @@ fn resource(kind: Kind, version: &str, plural: &str) -> ApiResource {
         } else {
             format!("{group}/{version}")
         },
-        kind: kind.name().to_owned(),
+        kind: kind.as_str().to_owned(),
         plural: plural.to_owned(),
     }
 }

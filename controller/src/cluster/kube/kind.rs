@@ -1,72 +1,20 @@
-use std::fmt;
+use limpet_api::Kind;
 
-use limpet_api::{GATEWAY_GROUP, GATEWAY_X_GROUP};
+/// How a kind's objects are asked for.
+pub(super) trait KindExt {
+    /// The versions that can be read, the best first.
+    fn versions(self) -> &'static [&'static str];
 
-/// The kinds that are read. In the order of their names in logs and metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
-    BackendLbPolicy,
-    EndpointSlice,
-    Gateway,
-    GatewayClass,
-    GrpcRoute,
-    HttpRoute,
-    Namespace,
-    ReferenceGrant,
-    Service,
-    XBackend,
-    XBackendTrafficPolicy,
+    /// The plural of a kind of the API server itself; the others come and go with their CRDs, which tell the plural.
+    fn built_in(self) -> Option<&'static str>;
+
+    /// How many objects are listed at once: an EndpointSlice has up to 1,000 endpoints, so few of them are held in the
+    /// API's own form.
+    fn page_size(self) -> u32;
 }
 
-impl Kind {
-    pub(crate) const ALL: [Self; 11] = [
-        Self::BackendLbPolicy,
-        Self::EndpointSlice,
-        Self::Gateway,
-        Self::GatewayClass,
-        Self::GrpcRoute,
-        Self::HttpRoute,
-        Self::Namespace,
-        Self::ReferenceGrant,
-        Self::Service,
-        Self::XBackend,
-        Self::XBackendTrafficPolicy,
-    ];
-
-    /// Its name in the API.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::BackendLbPolicy => "BackendLBPolicy",
-            Self::EndpointSlice => "EndpointSlice",
-            Self::Gateway => "Gateway",
-            Self::GatewayClass => "GatewayClass",
-            Self::GrpcRoute => "GRPCRoute",
-            Self::HttpRoute => "HTTPRoute",
-            Self::Namespace => "Namespace",
-            Self::ReferenceGrant => "ReferenceGrant",
-            Self::Service => "Service",
-            Self::XBackend => "XBackend",
-            Self::XBackendTrafficPolicy => "XBackendTrafficPolicy",
-        }
-    }
-
-    /// The kind of this name, if it is read.
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// Its API group; empty for the core group.
-    pub(crate) fn group(self) -> &'static str {
-        match self {
-            Self::Namespace | Self::Service => "",
-            Self::EndpointSlice => "discovery.k8s.io",
-            Self::XBackend | Self::XBackendTrafficPolicy => GATEWAY_X_GROUP,
-            _ => GATEWAY_GROUP,
-        }
-    }
-
-    /// The versions that can be read, the best first.
-    pub(crate) fn versions(self) -> &'static [&'static str] {
+impl KindExt for Kind {
+    fn versions(self) -> &'static [&'static str] {
         match self {
             Self::EndpointSlice | Self::Namespace | Self::Service => &["v1"],
             Self::Gateway | Self::GatewayClass | Self::HttpRoute | Self::ReferenceGrant => &["v1", "v1beta1"],
@@ -76,8 +24,7 @@ impl Kind {
         }
     }
 
-    /// The kinds of the API server itself, with their plurals; the others come and go with their CRDs, which tell the plural.
-    pub(crate) fn built_in(self) -> Option<&'static str> {
+    fn built_in(self) -> Option<&'static str> {
         match self {
             Self::EndpointSlice => Some("endpointslices"),
             Self::Namespace => Some("namespaces"),
@@ -86,30 +33,10 @@ impl Kind {
         }
     }
 
-    /// Whether it is for sessions alone, so that nobody else judges its objects.
-    pub(crate) fn is_session_policy(self) -> bool {
-        matches!(
-            self,
-            Self::BackendLbPolicy | Self::XBackendTrafficPolicy | Self::XBackend
-        )
-    }
-
-    /// Whether its objects are in namespaces.
-    pub(crate) fn is_namespaced(self) -> bool {
-        !matches!(self, Self::GatewayClass | Self::Namespace)
-    }
-
-    /// How many objects are listed at once: an EndpointSlice has up to 1,000 endpoints, so few of them are held in the API's own form.
-    pub(crate) fn page_size(self) -> u32 {
+    fn page_size(self) -> u32 {
         match self {
             Self::EndpointSlice => 50,
             _ => 200,
         }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

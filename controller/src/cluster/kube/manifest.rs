@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
+use limpet_api::Kind;
 use limpet_model::Certificate;
 
 use super::decode::{self, Entry};
 use super::item::Item;
-use super::kind::Kind;
 use super::secrets::{self, RawSecret};
 use super::slice::RawSlice;
 use super::watch;

@@ -25,7 +25,6 @@ mod watch;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use client::connect;
-pub(crate) use kind::Kind;
 pub(crate) use manifest::{from_manifest, secret_from_manifest};
 pub(crate) use reader::{Reader, Watched};
 pub(crate) use secrets::is_forbidden;

@@ -7,11 +7,10 @@ use kube::core::ApiResource;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 
 use super::backoff::Backoff;
 use super::discovery::{self, Served};
-use super::kind::Kind;
 use super::secrets;
 use super::watch::{self as objects, Scope, Update, Updates};
 
@@ -143,7 +142,7 @@ impl Watches {
         if self.running.get(&kind).is_some_and(|(known, _)| known == resource) {
             return Some(());
         }
-        tracing::info!(kind = kind.name(), version = resource.api_version, "watching");
+        tracing::info!(kind = kind.as_str(), version = resource.api_version, "watching");
         self.stop(kind);
         self.updates.send(Update::Served(kind, resource.clone())).await.ok()?;
         let handles = self.watched.namespaces_of(kind).into_iter().map(|namespace| {
@@ -167,7 +166,7 @@ impl Watches {
         let answers = *answers;
         let was_there = self.running.contains_key(&kind);
         if (was_there && answers == ABSENT_ANSWERS) || (!was_there && answers == 1) {
-            tracing::info!(kind = kind.name(), "not served");
+            tracing::info!(kind = kind.as_str(), "not served");
             self.stop(kind);
             self.updates.send(Update::NotServed(kind)).await.ok()?;
         }

@@ -11,8 +11,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::cluster::kube::certificate;
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::{Listener, ObjectName};
+use limpet_api::{Kind, Listener, ObjectName};
 use limpet_model::{Certificate, Objects, References, Referrer};
 
 use super::backoff::Backoff;
@@ -136,8 +135,7 @@ pub(crate) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName
             .iter()
             .flat_map(|listener| secrets(listener, gateway));
         let referrer = Referrer {
-            group: GATEWAY_GROUP,
-            kind: "Gateway",
+            kind: Kind::Gateway,
             namespace: &gateway.namespace,
         };
         wanted.extend(names.filter(|name| references.permitted(referrer, "", "Secret", name)));

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use kube::core::ApiResource;
 
 use crate::cluster::reconcile::status::{Digest, Observation};
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
 use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 
 use super::decode::{Content, Entry};
-use super::kind::Kind;
 use super::reader::Watched;
 use super::secrets;
 use super::watch::Update;
@@ -90,7 +89,7 @@ impl Store {
 
     /// The kinds that were not listed yet. Until there are none, what is known is not to be served: what is missing would be taken for deleted.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
-        let mut kinds: Vec<_> = self.awaited.iter().map(|(kind, _)| kind.name()).collect();
+        let mut kinds: Vec<_> = self.awaited.iter().map(|(kind, _)| kind.as_str()).collect();
         kinds.dedup();
         kinds
     }
@@ -128,7 +127,7 @@ impl Store {
     pub(crate) fn counts(&self) -> BTreeMap<Kind, (usize, usize)> {
         let all_malformed = self.objects.malformed();
         let count = |kind: Kind| {
-            let malformed = all_malformed.keys().filter(|of| of.kind == kind.name()).count();
+            let malformed = all_malformed.keys().filter(|of| of.kind == kind).count();
             (kind, (self.names(kind, None).len() - malformed, malformed))
         };
         Kind::ALL.into_iter().map(count).collect()
@@ -222,7 +221,7 @@ impl Store {
             }
         }
         if let Some(error) = content.malformed() {
-            tracing::warn!(kind = kind.name(), object = %name, field = error.field, error = error.message, "can not be read");
+            tracing::warn!(kind = kind.as_str(), object = %name, field = error.field, error = error.message, "can not be read");
         }
         self.insert_content(name, content, change);
     }

@@ -9,13 +9,13 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::Certificate;
 
 use super::backoff::Backoff;
 use super::decode::{self, Content, Entry};
 use super::item::Item;
-use super::kind::Kind;
+use super::kind::KindExt as _;
 use super::slice::{self, RawSlice};
 
 /// How long a watch lasts before it is begun anew where it was: a connection that died without a word is noticed after that.
@@ -133,9 +133,9 @@ where
                 listed.clear();
                 // Once in a while every watch ends, so the first failure is no news.
                 if failing {
-                    tracing::warn!(kind = kind.name(), namespace, error = %error, "can not watch; what was read last is served on");
+                    tracing::warn!(kind = kind.as_str(), namespace, error = %error, "can not watch; what was read last is served on");
                 } else {
-                    tracing::debug!(kind = kind.name(), namespace, error = %error, "watch ended");
+                    tracing::debug!(kind = kind.as_str(), namespace, error = %error, "watch ended");
                 }
                 failing = true;
                 backoff.wait().await;
@@ -143,7 +143,7 @@ where
             }
         };
         if failing {
-            tracing::info!(kind = kind.name(), namespace, "watching again");
+            tracing::info!(kind = kind.as_str(), namespace, "watching again");
             failing = false;
         }
         backoff.reset();

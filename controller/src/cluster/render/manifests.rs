@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::kube::{Kind, Store, Update, Watched, from_manifest, secret_from_manifest};
+use crate::cluster::kube::{Store, Update, Watched, from_manifest, secret_from_manifest};
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::Settings;
 
 /// The namespace of objects that name none, as in kubectl.
@@ -125,7 +125,7 @@ impl Reading<'_> {
             return Err(Failure(format!("{place}: metadata.name: expected the {kind}'s name")));
         };
         let namespace = text("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
-        let read = Kind::of_name(&kind).filter(|read| Some(read.group()) == group(&value));
+        let read = group(&value).and_then(|group| Kind::find(group, &kind));
         if kind == "Secret" {
             self.secrets.insert(ObjectName::new(&namespace, &name), value);
             return Ok(());

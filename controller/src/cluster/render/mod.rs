@@ -16,8 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
-use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName};
-use limpet_model::reports::ObjectRef;
+use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName, ObjectRef};
 use limpet_model::{Graph, Objects, Reports, Settings, build};
 use limpet_outputs::envoy::{EnvoyOptions, load_assignment, resources};
 use limpet_outputs::json;
@@ -83,7 +82,7 @@ pub fn render(
         })
     });
     let manifests = manifests.unwrap_or_default();
-    reports.lose(&graph, &manifests.losses);
+    reports.add_unsupported(&graph, &manifests.unsupported);
     let label = controller_label(&settings.controller_name);
     let of_gateway = |gateway: &ObjectName| {
         let mut all = resources(&graph, gateway, options, inputs);

@@ -1,4 +1,5 @@
-//! A connection manager with Limpet's filter in its chain. The page of the filter's configuration explains each part.
+//! A connection manager with Limpet's filter in its chain. `docs/reference/configuration.md`
+//! explains each part.
 
 use super::chain::Chain;
 use super::report::Report;

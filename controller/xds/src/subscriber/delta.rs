@@ -8,7 +8,7 @@ use crate::group::Group;
 use limpet_resources::{ResourceType, Version};
 
 impl Subscriber {
-    /// Takes in a request: the answer to a response, what the node asks for, or both.
+    /// Takes in a request. It may answer a response, subscribe to resources, or both.
     pub(crate) fn delta_request(
         &mut self,
         resource_type: ResourceType,
@@ -44,7 +44,7 @@ impl Subscriber {
                     );
                 }
             }
-            // The group's changes are taken in from the very first, and so is what is there since.
+            // Take in all changes of the group, from the first one on.
             return answer;
         }
 

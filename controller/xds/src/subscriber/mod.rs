@@ -1,8 +1,8 @@
-//! One stream of a node: what it asked for, what it has, and what is to be sent next. Pure: requests, what is published and the time come in,
-//! responses go out.
+//! One stream of a node: what it asked for, what it has, and what to send next. Pure: requests, publications and the
+//! time come in, responses go out.
 //!
-//! Nothing is queued. What is to be sent is what the node does not have of what is published now, so changes that come while a response is
-//! unanswered become one change, and a slow reader costs what a fast one does.
+//! Nothing is queued. The next response is what the node lacks of what is published now. So changes that come while a
+//! response is unanswered become one change, and a slow reader costs no more than a fast one.
 
 mod delta;
 mod order;
@@ -23,13 +23,13 @@ use limpet_resources::{Name, PerType, Resource, ResourceType, Version};
 /// Which of the two forms of the protocol a stream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// Incremental: what changed.
+    /// Incremental: a response has the changes.
     Delta,
-    /// Everything of a type, or of the names asked for.
+    /// State of the world: a response has all resources of a type, or of the names that the node asked for.
     StateOfTheWorld,
 }
 
-/// What a stream is served.
+/// Which types a stream is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
     /// All types (ADS).
@@ -45,33 +45,33 @@ pub(super) struct Subscriber {
     service: Service,
     types: PerType<Subscription>,
     last_nonce: u64,
-    /// Clusters that the node has for the first time, and their endpoints not yet.
+    /// Clusters that are new to the node, and whose endpoints it does not have yet.
     awaited: BTreeSet<Name>,
     updates_held: Hold,
     removals_held: Hold,
-    /// When listeners that the node refused are offered again.
+    /// When to offer refused listeners again.
     listeners_again: Option<Instant>,
 }
 
-/// What is to be sent.
+/// A response to send.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) resource_type: ResourceType,
     pub(super) nonce: u64,
-    /// Of everything that the node then has of the type: state of the world only.
+    /// The version of all resources of the type that the node has after it. State of the world only.
     pub(super) version: Option<Version>,
     pub(super) resources: Vec<Arc<Resource>>,
     pub(super) removed: Vec<Name>,
 }
 
-/// What a request says of the response that it answers.
+/// What a request says about the response that it answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Nothing.
     None,
-    /// The node has these.
+    /// The node accepted these.
     Acknowledged(Vec<(Name, Option<Version>)>),
-    /// The node takes none of these, or not all.
+    /// The node refused some or all of these.
     Refused(Vec<(Name, Option<Version>)>, Arc<str>),
 }
 
@@ -89,7 +89,7 @@ impl Subscriber {
         }
     }
 
-    /// Whether the stream is served all types.
+    /// Whether the stream is served all types (ADS).
     pub(super) fn is_aggregated(&self) -> bool {
         self.service == Service::Aggregated
     }
@@ -99,7 +99,7 @@ impl Subscriber {
         self.is_aggregated() || resource_type == ResourceType::ExtensionConfig
     }
 
-    /// Whether this resource is one of those that the node asked for.
+    /// Whether the node asked for this resource.
     pub(super) fn subscribes(&self, resource_type: ResourceType, name: &str) -> bool {
         self.types[resource_type].subscribes(name)
     }
@@ -109,7 +109,7 @@ impl Subscriber {
         self.types[resource_type].started
     }
 
-    /// The version of a resource that the node has, and the one that it refuses, with its words.
+    /// The version of a resource that the node has, and the version that it refuses, with its error message.
     pub(super) fn standing(
         &self,
         resource_type: ResourceType,
@@ -123,7 +123,7 @@ impl Subscriber {
         )
     }
 
-    /// What the node refuses, and its words.
+    /// The resources that the node refuses, with its error messages.
     pub(super) fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Name, Version, &Arc<str>)> {
         ResourceType::ALL.into_iter().flat_map(|each| {
             let refused = self.types[each].refused.iter();
@@ -131,7 +131,7 @@ impl Subscriber {
         })
     }
 
-    /// What the node has.
+    /// The resources that the node has.
     pub(super) fn acknowledged(&self) -> impl Iterator<Item = (ResourceType, &Name, Version)> {
         ResourceType::ALL.into_iter().flat_map(|each| {
             let has = self.types[each].has.iter();
@@ -139,7 +139,7 @@ impl Subscriber {
         })
     }
 
-    /// Whether nothing is to be sent, on its way, or refused.
+    /// Whether nothing is left to send, unanswered, or refused.
     pub(super) fn is_idle(&self, group: &Group) -> bool {
         ResourceType::ALL.into_iter().all(|each| {
             let subscription = &self.types[each];
@@ -147,7 +147,7 @@ impl Subscriber {
         })
     }
 
-    /// Whether the node has everything of this type that is published, or where `asked_for`, everything that it asked for.
+    /// Whether the node has all published resources of this type, or with `asked_for`, all that it asked for.
     pub(super) fn has_all(&self, resource_type: ResourceType, group: &Group, asked_for: bool) -> bool {
         let subscription = &self.types[resource_type];
         group.catalogue(resource_type).iter().all(|resource| {
@@ -157,7 +157,7 @@ impl Subscriber {
         })
     }
 
-    /// The next response, if there is one to be sent now.
+    /// The next response, if one can be sent now.
     pub(super) fn next(&mut self, group: &Group, now: Instant) -> Option<Response> {
         if !group.is_published() {
             return None;
@@ -185,7 +185,8 @@ impl Subscriber {
         let subscription = &mut self.types[resource_type];
         let mut items = subscription.take(catalogue, allowed, complete);
         if self.protocol == Protocol::StateOfTheWorld && !complete {
-            // What is gone can not be said; the node will no longer ask for it.
+            // This form of the protocol cannot announce removals here. The node stops asking for the resource by
+            // itself.
             let (gone, rest) = items.into_iter().partition(|item| item.resource.is_none());
             subscription.acknowledge(gone, catalogue);
             items = rest;
@@ -230,7 +231,7 @@ impl Subscriber {
         response
     }
 
-    /// Takes in the answer to the response of this nonce, if that one is still unanswered.
+    /// Takes in the answer to the response with this nonce, if that response is still unanswered.
     fn answer(&mut self, resource_type: ResourceType, nonce: &str, error: Option<&str>, group: &Group) -> Answer {
         let subscription = &mut self.types[resource_type];
         let answered = subscription

@@ -1,11 +1,11 @@
-//! The order among types: make before break ("xDS protocol": eventual consistency considerations).
+//! The order between types: make before break (xDS protocol, "Eventual consistency considerations").
 //!
-//! - Clusters, their endpoints, filter configurations and secrets come before the listeners and routes that may refer to them, which wait until
-//!   the node has them.
-//! - What listeners and routes may still refer to is removed after they are replaced.
+//! - Clusters, their endpoints, filter configurations and secrets are sent before the listeners and routes that may
+//!   refer to them. Those wait until the node has acknowledged the former.
+//! - Resources that listeners and routes may still refer to are removed after the listeners and routes are replaced.
 //!
-//! What refers to what is not read from the resources; the order holds between all resources of the types. The exception is a cluster's
-//! endpoints, which have its name.
+//! The server does not read references from resources: the order holds between all resources of two types. The
+//! exception is a cluster's endpoints, which have the name of the cluster.
 
 use std::time::{Duration, Instant};
 
@@ -14,20 +14,21 @@ use super::subscription::Item;
 use crate::group::Group;
 use limpet_resources::{Name, ResourceType};
 
-/// How long something waits for what should come first. Then the node does not get it, or does not say so.
+/// The longest wait for resources that should come first. After that the node does not take them, or does not
+/// acknowledge them.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// When a listener that was refused is offered again.
+/// How long after its refusal a listener is offered again.
 const LISTENERS_AGAIN: Duration = Duration::from_secs(30);
 
-/// Something that waits.
+/// A wait for resources that should come first.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     since: Option<Instant>,
 }
 
 impl Hold {
-    /// Whether it has waited long enough; starts the wait.
+    /// Starts the wait, and returns whether it is over.
     fn is_over(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         now.saturating_duration_since(since) >= PATIENCE
@@ -39,15 +40,15 @@ impl Hold {
 }
 
 impl Subscriber {
-    /// When to look again for what can be sent, even if nothing happens.
+    /// When to look again for something to send, even if no event comes.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let holds = [&self.updates_held, &self.removals_held];
         let holds = holds.iter().filter_map(|hold| hold.since).map(|since| since + PATIENCE);
         holds.chain(self.listeners_again).min()
     }
 
-    /// What a listener is refused for may be no fault of its own: its port can be somebody else's for a while. So it is offered again after a time,
-    /// where everything else that was refused waits for its next change.
+    /// Offers refused listeners again after some time: another process may have held the port. Other refused resources
+    /// wait for their next change.
     pub(super) fn offer_listeners_again(&mut self, group: &Group, now: Instant) {
         let listeners = &mut self.types[ResourceType::Listener];
         if listeners.refused.is_empty() {
@@ -64,7 +65,7 @@ impl Subscriber {
         }
     }
 
-    /// Whether changed resources of this type may be sent.
+    /// Whether changed resources of this type may be sent now.
     pub(super) fn may_update(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> bool {
         if !matches!(resource_type, ResourceType::Listener | ResourceType::RouteConfiguration) {
             return true;
@@ -85,7 +86,7 @@ impl Subscriber {
         if ready {
             self.updates_held.end();
         } else if self.updates_held.is_over(now) {
-            // It is not worth another wait.
+            // One wait is enough.
             self.awaited.clear();
         } else {
             return false;
@@ -93,7 +94,7 @@ impl Subscriber {
         true
     }
 
-    /// Whether resources of this type may be removed; `updates`: whether they may be updated.
+    /// Whether resources of this type may be removed now. `updates` says whether they may be updated.
     pub(super) fn may_remove(
         &mut self,
         resource_type: ResourceType,
@@ -105,19 +106,19 @@ impl Subscriber {
             return self.nothing_to_remove();
         }
         if self.types[resource_type].has_updates() && !updates {
-            // One of them may replace what is removed.
+            // An update may replace the removed resource.
             return false;
         }
         let settled = |each: ResourceType| self.types[each].is_settled();
         match resource_type {
             ResourceType::Listener => return true,
             ResourceType::RouteConfiguration => return settled(ResourceType::Listener),
-            // A node asks no longer for the endpoints of a cluster that is removed.
+            // A node stops asking for the endpoints of a removed cluster by itself.
             ResourceType::ClusterLoadAssignment if !settled(ResourceType::Cluster) => return false,
             _ if !settled(ResourceType::Listener) || !settled(ResourceType::RouteConfiguration) => return false,
             _ => {}
         }
-        // Routes that the node is about to ask for, because a listener names them.
+        // The node will ask for these routes, because a listener names them.
         let routes = &self.types[ResourceType::RouteConfiguration];
         let mut published = group.catalogue(ResourceType::RouteConfiguration).iter();
         if !self.types[ResourceType::Listener].started || published.all(|route| routes.has.contains_key(route.name())) {
@@ -137,8 +138,9 @@ impl Subscriber {
         false
     }
 
-    /// A cluster that is sent needs its endpoints after it: a new one, because routes are to find them; a changed one, because Envoy prepares
-    /// it afresh ("xDS protocol": resource warming) and waits for endpoints, though they did not change.
+    /// Sends the endpoints after their cluster. A new cluster needs them before routes lead to it. A changed cluster
+    /// needs them because Envoy warms it again (xDS protocol, "Resource warming") and waits for endpoints, even if they
+    /// did not change.
     pub(super) fn expect_endpoints(&mut self, resource_type: ResourceType, items: &[Item], group: &Group) {
         if resource_type != ResourceType::Cluster {
             return;
@@ -155,11 +157,11 @@ impl Subscriber {
         }
     }
 
-    /// Endpoints that have come, or will not.
+    /// Forgets clusters whose endpoints have arrived, or never will.
     pub(super) fn stop_expecting(&mut self, resource_type: ResourceType, items: &[Item], refused: bool) {
         let expected = match resource_type {
             ResourceType::ClusterLoadAssignment => true,
-            // A cluster that is refused does not ask for its endpoints.
+            // A node does not ask for the endpoints of a refused cluster.
             ResourceType::Cluster => refused,
             _ => false,
         };

@@ -11,12 +11,12 @@ use crate::group::Group;
 use limpet_resources::{Name, ResourceType};
 
 impl Subscriber {
-    /// Takes in a request: the answer to a response, what the node asks for, or both.
+    /// Takes in a request. It may answer a response, subscribe to resources, or both.
     pub(crate) fn request(&mut self, resource_type: ResourceType, request: DiscoveryRequest, group: &Group) -> Answer {
         let nonce = &request.response_nonce;
         let subscription = &mut self.types[resource_type];
         if !nonce.is_empty() && *nonce != subscription.sent_nonce.to_string() {
-            // A later response is under way, and so is its answer ("xDS protocol": ACK and NACK semantics, stale nonces).
+            // The answer to a later response is still to come (xDS protocol, "ACK and NACK semantics": stale nonces).
             return Answer::None;
         }
         let error = request.error_detail.as_ref().map(|error| error.message.as_str());
@@ -26,7 +26,8 @@ impl Subscriber {
 
         let mut names: BTreeSet<Name> = request.resource_names.into_iter().map(Name::from).collect();
         let everything = names.remove(WILDCARD);
-        // Whoever has named some once, and names none now, wants none ("xDS protocol": wildcards).
+        // A node that named resources before and names none now wants none (xDS protocol, "How the client specifies
+        // what resources to return").
         let by_default = names.is_empty() && resource_type.has_wildcard() && subscription.names.is_empty();
         let everything = everything || by_default && (!subscription.started || subscription.wildcard);
 
@@ -55,7 +56,7 @@ impl Subscriber {
         answer
     }
 
-    /// A node that comes with the very version that it would be sent has it all.
+    /// A node that reconnects with the current version has all resources.
     pub(super) fn recognize(&mut self, resource_type: ResourceType, group: &Group) {
         let subscription = &mut self.types[resource_type];
         if !subscription.started || subscription.had_version.is_empty() {

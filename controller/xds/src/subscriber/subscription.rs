@@ -1,4 +1,4 @@
-//! What one stream has of one type.
+//! The state of one stream for one resource type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,50 +6,50 @@ use std::sync::Arc;
 use super::super::group::{Catalogue, Changes};
 use limpet_resources::{Name, Resource, ResourceType, Version};
 
-/// The name that stands for all of them ("xDS protocol": wildcards).
+/// The name that stands for all resources (xDS protocol, wildcard subscription).
 pub(super) const WILDCARD: &str = "*";
 
-/// How many bytes of resources go into one response, where a response need not be complete. So a slow reader is owed little, and others of its
-/// stream wait little.
+/// The bytes of resources in one response, where a response may be partial. This bounds the memory for a slow reader,
+/// and the wait of the other types on its stream.
 const RESPONSE_BYTES: usize = 1 << 20;
 
-/// What one stream has of one type, and what it is to get.
+/// What one stream has of one type, and what it should get.
 #[derive(Debug, Default)]
 pub(super) struct Subscription {
-    /// Whether it was asked for at all.
+    /// Whether the node asked for this type at all.
     pub(super) started: bool,
     pub(super) wildcard: bool,
     pub(super) names: BTreeSet<Name>,
-    /// The group's changes are known up to this one.
+    /// The number of the last change of the group that was taken in.
     cursor: u64,
     /// What the client has.
     pub(super) has: BTreeMap<Name, Held>,
-    /// What it is to get, unless it turns out to have it.
+    /// What the client should get, unless it turns out to have it.
     updates: BTreeSet<Name>,
-    /// What is to be taken from it.
+    /// What the client should remove.
     removals: BTreeSet<Name>,
-    /// What it asked for and is to be told that it does not exist.
+    /// What the client asked for and does not exist. The client is told so.
     absent: BTreeSet<Name>,
-    /// What it is to get although it has it.
+    /// What the client gets although it has it.
     forced: BTreeSet<Name>,
     pub(super) in_flight: Option<InFlight>,
-    /// The last one that was sent.
+    /// The nonce of the last response.
     pub(super) sent_nonce: u64,
-    /// What it said it has of the type, before anything was sent. State of the world only.
+    /// The version that the client had when it connected. State of the world only.
     pub(super) had_version: String,
-    /// Parts of a response that was refused: one of its resources is the reason, and which is found out by sending less.
+    /// Parts of a refused response. One of the resources is the reason; sending fewer at a time finds it.
     suspects: Vec<Vec<Name>>,
     pub(super) refused: BTreeMap<Name, Refused>,
-    /// It asked for everything, has nothing, and is waiting to hear that there is nothing.
+    /// The client asked for everything, has nothing, and waits for an empty response.
     pub(super) owed_an_answer: bool,
 }
 
 /// A resource that a client has.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
-    /// None where it got it from somebody else.
+    /// None if another server sent it.
     pub(super) version: Option<Version>,
-    /// Where it is known. It is the last good one, should the next be refused.
+    /// The content, if known: the last good one, in case the next is refused.
     pub(super) resource: Option<Arc<Resource>>,
 }
 
@@ -59,22 +59,22 @@ pub(super) struct Refused {
     pub(super) message: Arc<str>,
 }
 
-/// A response that is not answered yet.
+/// A response that waits for its answer.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) nonce: u64,
     pub(super) items: Vec<Item>,
 }
 
-/// A change that a client is told.
+/// A change for a client.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
     pub(super) name: Name,
-    /// None: it does not exist any more, or never did.
+    /// None if the resource does not exist.
     pub(super) resource: Option<Arc<Resource>>,
 }
 
-/// What may be sent now.
+/// What order permits to send now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowed {
     pub(super) updates: bool,
@@ -86,13 +86,13 @@ impl Subscription {
         self.wildcard || self.names.contains(name)
     }
 
-    /// Whether anything is on its way to the client that it does not have yet.
+    /// Whether a response with something new is unanswered.
     pub(super) fn is_updating(&self) -> bool {
         let sent = |in_flight: &InFlight| in_flight.items.iter().any(|item| item.resource.is_some());
         self.has_updates() || self.in_flight.as_ref().is_some_and(sent)
     }
 
-    /// Whether anything is to be sent that the client does not have yet.
+    /// Whether something new is left to send.
     pub(super) fn has_updates(&self) -> bool {
         !self.updates.is_empty() || !self.suspects.is_empty()
     }
@@ -101,7 +101,7 @@ impl Subscription {
         !self.removals.is_empty()
     }
 
-    /// Whether the client has what it asked for, all of it, as it is known to this subscription.
+    /// Whether the client has all that it asked for, as far as this subscription has taken in changes.
     pub(super) fn is_settled(&self) -> bool {
         !self.has_updates() && !self.has_removals() && self.in_flight.is_none() && self.refused.is_empty()
     }
@@ -110,7 +110,7 @@ impl Subscription {
         self.cursor >= sequence
     }
 
-    /// Takes in what changed.
+    /// Takes in the changes of the group.
     pub(super) fn catch_up(&mut self, catalogue: &Catalogue, sequence: u64) {
         if !self.started || self.cursor == sequence {
             return;
@@ -128,7 +128,7 @@ impl Subscription {
         self.cursor = sequence;
     }
 
-    /// Compares what the client has of one name with what it is to have.
+    /// Compares what the client has under a name with what it should have.
     pub(super) fn look_at(&mut self, name: &Name, catalogue: &Catalogue) {
         self.updates.remove(name);
         self.removals.remove(name);
@@ -156,13 +156,13 @@ impl Subscription {
         }
     }
 
-    /// The client asks for this name, again or for the first time: it gets it, even if it should have it.
+    /// The client asks for this name. It gets the resource even if it should have it already.
     pub(super) fn subscribe(&mut self, name: &Name, catalogue: &Catalogue) {
         self.names.insert(Arc::clone(name));
         self.force(name, catalogue);
     }
 
-    /// The client asks no longer for this name.
+    /// The client stops asking for this name.
     pub(super) fn unsubscribe(&mut self, name: &str) {
         self.names.remove(name);
         if !self.wildcard {
@@ -170,7 +170,7 @@ impl Subscription {
         }
     }
 
-    /// The client does not have this name, and is not to get it.
+    /// Forgets this name: the client neither has it nor should get it.
     fn forget(&mut self, name: &str) {
         self.has.remove(name);
         self.refused.remove(name);
@@ -193,7 +193,7 @@ impl Subscription {
         }
     }
 
-    /// The client asks no longer for everything.
+    /// The client stops asking for everything.
     pub(super) fn unsubscribe_wildcard(&mut self) {
         self.wildcard = false;
         let pending = [&self.updates, &self.removals].into_iter().flatten();
@@ -204,13 +204,13 @@ impl Subscription {
         }
     }
 
-    /// The client is to get this, whether it has it or not.
+    /// Sends this resource, even if the client has it.
     pub(super) fn force(&mut self, name: &Name, catalogue: &Catalogue) {
         self.forced.insert(Arc::clone(name));
         self.look_at(name, catalogue);
     }
 
-    /// What is to be sent next. `whole`: responses of this type have no limit.
+    /// The content of the next response. `whole`: responses of this type are never partial.
     pub(super) fn take(&mut self, catalogue: &Catalogue, allowed: Allowed, whole: bool) -> Vec<Item> {
         while let Some(suspects) = self.suspects.pop() {
             for name in &suspects {
@@ -259,7 +259,7 @@ impl Subscription {
         names.into_iter().map(item).collect()
     }
 
-    /// The client has what it was sent.
+    /// The client accepted a response.
     pub(super) fn acknowledge(&mut self, items: Vec<Item>, catalogue: &Catalogue) {
         for Item { name, resource } in items {
             if !self.subscribes(&name) {
@@ -283,14 +283,14 @@ impl Subscription {
         }
     }
 
-    /// The client does not take what it was sent. Of several resources, each may be the reason: half of them are sent at a time, until the
-    /// one is found, and the others are there.
+    /// The client refused a response. Any of its resources may be the reason, so the next responses have half of them
+    /// each, until the bad resource is found and the others are accepted.
     pub(super) fn refuse(&mut self, mut items: Vec<Item>, message: &Arc<str>, catalogue: &Catalogue) {
         if items.len() > 1 {
             for item in &items {
                 let version = item.resource.as_ref().map(|resource| resource.version());
                 if self.has.get(&item.name).is_some_and(|held| held.version == version) {
-                    // It has it, and was to get it.
+                    // The client has it already and got it again.
                     self.forced.insert(Arc::clone(&item.name));
                 }
             }
@@ -311,7 +311,7 @@ impl Subscription {
                 };
                 self.refused.insert(Arc::clone(&name), refused);
             } else {
-                // There is nothing more to be said.
+                // Nothing is left to send.
                 self.has.remove(&name);
             }
             self.look_at(&name, catalogue);
@@ -319,7 +319,7 @@ impl Subscription {
         }
     }
 
-    /// What the client has, by name, once it has taken `items`.
+    /// What the client has, by name, once it has accepted `items`.
     pub(super) fn view_after<'a>(&'a self, items: &'a [Item]) -> BTreeMap<&'a str, &'a Arc<Resource>> {
         let resource = |(name, held): (&'a Name, &'a Held)| Some((&**name, held.resource.as_ref()?));
         let mut view: BTreeMap<_, _> = self.has.iter().filter_map(resource).collect();
@@ -341,8 +341,8 @@ pub(super) fn version_of<'a>(resources: impl IntoIterator<Item = &'a Arc<Resourc
     Version::of_all(versions)
 }
 
-/// Whether a response of this type is everything that the client is to have, in the state-of-the-world protocol ("xDS protocol": deleting
-/// resources).
+/// Whether a response of this type has all resources that the client should have, in the state-of-the-world protocol
+/// (xDS protocol, "Deleting resources").
 pub(super) const fn is_complete_state(resource_type: ResourceType) -> bool {
     resource_type.has_wildcard()
 }

@@ -1,18 +1,18 @@
-//! The SDK's filter that does nothing, with every hook that the SDK exports.
+//! The SDK's filter without any function, with every hook that the SDK exports.
 
 use proxy_wasm::traits::{Context, HttpContext};
 
-struct Nothing;
+struct NoopFilter;
 
-impl Context for Nothing {}
-impl HttpContext for Nothing {}
+impl Context for NoopFilter {}
+impl HttpContext for NoopFilter {}
 
-// The macro exports `_initialize`, which the linker must find by that name.
+// The macro exports `_initialize`. The linker must find this name.
 #[allow(unsafe_code)]
 mod entry {
-    use super::{HttpContext, Nothing};
+    use super::{HttpContext, NoopFilter};
 
     proxy_wasm::main! {{
-        proxy_wasm::set_http_context(|_, _| -> Box<dyn HttpContext> { Box::new(Nothing) });
+        proxy_wasm::set_http_context(|_, _| -> Box<dyn HttpContext> { Box::new(NoopFilter) });
     }}
 }

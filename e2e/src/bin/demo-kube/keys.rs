@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 /// The Secret with the keyring.
 pub(crate) const KEYRING: &str = "limpet-keyring";
-/// The Secret with what it is sealed under, and its field: a variable of Envoy's environment.
+/// The Secret with the key-encryption key, and its field, which is also the name of the variable in Envoy's
+/// environment.
 const KEY_ENCRYPTION_KEY: (&str, &str) = ("limpet-key-encryption-key", "LIMPET_KEK_1");
 
-/// The variable of Envoy's environment with the key-encryption key, as `envFrom` of a pod gives it.
+/// The environment variable with the key-encryption key, as `envFrom` of a pod would set it.
 pub(crate) async fn environment(namespace: &Namespace) -> Result<(&'static str, String)> {
     let (secret, field) = KEY_ENCRYPTION_KEY;
     let secret = namespace.get("v1/Secret", secret).await?;
@@ -18,7 +19,7 @@ pub(crate) async fn environment(namespace: &Namespace) -> Result<(&'static str, 
     Ok((field, String::from_utf8(text)?))
 }
 
-/// The keys of the keyring and their states, as `limpet keys list` would say: `1 signing, 2 verifying`.
+/// The keyring's keys and their states, such as `1 signing, 2 verifying`.
 pub(crate) async fn states(namespace: &Namespace) -> Result<String> {
     let secret = namespace.get("v1/Secret", KEYRING).await?;
     let document: Value = serde_json::from_slice(&decoded(&secret, "keyring.json")?)?;
@@ -27,13 +28,14 @@ pub(crate) async fn states(namespace: &Namespace) -> Result<String> {
     Ok(states.collect::<Vec<_>>().join(", "))
 }
 
-/// Asks for another key, as `kubectl annotate` does.
+/// Asks for a rotation, as `kubectl annotate` does.
 pub(crate) async fn rotate(namespace: &Namespace) -> Result<()> {
     let change = json!({"metadata": {"annotations": {"limpet.dev/rotate": "demo"}}});
     namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
 }
 
-/// The id of the key that a token was made with: its second byte, which nothing hides (`docs/token.md`).
+/// The id of the key that a token was made with. It is the second byte, which is not encrypted
+/// (`docs/reference/token.md`).
 pub(crate) fn of_token(token: &str) -> Result<u8> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     bytes.get(1).copied().context("the token is too short")

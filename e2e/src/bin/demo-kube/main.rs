@@ -1,45 +1,46 @@
-//! `make demo-kube`: from objects in a Kubernetes API server to signed sessions through a stock Envoy, told step by step in the terminal, and
-//! checked: a step that does not do what it says ends the demo with an error.
+//! `make demo-kube`: shows, step by step in the terminal, how Kubernetes objects lead to signed sessions through a
+//! stock Envoy. Each step is checked: if one does not do what its title says, the demo ends with an error.
 //!
-//! API server, etcd and controllers are Kubernetes' own. What is not there is a kubelet: the pods are backends of this process.
+//! The API server, etcd and the controllers are Kubernetes' own. There is no kubelet: the pods are backends in this
+//! process.
 
 #![allow(clippy::indexing_slicing, reason = "JSON by index: what is not there is null")]
 
 mod keys;
 mod objects;
-mod stage;
-mod walk;
+mod setup;
+mod steps;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 
-use stage::Stage;
+use setup::Setup;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\nThe demo ends here: {error:#}");
+            eprintln!("\nThe demo failed: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Whatever way this ends, everything that was started ends with it: by its value, and by its namespace.
+/// However this ends, everything that was started ends with it: by its value, or with the network namespace.
 async fn run() -> Result<()> {
     let once = std::env::var("DEMO").is_ok_and(|demo| demo == "once");
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let show = async {
-        let mut stage = Stage::set().await?;
-        walk::walk(&mut stage).await?;
+        let mut setup = Setup::start().await?;
+        steps::run(&mut setup).await?;
         if once {
             return Ok(());
         }
-        walk::say_what_to_try(&stage)?;
+        steps::print_commands_to_try(&setup)?;
         std::future::pending().await
     };
     tokio::select! {

@@ -1,40 +1,40 @@
-//! `make demo`: a signed session through a stock Envoy, told step by step in the terminal, and checked: a step that does not do what it
-//! says ends the demo with an error.
+//! `make demo`: shows a signed session through a stock Envoy, step by step in the terminal. Each step is checked: if
+//! one does not do what its title says, the demo ends with an error.
 
-mod stage;
-mod walk;
+mod setup;
+mod steps;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 
-use stage::Stage;
+use setup::Setup;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\nThe demo ends here: {error:#}");
+            eprintln!("\nThe demo failed: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Whatever way this ends, the backends end with the process, and Envoy ends with the thread that started it.
+/// However this ends, the backends end with the process, and Envoy ends with the thread that started it.
 async fn run() -> Result<()> {
     let once = std::env::var("DEMO").is_ok_and(|demo| demo == "once");
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let show = async {
-        let mut stage = Stage::set().await?;
-        walk::walk(&mut stage).await?;
+        let mut setup = Setup::start().await?;
+        steps::run(&mut setup).await?;
         if once {
             return Ok(());
         }
-        stage.restart_backends()?;
-        walk::say_what_to_try(&stage);
+        setup.restart_backends()?;
+        steps::print_commands_to_try(&setup);
         std::future::pending().await
     };
     tokio::select! {

@@ -1,8 +1,8 @@
-//! A session ends after a while even for a client that keeps sending the cookie.
+//! A session ends after a fixed time, even if the client keeps sending the cookie.
 
 use super::*;
 
-/// The cookie carries its end beside Max-Age, and Envoy looks at it.
+/// The cookie contains its end, besides Max-Age, and Envoy checks it.
 #[tokio::test]
 async fn envoy_has_the_cookies_ttl() -> Result<()> {
     let backends = Backend::three()?;

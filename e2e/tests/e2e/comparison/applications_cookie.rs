@@ -1,4 +1,4 @@
-//! A session in the application's own cookie, whose value the application gets back.
+//! A session in the application's own cookie. The application gets its own value back.
 
 use limpet_e2e::Visitor;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const OWN: &str = "basket7";
 
-/// The session that the application begins.
+/// A session that the application begins.
 async fn begun(at: SocketAddr) -> Result<Session> {
     let answer = Request::get(at, "/")
         .answered_with("set-cookie", format!("session={OWN}"))
@@ -20,13 +20,13 @@ async fn begun(at: SocketAddr) -> Result<Session> {
     })
 }
 
-/// What the application sees of a cookie with this value.
+/// The cookie that the application sees if the client sends this value.
 async fn seen(at: SocketAddr, value: &str) -> Result<Option<String>> {
     let answer = Request::get(at, "/").cookie(format!("session={value}")).send().await?;
     Ok(answer.seen()?.cookies())
 }
 
-/// What the client gets of this Set-Cookie of the application's.
+/// The Set-Cookie field that the client gets if the application sends this one.
 async fn set(at: SocketAddr, field: &str) -> Result<String> {
     let answer = Request::get(at, "/").answered_with("set-cookie", field).send().await?;
     answer
@@ -39,9 +39,9 @@ async fn with_prefixes(backends: &[Backend]) -> Result<Envoy> {
     limpet(&json!({"cookie": {"name": COOKIE, "mode": "prefix"}}), backends).await
 }
 
-/// It would be a second cookie of that name: a client keeps one of the two, so the application's is lost.
+/// Envoy's cookie would have the same name. A client keeps only one of the two, so the application's is lost.
 #[tokio::test]
-async fn envoy_has_a_cookie_of_its_own_alone() -> Result<()> {
+async fn envoys_cookie_replaces_the_applications() -> Result<()> {
     let backends = Backend::three()?;
     let envoy = native(&backends).await?;
     let mut visitor = Visitor::new(&envoy);
@@ -56,7 +56,7 @@ async fn envoy_has_a_cookie_of_its_own_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn haproxy_prefixes_it_with_the_servers_name_which_anybody_can_write() -> Result<()> {
+async fn haproxys_prefix_is_a_name_that_anybody_can_write() -> Result<()> {
     let backends = Backend::three()?;
     let haproxy = haproxy("cookie session prefix", &backends).await?;
     let session = begun(haproxy.address()).await?;
@@ -70,9 +70,10 @@ async fn haproxy_prefixes_it_with_the_servers_name_which_anybody_can_write() -> 
     Ok(())
 }
 
-/// A value from before the proxy loses what is in front of its first `~`, quotes stay behind the prefix, and a deletion gets one too.
+/// HAProxy removes what is before the first `~` of a value that an application set without it, leaves quotes behind the
+/// prefix, and adds a prefix to a deletion.
 #[tokio::test]
-async fn haproxy_takes_every_tilde_for_its_own() -> Result<()> {
+async fn haproxy_removes_what_is_before_any_tilde() -> Result<()> {
     let backends = Backend::three()?;
     let haproxy = haproxy("cookie session prefix", &backends[..1]).await?;
     assert_eq!(seen(haproxy.address(), "old").await?.as_deref(), Some("session=old"));
@@ -90,7 +91,7 @@ async fn haproxy_takes_every_tilde_for_its_own() -> Result<()> {
 }
 
 #[tokio::test]
-async fn limpet_prefixes_it_with_a_token_which_nobody_can_write() -> Result<()> {
+async fn limpets_prefix_is_a_token_that_nobody_can_write() -> Result<()> {
     let backends = Backend::three()?;
     let envoy = with_prefixes(&backends).await?;
     let session = begun(envoy.address()).await?;
@@ -112,7 +113,7 @@ async fn limpet_prefixes_it_with_a_token_which_nobody_can_write() -> Result<()> 
 }
 
 #[tokio::test]
-async fn limpet_takes_nothing_for_its_own_that_is_no_token() -> Result<()> {
+async fn limpet_removes_nothing_that_is_not_a_token() -> Result<()> {
     let backends = Backend::three()?;
     let envoy = with_prefixes(&backends).await?;
     for value in ["old", "old~value"] {

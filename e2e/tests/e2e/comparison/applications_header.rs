@@ -1,4 +1,4 @@
-//! A session in the application's own header, whose value the application gets back.
+//! A session in the application's own header. The application gets its own value back.
 
 use limpet_e2e::Answering;
 
@@ -12,7 +12,7 @@ async fn begun(at: SocketAddr) -> Result<Answer> {
     Request::get(at, "/").answered_with(HEADER, OWN).send().await
 }
 
-/// That requests with this header reach this backend, which sees the application's own value.
+/// Checks that requests with this header reach this backend, which sees the application's own value.
 async fn assert_holds(at: SocketAddr, value: &str, backend: &str) -> Result<()> {
     assert_eq!(reached_with(at, HEADER, value).await?, one(backend));
     let seen = Request::get(at, "/").header(HEADER, value).send().await?.seen()?;
@@ -20,13 +20,13 @@ async fn assert_holds(at: SocketAddr, value: &str, backend: &str) -> Result<()> 
     Ok(())
 }
 
-/// Envoy's envelope: the address and the application's value, each in base64.
+/// Envoy's envelope: the address and the application's value, both in base64.
 fn envelope(address: &str) -> String {
     format!("{};UV:{}", BASE64_STANDARD.encode(address), BASE64_STANDARD.encode(OWN))
 }
 
 #[tokio::test]
-async fn envoy_has_an_envelope_that_anybody_can_write() -> Result<()> {
+async fn envoys_envelope_can_be_written_by_anybody() -> Result<()> {
     let backends = Backend::three()?;
     let config = native_filter(&json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
@@ -56,7 +56,7 @@ async fn envoy_has_an_envelope_that_anybody_can_write() -> Result<()> {
     Ok(())
 }
 
-/// The table learns what the application answers; the client carries nothing of HAProxy's.
+/// HAProxy's table learns the application's value from the answer. The client gets nothing of HAProxy's.
 #[tokio::test]
 async fn haproxy_has_a_stick_table() -> Result<()> {
     let backends = Backend::three()?;
@@ -77,7 +77,7 @@ async fn haproxy_has_a_stick_table() -> Result<()> {
 }
 
 #[tokio::test]
-async fn limpet_has_it_signed() -> Result<()> {
+async fn limpet_signs_it() -> Result<()> {
     let backends = Backend::three()?;
     let config = Config::load("cookie.yaml")?.policy(&json!({"header": {"name": HEADER, "mode": "prefix"}}));
     let envoy = Envoy::start(config.backends(&backends)).await?;

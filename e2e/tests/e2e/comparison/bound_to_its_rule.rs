@@ -1,8 +1,8 @@
-//! A cookie of one route, used on another route that has the same backends and a session of its own.
+//! A cookie of one route, sent to another route with the same backends and another session.
 
 use super::*;
 
-/// Sends a cookie of `/one` to `/two`, under this name; whether it is honoured there.
+/// Sends a cookie of `/one` to `/two`, under this name, and says whether it is honoured there.
 async fn honoured_elsewhere(session: &Session, name: &str) -> Result<bool> {
     let pair = format!("{name}={}", session.cookie.value);
     let mut backends = BTreeSet::new();
@@ -20,7 +20,8 @@ async fn envoy_honours_it() -> Result<()> {
             "match": {"prefix": format!("/{name}")},
             "route": {"cluster": "backends"},
             "typed_per_filter_config": {"envoy.filters.http.stateful_session": {
-                "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
+                "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.\
+                    StatefulSessionPerRoute",
                 "stateful_session": {"session_state": native_cookie(name)},
             }},
         })
@@ -53,7 +54,7 @@ async fn haproxy_honours_it() -> Result<()> {
     Ok(())
 }
 
-/// Neither as it is, where both routes share a policy, nor under another name.
+/// Not unchanged (if both routes share a policy), and not under another name.
 #[tokio::test]
 async fn limpet_does_not_honour_it() -> Result<()> {
     let route =

@@ -1,4 +1,4 @@
-//! A client that has no session writes a cookie by itself, and is sent to the backend of its choice.
+//! A client without a session writes a cookie that names a backend.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ async fn haproxy_sends_the_client_to_the_server_that_it_named() -> Result<()> {
     Ok(())
 }
 
-/// The hash needs the key. It is one value for a server: each of its clients has the same.
+/// A client cannot make the hash without the key. But all clients of a server have the same hash.
 #[tokio::test]
-async fn haproxy_with_dynamic_cookies_takes_no_name_but_has_one_value_for_all_clients() -> Result<()> {
+async fn haproxys_dynamic_cookie_is_the_same_for_all_clients() -> Result<()> {
     let backends = Backend::three()?;
     let haproxy = haproxy_with_key("secret", &backends).await?;
     assert_eq!(reached(haproxy.address(), "session=a").await?.len(), 3);
@@ -47,7 +47,7 @@ async fn haproxy_with_dynamic_cookies_takes_no_name_but_has_one_value_for_all_cl
 }
 
 #[tokio::test]
-async fn limpet_takes_neither_an_address_nor_a_name_nor_a_changed_token() -> Result<()> {
+async fn limpet_refuses_an_address_a_name_and_a_changed_token() -> Result<()> {
     let backends = Backend::three()?;
     let envoy = limpet(&json!({}), &backends).await?;
     for backend in &backends {

@@ -1,8 +1,8 @@
-//! A session for clients that keep a header instead of a cookie.
+//! Sessions for clients that keep a header instead of a cookie.
 
 use super::*;
 
-/// Where six requests with this header go.
+/// The backends that six requests with this header reach.
 pub(super) async fn reached_with(at: SocketAddr, name: &str, value: &str) -> Result<BTreeSet<String>> {
     let mut backends = BTreeSet::new();
     for _ in 0..6 {
@@ -12,9 +12,9 @@ pub(super) async fn reached_with(at: SocketAddr, name: &str, value: &str) -> Res
     Ok(backends)
 }
 
-/// Its header has what its cookie has: the address, for anybody to write.
+/// The header has the same value as the cookie: the address, which anybody can write.
 #[tokio::test]
-async fn envoy_has_it_as_forgeable_as_its_cookie() -> Result<()> {
+async fn envoys_header_is_as_forgeable_as_its_cookie() -> Result<()> {
     let backends = Backend::three()?;
     let config = native_filter(&json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
@@ -50,7 +50,7 @@ async fn haproxys_cookie_directive_knows_cookies_only() -> Result<()> {
 }
 
 #[tokio::test]
-async fn limpet_has_it_signed() -> Result<()> {
+async fn limpets_header_is_signed() -> Result<()> {
     let backends = Backend::three()?;
     let config = Config::load("cookie.yaml")?.policy(&json!({"header": {"name": "x-session"}}));
     let envoy = Envoy::start(config.backends(&backends)).await?;

@@ -1,10 +1,10 @@
-//! A session that is not used ends by itself, and one that is used goes on.
+//! A session that is not used ends, and a session that is used continues.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 
-/// There is no setting for it: the cookie is honoured after a while as at first, and use does not renew it.
+/// There is no setting: the cookie is honoured as long as before, and use does not renew it.
 #[tokio::test]
 async fn envoy_has_none() -> Result<()> {
     let backends = Backend::three()?;
@@ -17,7 +17,7 @@ async fn envoy_has_none() -> Result<()> {
     Ok(())
 }
 
-/// The date of a cookie of HAProxy's is 30 bits of base64: the time in steps of 4 seconds, rounded up.
+/// The date in HAProxy's cookie: 30 bits in base64, which count steps of 4 seconds, rounded up.
 fn haproxys_date(cookie: &SetCookie) -> Result<u64> {
     const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let date = cookie.value.split('|').nth(1).context("no date")?;
@@ -39,7 +39,10 @@ async fn haproxy_has_maxidle() -> Result<()> {
     let mut used = Session::begin(haproxy.address()).await?;
     while unused.holds().await? {
         keep_up(&mut used).await?;
-        assert!(unused.since.elapsed() < Duration::from_secs(15), "it does not end");
+        assert!(
+            unused.since.elapsed() < Duration::from_secs(15),
+            "the session does not end"
+        );
         pass(0.3).await;
     }
     assert!(unused.since.elapsed() > Duration::from_secs(2));
@@ -55,7 +58,10 @@ async fn limpet_has_one() -> Result<()> {
     let mut used = Session::begin(envoy.address()).await?;
     while unused.holds().await? {
         keep_up(&mut used).await?;
-        assert!(unused.since.elapsed() < Duration::from_secs(15), "it does not end");
+        assert!(
+            unused.since.elapsed() < Duration::from_secs(15),
+            "the session does not end"
+        );
         pass(0.3).await;
     }
     assert!(unused.since.elapsed() > Duration::from_secs(3));
@@ -63,7 +69,7 @@ async fn limpet_has_one() -> Result<()> {
     Ok(())
 }
 
-/// A request as of a browser: a renewed cookie takes the place of the old one.
+/// Sends a request as a browser does: a renewed cookie replaces the old one.
 async fn keep_up(session: &mut Session) -> Result<()> {
     let answer = session.send().await?;
     assert_eq!(answer.backend(), Some(session.backend.as_str()));

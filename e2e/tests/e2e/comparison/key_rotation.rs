@@ -1,4 +1,4 @@
-//! A secret is replaced by another one, and sessions go on.
+//! A key is replaced by another one, and sessions continue.
 
 use super::*;
 
@@ -10,9 +10,9 @@ fn keys(keys: &Value) -> Result<Config> {
     })))
 }
 
-/// A backend has one key at a time.
+/// A `backend` section has only one key at a time.
 #[tokio::test]
-async fn haproxy_ends_all_sessions_with_the_key_of_its_dynamic_cookies() -> Result<()> {
+async fn haproxys_new_key_ends_all_sessions() -> Result<()> {
     let backends = Backend::three()?;
     let before = haproxy_with_key("one", &backends).await?;
     let mut session = Session::begin(before.address()).await?;
@@ -26,7 +26,7 @@ async fn haproxy_ends_all_sessions_with_the_key_of_its_dynamic_cookies() -> Resu
 }
 
 #[tokio::test]
-async fn limpet_honours_the_old_key_until_it_is_taken_away() -> Result<()> {
+async fn limpet_honours_the_old_key_until_it_is_removed() -> Result<()> {
     let backends = Backend::three()?;
     let start = async |list: &Value| Envoy::start(keys(list)?.backends(&backends)).await;
     let before = start(&json!([{"id": 1, "env": "LIMPET_KEY_1"}])).await?;

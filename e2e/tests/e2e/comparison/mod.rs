@@ -1,6 +1,7 @@
-//! What docs/comparison.md claims, shown on the real things: Envoy's own cookie session, HAProxy's `cookie ... insert`, and Limpet.
+//! The claims of docs/background/comparison.md, tested with the real products: Envoy's own cookie session, HAProxy's
+//! `cookie ... insert`, and Limpet.
 //!
-//! A row of the comparison is a module here, with a test for each product that the row says something about.
+//! Each row of the comparison is a module here, with a test for each product that the row mentions.
 
 mod absolute_timeout;
 mod applications_cookie;
@@ -28,15 +29,15 @@ use limpet_e2e::haproxy::Haproxy;
 use limpet_e2e::{Answer, Backend, Config, Envoy, Request, SetCookie};
 use serde_json::{Value, json};
 
-/// All three products are told to call their cookie so.
+/// The name of the cookie in all three products.
 const COOKIE: &str = "session";
 
-/// Envoy with its own cookie session, and no Limpet in it.
+/// Envoy with its own cookie session and without Limpet.
 async fn native(backends: &[Backend]) -> Result<Envoy> {
     Envoy::start(native_config(&json!({}), &json!({}))?.backends(backends)).await
 }
 
-/// `filter` and `cookie` are changes in what configures the session filter and its cookie.
+/// `filter` and `cookie` are merged into the configuration of the session filter and of its cookie.
 fn native_config(filter: &Value, cookie: &Value) -> Result<Config> {
     let mut config = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
@@ -77,23 +78,23 @@ fn add(object: &mut Value, more: &Value) {
     }
 }
 
-/// HAProxy with one `backend` section, of these lines. Its servers have the names of the backends, as their cookies' values too.
+/// HAProxy with one `backend` section with these lines. Servers and cookie values have the names of the backends.
 async fn haproxy(lines: &str, backends: &[Backend]) -> Result<Haproxy> {
     Haproxy::start(&section(lines, &servers(backends, |name| format!("cookie {name}")))).await
 }
 
-/// HAProxy that takes the values of its cookies from this key and the servers' addresses.
+/// HAProxy that derives its cookies' values from this key and the servers' addresses.
 async fn haproxy_with_key(key: &str, backends: &[Backend]) -> Result<Haproxy> {
     let lines = format!("cookie session insert indirect dynamic\ndynamic-cookie-key {key}");
     Haproxy::start(&section(&lines, &servers(backends, |_| String::new()))).await
 }
 
-/// The only `backend` section of a configuration.
+/// A configuration with one `backend` section.
 fn section(lines: &str, servers: &str) -> String {
     format!("default_backend web\nbackend web\n{lines}\n{servers}")
 }
 
-/// The `server` lines of these backends, each with options.
+/// The `server` lines for these backends, with `options` for each name.
 fn servers(backends: &[Backend], options: impl Fn(&str) -> String) -> String {
     let server = |backend: &Backend| {
         let name = backend.name();
@@ -102,7 +103,7 @@ fn servers(backends: &[Backend], options: impl Fn(&str) -> String) -> String {
     backends.iter().map(server).collect()
 }
 
-/// Envoy with Limpet, and the session cookie's policy with these changes.
+/// Envoy with Limpet, with `policy` merged into a policy with the cookie.
 async fn limpet(policy: &Value, backends: &[Backend]) -> Result<Envoy> {
     let mut changed = json!({"cookie": {"name": COOKIE}});
     add(&mut changed, policy);
@@ -113,7 +114,7 @@ async fn limpet(policy: &Value, backends: &[Backend]) -> Result<Envoy> {
 #[derive(Debug)]
 struct Session {
     at: SocketAddr,
-    /// Where the first request went.
+    /// The backend that answered the first request.
     backend: String,
     cookie: SetCookie,
     since: Instant,
@@ -147,11 +148,11 @@ impl Session {
         self.holds_with(&self.cookie.pair()).await
     }
 
-    /// Sends the first cookie again and again until it is not honoured any more; how long that took.
+    /// Sends the first cookie until it is not honoured any more. Returns how long that took.
     async fn until_it_ends(&self) -> Result<Duration> {
         while self.holds().await? {
             if self.since.elapsed() > Duration::from_secs(15) {
-                bail!("the session goes on and on");
+                bail!("the session does not end");
             }
             pass(0.2).await;
         }
@@ -159,7 +160,8 @@ impl Session {
     }
 }
 
-/// Where requests with this cookie go. Without a session six of them are spread over the backends: all products take turns.
+/// The backends that six requests with this cookie reach. Without a session there are several, because all products
+/// take turns.
 async fn reached(at: SocketAddr, pair: &str) -> Result<BTreeSet<String>> {
     let mut backends = BTreeSet::new();
     for _ in 0..6 {
@@ -177,23 +179,23 @@ async fn pass(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
-/// What anybody can write who knows an address: the cookie of Envoy's own session without its optional parts.
+/// A cookie of Envoy's own session without its optional parts. Anybody who knows an address can write it.
 fn native_forgery(address: &str) -> String {
     format!("{COOKIE}={}", BASE64_STANDARD.encode(address))
 }
 
-/// The bytes in the value of a cookie of Envoy's own session.
+/// The decoded value of a cookie of Envoy's own session.
 fn native_bytes(cookie: &SetCookie) -> Result<Vec<u8>> {
     Ok(BASE64_STANDARD.decode(cookie.value.trim_matches('"'))?)
 }
 
 #[test]
-fn every_module_is_explained_in_the_docs_and_every_explanation_has_its_module() {
+fn docs_and_modules_have_the_same_rows() {
     let modules: BTreeSet<_> = include_str!("mod.rs")
         .lines()
         .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
         .collect();
-    let explained: BTreeSet<_> = include_str!("../../../../docs/comparison.md")
+    let explained: BTreeSet<_> = include_str!("../../../../docs/background/comparison.md")
         .lines()
         .filter_map(|line| line.strip_prefix("### ")?.split_once(": `")?.1.strip_suffix('`'))
         .collect();

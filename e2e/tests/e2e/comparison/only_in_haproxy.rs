@@ -1,10 +1,10 @@
-//! What HAProxy has and Limpet has not.
+//! What HAProxy has and Limpet does not have.
 
 use super::*;
 
-/// A table in the proxy remembers which server a key had; the client carries nothing of HAProxy's.
+/// A table in the proxy remembers the server of each key. The client gets nothing of HAProxy's.
 #[tokio::test]
-async fn a_session_by_a_url_parameter_in_a_stick_table() -> Result<()> {
+async fn a_stick_table_keeps_sessions_by_a_url_parameter() -> Result<()> {
     let backends = Backend::three()?;
     let lines = "stick-table type string len 32 size 1k expire 1m\nstick on url_param(id)";
     let haproxy = haproxy(lines, &backends).await?;

@@ -1,8 +1,8 @@
-//! What a client learns from its cookie: the backend's address or name, and who shares its backend.
+//! What a client can read in its cookie: the backend's address or name, and which clients share its backend.
 
 use super::*;
 
-/// The forms that an address takes in a cookie, as far as a reader without a key can undo them.
+/// Whether the cookie shows the backend's address, in any form that can be read without a key.
 fn shows(cookie: &SetCookie, backend: &Backend) -> bool {
     let address = backend.address();
     let (text, port) = (address.to_string(), address.port().to_be_bytes());
@@ -23,7 +23,7 @@ fn named<'a>(backends: &'a [Backend], session: &Session) -> Result<&'a Backend> 
     backends
         .iter()
         .find(|backend| backend.name() == session.backend)
-        .context("an answer of somebody else's backend")
+        .context("another test's backend answered")
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn envoy_shows_the_backends_address() -> Result<()> {
     Ok(())
 }
 
-/// The name is the operator's choice, and one for all clients of a server.
+/// The operator chooses the name. All clients of a server have the same name in their cookies.
 #[tokio::test]
 async fn haproxy_shows_the_name_that_the_server_line_gives() -> Result<()> {
     let backends = Backend::three()?;
@@ -57,7 +57,7 @@ async fn haproxy_with_dynamic_cookies_shows_a_hash() -> Result<()> {
 }
 
 #[tokio::test]
-async fn limpet_shows_nothing_and_no_two_clients_have_the_same() -> Result<()> {
+async fn limpet_shows_nothing_and_each_client_has_another_token() -> Result<()> {
     let backends = Backend::three()?;
     let envoy = limpet(&json!({}), &backends).await?;
     let mut values = BTreeSet::new();
@@ -70,9 +70,9 @@ async fn limpet_shows_nothing_and_no_two_clients_have_the_same() -> Result<()> {
     Ok(())
 }
 
-/// The tokens for debugging: what is looked for above can be found.
+/// Signed tokens are for debugging. This test shows that the search above finds an address.
 #[tokio::test]
-async fn limpet_shows_the_address_where_tokens_are_only_signed() -> Result<()> {
+async fn limpet_shows_the_address_if_tokens_are_only_signed() -> Result<()> {
     let backends = Backend::three()?;
     let envoy = limpet(&json!({"token": "signed"}), &backends).await?;
     let session = Session::begin(envoy.address()).await?;

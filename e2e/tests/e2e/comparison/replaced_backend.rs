@@ -1,13 +1,13 @@
-//! A backend is gone, and another one has its address: as with the addresses of pods.
+//! A backend is gone and another one has its address, as happens with pods.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 
-/// Puts a backend named `new` in the place of the session's.
+/// Replaces the session's backend by one named `new` at the same address.
 async fn replace(backends: &mut [Backend; 3], session: &mut Session) -> Result<()> {
     let old = backends.iter_mut().find(|backend| backend.name() == session.backend);
-    let old = old.context("an answer of somebody else's backend")?;
+    let old = old.context("another test's backend answered")?;
     old.stop().await;
     *old = Backend::start_at("new", old.address())?;
     "new".clone_into(&mut session.backend);
@@ -34,9 +34,9 @@ async fn haproxy_continues_the_session_on_the_new_one() -> Result<()> {
     Ok(())
 }
 
-/// The operator's way with HAProxy: the new server has another cookie value.
+/// With HAProxy, the operator can give the new server another cookie value.
 #[tokio::test]
-async fn haproxy_ends_the_session_where_the_server_line_has_a_new_value() -> Result<()> {
+async fn haproxy_ends_the_session_if_the_server_has_a_new_value() -> Result<()> {
     let backends = Backend::three()?;
     let with = |suffix: &str| {
         let servers = servers(&backends, |name| format!("cookie {name}{suffix}"));
@@ -52,7 +52,7 @@ async fn haproxy_ends_the_session_where_the_server_line_has_a_new_value() -> Res
 }
 
 #[tokio::test]
-async fn limpet_continues_it_too_as_long_as_nobody_fences_the_address() -> Result<()> {
+async fn limpet_continues_the_session_without_a_fence() -> Result<()> {
     let mut backends = Backend::three()?;
     let envoy = limpet(&json!({}), &backends).await?;
     let mut session = Session::begin(envoy.address()).await?;
@@ -62,7 +62,7 @@ async fn limpet_continues_it_too_as_long_as_nobody_fences_the_address() -> Resul
 }
 
 #[tokio::test]
-async fn limpet_ends_the_session_where_a_fence_stands() -> Result<()> {
+async fn limpet_ends_the_session_if_there_is_a_fence() -> Result<()> {
     let mut backends = Backend::three()?;
     let mut filter = limpet_e2e::filter_with(&json!({"cookie": {"name": COOKIE}}));
     let mut envoy = Envoy::start(Config::load("ecds.yaml")?.filter(&filter).backends(&backends)).await?;
@@ -75,7 +75,7 @@ async fn limpet_ends_the_session_where_a_fence_stands() -> Result<()> {
     envoy.update(|config| config.filter(&filter))?;
     session.until_it_ends().await?;
     assert!(envoy.metric("web.refused.fenced").await? > 0);
-    // From now on tokens are younger than the fence.
+    // Tokens issued from now on are younger than the fence.
     pass(1.1).await;
     assert!(Session::begin(envoy.address()).await?.holds().await?);
     Ok(())

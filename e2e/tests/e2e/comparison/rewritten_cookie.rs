@@ -1,10 +1,13 @@
-//! The application decides who gets a session, by a cookie whose value is replaced.
+//! The application decides who gets a session: its cookie's value is replaced.
 
 use super::*;
 
 async fn begun(at: SocketAddr) -> Result<Session> {
     let answer = Request::get(at, "/").send().await?;
-    assert!(answer.set_cookies().is_empty(), "the application decides");
+    assert!(
+        answer.set_cookies().is_empty(),
+        "a cookie was set that the application did not set"
+    );
     let answer = Request::get(at, "/")
         .answered_with("set-cookie", "session=any; Path=/")
         .send()
@@ -17,7 +20,7 @@ async fn begun(at: SocketAddr) -> Result<Session> {
     })
 }
 
-/// Every first answer sets its cookie, whatever the application does.
+/// Every first answer sets Envoy's cookie, whatever the application does.
 #[tokio::test]
 async fn envoy_decides_by_itself() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,4 +1,4 @@
-//! A session whose backend is lost is refused rather than moved, where that is asked for.
+//! A session whose backend is lost can be refused instead of moved.
 
 use limpet_e2e::{Site, poll};
 
@@ -14,7 +14,7 @@ async fn assert_refused(session: &Session) -> Result<()> {
 
 async fn stop(backends: &mut [Backend; 3], session: &Session) -> Result<()> {
     let backend = backends.iter_mut().find(|backend| backend.name() == session.backend);
-    backend.context("an answer of somebody else's backend")?.stop().await;
+    backend.context("another test's backend answered")?.stop().await;
     Ok(())
 }
 
@@ -27,9 +27,10 @@ async fn envoy_refuses_while_the_backend_is_unhealthy() -> Result<()> {
     assert_refused(&session).await
 }
 
-/// The route of cookie.yaml retries refused connections at other hosts. Without that, the session fails as it should.
+/// The route of cookie.yaml retries refused connections at other hosts. Without these retries the session fails, as it
+/// should.
 #[tokio::test]
-async fn envoy_moves_the_session_where_the_route_retries() -> Result<()> {
+async fn envoy_moves_the_session_if_the_route_retries() -> Result<()> {
     let mut backends = Backend::three()?;
     let retrying = || native_config(&json!({"strict": true}), &json!({}));
     let envoy = Envoy::start(retrying()?.backends(&backends)).await?;
@@ -46,7 +47,7 @@ async fn envoy_moves_the_session_where_the_route_retries() -> Result<()> {
 
 const CHECKS: &str = "timeout connect 100ms\ndefault-server check inter 100ms fall 1 rise 1";
 
-/// Waits until HAProxy gives new clients running servers only.
+/// Waits until HAProxy sends new clients only to running servers.
 async fn until_known(haproxy: &Haproxy) -> Result<()> {
     poll::until("HAProxy to know that a server is down", async || {
         for _ in 0..12 {
@@ -58,7 +59,7 @@ async fn until_known(haproxy: &Haproxy) -> Result<()> {
     .await
 }
 
-/// The retries are made at the same server.
+/// HAProxy retries at the same server.
 #[tokio::test]
 async fn haproxy_refuses_with_option_persist_even_if_it_retries() -> Result<()> {
     let mut backends = Backend::three()?;
@@ -71,7 +72,7 @@ async fn haproxy_refuses_with_option_persist_even_if_it_retries() -> Result<()> 
 }
 
 #[tokio::test]
-async fn haproxy_moves_the_session_otherwise() -> Result<()> {
+async fn haproxy_moves_the_session_without_option_persist() -> Result<()> {
     let mut backends = Backend::three()?;
     let haproxy = haproxy(&format!("cookie session insert indirect\n{CHECKS}"), &backends).await?;
     let session = Session::begin(haproxy.address()).await?;
@@ -81,7 +82,7 @@ async fn haproxy_moves_the_session_otherwise() -> Result<()> {
     Ok(())
 }
 
-/// With the same retries as Envoy's own session above.
+/// The route has the same retries as in the test with Envoy's own session above.
 #[tokio::test]
 async fn limpet_refuses_even_if_the_route_retries() -> Result<()> {
     let mut backends = Backend::three()?;

@@ -1,8 +1,8 @@
-//! A client whose session has ended writes another time into its cookie, and goes on.
+//! A client whose session has ended writes another time into its cookie.
 
 use super::*;
 
-/// The end is a part of the cookie that may be left out.
+/// The cookie may omit its end.
 #[tokio::test]
 async fn envoy_honours_a_cookie_without_its_end() -> Result<()> {
     let backends = Backend::three()?;
@@ -17,7 +17,7 @@ async fn envoy_honours_a_cookie_without_its_end() -> Result<()> {
     Ok(())
 }
 
-/// So are HAProxy's dates: name, last visit, first visit.
+/// HAProxy's cookie may also omit its dates: name, last visit, first visit.
 #[tokio::test]
 async fn haproxy_honours_a_cookie_without_its_dates() -> Result<()> {
     let backends = Backend::three()?;
@@ -30,7 +30,7 @@ async fn haproxy_honours_a_cookie_without_its_dates() -> Result<()> {
     Ok(())
 }
 
-/// Even in a `signed` token, which shows its times to everybody, they can not be changed.
+/// A `signed` token shows its times, but they cannot be changed.
 #[tokio::test]
 async fn limpet_does_not_honour_a_token_with_another_time() -> Result<()> {
     use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -40,7 +40,7 @@ async fn limpet_does_not_honour_a_token_with_another_time() -> Result<()> {
     let session = Session::begin(envoy.address()).await?;
     session.until_it_ends().await?;
     let token = BASE64_URL_SAFE_NO_PAD.decode(&session.cookie.value)?;
-    // Behind version, key id and tag: wherever the times are, a later one differs in some byte.
+    // After the version, the key id and the tag. Wherever the times are, a later time changes some byte.
     let payload = 18..token.len();
     for at in payload.clone() {
         let mut later = token.clone();

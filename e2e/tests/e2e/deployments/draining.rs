@@ -1,10 +1,11 @@
-//! Backends that the control plane says are not well, or about to go.
+//! Backends that the control plane reports as unhealthy, degraded or draining.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Carrier, Config, Crowd, Envoy, Site, poll};
 use serde_json::json;
 
-/// Changes what the control plane says of these backends, and waits until every worker has heard that they get no new sessions.
+/// Changes the health that the control plane reports for these backends, and waits until no worker sends them new
+/// sessions.
 async fn take_out(site: &mut Site, names: &[&str], status: &str) -> Result<()> {
     let out: Vec<_> = site.backends.iter().filter(|b| names.contains(&b.name())).collect();
     site.envoy.update(|config| {
@@ -38,13 +39,13 @@ async fn draining_backends_keep_their_sessions_and_get_no_new_ones() -> Result<(
             .iter()
             .any(|journey| journey.visits[0].backend() == Some(name))
     };
-    ensure!(draining("a") && draining("b"), "nobody was on the draining backends");
+    ensure!(draining("a") && draining("b"), "no session was on a draining backend");
     Ok(())
 }
 
-/// The last resort: better a draining backend than none.
+/// A draining backend is better than none.
 #[tokio::test]
-async fn new_sessions_go_to_draining_backends_where_nothing_else_is_left() -> Result<()> {
+async fn new_sessions_go_to_draining_backends_if_no_others_are_left() -> Result<()> {
     let mut site = Site::start(Config::load("draining.yaml")?).await?;
     let crowd = Crowd::gather(6, &[Carrier::Cookie], &[site.envoy.address()]).await?;
     let all = &site.backends;
@@ -71,7 +72,7 @@ enum Session {
     Fails,
 }
 
-/// Where a session with this token goes from now on.
+/// What happens from now on to a session with this token.
 async fn session(carrier: Carrier, envoy: &Envoy, token: &str, backend: &str) -> Result<Session> {
     let mut seen = Vec::new();
     for _ in 0..6 {
@@ -89,9 +90,10 @@ async fn session(carrier: Carrier, envoy: &Envoy, token: &str, backend: &str) ->
     Ok(seen[0])
 }
 
-/// What the control plane can say of a backend, and where its sessions then go: those of a policy that is not strict, and of one that is.
+/// Each health that the control plane can report, and what happens to sessions: with a policy that is not strict, and
+/// with one that is.
 #[tokio::test]
-async fn what_the_control_plane_says_of_a_backend_counts_as_the_policy_says() -> Result<()> {
+async fn each_reported_health_affects_sessions_as_configured() -> Result<()> {
     for strict in [false, true] {
         let mut config = Config::load("draining.yaml")?.both_carriers(&json!({"strict": strict}));
         if strict {
@@ -102,7 +104,7 @@ async fn what_the_control_plane_says_of_a_backend_counts_as_the_policy_says() ->
             let first = site.envoy.get(&carrier.path()).send().await?;
             let token = carrier.token(&first).context("no token")?;
             let backend = first.backend().context("no backend")?;
-            // Each in a row changes something, so that what is seen is of that status.
+            // Each status differs from the one before, so that its effect can be seen.
             for (status, balanced, kept) in [
                 ("UNHEALTHY", Session::Moves, Session::Fails),
                 ("DRAINING", Session::Stays, Session::Stays),
@@ -126,9 +128,9 @@ async fn what_the_control_plane_says_of_a_backend_counts_as_the_policy_says() ->
     Ok(())
 }
 
-/// A backend that drains and then fails its health check is unhealthy.
+/// A draining backend that fails its health check is unhealthy.
 #[tokio::test]
-async fn a_draining_backend_that_fails_its_health_check_loses_its_sessions() -> Result<()> {
+async fn a_draining_and_unhealthy_backend_loses_its_sessions() -> Result<()> {
     let mut site = Site::start(Config::load("draining.yaml")?.health_checks()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
@@ -153,9 +155,9 @@ async fn a_draining_backend_that_fails_its_health_check_loses_its_sessions() -> 
     Ok(())
 }
 
-/// Why `draining.yaml` says where sessions may go on.
+/// This shows why `draining.yaml` lists the statuses with which sessions continue.
 #[tokio::test]
-async fn without_the_clusters_leave_draining_moves_sessions() -> Result<()> {
+async fn draining_moves_sessions_unless_the_cluster_allows_it() -> Result<()> {
     let without = json!({"common_lb_config": {"override_host_status": null}});
     let mut site = Site::start(Config::load("draining.yaml")?.cluster(&without)).await?;
     let first = site.envoy.get("/").send().await?;

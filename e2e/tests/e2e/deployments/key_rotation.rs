@@ -1,4 +1,4 @@
-//! A change of keys while clients come by two Envoys in turn, one of which is always a phase ahead.
+//! A key rotation while clients use two Envoys in turn. One of the Envoys is always a phase ahead.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use crate::keys::keys_without_loss;
 
-/// The phase in which the old key retires.
+/// The phase in which the old key is retiring.
 const RETIRING: usize = 3;
 
-/// Before, the three phases of `docs/configuration.md`, and after.
+/// The filter's configuration before the rotation, in the three phases of `docs/reference/configuration.md`, and after
+/// it.
 fn filter(phase: usize) -> Value {
     let key = |id: u8, state| json!({"id": id, "env": format!("LIMPET_KEY_{id}"), "state": state});
-    // Cache-Control tells which phase an answer is of, and the one before.
+    // Cache-Control differs between a phase and the one before it.
     let cache_control = if phase.is_multiple_of(2) { "private" } else { "keep" };
     let mut filter = filter_with_both(&json!({"cacheControl": cache_control}));
     filter["default"] = json!({"policy": "cookie"});
@@ -38,7 +39,7 @@ async fn advance(envoy: &mut Envoy, phase: usize) -> Result<()> {
         .await
 }
 
-/// A token is replaced when its key retires, and not before.
+/// Checks that a token is replaced when its key retires, and not before.
 fn none_renewed_before(journey: &Journey, retiring: Instant) -> Result<()> {
     let renewed_early = journey.tokens().iter().skip(1).any(|visit| visit.ended < retiring);
     ensure!(!renewed_early, "a token was replaced before its key retired");
@@ -46,7 +47,7 @@ fn none_renewed_before(journey: &Journey, retiring: Instant) -> Result<()> {
 }
 
 #[tokio::test]
-async fn no_session_is_lost_and_no_token_rewritten_back_and_forth() -> Result<()> {
+async fn a_rotation_loses_no_session_and_rewrites_each_token_once() -> Result<()> {
     let config = Config::load("ecds.yaml")?
         .both_carriers(&json!({}))
         .filter_environment(&["LIMPET_KEY_1", "LIMPET_KEY_2"])
@@ -61,7 +62,7 @@ async fn no_session_is_lost_and_no_token_rewritten_back_and_forth() -> Result<()
             retiring = Some(Instant::now());
         }
         advance(&mut envoys[0], phase).await?;
-        // Some sessions begin while the Envoys are in different phases, at either of them.
+        // Some sessions begin while the Envoys are in different phases, some at each Envoy.
         crowd.grow(12, &Carrier::ALL, &addresses).await?;
         crowd.rounds(4).await?;
         advance(&mut envoys[1], phase).await?;
@@ -69,7 +70,7 @@ async fn no_session_is_lost_and_no_token_rewritten_back_and_forth() -> Result<()
     }
     let retiring = retiring.context("no key retired")?;
     let journeys = crowd.leave().await;
-    // Under the old key, then replaced; or under the new one from the beginning.
+    // Tokens were under the old key and then replaced, or under the new one from the beginning.
     assert_eq!(keys_without_loss(&journeys)?, BTreeSet::from([vec![1, 2], vec![2]]));
     for journey in &journeys.0 {
         none_renewed_before(journey, retiring)?;

@@ -1,5 +1,5 @@
-//! What a deployment does to sessions: backends drain, fail and are replaced, Envoys restart and reload, keys change. Under load, and with
-//! sessions in cookies and in headers where it makes a difference.
+//! What deployments do to sessions: backends drain, fail and are replaced, Envoys restart and reload, keys change. The
+//! tests run under load; where it makes a difference, with sessions in cookies and in headers.
 
 mod draining;
 mod key_rotation;
@@ -15,9 +15,9 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use limpet_e2e::{Backend, Crowd, Journey, poll};
 
-/// Waits until no more requests come to a backend that was taken out, and stops it, as a pod's preStop hook does.
+/// Waits until a backend that was taken out gets no more requests, then stops it, as a pod's preStop hook does.
 async fn retire(backend: &mut Backend, crowd: &Crowd) -> Result<()> {
-    poll::patiently("requests to stay away from a backend", async {
+    poll::patiently("a backend to get no more requests", async {
         loop {
             let before = backend.requests();
             crowd.rounds(1).await?;
@@ -31,14 +31,14 @@ async fn retire(backend: &mut Backend, crowd: &Crowd) -> Result<()> {
     Ok(())
 }
 
-/// A session moved when its backend had been taken out, and at no other time; each move, and nothing else, brought a new token; and in the end
-/// it is on a backend that is still there. Says how often it moved.
+/// Checks that a session moved only when its backend had been taken out, that each move, and nothing else, brought a
+/// new token, and that its last backend still exists. Returns how often it moved.
 fn moved_only_where_it_had_to(journey: &Journey, taken_out: &BTreeMap<String, Instant>) -> Result<usize> {
     let mut with_token = vec![journey.visits[0].begun];
     let mut left = Vec::new();
     for (from, visit) in journey.moves() {
         let gone = taken_out.get(from).is_some_and(|since| *since <= visit.ended);
-        ensure!(gone, "a session left {from}, which was there: {visit:#?}");
+        ensure!(gone, "a session left {from}, which was not taken out: {visit:#?}");
         ensure!(!left.contains(&from), "a session came back to {from}: {journey:#?}");
         left.push(from);
         with_token.push(visit.begun);
@@ -46,7 +46,7 @@ fn moved_only_where_it_had_to(journey: &Journey, taken_out: &BTreeMap<String, In
     let tokens: Vec<_> = journey.tokens().iter().map(|visit| visit.begun).collect();
     ensure!(
         tokens == with_token,
-        "tokens without moves, or moves without: {journey:#?}"
+        "tokens without moves, or moves without tokens: {journey:#?}"
     );
     let last = journey.visits.last().and_then(|visit| visit.backend());
     ensure!(

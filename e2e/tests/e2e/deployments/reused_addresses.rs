@@ -1,5 +1,5 @@
-//! A pod dies, and a new one gets its address. The control plane tells the filter from when on sessions of that address count (a fence), before
-//! it gives the address back to Envoy.
+//! A pod dies, and a new one gets its address. The control plane tells the filter when the address changed its owner (a
+//! fence), before it gives the address back to Envoy.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,14 +10,14 @@ use serde_json::json;
 
 use super::{moved_only_where_it_had_to, retire};
 
-/// A session whose client stays away while all this happens.
-struct Sleeper {
+/// A session whose client sends no requests while the address changes its owner.
+struct PausedSession {
     carrier: Carrier,
     token: String,
     backend: String,
 }
 
-impl Sleeper {
+impl PausedSession {
     async fn begin(carrier: Carrier, envoy: &Envoy) -> Result<Self> {
         let first = envoy.get(&carrier.path()).send().await?;
         Ok(Self {
@@ -32,8 +32,8 @@ impl Sleeper {
         request.send().await
     }
 
-    /// It goes on where it is.
-    async fn goes_on(&self, envoy: &Envoy) -> Result<()> {
+    /// Checks that the session continues at its backend.
+    async fn stays(&self, envoy: &Envoy) -> Result<()> {
         let answer = self.visit(envoy).await?;
         ensure!(answer.backend() == Some(&*self.backend) && self.carrier.token(&answer).is_none());
         Ok(())
@@ -58,10 +58,10 @@ async fn a_new_pod_on_a_dead_pods_address_does_not_get_its_sessions() -> Result<
         .discover_endpoints();
     let mut envoy = Envoy::start(config.backends([&dead].into_iter().chain(&others))).await?;
     let crowd = Crowd::gather(12, &Carrier::ALL, &[envoy.address()]).await?;
-    let mut sleepers = Vec::new();
+    let mut sessions = Vec::new();
     for _ in 0..9 {
         for carrier in Carrier::ALL {
-            sleepers.push(Sleeper::begin(carrier, &envoy).await?);
+            sessions.push(PausedSession::begin(carrier, &envoy).await?);
         }
     }
 
@@ -74,7 +74,7 @@ async fn a_new_pod_on_a_dead_pods_address_does_not_get_its_sessions() -> Result<
     let mut filter = filter_with_both(&json!({}));
     filter["fences"] = json!([{"address": "127.0.0.11", "notBefore": not_before}]);
     envoy.update(|config| config.filter(&filter))?;
-    let (of_dead, of_others): (Vec<_>, Vec<_>) = sleepers.iter().partition(|sleeper| sleeper.backend == "dead");
+    let (of_dead, of_others): (Vec<_>, Vec<_>) = sessions.iter().partition(|session| session.backend == "dead");
     ensure!(!of_dead.is_empty() && !of_others.is_empty());
     poll::until("every worker to have the fence", async || {
         let before = fenced(&envoy).await.ok()?;
@@ -91,27 +91,27 @@ async fn a_new_pod_on_a_dead_pods_address_does_not_get_its_sessions() -> Result<
 
     let new = Backend::start_at("new", dead.address())?;
     envoy.update(|config| config.backends([&new].into_iter().chain(&others)))?;
-    let of_new = poll::until("sessions on the new pod", async || {
+    let of_new = poll::until("sessions at the new pod", async || {
         let carrier = Carrier::ALL[new.requests() % 2];
-        let session = Sleeper::begin(carrier, &envoy).await.ok()?;
+        let session = PausedSession::begin(carrier, &envoy).await.ok()?;
         (session.backend == "new").then_some(session)
     })
     .await?;
 
     let before = fenced(&envoy).await?;
-    for sleeper in &of_dead {
-        let answer = sleeper.visit(&envoy).await?;
+    for session in &of_dead {
+        let answer = session.visit(&envoy).await?;
         ensure!(
-            answer.status == 200 && sleeper.carrier.token(&answer).is_some(),
-            "the session of the dead pod goes on"
+            answer.status == 200 && session.carrier.token(&answer).is_some(),
+            "the dead pod's session continues"
         );
     }
     assert_eq!(fenced(&envoy).await? - before, of_dead.len() as u64);
-    for sleeper in of_others {
-        sleeper.goes_on(&envoy).await?;
+    for session in of_others {
+        session.stays(&envoy).await?;
     }
     for _ in 0..6 {
-        of_new.goes_on(&envoy).await?;
+        of_new.stays(&envoy).await?;
     }
 
     crowd.rounds(2).await?;

@@ -1,4 +1,4 @@
-//! All backends are replaced while the clients keep coming.
+//! All backends are replaced while clients send requests.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{moved_only_where_it_had_to, retire};
 
-/// Backends that take their time, so that at every moment many requests are on their way.
+/// Slow backends, so that many requests are unfinished at every moment.
 fn generation(name: &str) -> Result<Vec<Backend>> {
     let start = |number| {
         let backend = Backend::start(&format!("{name}-{number}"))?;
@@ -27,7 +27,7 @@ async fn start(backends: &[Backend]) -> Result<(Envoy, Crowd)> {
 }
 
 #[tokio::test]
-async fn one_after_the_other() -> Result<()> {
+async fn replacing_backends_one_by_one_fails_no_request() -> Result<()> {
     let mut serving = generation("old")?;
     let (mut envoy, crowd) = start(&serving).await?;
     let mut taken_out = BTreeMap::new();
@@ -46,14 +46,14 @@ async fn one_after_the_other() -> Result<()> {
     journeys.none_failed()?;
     for journey in &journeys.0 {
         let moves = moved_only_where_it_had_to(journey, &taken_out)?;
-        ensure!(moves >= 1, "somebody is still on an old backend");
+        ensure!(moves >= 1, "a session did not leave its old backend");
     }
     Ok(())
 }
 
-/// Nobody drains first: the old ones are out when the new ones are in.
+/// No backend drains: the new ones replace the old ones in one change.
 #[tokio::test]
-async fn all_at_once() -> Result<()> {
+async fn replacing_all_backends_at_once_fails_no_request() -> Result<()> {
     let old = generation("old")?;
     let (mut envoy, crowd) = start(&old).await?;
     let new = generation("new")?;

@@ -1,4 +1,4 @@
-//! Two Envoys in front of the same backends, with one keyring: a client is served by either.
+//! Two Envoys in front of the same backends, with the same keyring, serve the same sessions.
 
 use anyhow::Result;
 use limpet_e2e::{Backend, Build, Carrier, Config, Crowd, Envoy};
@@ -18,7 +18,7 @@ async fn sessions_go_on_at_either(builds: [Build; 2]) -> Result<()> {
     let journeys = crowd.leave().await;
     journeys.none_failed()?;
     journeys.none_moved()?;
-    // Sessions have begun at both.
+    // Sessions have begun at both Envoys.
     for envoy in &envoys {
         let issued = envoy.stats("limpet.*issued$").await?;
         assert!(issued.values().sum::<u64>() >= 6, "{issued:?}");
@@ -27,12 +27,12 @@ async fn sessions_go_on_at_either(builds: [Build; 2]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn of_one_build() -> Result<()> {
+async fn envoys_of_the_same_build_share_sessions() -> Result<()> {
     sessions_go_on_at_either([Build::tested()?; 2]).await
 }
 
 #[tokio::test]
-async fn one_with_each_build() -> Result<()> {
+async fn envoys_of_different_builds_share_sessions() -> Result<()> {
     if takes_both()? {
         sessions_go_on_at_either([Build::Wasm, Build::Module]).await?;
     }

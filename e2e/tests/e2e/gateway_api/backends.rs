@@ -1,4 +1,4 @@
-//! Backends that drain, go, and leave their addresses to others.
+//! Backends that drain, stop, and leave their addresses to others.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Backend, Config, Envoy, Site, filter_with, poll};
 use serde_json::{Value, json};
 
-/// A site of `draining.yaml` with a session, whose backend is taken away after it has drained: its name, and what the client sends.
+/// A site of `draining.yaml` with a session whose backend drained and was then removed. Returns the backend's name and
+/// the session's cookie.
 async fn site_without(policy: &Value) -> Result<(Site, String, String)> {
     let mut config = Config::load("draining.yaml")?.policy(policy);
     if policy["strict"] == true {
@@ -25,7 +26,11 @@ async fn site_without(policy: &Value) -> Result<(Site, String, String)> {
         .await?;
     for _ in 0..10 {
         let answer = site.envoy.get("/").cookie(&pair).send().await?;
-        assert_eq!(answer.backend(), Some(&*backend), "draining ended its session");
+        assert_eq!(
+            answer.backend(),
+            Some(&*backend),
+            "the draining backend lost its session"
+        );
         assert!(answer.set_cookies().is_empty());
     }
 
@@ -37,7 +42,7 @@ async fn site_without(policy: &Value) -> Result<(Site, String, String)> {
 }
 
 #[tokio::test]
-async fn check_16_a_draining_backend_keeps_its_sessions_and_a_gone_one_loses_them() -> Result<()> {
+async fn check_16_a_draining_backend_keeps_its_sessions() -> Result<()> {
     let balanced = async {
         let (site, gone, pair) = site_without(&json!({"cookie": {"name": "session"}})).await?;
         let moved = site.envoy.get("/").cookie(pair).send().await?;
@@ -46,7 +51,7 @@ async fn check_16_a_draining_backend_keeps_its_sessions_and_a_gone_one_loses_the
         let pair = moved.set_cookie("session").context("no new token")?.pair();
         for _ in 0..10 {
             let answer = site.envoy.get("/").cookie(&pair).send().await?;
-            assert_eq!(answer.backend(), moved.backend(), "the new token does not stick");
+            assert_eq!(answer.backend(), moved.backend(), "the session left its new backend");
             assert!(answer.set_cookies().is_empty());
         }
         anyhow::Ok(())
@@ -61,7 +66,7 @@ async fn check_16_a_draining_backend_keeps_its_sessions_and_a_gone_one_loses_the
             let answer = site.envoy.get("/").cookie(&pair).send().await?;
             anyhow::Ok((answer.status, answer.set_cookies().len()))
         };
-        // A worker that has not heard yet fails to connect.
+        // Some workers may not know yet that the backend is gone: their connections fail.
         let fails = async || (visit().await.ok()? == (status, 0)).then_some(());
         poll::until("the session to fail as configured", fails).await?;
         for _ in 0..10 {
@@ -81,9 +86,9 @@ async fn fenced(envoy: &Envoy) -> Option<u64> {
     envoy.metric("web.refused.fenced").await.ok()
 }
 
-/// By a fence, which says from when on sessions of an address count.
+/// A fence does that: it says since when an address has its present owner.
 #[tokio::test]
-async fn check_20_a_new_pod_does_not_get_the_sessions_of_a_dead_pods_address() -> Result<()> {
+async fn check_20_a_new_pod_does_not_get_a_dead_pods_sessions() -> Result<()> {
     let mut site = Site::start(Config::load("ecds.yaml")?).await?;
     let first = site.envoy.get("/").send().await?;
     let of_dead = first.set_cookie("session").context("no token")?.pair();
@@ -91,13 +96,10 @@ async fn check_20_a_new_pod_does_not_get_the_sessions_of_a_dead_pods_address() -
     let address = dead.address();
     dead.stop().await;
     let _kept = Backend::start_at("new", address)?;
-    poll::until(
-        "the dead pod's session on the new one, as long as there is no fence",
-        async || {
-            let answer = site.envoy.get("/").cookie(&of_dead).send().await.ok()?;
-            (answer.backend() == Some("new") && answer.set_cookies().is_empty()).then_some(())
-        },
-    )
+    poll::until("without a fence the new pod gets the dead pod's session", async || {
+        let answer = site.envoy.get("/").cookie(&of_dead).send().await.ok()?;
+        (answer.backend() == Some("new") && answer.set_cookies().is_empty()).then_some(())
+    })
     .await?;
 
     // Later than any token of the dead pod.
@@ -116,7 +118,7 @@ async fn check_20_a_new_pod_does_not_get_the_sessions_of_a_dead_pods_address() -
     })
     .await?;
 
-    let of_new = poll::until("a session on the new pod", async || {
+    let of_new = poll::until("a session at the new pod", async || {
         let begun = site.envoy.get("/").send().await.ok()?;
         (begun.backend() == Some("new")).then(|| begun.set_cookie("session"))?
     })
@@ -124,7 +126,7 @@ async fn check_20_a_new_pod_does_not_get_the_sessions_of_a_dead_pods_address() -
     .pair();
     for _ in 0..6 {
         let answer = site.envoy.get("/").cookie(&of_new).send().await?;
-        assert_eq!(answer.backend(), Some("new"), "a session of the new pod's own");
+        assert_eq!(answer.backend(), Some("new"), "the new pod lost its own session");
         assert!(answer.set_cookies().is_empty());
     }
     Ok(())

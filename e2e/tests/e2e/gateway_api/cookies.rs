@@ -1,4 +1,4 @@
-//! Sessions in cookies: how long they last, where they are sent, and what becomes of the application's own.
+//! Sessions in cookies: how long they last, which requests have them, and what happens to the application's cookies.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use hyper::header::HeaderValue;
 use limpet_e2e::{Answering, Backend, Config, Envoy, Request, SetCookie, Site, filter_with, poll};
 use serde_json::json;
 
-/// The cookie `session` that a new client gets, at this path.
+/// The cookie `session` of a new client at this path.
 async fn first_cookie(envoy: &Envoy, path: &str) -> Result<SetCookie> {
     let first = envoy.get(path).send().await?;
     first.set_cookie("session").context("no cookie")
 }
 
-/// By what the token says, so by the clock: another Envoy knows when it is over too.
+/// The end is in the token, so every Envoy can tell it.
 #[tokio::test]
-async fn check_06_a_session_cookies_lifespan_is_regulated_by_its_token() -> Result<()> {
+async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
     let policy = json!({"cookie": {"name": "session"}, "absoluteTimeout": "3s"});
     let backends = Backend::three()?;
     let config = Config::load("cookie.yaml")?.policy(&policy).backends(&backends);
@@ -34,18 +34,18 @@ async fn check_06_a_session_cookies_lifespan_is_regulated_by_its_token() -> Resu
         answer.set_cookie("session")
     })
     .await?;
-    // The clocks of tokens count whole seconds.
+    // The timeout of 3 s, less a margin.
     assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
     let ended = replay(&one).await?;
     assert_eq!(ended.status, 200);
-    assert!(ended.set_cookie("session").is_some(), "it goes on where it began");
+    assert!(ended.set_cookie("session").is_some(), "the session did not end");
     for envoy in [&one, &other] {
         assert_eq!(envoy.metric("web.refused.expired").await?, 1);
     }
     Ok(())
 }
 
-/// Absolute: a token that is issued again, for the sake of `idleTimeout`, ends when the first one would have.
+/// The timeout is absolute: a token that is reissued because of `idleTimeout` ends when the first one would have ended.
 #[tokio::test]
 async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<()> {
     let cookie = json!({"name": "session", "lifetimeType": "Permanent"});
@@ -69,7 +69,8 @@ async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<
     Ok(())
 }
 
-/// `/` since release 1.6 of the API. What the older text derives from a rule's match can be configured.
+/// The path is `/` since release 1.6 of the API. A path derived from a rule's match, as in the older text, can be
+/// configured.
 #[tokio::test]
 async fn check_08_the_cookies_path_is_the_configured_one() -> Result<()> {
     for (cookie, path) in [
@@ -85,7 +86,7 @@ async fn check_08_the_cookies_path_is_the_configured_one() -> Result<()> {
     Ok(())
 }
 
-/// The application's own are what they were, whatever is between them, and over HTTP/2 in several fields.
+/// The application's cookies are unchanged, whatever is between them, and also in several fields over HTTP/2.
 #[tokio::test]
 async fn check_10_multiple_cookies_are_handled() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
@@ -111,9 +112,9 @@ async fn check_10_multiple_cookies_are_handled() -> Result<()> {
     Ok(())
 }
 
-/// Byte for byte and in their order, on a route with a session, whose own cookie comes besides, and on one without.
+/// Byte for byte and in order: on a route with a session, which adds its own cookie, and on one without.
 #[tokio::test]
-async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
+async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
     let fields = [
         "JSESSIONID=\"a,b\"; path=/shop;HTTPONLY ; Max-Age=060",
         "JSESSIONID=2;expires=Thu, 01-Jan-70 00:00:00 GMT",
@@ -136,14 +137,15 @@ async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
     Ok(())
 }
 
-/// Below the timeout it always survives, beyond 1.1 times it never does.
+/// A session that is idle for less than the timeout survives. One that is idle for more than 1.1 times the timeout does
+/// not.
 #[tokio::test]
 async fn check_22_a_session_that_was_idle_for_too_long_is_invalid() -> Result<()> {
     let survives = async {
         let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "idleTimeout": "3s"})).await?;
         let mut visitor = site.visitor();
         let first = visitor.get("/").await?;
-        // In all longer than the timeout.
+        // The sum is longer than the timeout.
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(1800)).await;
             assert_eq!(visitor.get("/").await?.backend(), first.backend());
@@ -152,16 +154,13 @@ async fn check_22_a_session_that_was_idle_for_too_long_is_invalid() -> Result<()
             site.envoy.metric("web.issued").await? == 1,
             "the session did not survive"
         );
-        ensure!(
-            site.envoy.metric("web.renewed").await? > 0,
-            "nobody took note of its use"
-        );
+        ensure!(site.envoy.metric("web.renewed").await? > 0, "the token was not renewed");
         anyhow::Ok(())
     };
     let ends = async {
         let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "idleTimeout": "1s"})).await?;
         let pair = first_cookie(&site.envoy, "/").await?.pair();
-        // 1.1 times as long, and a second for each of the two clock readings: they are in whole ones.
+        // 1.1 times the timeout, and a margin.
         tokio::time::sleep(Duration::from_millis(3200)).await;
         let answer = site.envoy.get("/").cookie(pair).send().await?;
         ensure!(answer.set_cookie("session").is_some(), "the session survived");

@@ -1,4 +1,4 @@
-//! Sessions belong to a rule, whatever services it leads to.
+//! Sessions belong to a rule, whichever Services it leads to.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 
 use crate::splits::per_scope::two_rules;
 use crate::splits::rule::{Rule, routes};
-use crate::splits::shop::split;
+use crate::splits::site::split;
 
-/// A rule of the two services of `split.yaml`: backends a and b are of the first, c is the second's.
+/// A rule with the two services of `split.yaml`: backends a and b are the first service's, c is the second's.
 fn rule(prefix: &str, session: &str, weights: [u32; 2]) -> Rule {
     let named = json!({"response_headers_to_add": [{"header": {"key": "x-rule", "value": session}}]});
     Rule::new(prefix, session)
@@ -19,7 +19,8 @@ fn rule(prefix: &str, session: &str, weights: [u32; 2]) -> Rule {
         .modified("shop-v2", weights[1], &named)
 }
 
-/// The GEP's example: a client of `/a` is on the first service, and `/b` leads to the second one only. Also where both rules have one name.
+/// The GEP's example: a client of `/a` is at the first service, and `/b` leads only to the second one. The same holds
+/// if both rules have the same name.
 #[tokio::test]
 async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     for names in [["session-a", "session-b"], ["session"; 2]] {
@@ -46,9 +47,10 @@ async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     Ok(())
 }
 
-/// 50 browsers begin on both rules at once, and walk both of them side by side and in turn. Each has a backend on `/a` and its own on `/b`.
+/// 50 browsers begin both rules' sessions at the same time, then use both at the same time and in turn. Each has one
+/// backend on `/a` and one on `/b`.
 #[tokio::test]
-async fn check_04_nor_where_the_session_is_attached_to_the_service() -> Result<()> {
+async fn check_04_nor_if_the_session_is_attached_to_the_service() -> Result<()> {
     let site = Site::start(two_rules(true)?).await?;
     let mut browsers = JoinSet::new();
     for _ in 0..50 {
@@ -59,11 +61,11 @@ async fn check_04_nor_where_the_session_is_attached_to_the_service() -> Result<(
         let [on_a, on_b] = walked??;
         apart += usize::from(on_a != on_b);
     }
-    assert!(apart > 0, "nobody has a backend for each rule");
+    assert!(apart > 0, "no browser has different backends for the rules");
     Ok(())
 }
 
-/// The backends that a browser is on.
+/// The backends of a browser's two sessions.
 async fn walk(mut browser: Visitor) -> Result<[String; 2]> {
     let mut beside = browser.clone();
     let (a, b) = tokio::try_join!(browser.get("/a"), beside.get("/b"))?;
@@ -118,8 +120,8 @@ async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
     Ok(())
 }
 
-/// To give a session a name is the control plane's part; `perScope` makes one for each rule of it. It outlives a restart of Envoy with the rules
-/// in another order.
+/// The control plane names sessions; `perScope` derives a name for each rule. The names survive a restart of Envoy with
+/// the rules in another order.
 #[tokio::test]
 async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> {
     let Site { backends, envoy } = Site::start(two_rules(true)?).await?;
@@ -149,8 +151,8 @@ async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> 
     Ok(())
 }
 
-/// The first of the three behaviours that the GEP permits: "Apply session persistence configured in `BackendLBPolicy` to `servicev1` and
-/// `servicev2` equally". A session is its rule's, so it holds on whichever service it begins.
+/// The first of the three behaviours that the GEP permits: "Apply session persistence configured in `BackendLBPolicy`
+/// to `servicev1` and `servicev2` equally". A session belongs to its rule, so it stays on whichever service it begins.
 #[tokio::test]
 async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Result<()> {
     let policies = json!({"of-shop-v1": {"cookie": {"name": "session"}}});
@@ -174,7 +176,7 @@ async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Resul
     Ok(())
 }
 
-/// Whatever session a request brings, it is answered by the rule that it matches.
+/// The rule that a request matches answers it, whatever session the request brings.
 #[tokio::test]
 async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "session"}}});
@@ -209,7 +211,7 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     Ok(())
 }
 
-/// 80 of 100: of 600 first requests 480, give or take five standard deviations of 9.8.
+/// The weight is 80 of 100: of 600 first requests 480, plus or minus five standard deviations of 9.8.
 #[tokio::test]
 async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "session"}}});
@@ -219,7 +221,7 @@ async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
     let mut on_v1 = 0;
     for _ in 0..600 {
         let answer = connection.send(site.envoy.get("/")).await?;
-        ensure!(answer.set_cookie("session").is_some(), "a first answer without a token");
+        ensure!(answer.set_cookie("session").is_some(), "the first answer has no token");
         on_v1 += usize::from(answer.backend().context("no backend")? != "c");
     }
     assert!((431..=529).contains(&on_v1), "{on_v1} of 600");

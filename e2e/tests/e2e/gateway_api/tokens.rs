@@ -1,4 +1,4 @@
-//! What tokens are worth where they do not belong, what they show, and how they travel in a header.
+//! Tokens used in the wrong place, what tokens show, and tokens in a header.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use limpet_core::outcome::RequestOutcome;
 use limpet_e2e::{Carrier, Config, Request, Site, raw_get};
 use serde_json::json;
 
-use crate::hostile_clients::forger::{Forger, Kind, SESSIONS};
+use crate::hostile_clients::forger::{Forger, Forgery, SESSIONS};
 use crate::hostile_clients::{config, request};
 use crate::protocols::events::EventSource;
 use crate::protocols::grpc::{EchoClient, say};
@@ -17,7 +17,7 @@ use crate::protocols::websocket::Socket;
 use crate::protocols::{Session, address, site};
 
 #[tokio::test]
-async fn check_21_forged_moved_and_stale_tokens_fall_back_and_show_nothing() -> Result<()> {
+async fn check_21_bad_tokens_fall_back_and_show_nothing() -> Result<()> {
     tokio::try_join!(
         each_kind_is_counted_by_its_reason(),
         rules_of_different_hosts(),
@@ -26,7 +26,8 @@ async fn check_21_forged_moved_and_stale_tokens_fall_back_and_show_nothing() -> 
     Ok(())
 }
 
-/// Bits flipped, cut off, from another rule, of an unknown key, from the future, replayed after expiry or fence, and addresses in place of a token.
+/// Tokens with flipped bits, cut tokens, tokens of another rule, of an unknown key, from the future, replayed after
+/// expiry or fence, and addresses instead of tokens.
 async fn each_kind_is_counted_by_its_reason() -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let site = Site::start(config(now.as_secs())?).await?;
@@ -39,12 +40,12 @@ async fn each_kind_is_counted_by_its_reason() -> Result<()> {
 
         let mut expected = BTreeMap::new();
         let mut tokens = Vec::new();
-        for kind in Kind::ALL {
+        for kind in Forgery::ALL {
             let (token, refusal) = forger.forge(kind, 30)?;
             *expected.entry(RequestOutcome::Refused(refusal).word()).or_insert(0) += 1;
             tokens.push(token);
         }
-        // As Envoy's own sessions have it.
+        // Envoy's own sessions use this form.
         for address in [backend.to_string(), BASE64_STANDARD.encode(backend.to_string())] {
             *expected.entry("refused.malformed").or_insert(0) += 1;
             tokens.push(address.into_bytes());
@@ -68,7 +69,7 @@ async fn each_kind_is_counted_by_its_reason() -> Result<()> {
     Ok(())
 }
 
-/// Whether a token shows the IP address of its backend. All are at 127.0.0.1.
+/// Whether a token shows the IP address of its backend. All backends are at 127.0.0.1.
 fn shows_the_address(token: &str) -> Result<bool> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -76,7 +77,7 @@ fn shows_the_address(token: &str) -> Result<bool> {
     Ok(there || token.contains("127.0.0.1") || text.contains("127.0.0.1"))
 }
 
-/// What is searched for can be found, where it is meant to be there.
+/// Shows that the search finds an address in a token that contains one.
 async fn signed_tokens_show_the_address() -> Result<()> {
     let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "token": "signed"})).await?;
     let first = site.envoy.get("/").send().await?;
@@ -85,7 +86,7 @@ async fn signed_tokens_show_the_address() -> Result<()> {
     Ok(())
 }
 
-/// Two hosts whose rules have one name and one policy.
+/// Two hosts whose rules have the same name and the same policy.
 async fn rules_of_different_hosts() -> Result<()> {
     let host = |name: &str| {
         let session = format!("web/{name}");
@@ -109,7 +110,10 @@ async fn rules_of_different_hosts() -> Result<()> {
     let first = get("one.example").send().await?;
     let pair = first.set_cookie("session").context("no token")?.pair();
     let elsewhere = get("two.example").cookie(&pair).send().await?;
-    ensure!(elsewhere.set_cookie("session").is_some(), "honoured on another host");
+    ensure!(
+        elsewhere.set_cookie("session").is_some(),
+        "the token was honoured on another host"
+    );
     ensure!(site.envoy.metric("web.refused.bad_signature").await? == 1);
     let own = get("one.example").cookie(&pair).send().await?;
     ensure!(own.backend() == first.backend() && own.set_cookies().is_empty());
@@ -135,7 +139,7 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
         }
     }
 
-    // The same session by gRPC metadata, by WebSockets and by server-sent events, each again and again.
+    // The same session over gRPC, WebSockets and server-sent events, several times each.
     let mut session = Session::new(Carrier::Header);
     session.answered(&first.headers)?;
     let mut client = EchoClient::connect(at).await?;
@@ -148,13 +152,13 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
         socket.echo("hello").await?;
         socket.close().await?;
 
-        // The stream is cut off after two.
+        // Cut off after two events.
         events.connected(session.open(events.request(2)).await?);
         assert_eq!(events.rest().await?, [session.backend(); 2]);
     }
     assert_eq!(session.continued, 12);
 
-    // And each of them begins one.
+    // Each protocol can also begin a session.
     say(&mut client, &mut Session::new(Carrier::Header), "hello").await?;
     Socket::open(at, &mut Session::new(Carrier::Header)).await?;
     Session::new(Carrier::Header)

@@ -1,4 +1,4 @@
-//! Tokens of a forger's: made with a key and moved or late, or without one.
+//! Forged tokens: made with the right key for another place or time, or without the key.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal};
 use limpet_e2e::{OTHER_KEY, TEST_KEY};
 
-/// An address that another backend has got by now.
+/// An address that belongs to another backend by now.
 pub(crate) const FENCED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A session: a policy that has its only route's name and scope too.
+/// A policy, whose name is also that of its only route and scope, and its carrier.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Session {
     pub(crate) policy: &'static str,
@@ -42,7 +42,7 @@ impl Session {
         SESSIONS[usize::from(self.policy == "web")]
     }
 
-    /// Where its tokens are good, under this key.
+    /// The realm in which this session's tokens under this key are good.
     fn realm(self, id: u8, key: &str) -> Result<Realm> {
         let secret = Secret::from_base64(key).context("expected a key")?;
         let keyring = Keyring::new(vec![Key::new(KeyId(id), KeyState::Signing, &secret)])?;
@@ -50,13 +50,13 @@ impl Session {
     }
 }
 
-/// Makes tokens for a session of which it is no part. What is random is the same in every run.
+/// Makes tokens, good and bad ones. Random parts are the same in every run.
 pub(crate) struct Forger {
-    /// Of the session.
+    /// Makes good tokens.
     own: Realm,
-    /// Of another rule, another mode, another name, and all of that.
+    /// Makes tokens for another rule, another mode, another name, and all of these.
     moved: [Realm; 4],
-    /// Of a key of the forger's own: by its own id, and by that of the good key.
+    /// Makes tokens with the forger's own key: under another id, and under the good key's id.
     stranger: Realm,
     impostor: Realm,
     host: SocketAddr,
@@ -84,7 +84,7 @@ impl Forger {
         })
     }
 
-    /// `SplitMix64`.
+    /// The generator `SplitMix64`.
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -96,7 +96,7 @@ impl Forger {
         [(); N].map(|()| self.random().to_le_bytes()[0])
     }
 
-    /// What a token of this host says, of a session that began and was last seen so long ago.
+    /// The claims of a token for this host, whose session began, and was last seen, this long ago.
     fn claims(&self, host: SocketAddr, began: Duration, seen: Duration) -> Claims {
         let at = |ago: Duration| Timestamp::from_unix(self.now.saturating_sub(ago));
         Claims {
@@ -107,7 +107,7 @@ impl Forger {
         }
     }
 
-    /// What a token of a session that is under way says.
+    /// The claims of a session that began a while ago and is in use.
     fn fresh(&self) -> Claims {
         self.claims(self.host, MINUTE, Duration::ZERO)
     }
@@ -122,52 +122,52 @@ impl Forger {
         realm(self).seal(form, &claims, nonce)
     }
 
-    /// A token that is good.
+    /// A good token.
     pub(crate) fn honest(&mut self) -> String {
         let fresh = self.fresh();
         self.seal(|forger| &forger.own, fresh)
     }
 
-    /// A token, and why it has to be refused.
-    pub(crate) fn forge(&mut self, kind: Kind, number: usize) -> Result<(Vec<u8>, Refusal)> {
+    /// A bad token, and the reason for which it must be refused.
+    pub(crate) fn forge(&mut self, kind: Forgery, number: usize) -> Result<(Vec<u8>, Refusal)> {
         let fresh = self.fresh();
         let moment = Duration::from_millis(number as u64);
         let own: fn(&Self) -> &Realm = |forger| &forger.own;
         let (text, refusal) = match kind {
-            Kind::Noise => {
+            Forgery::Noise => {
                 let bytes: [u8; 60] = self.random_bytes();
                 return Ok((bytes.map(|byte| byte | 0x80).to_vec(), Refusal::Malformed));
             }
-            Kind::MadeUp => {
+            Forgery::MadeUp => {
                 let mut bytes: [u8; 45] = self.random_bytes();
                 (bytes[0], bytes[1]) = (0x10, 1);
                 (BASE64_URL_SAFE_NO_PAD.encode(bytes), Refusal::BadSignature)
             }
-            Kind::BitFlipped => {
+            Forgery::BitFlipped => {
                 let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(self.seal(own, fresh))?;
                 let bit = number % (bytes.len() * 8);
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let refusal = match bit {
                     1..8 => Refusal::Malformed,
                     8..16 => Refusal::UnknownKey,
-                    // Bit 0 makes a sealed one of a signed one, and the other way round.
+                    // Bit 0 of a token tells sealed from signed.
                     _ => Refusal::BadSignature,
                 };
                 (BASE64_URL_SAFE_NO_PAD.encode(bytes), refusal)
             }
-            Kind::Cut => {
+            Forgery::Cut => {
                 let mut token = self.seal(own, fresh);
                 token.truncate(20 + number % (token.len() - 20));
                 (token, Refusal::Malformed)
             }
-            Kind::CutToMeasure => {
+            Forgery::CutToMeasure => {
                 let ipv6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 80));
                 let mut token = self.seal(own, Claims { host: ipv6, ..fresh });
                 token.truncate(60);
                 (token, Refusal::BadSignature)
             }
-            Kind::Lengthened => (format!("{}{number:04}", self.seal(own, fresh)), Refusal::Malformed),
-            Kind::Moved => {
+            Forgery::Lengthened => (format!("{}{number:04}", self.seal(own, fresh)), Refusal::Malformed),
+            Forgery::Moved => {
                 let from: [fn(&Self) -> &Realm; 4] = [
                     |forger| &forger.moved[0],
                     |forger| &forger.moved[1],
@@ -176,21 +176,21 @@ impl Forger {
                 ];
                 (self.seal(from[number % 4], fresh), Refusal::BadSignature)
             }
-            Kind::UnknownKey => (self.seal(|forger| &forger.stranger, fresh), Refusal::UnknownKey),
-            Kind::OtherKey => (self.seal(|forger| &forger.impostor, fresh), Refusal::BadSignature),
-            Kind::Expired => {
+            Forgery::UnknownKey => (self.seal(|forger| &forger.stranger, fresh), Refusal::UnknownKey),
+            Forgery::OtherKey => (self.seal(|forger| &forger.impostor, fresh), Refusal::BadSignature),
+            Forgery::Expired => {
                 let claims = self.claims(self.host, HOUR + MINUTE + moment, MINUTE);
                 (self.seal(own, claims), Refusal::Expired)
             }
-            Kind::Idle => {
+            Forgery::Idle => {
                 let claims = self.claims(self.host, HOUR / 2, MINUTE * 12 + moment);
                 (self.seal(own, claims), Refusal::Idle)
             }
-            Kind::Fenced => {
+            Forgery::Fenced => {
                 let host = SocketAddr::new(FENCED, self.host.port());
                 (self.seal(own, Claims { host, ..fresh }), Refusal::Fenced)
             }
-            Kind::FromTheFuture => {
+            Forgery::FromTheFuture => {
                 let soon = Timestamp::from_unix(self.now + HOUR + moment);
                 let claims = Claims {
                     issued_at: soon,
@@ -205,19 +205,19 @@ impl Forger {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
-    /// No text, not even UTF-8.
+pub(crate) enum Forgery {
+    /// Random bytes, which are not UTF-8.
     Noise,
     MadeUp,
     BitFlipped,
     Cut,
-    /// One for an IPv6 address, cut to the length of one for an IPv4 address.
+    /// A token for an IPv6 address, cut to the length of a token for an IPv4 address.
     CutToMeasure,
     Lengthened,
-    /// From another rule, another mode, another name, or all of them.
+    /// A token of another rule, another mode, another name, or all of these.
     Moved,
     UnknownKey,
-    /// Under the id of the good key.
+    /// A token of another key, under the good key's id.
     OtherKey,
     Expired,
     Idle,
@@ -225,7 +225,7 @@ pub(crate) enum Kind {
     FromTheFuture,
 }
 
-impl Kind {
+impl Forgery {
     pub(crate) const ALL: [Self; 13] = [
         Self::Noise,
         Self::MadeUp,

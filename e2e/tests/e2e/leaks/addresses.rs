@@ -1,11 +1,11 @@
-//! With sealed tokens nothing that a client or a backend gets tells a backend's address.
+//! With sealed tokens, nothing that a client or a backend receives contains a backend's address.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::leaks::Leaks;
 use limpet_e2e::{Answer, Backend, Carrier, Config, Envoy, Request};
 use serde_json::{Value, json};
 
-/// Backends at addresses that are nothing else.
+/// Backends at addresses that appear nowhere else.
 fn backends() -> Result<[Backend; 3]> {
     let start = |name, address: &str| Backend::start_at(name, address.parse()?);
     Ok([
@@ -22,7 +22,7 @@ fn leaks(backends: &[Backend]) -> Leaks {
     })
 }
 
-/// All that a client gets, and the headers that the backend got.
+/// The answer, and the headers of the request that the backend got.
 fn everything(answer: &Answer) -> Vec<u8> {
     let mut all = Vec::new();
     for (name, value) in &answer.headers {
@@ -32,7 +32,7 @@ fn everything(answer: &Answer) -> Vec<u8> {
     all
 }
 
-/// Sessions begin, go on, are forged, move when their backend is gone, and fail where they are strict.
+/// Sessions begin, continue, are forged, move when their backend is gone, and fail if they are strict.
 async fn live(more: &Value) -> Result<(Leaks, Vec<u8>)> {
     let mut backends = backends()?;
     let leaks = leaks(&backends);
@@ -49,7 +49,7 @@ async fn live(more: &Value) -> Result<(Leaks, Vec<u8>)> {
         let first = request().send().await?;
         let token = carrier.token(&first).context("no session")?;
         let again = carrier.bring(&token, request()).send().await?;
-        ensure!(again.backend() == first.backend(), "the session does not hold");
+        ensure!(again.backend() == first.backend(), "another backend answered");
         let forged = carrier
             .bring(&token.replace(char::is_lowercase, "b"), request())
             .send()
@@ -75,7 +75,7 @@ async fn no_cookie_or_header_tells_a_backends_address() -> Result<()> {
     Ok(())
 }
 
-/// The same search finds the address in a token that is signed and not sealed.
+/// The same search finds the address in a signed token, which is not sealed.
 #[tokio::test]
 async fn the_address_in_a_token_that_is_not_sealed_is_found() -> Result<()> {
     let (leaks, seen) = live(&json!({"token": "signed"})).await?;
@@ -84,7 +84,7 @@ async fn the_address_in_a_token_that_is_not_sealed_is_found() -> Result<()> {
     Ok(())
 }
 
-/// And in the cookie of Envoy's own sessions.
+/// The search also finds the address in the cookie of Envoy's own sessions.
 #[tokio::test]
 async fn the_address_in_envoys_own_cookie_is_found() -> Result<()> {
     let backends = backends()?;
@@ -95,7 +95,8 @@ async fn the_address_in_envoys_own_cookie_is_found() -> Result<()> {
             "session_state": {
                 "name": "envoy.http.stateful_session.cookie",
                 "typed_config": {
-                    "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
+                    "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.\
+                    CookieBasedSessionState",
                     "cookie": {"name": "own"},
                 },
             },

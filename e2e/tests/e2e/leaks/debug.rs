@@ -1,4 +1,4 @@
-//! Debug output of everything that comes near a key.
+//! Debug output of all types that hold a key.
 
 use std::fmt::Debug;
 
@@ -17,7 +17,7 @@ fn shown(value: &impl Debug) -> String {
     format!("{value:?}\n{value:#?}\n{value:x?}\n{value:X?}\n")
 }
 
-/// 32 random bytes in base64, by the command.
+/// 32 random bytes in base64, from the `limpet` command.
 fn random() -> Result<String> {
     let output = tools::run_limpet(&["keys", "generate"], &[])?;
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())

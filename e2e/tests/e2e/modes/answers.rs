@@ -1,4 +1,4 @@
-//! Answers of every kind: the backends' own, and Envoy's.
+//! Answers of every kind: of backends, and of Envoy itself.
 
 use anyhow::{Context, Result};
 use hyper::Method;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Whatever the request and the status: what the application sets gets its token.
+/// Whatever the method and the status: the session that the application sets gets a token.
 #[tokio::test]
 async fn every_answer_that_sets_a_session_gets_a_token() -> Result<()> {
     let site = Site::start(every_mode(&json!({}))?).await?;
@@ -48,7 +48,7 @@ async fn every_answer_that_sets_a_session_gets_a_token() -> Result<()> {
     Ok(())
 }
 
-/// A token is of one client, so no shared cache may store an answer with one; others stay as they are.
+/// A token belongs to one client, so no shared cache may store an answer with a token. Other answers do not change.
 #[tokio::test]
 async fn shared_caches_store_no_answer_with_a_token() -> Result<()> {
     for (more, kept) in [
@@ -86,9 +86,9 @@ async fn shared_caches_store_no_answer_with_a_token() -> Result<()> {
     Ok(())
 }
 
-/// A reply of Envoy's own, which no backend gave, names none, whatever it sets.
+/// Envoy's own replies get no token, because no backend gave them, even if they set the application's session.
 #[tokio::test]
-async fn envoys_own_replies_stay_as_they_are() -> Result<()> {
+async fn envoys_own_replies_do_not_change() -> Result<()> {
     let own = [("set-cookie", "JSESSIONID=abc; Path=/"), (HEADER, "abc")];
     let fields = own.map(
         |(name, value)| json!({"header": {"key": name, "value": value}, "append_action": "APPEND_IF_EXISTS_OR_ADD"}),
@@ -116,7 +116,7 @@ async fn envoys_own_replies_stay_as_they_are() -> Result<()> {
             }
         });
     let mut site = Site::start(config).await?;
-    // As long as a backend answers, what the route adds is as good as what the backend sets.
+    // If a backend answers, a session that the route adds gets a token like one that the backend sets.
     for mode in Mode::ALL {
         let answer = site.envoy.get(&mode.path()).send().await?;
         let kept = mode.set_by(&answer).context("nothing was set")?;
@@ -129,7 +129,7 @@ async fn envoys_own_replies_stay_as_they_are() -> Result<()> {
         for (path, status) in [("/direct", 200), ("/redirect", 301), ("", 503)] {
             let answer = site.envoy.get(&format!("{path}{}", mode.path())).send().await?;
             assert_eq!((answer.status, answer.backend()), (status, None), "{mode:?} {path}");
-            // Envoy adds the fields of a route to replies of the route's own alone.
+            // Envoy adds a route's fields only to replies of that route.
             let expected: &[_] = if path.is_empty() { &[] } else { &own };
             for (name, value) in expected {
                 assert_eq!(fields_without(&answer, name, "no token"), [*value], "{mode:?} {path}");
@@ -140,9 +140,9 @@ async fn envoys_own_replies_stay_as_they_are() -> Result<()> {
     Ok(())
 }
 
-/// Browsers forget what the answer to a preflight sets; but what the application sets it has reasons for.
+/// Browsers ignore cookies in the answer to a preflight. But if the application sets one, it gets a token.
 #[tokio::test]
-async fn a_preflight_begins_a_session_where_the_application_does() -> Result<()> {
+async fn a_preflight_begins_a_session_if_the_application_does() -> Result<()> {
     let site = Site::start(every_mode(&json!({}))?).await?;
     for mode in Mode::ALL {
         let preflight = || {

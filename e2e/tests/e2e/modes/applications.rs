@@ -1,4 +1,4 @@
-//! Applications with sessions of their own, each in the memory of the backend that began it.
+//! Applications that keep sessions in memory, so a session works only at the backend that began it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,22 +10,22 @@ use limpet_e2e::{Body, Protocol, Reply, Tasks};
 
 use super::COOKIE;
 
-/// A servlet container: `/shop/login` begins a session under a new id, whatever the client had; `/shop/add` puts something into its basket
-/// and says how much is in it; `/shop/logout` ends it; anything else is for everybody.
+/// A servlet container. `/shop/login` begins a session with a new id, whatever the client had; `/shop/add` adds an item
+/// to its basket and answers with the number of items; `/shop/logout` ends it; every other path needs no session.
 #[derive(Debug, Default)]
-pub(super) struct Shop {
+pub(super) struct ServletApplication {
     baskets: Sessions<usize>,
 }
 
-/// A server of the Model Context Protocol: a POST without a session initializes one, DELETE ends it, and everything else needs one.
+/// A Model Context Protocol server: a POST without a session begins one, DELETE ends it, and everything else needs one.
 #[derive(Debug, Default)]
-pub(super) struct Mcp {
+pub(super) struct McpServer {
     sessions: Sessions<()>,
 }
 
 pub(super) const MCP_SESSION: &str = "mcp-session-id";
 
-/// By the backend and the id that it gave out.
+/// Sessions by their backend and id.
 #[derive(Debug)]
 struct Sessions<T> {
     known: Mutex<BTreeMap<(String, String), T>>,
@@ -42,7 +42,7 @@ impl<T> Default for Sessions<T> {
 }
 
 impl<T> Sessions<T> {
-    /// A new one; its id has what ids are seen to have.
+    /// Begins a session. Its id looks like those of real applications.
     fn begin(&self, backend: &str, content: T) -> String {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         *begun += 1;
@@ -60,19 +60,19 @@ impl<T> Sessions<T> {
     }
 }
 
-impl Shop {
+impl ServletApplication {
     pub(super) fn shared() -> Arc<dyn Protocol> {
         Arc::<Self>::default()
     }
 }
 
-impl Mcp {
+impl McpServer {
     pub(super) fn shared() -> Arc<dyn Protocol> {
         Arc::<Self>::default()
     }
 }
 
-impl Protocol for Shop {
+impl Protocol for ServletApplication {
     fn speaks(&self, request: &Request<Incoming>) -> bool {
         request.uri().path().starts_with("/shop")
     }
@@ -114,7 +114,7 @@ impl Protocol for Shop {
     }
 }
 
-impl Protocol for Mcp {
+impl Protocol for McpServer {
     fn speaks(&self, request: &Request<Incoming>) -> bool {
         request.uri().path() == "/mcp"
     }
@@ -141,7 +141,7 @@ impl Protocol for Mcp {
     }
 }
 
-/// The value of the session's cookie; the first one, as servlet containers have it.
+/// The value of the session's cookie. If there are several, the first one counts, as in servlet containers.
 fn own_cookie(headers: &HeaderMap) -> Option<String> {
     let fields: Vec<String> = headers.get_all("cookie").iter().map(latin1).collect();
     let fields = fields.join("; ");

@@ -1,4 +1,4 @@
-//! A session's backend goes.
+//! The backend of a session goes away.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Site, poll};
@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::*;
 
-/// The application's value reaches the new backend. Until that sets its own, nothing keeps the client there.
+/// The application's value reaches the new backend. The session is balanced until that backend sets a session itself.
 #[tokio::test]
-async fn a_session_is_balanced_and_moves_when_the_new_backend_sets_its_own() -> Result<()> {
+async fn a_session_moves_when_a_new_backend_sets_its_own() -> Result<()> {
     let mut site = Site::start(every_mode(&json!({}))?).await?;
     for mode in Mode::ALL {
         let mut client = Client::new(&site.envoy, mode);
@@ -23,10 +23,14 @@ async fn a_session_is_balanced_and_moves_when_the_new_backend_sets_its_own() -> 
             let answer = client.get().await?;
             assert_eq!(answer.status, 200, "{mode:?}");
             assert_eq!(answer.seen()?.all(name), [&*value], "{mode:?}");
-            assert_eq!(mode.set_by(&answer), None, "{mode:?}: a token by itself");
+            assert_eq!(
+                mode.set_by(&answer),
+                None,
+                "{mode:?}: a token that the application did not ask for"
+            );
             reached.insert(answer.backend().context("no backend")?.to_owned());
         }
-        assert_eq!(reached.len(), 2, "{mode:?}: all backends that are left");
+        assert_eq!(reached.len(), 2, "{mode:?}: not all remaining backends were reached");
 
         let moved = client.begin("def").await?;
         assert_ne!(moved.backend(), first.backend());
@@ -39,7 +43,7 @@ async fn a_session_is_balanced_and_moves_when_the_new_backend_sets_its_own() -> 
 }
 
 #[tokio::test]
-async fn a_strict_session_fails_until_its_backend_is_back_or_the_client_begins_anew() -> Result<()> {
+async fn a_strict_session_fails_until_its_backend_is_back() -> Result<()> {
     let config = every_mode(&json!({"strict": true, "strictStatus": 410}))?
         .strict_routes()
         .health_checks();
@@ -48,7 +52,7 @@ async fn a_strict_session_fails_until_its_backend_is_back_or_the_client_begins_a
     for mode in Mode::ALL {
         // All on one backend, which goes.
         let mut client = Client::new(&site.envoy, mode);
-        poll::patiently("a session on the backend a", async {
+        poll::patiently("a session at backend a", async {
             while client.begin("abc").await?.backend() != Some("a") {
                 client.kept = None;
             }
@@ -76,7 +80,7 @@ async fn a_strict_session_fails_until_its_backend_is_back_or_the_client_begins_a
     site.backends[0].set_healthy(true);
     site.envoy.until_stat("cluster.backends.membership_healthy", 3).await?;
     for client in &mut clients {
-        poll::until("the session to go on", async || {
+        poll::until("the session to continue", async || {
             client.get().await.ok().filter(|answer| answer.status == 200)
         })
         .await?;
@@ -85,7 +89,7 @@ async fn a_strict_session_fails_until_its_backend_is_back_or_the_client_begins_a
     Ok(())
 }
 
-/// The route retries refused connections at other hosts; a strict session is not retried.
+/// The route retries refused connections at other hosts, but a strict session is not retried.
 #[tokio::test]
 async fn a_strict_session_is_not_retried_elsewhere() -> Result<()> {
     let mut site = Site::start(every_mode(&json!({"strict": true}))?.strict_routes()).await?;
@@ -103,7 +107,7 @@ async fn a_strict_session_is_not_retried_elsewhere() -> Result<()> {
     Ok(())
 }
 
-/// A backend that drains keeps these sessions too, with the configuration that people copy for that.
+/// A draining backend also keeps sessions of these modes, with the configuration that people copy.
 #[tokio::test]
 async fn a_draining_backend_keeps_its_sessions() -> Result<()> {
     let mut site = Site::start(Config::load("draining.yaml")?.policy(&Mode::CookiePrefix.policy(&json!({})))).await?;
@@ -113,7 +117,7 @@ async fn a_draining_backend_keeps_its_sessions() -> Result<()> {
     let name = first.backend().context("no backend")?.to_owned();
     site.envoy.update(|config| config.health(draining, "DRAINING"))?;
     site.envoy
-        .until_every_worker("sends nobody new to a draining backend", |answer| {
+        .until_every_worker("sends no new client to a draining backend", |answer| {
             answer.backend() != Some(&*name)
         })
         .await?;

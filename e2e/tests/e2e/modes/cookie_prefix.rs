@@ -1,4 +1,4 @@
-//! A token in front of the value of the application's cookie.
+//! Cookies of the application with a token as a prefix of their value.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Site};
@@ -10,7 +10,7 @@ fn policy() -> Value {
     Mode::CookiePrefix.policy(&json!({}))
 }
 
-/// A site, what a client of it keeps whose application set `own`, and the name of its backend.
+/// A site, the value that a client keeps whose application set `own`, and the name of the client's backend.
 async fn with_session(config: Config, own: &str) -> Result<(Site, String, String)> {
     let site = Site::start(config.policy(&policy())).await?;
     let mut client = Client::new(&site.envoy, Mode::CookiePrefix);
@@ -18,7 +18,7 @@ async fn with_session(config: Config, own: &str) -> Result<(Site, String, String
     Ok((site, client.token(own)?.to_owned(), backend))
 }
 
-/// Set-Cookie fields as the application sends them, and as the client gets them. Nobody has a session before.
+/// Set-Cookie fields that the application sends, and those that the client gets. The clients have no session before.
 const ANSWERS: [(&[&str], &[&str]); 15] = [
     (&["JSESSIONID=abc"], &["JSESSIONID=TOKEN~abc"]),
     (
@@ -56,14 +56,14 @@ const ANSWERS: [(&[&str], &[&str]); 15] = [
             "JSESSIONID=z; Max-Age=0",
         ],
     ),
-    // Empty fields say nothing, and go.
+    // Empty fields mean nothing and are removed.
     (&["", "a=1", "", "JSESSIONID=x", ""], &["a=1", "JSESSIONID=TOKEN~x"]),
-    // A date that HTTP does not know.
+    // A date that is not in one of HTTP's formats.
     (
         &["JSESSIONID=abc; Expires=1970-01-01T00:00:00Z"],
         &["JSESSIONID=TOKEN~abc; Expires=1970-01-01T00:00:00Z"],
     ),
-    // A session of one more Limpet, behind this one.
+    // A session of another Limpet behind this one.
     (
         &["JSESSIONID=EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA~abc"],
         &["JSESSIONID=TOKEN~EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA~abc"],
@@ -76,7 +76,7 @@ const ANSWERS: [(&[&str], &[&str]); 15] = [
 ];
 
 #[tokio::test]
-async fn what_the_application_sets_gets_a_token_and_loses_nothing() -> Result<()> {
+async fn the_applications_cookie_gets_a_token_and_loses_nothing() -> Result<()> {
     let site = site_with(Mode::CookiePrefix).await?;
     for (sent, expected) in ANSWERS {
         let request = site.envoy.get("/");
@@ -96,9 +96,9 @@ async fn what_the_application_sets_gets_a_token_and_loses_nothing() -> Result<()
     Ok(())
 }
 
-/// None of these begins a session, or ends one.
+/// None of these begins or ends a session.
 #[tokio::test]
-async fn what_sets_no_session_stays_as_it_is() -> Result<()> {
+async fn fields_that_set_no_session_do_not_change() -> Result<()> {
     let (site, token, backend) = with_session(Config::load("cookie.yaml")?, "abc").await?;
     for field in [
         "other=1; Path=/",
@@ -126,7 +126,8 @@ async fn what_sets_no_session_stays_as_it_is() -> Result<()> {
     Ok(())
 }
 
-/// Cookie fields as the client sends them, `TOKEN` being its session's, and as the application gets them.
+/// Cookie fields that the client sends, where `TOKEN` stands for its session's token, and those that the application
+/// gets.
 const REQUESTS: [(&[&str], &str); 13] = [
     (&["JSESSIONID=TOKEN~abc"], "JSESSIONID=abc"),
     (&["a=1; JSESSIONID=TOKEN~abc; b=2"], "a=1; JSESSIONID=abc; b=2"),
@@ -138,9 +139,9 @@ const REQUESTS: [(&[&str], &str); 13] = [
     (&["JSESSIONID=TOKEN~"], "JSESSIONID="),
     (&["JSESSIONID=\"TOKEN~\""], "JSESSIONID=\"\""),
     (&["JSESSIONID = TOKEN~abc ; a=1"], "JSESSIONID = abc ; a=1"),
-    // Only what is in front of all is this Limpet's.
+    // Only the first prefix belongs to this Limpet.
     (&["JSESSIONID=TOKEN~TOKEN~abc"], "JSESSIONID=TOKEN~abc"),
-    // Of other paths: each loses its prefix, and the first that holds counts.
+    // Cookies of other paths. All lose their prefixes, and the first good token counts.
     (
         &["JSESSIONID=TOKEN~x; JSESSIONID=TOKEN~y"],
         "JSESSIONID=x; JSESSIONID=y",
@@ -153,7 +154,7 @@ const REQUESTS: [(&[&str], &str); 13] = [
         &["JSESSIONID=old; JSESSIONID=TOKEN~y; JSESSIONID="],
         "JSESSIONID=old; JSESSIONID=y; JSESSIONID=",
     ),
-    // In several Cookie fields, as HTTP/2 may have them.
+    // In several Cookie fields, as HTTP/2 can have them.
     (&["a=1", "JSESSIONID=TOKEN~abc", "b=2"], "a=1; JSESSIONID=abc; b=2"),
     (
         &["JSESSIONID=FORGED~x; a=1", "b=2; JSESSIONID=TOKEN~y"],
@@ -161,7 +162,7 @@ const REQUESTS: [(&[&str], &str); 13] = [
     ),
 ];
 
-/// Sends each of these; the session holds, and the application gets its own.
+/// Sends all requests. Each must keep the session, and the application must get its own value.
 async fn assert_arrive(http2: bool) -> Result<()> {
     let config = Config::load("cookie.yaml")?;
     let (site, token, backend) = with_session(if http2 { config.http2_upstream() } else { config }, "abc").await?;
@@ -180,7 +181,7 @@ async fn assert_arrive(http2: bool) -> Result<()> {
         assert_eq!(
             answer.backend(),
             Some(&*backend),
-            "{fields:?} does not hold the session"
+            "{fields:?} does not keep the session"
         );
         assert!(answer.set_cookies().is_empty(), "{fields:?}");
     }
@@ -198,9 +199,9 @@ async fn the_application_gets_its_own_value_over_http2() -> Result<()> {
     assert_arrive(true).await
 }
 
-/// From before Limpet, or from a client that made it up: the very fields arrive.
+/// Values from before Limpet, or made up by a client, arrive unchanged.
 #[tokio::test]
-async fn what_is_no_prefix_is_the_applications() -> Result<()> {
+async fn values_without_a_token_arrive_unchanged() -> Result<()> {
     let (site, token, _) = with_session(Config::load("cookie.yaml")?, "abc").await?;
     let cut = &token[1..];
     let values = [
@@ -231,13 +232,13 @@ async fn what_is_no_prefix_is_the_applications() -> Result<()> {
     assert_eq!(
         reached(site.envoy.address(), "/", &[("cookie", &old)]).await?.len(),
         3,
-        "it is balanced"
+        "not all backends were reached"
     );
     Ok(())
 }
 
 #[tokio::test]
-async fn bytes_beyond_ascii_come_back_as_they_were() -> Result<()> {
+async fn bytes_beyond_ascii_come_back_unchanged() -> Result<()> {
     let site = site_with(Mode::CookiePrefix).await?;
     let own = b"\xe9\xff\x80\xc3\xa9~\xff";
     let set = [b"JSESSIONID=", &own[..], b"; Path=/"].concat();
@@ -253,7 +254,7 @@ async fn bytes_beyond_ascii_come_back_as_they_were() -> Result<()> {
     Ok(())
 }
 
-/// The token is refused, each time for its own reason, and the application gets its value all the same.
+/// Each token is refused for another reason. The application gets its value in all cases.
 #[tokio::test]
 async fn a_refused_tokens_value_reaches_the_application() -> Result<()> {
     let (site, token, _) = with_session(Config::load("cookie.yaml")?, "abc").await?;
@@ -292,7 +293,7 @@ async fn a_refused_tokens_value_reaches_the_application() -> Result<()> {
     Ok(())
 }
 
-/// The application's cookie is not the filter's to take away, nor to look for more of than the first few.
+/// The application's cookies stay in the request. The filter looks for tokens only in the first few.
 #[tokio::test]
 async fn a_thousand_cookies_of_the_name_reach_the_application() -> Result<()> {
     let (site, token, _) = with_session(Config::load("cookie.yaml")?, "abc").await?;
@@ -308,12 +309,12 @@ async fn a_thousand_cookies_of_the_name_reach_the_application() -> Result<()> {
     assert_eq!(
         site.envoy.metric("web.refused.bad_signature").await?,
         1,
-        "the session's own comes too late"
+        "more than the first few values were read"
     );
     Ok(())
 }
 
-/// Two clients at a time, over one connection: nobody gets the other's value.
+/// Twenty clients at the same time: each gets its own value.
 #[tokio::test]
 async fn values_of_two_clients_do_not_mix() -> Result<()> {
     let site = site_with(Mode::CookiePrefix).await?;

@@ -1,16 +1,20 @@
-//! A token in place of the value of a cookie that the application sets.
+//! Cookies of the application whose value is replaced by a token.
 
 use anyhow::{Context, Result};
 use limpet_e2e::Request;
 
 use super::*;
 
-/// The application decides who is kept, and from when until when.
+/// The application decides which client has a session, and from when until when.
 #[tokio::test]
-async fn the_application_decides_who_is_kept_and_sees_that_he_is() -> Result<()> {
+async fn the_application_decides_which_clients_are_kept() -> Result<()> {
     let site = site_with(Mode::CookieRewrite).await?;
     let address = site.envoy.address();
-    assert_eq!(reached(address, "/", &[]).await?.len(), 3, "nobody is kept");
+    assert_eq!(
+        reached(address, "/", &[]).await?.len(),
+        3,
+        "not all backends were reached"
+    );
 
     let mut visitor = site.visitor();
     let keep = || Request::get(address, "/").answered_with("set-cookie", "JSESSIONID=yes; Path=/; Secure");
@@ -28,11 +32,7 @@ async fn the_application_decides_who_is_kept_and_sees_that_he_is() -> Result<()>
     }
     let again = visitor.send(keep()).await?;
     assert_eq!(again.backend(), first.backend());
-    assert_ne!(
-        visitor.cookie(COOKIE),
-        Some(&*token),
-        "a new token where the application sets it anew"
-    );
+    assert_ne!(visitor.cookie(COOKIE), Some(&*token), "there is no new token");
 
     let deletion = "JSESSIONID=no; Path=/; Max-Age=0";
     let deleted = visitor
@@ -45,7 +45,7 @@ async fn the_application_decides_who_is_kept_and_sees_that_he_is() -> Result<()>
     Ok(())
 }
 
-/// Set-Cookie fields as the application sends them, and as the client gets them.
+/// Set-Cookie fields that the application sends, and those that the client gets.
 const ANSWERS: [(&[&str], &[&str]); 7] = [
     (&["JSESSIONID=abc"], &["JSESSIONID=TOKEN"]),
     (&["JSESSIONID="], &["JSESSIONID=TOKEN"]),
@@ -69,7 +69,7 @@ const ANSWERS: [(&[&str], &[&str]); 7] = [
 ];
 
 #[tokio::test]
-async fn the_value_is_replaced_and_nothing_else() -> Result<()> {
+async fn only_the_value_is_replaced() -> Result<()> {
     let site = site_with(Mode::CookieRewrite).await?;
     for (sent, expected) in ANSWERS {
         let request = site.envoy.get("/");
@@ -84,9 +84,9 @@ async fn the_value_is_replaced_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// The application gets whatever the client sends, and no token by it.
+/// The application gets what the client sends. The client gets no token for it.
 #[tokio::test]
-async fn what_is_no_token_reaches_the_application_as_it_is() -> Result<()> {
+async fn values_that_are_not_tokens_arrive_unchanged() -> Result<()> {
     let site = site_with(Mode::CookieRewrite).await?;
     let prefixed = format!("{FORGED}~abc");
     for value in ["yes", "", "\"yes\"", "a~b", FORGED, &prefixed] {
@@ -104,7 +104,7 @@ async fn what_is_no_token_reaches_the_application_as_it_is() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_first_of_several_that_holds_counts() -> Result<()> {
+async fn the_first_good_token_of_several_counts() -> Result<()> {
     let site = site_with(Mode::CookieRewrite).await?;
     let mut client = Client::new(&site.envoy, Mode::CookieRewrite);
     let first = client.begin("yes").await?;

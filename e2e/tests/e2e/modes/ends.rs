@@ -1,4 +1,4 @@
-//! How long tokens last that only the application renews.
+//! How long tokens last if only the application renews them.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use super::*;
 use crate::dynamic_module::takes_both;
 use crate::keys::key_of;
 
-/// Of the sessions in [`until_they_end`].
+/// The limit on sessions in [`until_they_end`].
 const BOUND: Duration = Duration::from_secs(1);
-/// Between Envoy's clock and that of the tests.
+/// The difference between Envoy's clock and the test's.
 const CLOCKS: Duration = Duration::from_millis(10);
 
-/// Uses a session of each mode until its token is refused for this reason, which it is from [`BOUND`] on and not before. The application's
-/// value reaches it all the same.
+/// Uses a session of each mode until its token is refused for this reason, and checks that this happens at [`BOUND`]
+/// and not before. The application gets its value in any case.
 async fn until_they_end(config: Config, reason: &str) -> Result<()> {
     let site = Site::start(config).await?;
     for mode in Mode::ALL {
@@ -31,11 +31,18 @@ async fn until_they_end(config: Config, reason: &str) -> Result<()> {
             let asked = begun.elapsed();
             let answer = client.get().await?;
             assert_eq!(answer.seen()?.all(name), [&*value], "{mode:?}");
-            assert_eq!(mode.set_by(&answer), None, "{mode:?}: a token by itself");
+            assert_eq!(
+                mode.set_by(&answer),
+                None,
+                "{mode:?}: a token that the application did not ask for"
+            );
             if site.envoy.metric(&counter).await? == 1 {
                 break;
             }
-            assert!(asked < BOUND + CLOCKS, "{mode:?}: it holds after {asked:?}");
+            assert!(
+                asked < BOUND + CLOCKS,
+                "{mode:?}: the session did not end after {asked:?}"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert!(start.elapsed() + CLOCKS > BOUND, "{mode:?}: it ended too early");
@@ -44,19 +51,19 @@ async fn until_they_end(config: Config, reason: &str) -> Result<()> {
         assert_eq!(
             site.envoy.metric(&format!("{}.issued", mode.name())).await?,
             2,
-            "{mode:?}: a new one begins"
+            "{mode:?}: no new session began"
         );
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_absolute_timeout() -> Result<()> {
+async fn a_session_ends_at_its_absolute_timeout() -> Result<()> {
     let config = every_mode(&json!({"absoluteTimeout": "1s"}))?;
     until_they_end(config, "expired").await
 }
 
-/// Without an absolute timeout it ends that long after the application set it, however much it is used.
+/// Without an absolute timeout, a session ends `maxIdle` after the application set it, even if it is used.
 #[tokio::test]
 async fn a_session_ends_with_max_idle_after_it_was_set() -> Result<()> {
     let mut filter = filter_of_every_mode(&json!({}));
@@ -64,9 +71,9 @@ async fn a_session_ends_with_max_idle_after_it_was_set() -> Result<()> {
     until_they_end(every_mode(&json!({}))?.filter(&filter), "idle").await
 }
 
-/// Setting it again on the same backend goes on with the session: its age counts from the first token.
+/// If the application sets the session again at the same backend, its age still counts from the first token.
 #[tokio::test]
-async fn a_session_that_is_set_again_does_not_become_younger() -> Result<()> {
+async fn setting_a_session_again_does_not_extend_it() -> Result<()> {
     let site = Site::start(every_mode(&json!({"token": "signed", "absoluteTimeout": "1h"}))?).await?;
     for mode in Mode::ALL {
         let mut client = Client::new(&site.envoy, mode);
@@ -74,7 +81,7 @@ async fn a_session_that_is_set_again_does_not_become_younger() -> Result<()> {
         for own in ["abc", "def"] {
             client.begin(own).await?;
             let token = Unverified::parse(client.token(own)?.as_bytes())?;
-            claims.push(token.claims.context("a sealed token")?);
+            claims.push(token.claims.context("the token cannot be opened")?);
         }
         assert_eq!(claims[0].host, claims[1].host, "{mode:?}");
         assert_eq!(claims[0].issued_at, claims[1].issued_at, "{mode:?}");
@@ -84,9 +91,9 @@ async fn a_session_that_is_set_again_does_not_become_younger() -> Result<()> {
     Ok(())
 }
 
-/// Nothing replaces a token of a key that retires but the application, so the key verifies on.
+/// Only the application replaces a retiring key's tokens, so the key must stay for verification.
 #[tokio::test]
-async fn a_retiring_keys_tokens_go_on_until_the_application_sets_its_session_again() -> Result<()> {
+async fn a_retiring_keys_tokens_last_until_the_session_is_set_again() -> Result<()> {
     let with_keys = |keys: Value| {
         let mut filter = filter_of_every_mode(&json!({}));
         filter["keys"] = keys;
@@ -108,7 +115,7 @@ async fn a_retiring_keys_tokens_go_on_until_the_application_sets_its_session_aga
         client.assert_holds(first.backend(), "abc").await?;
         assert_eq!(key_of(client.token("abc")?)?, 1, "{mode:?}");
 
-        // Taken away too early, it ends the session; the application gets its value all the same.
+        // If the key is removed too early, the session ends. The application still gets its value.
         let mut early = Client {
             at: without.address(),
             ..client.clone()
@@ -131,7 +138,7 @@ async fn a_retiring_keys_tokens_go_on_until_the_application_sets_its_session_aga
 }
 
 #[tokio::test]
-async fn a_session_goes_on_at_an_envoy_with_the_other_build_and_comes_back() -> Result<()> {
+async fn a_session_continues_at_an_envoy_with_the_other_build() -> Result<()> {
     if !takes_both()? {
         return Ok(());
     }
@@ -147,7 +154,7 @@ async fn a_session_goes_on_at_an_envoy_with_the_other_build_and_comes_back() -> 
                 client.at = envoys[envoy].address();
                 client.assert_holds(first.backend(), "a~b").await?;
             }
-            // The other one renews it, and the first one honours that.
+            // The other Envoy renews the session, and the first one honours the new token.
             let again = client.begin("c").await?;
             assert_eq!(again.backend(), first.backend(), "{mode:?}");
             client.at = envoys[here].address();

@@ -1,17 +1,17 @@
-//! A token in front of the value of a header that the application sets.
+//! Headers of the application with a token as a prefix of their value.
 
 use anyhow::{Context, Result};
 use hyper::Method;
 use limpet_e2e::{Config, Request, Site};
 use serde_json::json;
 
-use super::applications::{MCP_SESSION, Mcp};
+use super::applications::{MCP_SESSION, McpServer};
 use super::*;
 
-/// A client of the Model Context Protocol, with the configuration that people copy.
+/// A client of a Model Context Protocol server, with the configuration that people copy.
 #[tokio::test]
-async fn the_whole_life_of_an_mcp_session() -> Result<()> {
-    let site = Site::start_speaking(Config::load("prefix.yaml")?, &[Mcp::shared()]).await?;
+async fn an_mcp_session_works_from_beginning_to_end() -> Result<()> {
+    let site = Site::start_speaking(Config::load("prefix.yaml")?, &[McpServer::shared()]).await?;
     let request = |method: Method| site.envoy.get("/mcp").method(method);
     for http2 in [false, true] {
         let over = |request: Request| if http2 { request.http2() } else { request };
@@ -21,12 +21,12 @@ async fn the_whole_life_of_an_mcp_session() -> Result<()> {
         assert_eq!(token.len(), 60);
         assert!(
             session.bytes().all(|byte| byte.is_ascii_graphic()),
-            "as the protocol asks"
+            "a request without a session got another status"
         );
         for method in [Method::POST, Method::GET, Method::POST].into_iter().cycle().take(20) {
             let answer = over(request(method)).header("Mcp-Session-Id", session).send().await?;
             assert_eq!((answer.status, answer.backend()), (200, initialized.backend()));
-            assert_eq!(answer.body, own, "the application gets its own id");
+            assert_eq!(answer.body, own, "the application did not get its own id");
             assert_eq!(answer.header(MCP_SESSION), None);
         }
         let ended = over(request(Method::DELETE))
@@ -46,10 +46,10 @@ async fn the_whole_life_of_an_mcp_session() -> Result<()> {
     Ok(())
 }
 
-/// A session that the application ended, or whose backend has gone, is known nowhere: the client begins a new one.
+/// The application does not know a session that it ended, or that another backend had. The client begins a new one.
 #[tokio::test]
-async fn an_mcp_session_whose_backend_has_gone_begins_anew() -> Result<()> {
-    let mut site = Site::start_speaking(Config::load("prefix.yaml")?, &[Mcp::shared()]).await?;
+async fn an_mcp_session_whose_backend_has_gone_begins_again() -> Result<()> {
+    let mut site = Site::start_speaking(Config::load("prefix.yaml")?, &[McpServer::shared()]).await?;
     let first = site.envoy.get("/mcp").method(Method::POST).send().await?;
     let session = first.header(MCP_SESSION).context("no session")?.to_owned();
     site.backend_of(&first)?.stop().await;
@@ -73,7 +73,7 @@ async fn an_application_that_sets_no_header_gets_no_token() -> Result<()> {
     assert_eq!(
         reached(site.envoy.address(), "/", &[]).await?.len(),
         3,
-        "nobody is kept"
+        "not all backends were reached"
     );
     for (name, value) in [(HEADER, ""), ("x-session-2", "abc"), ("set-cookie", "x-session=abc")] {
         let answer = site.envoy.get("/").answered_with(name, value).send().await?;
@@ -84,7 +84,7 @@ async fn an_application_that_sets_no_header_gets_no_token() -> Result<()> {
     Ok(())
 }
 
-/// Fields as the application sends them, and as the client gets them.
+/// Fields that the application sends, and those that the client gets.
 const ANSWERS: [(&[&str], &[&str]); 8] = [
     (&["abc"], &["TOKEN~abc"]),
     (&["a~b"], &["TOKEN~a~b"]),
@@ -93,12 +93,12 @@ const ANSWERS: [(&[&str], &[&str]); 8] = [
     (&["\"a"], &["TOKEN~\"a"]),
     (&["a, b ,c"], &["TOKEN~a, b ,c"]),
     (&["a", "b"], &["TOKEN~a", "TOKEN~b"]),
-    // Empty fields say nothing, and go.
+    // Empty fields mean nothing and are removed.
     (&["", "a", "", "b, c"], &["TOKEN~a", "TOKEN~b, c"]),
 ];
 
 #[tokio::test]
-async fn what_the_application_sets_gets_a_token_and_loses_nothing() -> Result<()> {
+async fn the_applications_header_gets_a_token_and_loses_nothing() -> Result<()> {
     let site = site_with(Mode::HeaderPrefix).await?;
     for (sent, expected) in ANSWERS {
         let request = site.envoy.get("/");
@@ -121,7 +121,7 @@ async fn what_the_application_sets_gets_a_token_and_loses_nothing() -> Result<()
     Ok(())
 }
 
-/// Fields as the client sends them, `TOKEN` being its session's, and as the application gets them.
+/// Fields that the client sends, where `TOKEN` stands for its session's token, and those that the application gets.
 const REQUESTS: [(&[&str], &[&str]); 10] = [
     (&["TOKEN~abc"], &["abc"]),
     (&["TOKEN~a~b"], &["a~b"]),
@@ -131,7 +131,7 @@ const REQUESTS: [(&[&str], &[&str]); 10] = [
     (&["TOKEN~a", "TOKEN~b"], &["a,b"]),
     (&["FORGED~a,old,TOKEN~b"], &["a,old,b"]),
     (&["TOKEN~TOKEN~abc"], &["TOKEN~abc"]),
-    // Nothing is left, so there is no header.
+    // No value is left, so there is no header.
     (&["TOKEN~"], &[]),
     (&["\"TOKEN~\""], &["\"\""]),
 ];
@@ -156,16 +156,17 @@ async fn the_application_gets_its_own_value() -> Result<()> {
                 .fold(request, |request, value| request.header(name, filled(value)));
             let answer = request.send().await?;
             assert_eq!(answer.seen()?.all(HEADER), expected, "{sent:?}");
-            assert_eq!(answer.backend(), first.backend(), "{sent:?} does not hold the session");
+            assert_eq!(answer.backend(), first.backend(), "{sent:?} does not keep the session");
             assert_eq!(answer.header(HEADER), None);
         }
     }
     Ok(())
 }
 
-/// From before Limpet, or made up: the very fields arrive. What looks like a token in front is refused, and its value arrives.
+/// Values from before Limpet, or made up by a client, arrive unchanged. A prefix that looks like a token is refused and
+/// removed.
 #[tokio::test]
-async fn what_is_no_prefix_is_the_applications() -> Result<()> {
+async fn values_without_a_token_arrive_unchanged() -> Result<()> {
     let site = site_with(Mode::HeaderPrefix).await?;
     let cut = format!("{}~abc", &FORGED[1..]);
     for fields in [
@@ -188,7 +189,7 @@ async fn what_is_no_prefix_is_the_applications() -> Result<()> {
     assert_eq!(
         reached(site.envoy.address(), "/", &[(HEADER, "abc")]).await?.len(),
         3,
-        "it is balanced"
+        "not all backends were reached"
     );
     let forged = format!("{FORGED}~abc");
     let answer = site.envoy.get("/").header(HEADER, &forged).send().await?;

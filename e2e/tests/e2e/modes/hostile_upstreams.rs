@@ -1,4 +1,5 @@
-//! Applications that set what no library would: what Envoy lets through arrives whole, with a token where a session is, and comes back whole.
+//! Applications that set what no library would set. What Envoy lets through reaches the client with a token, and comes
+//! back unchanged.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Fields, RawAnswer, raw_get};
@@ -7,17 +8,17 @@ use serde_json::json;
 use super::*;
 use crate::hostile_upstreams::{Hostile, field};
 
-/// What a client keeps.
-type Kept = (&'static str, Vec<u8>);
+/// The field that a client keeps: its name and value.
+type KeptField = (&'static str, Vec<u8>);
 
 async fn hostile() -> Result<Hostile> {
-    // Room for requests that bring back what these applications set.
+    // Requests must be able to bring back what these applications set.
     let room = json!({"max_request_headers_kb": 512, "common_http_protocol_options": {"max_headers_count": 2000}});
     Hostile::patient_with(every_mode(&json!({}))?.connection_manager(&room)).await
 }
 
 impl Mode {
-    /// The field that carries `value`, which may be any bytes.
+    /// The fields that set `value`, which can be any bytes.
     fn raw(self, value: &[u8]) -> Fields {
         match self {
             Self::CookiePrefix | Self::CookieRewrite => {
@@ -35,7 +36,7 @@ impl Mode {
     }
 }
 
-async fn get(site: &Hostile, mode: Mode, kept: Option<&Kept>) -> Result<RawAnswer> {
+async fn get(site: &Hostile, mode: Mode, kept: Option<&KeptField>) -> Result<RawAnswer> {
     let fields: Vec<_> = kept
         .map(|(name, value)| (*name, value.as_slice()))
         .into_iter()
@@ -43,7 +44,7 @@ async fn get(site: &Hostile, mode: Mode, kept: Option<&Kept>) -> Result<RawAnswe
     raw_get(site.envoy.address(), &mode.path(), &fields).await
 }
 
-/// The token in what the application set as `own`, if that is all that differs.
+/// The token in `set`, if `set` is the application's `own` value with a token and nothing else.
 fn token_in<'f>(mode: Mode, set: &'f [u8], own: &[u8]) -> Option<&'f [u8]> {
     let (before, after): (&[u8], &[u8]) = match mode {
         Mode::CookiePrefix => (b"JSESSIONID=", b"; Path=/"),
@@ -61,7 +62,7 @@ fn token_in<'f>(mode: Mode, set: &'f [u8], own: &[u8]) -> Option<&'f [u8]> {
     (rest.len() == 60).then_some(rest)
 }
 
-/// The session that an answer begins holds with what the application set, and the upstream sees that as it was.
+/// Checks that a session continues with what the application set, and that the upstream sees its own value.
 async fn assert_holds(site: &Hostile, mode: Mode, first: &RawAnswer, token: &[u8], own: &[u8]) -> Result<()> {
     let (kept, seen) = match mode {
         Mode::CookiePrefix => (
@@ -81,13 +82,13 @@ async fn assert_holds(site: &Hostile, mode: Mode, first: &RawAnswer, token: &[u8
     let at = usize::from(first.all("x-backend") == [b"b"]);
     assert!(
         site.upstreams[at].seen(name)? == [seen],
-        "{mode:?}: the upstream sees something else"
+        "{mode:?}: the upstream does not see its own value"
     );
     Ok(())
 }
 
 #[tokio::test]
-async fn a_thousand_fields_that_set_the_session() -> Result<()> {
+async fn a_thousand_fields_that_set_the_session_arrive() -> Result<()> {
     let site = hostile().await?;
     for mode in Mode::ALL {
         let values: Vec<Vec<u8>> = (0..1000).map(|n| format!("value{n}~").into_bytes()).collect();
@@ -107,7 +108,7 @@ async fn a_thousand_fields_that_set_the_session() -> Result<()> {
 }
 
 #[tokio::test]
-async fn values_of_64_kib_and_of_any_bytes() -> Result<()> {
+async fn values_of_64_kib_and_of_any_bytes_come_back_unchanged() -> Result<()> {
     let site = hostile().await?;
     let large = vec![b'x'; 64 * 1024];
     let tildes = vec![b'~'; 64 * 1024];
@@ -133,9 +134,9 @@ async fn values_of_64_kib_and_of_any_bytes() -> Result<()> {
     Ok(())
 }
 
-/// Beside the session, what sets none: all of it arrives, but for what is empty.
+/// Fields that set no session, next to one that does. All arrive, except empty ones.
 #[tokio::test]
-async fn fields_that_are_no_cookies() -> Result<()> {
+async fn fields_that_are_not_cookies_arrive() -> Result<()> {
     let site = hostile().await?;
     let semicolons = format!("JSESSIONID={}", ";".repeat(60 * 1024));
     let dates = format!(
@@ -183,9 +184,9 @@ async fn fields_that_are_no_cookies() -> Result<()> {
     Ok(())
 }
 
-/// Envoy does not have them: 502, nothing of them comes through, and a session goes on.
+/// Envoy refuses these fields with 502 and passes none of them on. The client's session continues.
 #[tokio::test]
-async fn control_characters_are_envoys_own_refusal() -> Result<()> {
+async fn envoy_refuses_control_characters() -> Result<()> {
     let site = hostile().await?;
     for mode in Mode::ALL {
         site.answer(&mode.raw(b"abc"));

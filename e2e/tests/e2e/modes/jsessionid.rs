@@ -1,29 +1,29 @@
-//! A servlet container's sessions, from login to logout.
+//! Sessions of a servlet container, from login to logout.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Site, Visitor};
 use serde_json::json;
 
-use super::applications::Shop;
+use super::applications::ServletApplication;
 use super::*;
 
-/// What the visitor keeps after this answer of the login: the token, and the application's own id.
+/// After a login: the token that the visitor keeps, and the application's own id.
 fn token_and_id(visitor: &Visitor, login: &Answer) -> Result<(String, String)> {
     let id = String::from_utf8(login.body.to_vec())?;
     let kept = visitor.cookie(COOKIE).context("no session")?;
     Ok((Mode::CookiePrefix.token(kept, &id)?.to_owned(), id))
 }
 
-/// From before the login until after the logout, and again: the application gets exactly the ids that it gave out, and its baskets are in the
-/// memory of one backend.
+/// From before the login until after the logout, twice. The application gets exactly the ids that it gave out, and its
+/// baskets stay in the memory of one backend.
 #[tokio::test]
-async fn the_whole_life_of_a_jsessionid() -> Result<()> {
+async fn a_servlet_session_works_from_login_to_logout() -> Result<()> {
     let config = Config::load("cookie.yaml")?.policy(&Mode::CookiePrefix.policy(&json!({})));
-    let site = Site::start_speaking(config, &[Shop::shared()]).await?;
+    let site = Site::start_speaking(config, &[ServletApplication::shared()]).await?;
     let mut visitor = site.visitor();
     for _ in 0..6 {
         let answer = visitor.get("/shop/welcome").await?;
-        assert!(answer.set_cookies().is_empty(), "the application has no session yet");
+        assert!(answer.set_cookies().is_empty(), "a cookie was set before the login");
     }
     assert_eq!(site.envoy.metric("web.issued").await?, 0);
 
@@ -47,15 +47,19 @@ async fn the_whole_life_of_a_jsessionid() -> Result<()> {
             assert!(answer.set_cookies().is_empty(), "{round}");
         }
 
-        // A login within the session: a new id, and a new token, on the same backend.
+        // A login within the session: a new id and a new token at the same backend.
         let again = visitor.get("/shop/login").await?;
         assert_eq!(again.backend(), login.backend(), "{round}");
         let (next_token, next_id) = token_and_id(&visitor, &again)?;
         assert!(next_token != token && next_id != id, "{round}");
-        assert_eq!(visitor.get("/shop/add").await?.body, "1", "{round}: a new basket");
+        assert_eq!(
+            visitor.get("/shop/add").await?.body,
+            "1",
+            "{round}: the basket is not new"
+        );
 
         let logout = visitor.get("/shop/logout").await?;
-        assert_eq!(logout.body, "true", "{round}: the application ended its session");
+        assert_eq!(logout.body, "true", "{round}: the application did not end its session");
         assert_eq!(
             fields_without(&logout, "set-cookie", "no token"),
             [

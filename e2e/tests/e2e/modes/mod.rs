@@ -1,4 +1,5 @@
-//! Sessions in what the application sets itself: what docs/modes.md says, on a real Envoy, with backends that set cookies and headers.
+//! Sessions that the application sets (see docs/background/modes.md), in a real Envoy, with backends that set cookies
+//! and headers.
 
 mod answers;
 mod applications;
@@ -20,10 +21,10 @@ use serde_json::{Value, json};
 const COOKIE: &str = "JSESSIONID";
 const HEADER: &str = "x-session";
 
-/// Has the form of a token; nobody's key made it.
+/// Has the form of a token, but no key made it.
 const FORGED: &str = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// How a token travels with what the application sets.
+/// How the token is combined with the application's cookie or header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     CookiePrefix,
@@ -34,7 +35,7 @@ enum Mode {
 impl Mode {
     const ALL: [Self; 3] = [Self::CookiePrefix, Self::CookieRewrite, Self::HeaderPrefix];
 
-    /// The name of its policy, and of its route in [`every_mode`].
+    /// The name of this mode's policy and of its route in [`every_mode`].
     fn name(self) -> &'static str {
         match self {
             Self::CookiePrefix => "cookie-prefix",
@@ -47,7 +48,7 @@ impl Mode {
         format!("/{}", self.name())
     }
 
-    /// A policy with this mode, and these further fields.
+    /// A policy with this mode and these further fields.
     fn policy(self, more: &Value) -> Value {
         let mut policy = match self {
             Self::CookiePrefix => json!({"cookie": {"name": COOKIE, "mode": "prefix"}}),
@@ -60,7 +61,7 @@ impl Mode {
         policy
     }
 
-    /// The field in which the application sets its session.
+    /// The field by which the application sets its session.
     fn setting(self, value: &str) -> (&'static str, String) {
         match self {
             Self::CookiePrefix | Self::CookieRewrite => ("set-cookie", format!("{COOKIE}={value}; Path=/")),
@@ -68,7 +69,7 @@ impl Mode {
         }
     }
 
-    /// The value that an answer sets, as the client keeps it.
+    /// The value that an answer sets, in the form that the client keeps.
     fn set_by(self, answer: &Answer) -> Option<String> {
         match self {
             Self::CookiePrefix | Self::CookieRewrite => answer.set_cookie(COOKIE).map(|cookie| cookie.value),
@@ -76,7 +77,7 @@ impl Mode {
         }
     }
 
-    /// The field in which the client brings that value back.
+    /// The field by which the client sends that value back.
     fn bringing(self, value: &str) -> (&'static str, String) {
         match self {
             Self::CookiePrefix | Self::CookieRewrite => ("cookie", format!("{COOKIE}={value}")),
@@ -84,7 +85,7 @@ impl Mode {
         }
     }
 
-    /// What the application is to see of a client that has this value, which the application set as `own`.
+    /// The field that the application must see from a client that keeps `kept`, if the application set `own`.
     fn seen(self, kept: &str, own: &str) -> (&'static str, String) {
         match self {
             Self::CookieRewrite => self.bringing(kept),
@@ -92,7 +93,7 @@ impl Mode {
         }
     }
 
-    /// The token in a value that a client keeps, which the application set as `own`.
+    /// The token in a value that a client keeps, if the application set `own`.
     fn token<'k>(self, kept: &'k str, own: &str) -> Result<&'k str> {
         let token = match self {
             Self::CookieRewrite => Some(kept),
@@ -103,7 +104,7 @@ impl Mode {
     }
 }
 
-/// Sessions of every mode, each at its own path, by policies that have these fields in common.
+/// Policies of all modes, each with its own path, and with the fields of `more`.
 fn every_mode(more: &Value) -> Result<Config> {
     let route = |mode: Mode| {
         json!({
@@ -117,7 +118,8 @@ fn every_mode(more: &Value) -> Result<Config> {
                     "retry_host_predicate": [{
                         "name": "envoy.retry_host_predicates.previous_hosts",
                         "typed_config": {
-                            "@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
+                            "@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.\
+                                PreviousHostsPredicate",
                         },
                     }],
                     "host_selection_retry_max_attempts": 5,
@@ -156,7 +158,7 @@ struct Client {
 }
 
 impl Client {
-    /// A client that has nothing yet.
+    /// A client that keeps nothing yet.
     fn new(envoy: &Envoy, mode: Mode) -> Self {
         Self {
             at: envoy.address(),
@@ -166,12 +168,12 @@ impl Client {
         }
     }
 
-    /// The application sets nothing.
+    /// Sends a request for which the application sets nothing.
     async fn get(&mut self) -> Result<Answer> {
         self.send(Request::get(self.at, &self.path)).await
     }
 
-    /// The application sets its session.
+    /// Sends a request for which the application sets its session.
     async fn begin(&mut self, own: &str) -> Result<Answer> {
         let (name, value) = self.mode.setting(own);
         self.send(Request::get(self.at, &self.path).answered_with(name, value))
@@ -190,30 +192,36 @@ impl Client {
         Ok(answer)
     }
 
-    /// What it keeps.
+    /// The value that the client keeps.
     fn kept(&self) -> Result<&str> {
-        self.kept.as_deref().context("the client has nothing")
+        self.kept.as_deref().context("the client keeps nothing")
     }
 
-    /// The token that it keeps, with what the application set.
+    /// The token in the value that the client keeps, if the application set `own`.
     fn token(&self, own: &str) -> Result<&str> {
         self.mode.token(self.kept()?, own)
     }
 
-    /// That the session stays on this backend, and that the application is told what it set, and sets nothing.
+    /// Checks that the session stays at this backend, that the application sees what it set, and that no answer sets
+    /// anything.
     async fn assert_holds(&mut self, backend: Option<&str>, own: &str) -> Result<()> {
         let (name, value) = self.mode.seen(self.kept()?, own);
         for _ in 0..6 {
             let answer = self.get().await?;
             assert_eq!((answer.status, answer.backend()), (200, backend), "{:?}", self.mode);
             assert_eq!(answer.seen()?.all(name), [&*value], "{:?}", self.mode);
-            assert_eq!(self.mode.set_by(&answer), None, "{:?}: a token by itself", self.mode);
+            assert_eq!(
+                self.mode.set_by(&answer),
+                None,
+                "{:?}: a token that the application did not ask for",
+                self.mode
+            );
         }
         Ok(())
     }
 }
 
-/// Where six requests with these fields go.
+/// The backends that six requests with these fields reach.
 async fn reached(at: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Result<BTreeSet<String>> {
     let mut backends = BTreeSet::new();
     for _ in 0..6 {
@@ -226,7 +234,7 @@ async fn reached(at: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Result<
     Ok(backends)
 }
 
-/// The fields of an answer, each with `TOKEN` in place of this token.
+/// The values of this field in an answer, with `TOKEN` instead of this token.
 fn fields_without(answer: &Answer, name: &str, token: &str) -> Vec<String> {
     let fields = answer.headers.get_all(name).into_iter();
     let text = fields.map(|field| field.as_bytes().iter().copied().map(char::from).collect::<String>());

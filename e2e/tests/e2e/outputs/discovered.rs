@@ -1,4 +1,4 @@
-//! The same by ADS, from the controller's own server.
+//! An Envoy that gets its configuration over ADS from the controller's own server.
 
 use std::net::SocketAddr;
 
@@ -12,14 +12,14 @@ use limpet_xds::{Options, Security, Server, Snapshots};
 use super::all;
 use super::graphs::{gateway, listener, listening, to, with_session};
 
-/// On port 0, which is a free one.
+/// A listener on port 0 (any free port), with one rule and these weights.
 fn rules(v1: u32, v2: u32) -> Graph {
     let rule = with_session("", "web", vec![to("v1", v1), to("v2", v2)]);
     listening([(0, vec![listener("http", "", vec![rule])])].into())
 }
 
 #[tokio::test]
-async fn envoy_gets_everything_from_the_server_and_a_change_of_weights_moves_nobody() -> Result<()> {
+async fn a_change_of_weights_over_xds_moves_no_session() -> Result<()> {
     let snapshots = Snapshots::new();
     let options = Options {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -48,10 +48,10 @@ async fn envoy_gets_everything_from_the_server_and_a_change_of_weights_moves_nob
     let envoy = Envoy::start(Config::made(json::typed(&bootstrap)?)).await?;
     let get = || envoy.listener("http-0").map(|address| Request::get(address, "/"));
     let first = get()?.send().await?;
-    let token = first.set_cookie("web").context("no session began")?.value;
+    let token = first.set_cookie("web").context("the answer sets no cookie")?.value;
     ensure!(first.backend().is_some_and(|backend| backend.starts_with("v1/")));
     publish(&rules(0, 1))?;
-    poll::until("newcomers to go to v2", async || {
+    poll::until("new clients to go to v2", async || {
         let answer = get().ok()?.send().await.ok()?;
         (answer.backend() == Some("v2/a")).then_some(())
     })

@@ -1,4 +1,4 @@
-//! Graphs, by hand.
+//! Graphs written by hand.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) fn gateway() -> ObjectName {
     ObjectName::new("shop", "web")
 }
 
-/// A policy with this cookie.
+/// A policy with a cookie of this name.
 pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
     PolicyConfig {
         cookie: Some(CookieConfig::named(cookie)),
@@ -28,7 +28,7 @@ pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
     }
 }
 
-/// Port 80 for all hosts, with these routes; clusters v1 and v2; policies `web` and `strict`.
+/// A listener on port 80 for all hosts, with these routes; clusters v1 and v2; policies `web` and `strict`.
 pub(crate) fn graph(routes: Vec<Route>) -> Graph {
     listening(BTreeMap::from([(80, vec![listener("http", "", routes)])]))
 }
@@ -63,7 +63,7 @@ pub(crate) fn listener(name: &str, hostname: &str, routes: Vec<Route>) -> Listen
     }
 }
 
-/// What happens below this path.
+/// A route for paths that begin with this prefix.
 pub(crate) fn route(prefix: &str, action: Action) -> Route {
     Route {
         rule: RuleName(format!("HTTPRoute/shop/web{prefix}")),
@@ -88,7 +88,7 @@ pub(crate) fn forward(destinations: Vec<Destination>) -> Forward {
     }
 }
 
-/// Below this path, with the rule's sessions under this policy.
+/// A route for paths that begin with this prefix, whose rule has sessions under this policy.
 pub(crate) fn with_session(prefix: &str, policy: &str, destinations: Vec<Destination>) -> Route {
     let mut forward = forward(destinations);
     forward.session = Session::Rule(SessionUse {
@@ -117,7 +117,7 @@ pub(crate) fn nowhere(weight: u32) -> Destination {
     }
 }
 
-/// Gives the cluster sessions of its own, under this policy.
+/// Gives the cluster its own sessions under this policy.
 pub(crate) fn with_own_session(graph: &mut Graph, cluster: &str, policy: &str) {
     if let Some(cluster) = graph.clusters.get_mut(&ClusterName(cluster.to_owned())) {
         cluster.session = Some(SessionUse {

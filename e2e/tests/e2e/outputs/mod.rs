@@ -1,4 +1,4 @@
-//! What the controller makes of graphs, in a real Envoy.
+//! The configuration that the controller makes of graphs, in a real Envoy.
 
 mod discovered;
 mod graphs;
@@ -27,7 +27,7 @@ use limpet_resources::Resource;
 
 use self::graphs::gateway;
 
-/// The build under test.
+/// Options with the build under test.
 pub(crate) fn options() -> Result<EnvoyOptions> {
     let filter = match Build::tested()? {
         Build::Wasm => {
@@ -68,21 +68,21 @@ pub(crate) fn all(graph: &Graph, endpoints: &[(&str, &[Backend])]) -> Result<Vec
     Ok(all)
 }
 
-/// The same in one file.
+/// The same as one bootstrap configuration.
 pub(crate) fn config(graph: &Graph, endpoints: &[(&str, &[Backend])]) -> Result<Config> {
     let all = all(graph, endpoints)?;
     Ok(Config::made(json::typed(&static_bootstrap(&all, 0)?)?))
 }
 
-/// Two services of two backends each, v1 and v2, and an Envoy in front of them.
+/// An Envoy with a graph's configuration, and two services v1 and v2 of two backends each.
 #[derive(Debug)]
-pub(crate) struct Shop {
+pub(crate) struct GraphSite {
     pub(crate) envoy: Envoy,
     v1: [Backend; 2],
     v2: [Backend; 2],
 }
 
-impl Shop {
+impl GraphSite {
     pub(crate) async fn start(graph: &Graph) -> Result<Self> {
         let pair = |name: &str| {
             anyhow::Ok([
@@ -95,7 +95,7 @@ impl Shop {
         Ok(Self { envoy, v1, v2 })
     }
 
-    /// The same backends behind an Envoy that begins anew, with another graph.
+    /// Starts a new Envoy with another graph and the same backends.
     pub(crate) async fn change(self, graph: &Graph) -> Result<Self> {
         let Self { envoy, v1, v2 } = self;
         drop(envoy);
@@ -108,7 +108,7 @@ impl Shop {
         Ok(Request::get(self.envoy.listener(listener)?, path))
     }
 
-    /// How many of so many requests each backend, or status of Envoy's own, has answered.
+    /// Sends requests and counts them by the backend that answered, or by Envoy's status.
     pub(crate) async fn shares(&self, requests: usize, path: &str) -> Result<BTreeMap<String, usize>> {
         let mut shares = BTreeMap::new();
         for _ in 0..requests {

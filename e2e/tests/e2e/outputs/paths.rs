@@ -6,7 +6,7 @@ use limpet_model::graph::{
     Action, HeaderChanges, Hostname, PathChange, PathMatch, Redirect, Rewrite, Route, ValueMatch, VirtualHost,
 };
 
-use super::Shop;
+use super::GraphSite;
 use super::graphs::{forward, graph, listener, listening, route, to};
 
 fn rewriting(prefix: &str, change: PathChange) -> Route {
@@ -18,9 +18,9 @@ fn rewriting(prefix: &str, change: PathChange) -> Route {
     route(prefix, Action::Forward(action))
 }
 
-/// The table of `HTTPPathModifier.replacePrefixMatch`, and a few lines more.
+/// The table in the documentation of `HTTPPathModifier.replacePrefixMatch`, and a few more lines.
 #[tokio::test]
-async fn a_prefix_is_replaced_by_the_gateway_apis_table() -> Result<()> {
+async fn prefixes_are_replaced_as_the_gateway_api_says() -> Result<()> {
     let change = |prefix: &str, becomes: &str| rewriting(prefix, PathChange::Prefix(becomes.to_owned()));
     let routes = vec![
         change("/to", "/xyz"),
@@ -30,7 +30,7 @@ async fn a_prefix_is_replaced_by_the_gateway_apis_table() -> Result<()> {
         rewriting("/full", PathChange::Full(r"/all\1".to_owned())),
         change("", "/root"),
     ];
-    let shop = Shop::start(&graph(routes)).await?;
+    let site = GraphSite::start(&graph(routes)).await?;
     for (path, becomes) in [
         ("/to/bar", "/xyz/bar"),
         ("/to", "/xyz"),
@@ -50,8 +50,8 @@ async fn a_prefix_is_replaced_by_the_gateway_apis_table() -> Result<()> {
         ("/", "/root/"),
         ("/bar", "/root/bar"),
     ] {
-        let answer = shop.get("http-80", path)?.send().await?;
-        // Without the query.
+        let answer = site.get("http-80", path)?.send().await?;
+        // The path that the backend reports has no query.
         assert_eq!(answer.seen()?.path, becomes, "{path}");
     }
     Ok(())
@@ -61,8 +61,8 @@ async fn a_prefix_is_replaced_by_the_gateway_apis_table() -> Result<()> {
 async fn the_host_is_rewritten() -> Result<()> {
     let mut action = forward(vec![to("v1", 1)]);
     action.rewrite.hostname = Some("other.example.com".to_owned());
-    let shop = Shop::start(&graph(vec![route("", Action::Forward(action))])).await?;
-    let answer = shop
+    let site = GraphSite::start(&graph(vec![route("", Action::Forward(action))])).await?;
+    let answer = site
         .get("http-80", "/")?
         .header("host", "shop.example.com")
         .send()
@@ -71,12 +71,12 @@ async fn the_host_is_rewritten() -> Result<()> {
     assert_eq!(seen.all("host"), ["other.example.com"]);
     assert_eq!(seen.all("x-forwarded-host"), ["shop.example.com"]);
     assert_eq!(seen.all("x-forwarded-proto"), ["http"]);
-    // For clients on loopback, Envoy says where it is itself.
+    // If the client is on loopback, Envoy writes its own address into this field.
     assert_eq!(seen.all("x-forwarded-for").len(), 1);
     Ok(())
 }
 
-/// A redirect of each kind.
+/// One redirect of each kind.
 fn redirects() -> Vec<Route> {
     let to = |prefix: &str, redirect: Redirect| route(prefix, Action::Redirect(redirect));
     let base = || Redirect {
@@ -149,14 +149,14 @@ async fn redirects_lead_where_the_gateway_api_says() -> Result<()> {
         (80, vec![listener("http", "", redirects())]),
         (8080, vec![listener("other", "", redirects())]),
     ];
-    let shop = Shop::start(&listening(ports.into())).await?;
+    let site = GraphSite::start(&listening(ports.into())).await?;
     let ask = async |port: u16, path: &str| -> Result<(u16, String)> {
         let authority = if port == 80 {
             "a.com".to_owned()
         } else {
             format!("a.com:{port}")
         };
-        let request = shop.get(&format!("http-{port}"), path)?.header("host", authority);
+        let request = site.get(&format!("http-{port}"), path)?.header("host", authority);
         let answer: Answer = request.send().await?;
         Ok((
             answer.status,
@@ -185,7 +185,7 @@ async fn redirects_lead_where_the_gateway_api_says() -> Result<()> {
 
 #[tokio::test]
 async fn requests_are_matched_by_host_path_method_headers_and_query() -> Result<()> {
-    // Which route it was, the backend is told.
+    // A header tells the backend which route matched.
     let named = |name: &str, change: &dyn Fn(&mut Route)| {
         let mut route = route("", Action::Forward(forward(vec![to("v1", 1)])));
         route.request_headers = HeaderChanges {
@@ -224,8 +224,8 @@ async fn requests_are_matched_by_host_path_method_headers_and_query() -> Result<
         };
         http.virtual_hosts.insert(position, virtual_host);
     }
-    let shop = Shop::start(&listening([(80, vec![http])].into())).await?;
-    let get = |path: &str| shop.get("http-80", path);
+    let site = GraphSite::start(&listening([(80, vec![http])].into())).await?;
+    let get = |path: &str| site.get("http-80", path);
     let delete = hyper::Method::DELETE;
     for (request, expected) in [
         (get("/exact")?, "exact"),
@@ -241,7 +241,7 @@ async fn requests_are_matched_by_host_path_method_headers_and_query() -> Result<
         (get("/")?.header("host", "a.example.com:8080"), "host"),
         (get("/")?.header("host", "b.c.example.com"), "suffix"),
         (get("/")?.header("host", "example.com"), "100% rest"),
-        // As the backend would read them.
+        // Paths are normalised before they are matched, as the backend would read them.
         (get("/x/../exact")?, "exact"),
         (get("//exact")?, "exact"),
     ] {

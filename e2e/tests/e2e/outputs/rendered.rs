@@ -1,4 +1,4 @@
-//! `limpet render`: what it writes is what Envoy takes.
+//! Envoy accepts what `limpet render` writes.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Build, Config, Envoy, tools};
 use serde_json::{Value, json};
 
-/// The controller's golden cases.
+/// The directories of the controller's golden cases.
 fn cases() -> Result<Vec<PathBuf>> {
     let folder = tools::checkout().join("controller/tests/golden/cases");
     let mut cases = Vec::new();
@@ -17,7 +17,7 @@ fn cases() -> Result<Vec<PathBuf>> {
     Ok(cases)
 }
 
-/// The controller's configuration, with the build under test.
+/// The controller's configuration with the build under test.
 fn configuration(folder: &Path, defaults: Option<&Value>) -> Result<PathBuf> {
     let filter = match Build::tested()? {
         Build::Wasm => json!({"wasm": {"file": tools::wasm()?}}),
@@ -32,7 +32,7 @@ fn configuration(folder: &Path, defaults: Option<&Value>) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Runs `limpet render` with these arguments: its exit code, and the report.
+/// Runs `limpet render` with these arguments. Returns its exit code and its report.
 fn render(arguments: &[&str]) -> Result<(Option<i32>, Value)> {
     let arguments: Vec<&str> = ["render", "--format", "json"]
         .iter()
@@ -74,7 +74,7 @@ fn envoy_accepts_every_golden_case() -> Result<()> {
 }
 
 #[test]
-fn the_exit_code_tells_whether_all_was_accepted() -> Result<()> {
+fn the_exit_code_says_whether_all_objects_were_accepted() -> Result<()> {
     let input = |case: &str| format!("controller/tests/golden/cases/{case}/in.yaml");
     assert_eq!(render(&["-f", &input("policy-cookie")])?.0, Some(0));
     for case in ["bad-objects", "policies-in-conflict", "split-with-invalid-backend"] {

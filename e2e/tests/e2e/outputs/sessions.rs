@@ -1,4 +1,4 @@
-//! Sessions.
+//! Sessions in configurations that the controller makes.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Answer, Request};
 use limpet_model::graph::{Action, Session};
 
-use super::Shop;
+use super::GraphSite;
 use super::graphs::{forward, graph, policy, route, to, with_own_session, with_session};
 
-/// So many requests with these cookies, all of which this backend answers without a new token.
-async fn stays(shop: &Shop, path: &str, cookies: &str, backend: &str) -> Result<()> {
+/// Checks that this backend answers all requests with these cookies, and sends no new token.
+async fn stays(site: &GraphSite, path: &str, cookies: &str, backend: &str) -> Result<()> {
     for _ in 0..20 {
-        let answer = shop.get("http-80", path)?.cookie(cookies).send().await?;
+        let answer = site.get("http-80", path)?.cookie(cookies).send().await?;
         assert_eq!(answer.backend(), Some(backend), "{cookies}");
         assert_eq!(answer.set_cookies().len(), 0);
         let seen = answer.seen()?;
@@ -23,10 +23,14 @@ async fn stays(shop: &Shop, path: &str, cookies: &str, backend: &str) -> Result<
     Ok(())
 }
 
-async fn begin(shop: &Shop, path: &str) -> Result<(String, String)> {
-    let answer = shop.get("http-80", path)?.send().await?;
-    let cookie = answer.set_cookies().into_iter().next().context("no session began")?;
-    let backend = answer.backend().context("Envoy answered by itself")?;
+async fn begin(site: &GraphSite, path: &str) -> Result<(String, String)> {
+    let answer = site.get("http-80", path)?.send().await?;
+    let cookie = answer
+        .set_cookies()
+        .into_iter()
+        .next()
+        .context("the answer sets no cookie")?;
+    let backend = answer.backend().context("Envoy answered without a backend")?;
     Ok((format!("{}={}", cookie.name, cookie.value), backend.to_owned()))
 }
 
@@ -37,19 +41,19 @@ async fn sessions_of_all_policies_stay() -> Result<()> {
         route("/none", Action::Forward(forward(vec![to("v1", 1)]))),
         with_session("", "web", vec![to("v1", 1)]),
     ];
-    let shop = Shop::start(&graph(routes)).await?;
+    let site = GraphSite::start(&graph(routes)).await?;
     for path in ["/", "/strict"] {
         for _ in 0..4 {
-            let (cookie, backend) = begin(&shop, path).await?;
-            stays(&shop, path, &cookie, &backend).await?;
+            let (cookie, backend) = begin(&site, path).await?;
+            stays(&site, path, &cookie, &backend).await?;
         }
     }
-    let without = shop.get("http-80", "/none")?.send().await?;
+    let without = site.get("http-80", "/none")?.send().await?;
     assert_eq!((without.status, without.set_cookies().len()), (200, 0));
     Ok(())
 }
 
-/// Of a strict policy too, and of a rule that has no backend with a weight any more.
+/// Also with a strict policy, and if the rule has no backend with a weight any more.
 #[tokio::test]
 async fn sessions_stay_at_weight_zero() -> Result<()> {
     let rules = |v1, v2| {
@@ -59,28 +63,28 @@ async fn sessions_stay_at_weight_zero() -> Result<()> {
             with_session("", "web", vec![to("v1", v1), to("v2", v2)]),
         ])
     };
-    let shop = Shop::start(&rules(100, 0)).await?;
+    let site = GraphSite::start(&rules(100, 0)).await?;
     let mut sessions = Vec::new();
     for path in ["/", "/strict", "/one"] {
-        let (cookie, backend) = begin(&shop, path).await?;
+        let (cookie, backend) = begin(&site, path).await?;
         ensure!(backend.starts_with("v1/"), "{backend}");
-        stays(&shop, path, &cookie, &backend).await?;
+        stays(&site, path, &cookie, &backend).await?;
         sessions.push((path, cookie, backend));
     }
-    let shop = shop.change(&rules(0, 100)).await?;
+    let site = site.change(&rules(0, 100)).await?;
     for (path, cookie, backend) in &sessions {
-        stays(&shop, path, cookie, backend).await?;
+        stays(&site, path, cookie, backend).await?;
     }
     for path in ["/", "/strict"] {
-        assert_eq!(shop.shares(10, path).await?, [("v2".to_owned(), 10)].into());
+        assert_eq!(site.shares(10, path).await?, [("v2".to_owned(), 10)].into());
     }
-    assert_eq!(shop.shares(10, "/one").await?, [("500".to_owned(), 10)].into());
+    assert_eq!(site.shares(10, "/one").await?, [("500".to_owned(), 10)].into());
     Ok(())
 }
 
-/// The split chooses for every request; within each service there is a session, one of them strict.
+/// The split chooses a service for every request. Within each service the client has a session; one of them is strict.
 #[tokio::test]
-async fn sessions_of_destinations_hold_within_each() -> Result<()> {
+async fn each_destination_keeps_its_own_session() -> Result<()> {
     let mut action = forward(vec![to("v1", 1), to("v2", 1)]);
     action.session = Session::Destinations;
     let mut graph = graph(vec![route("", Action::Forward(action))]);
@@ -88,13 +92,13 @@ async fn sessions_of_destinations_hold_within_each() -> Result<()> {
     graph.policies.insert("green".to_owned(), policy("green", true));
     with_own_session(&mut graph, "v1", "blue");
     with_own_session(&mut graph, "v2", "green");
-    let shop = Shop::start(&graph).await?;
-    let mut visitor = limpet_e2e::Visitor::of(shop.envoy.listener("http-80")?);
+    let site = GraphSite::start(&graph).await?;
+    let mut visitor = limpet_e2e::Visitor::of(site.envoy.listener("http-80")?);
     let mut backends = BTreeSet::new();
     for _ in 0..40 {
-        let request: Request = shop.get("http-80", "/")?;
+        let request: Request = site.get("http-80", "/")?;
         let answer: Answer = visitor.send(request).await?;
-        backends.insert(answer.backend().context("Envoy answered by itself")?.to_owned());
+        backends.insert(answer.backend().context("Envoy answered without a backend")?.to_owned());
     }
     assert_eq!(visitor.cookie_names(), ["blue", "green"]);
     let services: Vec<_> = backends.iter().map(|backend| &backend[..2]).collect();
@@ -102,13 +106,13 @@ async fn sessions_of_destinations_hold_within_each() -> Result<()> {
     Ok(())
 }
 
-/// Clients choose neither backend nor service by headers of their own.
+/// Clients choose neither backend nor service by headers.
 #[tokio::test]
 async fn clients_do_not_steer() -> Result<()> {
-    let shop = Shop::start(&graph(vec![with_session("", "web", vec![to("v1", 1), to("v2", 0)])])).await?;
+    let site = GraphSite::start(&graph(vec![with_session("", "web", vec![to("v1", 1), to("v2", 0)])])).await?;
     // `printf v2 | sha256sum | head -c 8`
     for _ in 0..10 {
-        let request = shop.get("http-80", "/")?.header("x-limpet-destination", "fb04dcb6");
+        let request = site.get("http-80", "/")?.header("x-limpet-destination", "fb04dcb6");
         let answer = request.send().await?;
         ensure!(answer.backend().is_some_and(|backend| backend.starts_with("v1/")));
     }

@@ -1,4 +1,4 @@
-//! TLS at Envoy.
+//! TLS in listeners.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use limpet_model::Certificate;
 use limpet_model::graph::Listener;
 use zeroize::Zeroizing;
 
-use super::Shop;
+use super::GraphSite;
 use super::graphs::{listener, listening, to, with_session};
 
-/// A certificate that is its own authority, and the authority as PEM.
+/// A self-signed certificate, and the same as an authority in PEM.
 fn certificate(host: &str) -> Result<(Certificate, String)> {
     let made = rcgen::generate_simple_self_signed([host.to_owned()])?;
     let chain = made.cert.pem();
@@ -24,7 +24,7 @@ fn certificate(host: &str) -> Result<(Certificate, String)> {
 }
 
 #[tokio::test]
-async fn listeners_are_told_apart_by_server_name_and_sessions_hold() -> Result<()> {
+async fn the_server_name_selects_the_listener_and_sessions_stay() -> Result<()> {
     let with_tls = |name: &str, hostname: &str, cluster: &str| Listener {
         certificates: Some(vec![ObjectName::new("shop", name)]),
         ..listener(name, hostname, vec![with_session("", "web", vec![to(cluster, 1)])])
@@ -40,8 +40,8 @@ async fn listeners_are_told_apart_by_server_name_and_sessions_hold() -> Result<(
         graph.certificates.insert(ObjectName::new("shop", name), certificate);
         roots.push(root);
     }
-    let shop = Shop::start(&graph).await?;
-    let address = shop.envoy.listener("https-443")?;
+    let site = GraphSite::start(&graph).await?;
+    let address = site.envoy.listener("https-443")?;
     for (host, root, service) in [
         ("one.example.com", &roots[0], "v1"),
         ("two.example.com", &roots[1], "v2"),
@@ -49,13 +49,13 @@ async fn listeners_are_told_apart_by_server_name_and_sessions_hold() -> Result<(
         for http2 in [false, true] {
             let tls = Tls::new(root, host)?;
             let mut connection = Connection::open_tls(address, &tls, http2).await?;
-            // Over HTTP/2 the authority is the address: what the host is, the listener does not ask then.
-            let get = || shop.get("https-443", "/").map(|request| request.header("host", host));
+            // Over HTTP/2 the client sends the address as authority, and Envoy ignores the host header.
+            let get = || site.get("https-443", "/").map(|request| request.header("host", host));
             let first = connection.send(get()?).await?;
             if http2 {
                 assert_eq!(
                     first.status, 404,
-                    "{host}: the authority is none of the listener's hosts"
+                    "{host}: the listener accepts an authority that is not one of its hosts"
                 );
                 continue;
             }
@@ -63,7 +63,7 @@ async fn listeners_are_told_apart_by_server_name_and_sessions_hold() -> Result<(
                 .set_cookie("web")
                 .map(|cookie| (cookie.value.clone(), cookie.attributes.contains("Secure")));
             let Some((token, secure)) = cookie else {
-                anyhow::bail!("{host}: no session began: {first:?}");
+                anyhow::bail!("{host}: the answer sets no cookie: {first:?}");
             };
             assert!(secure, "{host}");
             assert!(

@@ -1,4 +1,4 @@
-//! What is made passes Envoy's own checks, and those of `limpet check`.
+//! Envoy and `limpet check` accept what the controller makes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use limpet_outputs::json;
 use super::graphs::{forward, gateway, graph, nowhere, route, to, with_own_session, with_session};
 use super::{all, config};
 
-/// Everything that a graph can say, TLS aside.
+/// A graph with everything that a graph can contain, except TLS.
 fn everything() -> Graph {
     let mut modified = to("v1", 1);
     modified.request_headers = HeaderChanges {
@@ -63,7 +63,7 @@ fn everything() -> Graph {
         route("/answer", answer),
         route("", Action::Forward(forward(vec![to("v1", 1)]))),
     ]);
-    // Rules that share a policy, as the model has it.
+    // Rules that share a policy, as in the model.
     for policy in graph.policies.values_mut().filter_map(|policy| policy.cookie.as_mut()) {
         policy.per_scope = true;
     }
@@ -76,10 +76,10 @@ fn everything() -> Graph {
 }
 
 #[test]
-fn envoy_accepts_it() -> Result<()> {
+fn envoy_accepts_every_resource() -> Result<()> {
     let (accepted, said) = Envoy::validate(&config(&everything(), &[])?)?;
     ensure!(accepted, "{said}");
-    // Not because it accepts everything.
+    // Envoy does not accept everything: it refuses a broken configuration.
     let broken = config(&everything(), &[])?.edit(|bootstrap| {
         bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]
             ["virtual_hosts"][0]["domains"] = serde_json::json!(["*", "*"]);
@@ -89,7 +89,7 @@ fn envoy_accepts_it() -> Result<()> {
 }
 
 #[test]
-fn limpet_check_has_nothing_to_say() -> Result<()> {
+fn limpet_check_has_no_findings() -> Result<()> {
     let made = json::typed(&static_bootstrap(&all(&everything(), &[])?, 9901)?)?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("envoy.json");
@@ -101,8 +101,8 @@ fn limpet_check_has_nothing_to_say() -> Result<()> {
 }
 
 #[test]
-fn envoy_accepts_what_it_is_started_with() -> Result<()> {
-    // Files that are there: Envoy reads them.
+fn envoy_accepts_the_controllers_bootstrap() -> Result<()> {
+    // Envoy reads these files, so they must exist.
     let directory = tempfile::tempdir()?;
     let made = rcgen::generate_simple_self_signed(["controller.limpet".to_owned()])?;
     let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
@@ -137,7 +137,7 @@ fn envoy_accepts_what_it_is_started_with() -> Result<()> {
                 made["node"],
                 serde_json::json!({"id": "envoy-1", "cluster": "shop/web"})
             );
-            // As it is: the files that it names are where it says.
+            // Unchanged, because the files that it names exist.
             std::fs::write(path("envoy.json"), made.to_string())?;
             let mut command = std::process::Command::new(tools::envoy()?);
             let output = command

@@ -1,4 +1,4 @@
-//! Large bodies, both ways at a time.
+//! Large bodies in both directions at the same time.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::{Exchange, Upload, poll};
@@ -6,7 +6,7 @@ use limpet_e2e::{Exchange, Upload, poll};
 /// The size of one piece.
 const PIECE: usize = 64 * 1024;
 
-/// Bytes that are no other client's: each place has its own, and so has each client.
+/// Bytes that differ for each client and each piece.
 pub(super) fn piece(client: usize, number: usize) -> Vec<u8> {
     let begin = number * PIECE;
     (begin..begin + PIECE)
@@ -14,7 +14,7 @@ pub(super) fn piece(client: usize, number: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends so many pieces.
+/// Sends this many pieces.
 pub(super) async fn send(mut upload: Upload, client: usize, pieces: usize) -> Result<()> {
     for number in 0..pieces {
         poll::patiently("room for a piece", upload.send(piece(client, number))).await?;
@@ -22,11 +22,11 @@ pub(super) async fn send(mut upload: Upload, client: usize, pieces: usize) -> Re
     Ok(())
 }
 
-/// Reads so many pieces, which are to be this client's, and the end.
+/// Reads this many pieces, checks that they are this client's, and reads the end.
 pub(super) async fn receive(mut exchange: Exchange, client: usize, pieces: usize) -> Result<()> {
     for number in 0..pieces {
         let received = exchange.bytes(PIECE).await?;
-        ensure!(received == piece(client, number), "piece {number} came back as another");
+        ensure!(received == piece(client, number), "piece {number} came back changed");
     }
     ensure!(exchange.piece().await?.is_none(), "more came back than was sent");
     Ok(())
@@ -40,7 +40,7 @@ mod tests {
     use super::super::{Session, address, config, start};
     use super::{receive, send};
 
-    /// More than Envoy and the kernel hold of one stream.
+    /// More than Envoy and the kernel buffer for a stream.
     const PIECES: usize = 128;
 
     async fn assert_pass(site: &Site, http2: bool) -> Result<()> {
@@ -59,23 +59,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn they_pass_over_http1() -> Result<()> {
+    async fn large_bodies_pass_over_http1() -> Result<()> {
         assert_pass(&start(config()?).await?, false).await
     }
 
     #[tokio::test]
-    async fn they_pass_over_http2() -> Result<()> {
+    async fn large_bodies_pass_over_http2() -> Result<()> {
         assert_pass(&start(config()?).await?, true).await
     }
 
     #[tokio::test]
-    async fn they_pass_from_http1_to_http2() -> Result<()> {
+    async fn large_bodies_pass_from_http1_to_http2() -> Result<()> {
         let own = json!({"typed_extension_protocol_options": null});
         assert_pass(&start(config()?.cluster(&own).http2_upstream()).await?, false).await
     }
 
     #[tokio::test]
-    async fn they_pass_from_http2_to_http1() -> Result<()> {
+    async fn large_bodies_pass_from_http2_to_http1() -> Result<()> {
         let own = json!({"typed_extension_protocol_options": null});
         assert_pass(&start(config()?.cluster(&own)).await?, true).await
     }

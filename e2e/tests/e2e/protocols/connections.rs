@@ -1,4 +1,4 @@
-//! Connections that several clients share, as those of a proxy in front of Envoy.
+//! Connections that several clients share, such as those of a proxy in front of Envoy.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::{Carrier, Connection, Request};
@@ -28,7 +28,7 @@ async fn sessions_that_take_turns_on_one_connection_do_not_mix() -> Result<()> {
     Ok(())
 }
 
-/// All streams are open at the same time, and each piece that is sent comes back on its own stream.
+/// All streams are open at the same time. Each piece that is sent must come back on its own stream.
 #[tokio::test]
 async fn sessions_that_share_one_connection_do_not_mix() -> Result<()> {
     let site = site().await?;
@@ -54,12 +54,12 @@ async fn sessions_that_share_one_connection_do_not_mix() -> Result<()> {
     Ok(())
 }
 
-/// They would all be on the first one's backend if they had mixed.
+/// Checks that every backend has a session: if sessions had mixed, all would be at the first one's backend.
 fn assert_spread(sessions: &[Session]) -> Result<()> {
     for backend in ["a", "b", "c"] {
         ensure!(
             sessions.iter().any(|session| session.backend() == backend),
-            "nobody is on {backend}"
+            "no session is at {backend}"
         );
     }
     let mut tokens: Vec<_> = sessions.iter().filter_map(Session::token).collect();

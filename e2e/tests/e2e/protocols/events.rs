@@ -1,4 +1,4 @@
-//! Server-sent events: answers without end, and clients that come back for the rest.
+//! Server-sent events: endless answers, and clients that reconnect for the next events.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use limpet_e2e::{Carrier, Exchange, Request, poll};
 
 use super::{Session, address, site, until_idle};
 
-/// A client of events, as browsers have it: connected anew, it says which event it had last.
+/// A client of server-sent events. Like a browser, it sends the last event's id when it reconnects.
 pub(crate) struct EventSource {
     address: SocketAddr,
     last_id: u64,
@@ -25,7 +25,7 @@ impl EventSource {
         }
     }
 
-    /// The request for the events that the client has not had, of which so many at most are to be sent in one go.
+    /// A request for the next events. The backend sends at most `at_a_time` of them before it cuts the stream off.
     pub(crate) fn request(&self, at_a_time: usize) -> Request {
         let request = Request::get(self.address, "/events")
             .header("accept", "text/event-stream")
@@ -36,13 +36,13 @@ impl EventSource {
         }
     }
 
-    /// Reads the answer to the request from now on.
+    /// Makes this answer the one that events are read from.
     pub(crate) fn connected(&mut self, stream: Exchange) {
         self.unread.clear();
         self.stream = Some(stream);
     }
 
-    /// The data of the next event, which is the one after the last.
+    /// The data of the next event, whose number must follow that of the last one.
     pub(crate) async fn next(&mut self) -> Result<String> {
         let stream = self.stream.as_mut().context("not connected")?;
         loop {
@@ -57,12 +57,12 @@ impl EventSource {
                 self.last_id = id;
                 return Ok(data);
             }
-            let piece = stream.piece().await?.context("the end of what has no end")?;
+            let piece = stream.piece().await?.context("the endless stream has ended")?;
             self.unread += std::str::from_utf8(&piece)?;
         }
     }
 
-    /// The data of the events that still come before the stream is cut off.
+    /// The data of the events that arrive before the stream is cut off.
     pub(crate) async fn rest(&mut self) -> Result<Vec<String>> {
         poll::patiently("the end of a stream", async {
             let mut rest = Vec::new();
@@ -75,7 +75,7 @@ impl EventSource {
     }
 }
 
-/// The stream is cut off again and again.
+/// The stream is cut off several times.
 #[tokio::test]
 async fn a_reconnect_lands_on_the_same_backend() -> Result<()> {
     let site = site().await?;
@@ -83,7 +83,7 @@ async fn a_reconnect_lands_on_the_same_backend() -> Result<()> {
         let mut session = Session::new(carrier);
         let mut events = EventSource::new(address(&site, carrier)?);
         for _ in 0..6 {
-            // The token is there with the head, and the answer has no end to wait for.
+            // The token comes with the head: the answer has no end to wait for.
             events.connected(session.open(events.request(3)).await?);
             assert_eq!(events.rest().await?, [session.backend(); 3]);
         }
@@ -93,7 +93,7 @@ async fn a_reconnect_lands_on_the_same_backend() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_moves_when_its_backend_goes_and_the_events_go_on() -> Result<()> {
+async fn a_session_moves_with_its_backend_and_the_events_continue() -> Result<()> {
     let mut site = site().await?;
     for carrier in Carrier::ALL {
         let mut session = Session::new(carrier);
@@ -108,7 +108,7 @@ async fn a_session_moves_when_its_backend_goes_and_the_events_go_on() -> Result<
         session.moved(&stream.head().headers)?;
         events.connected(stream);
         assert_eq!(events.next().await?, session.backend());
-        // A second reader of the same client.
+        // A second stream of the same client.
         let mut beside = EventSource::new(address(&site, carrier)?);
         beside.connected(session.open(beside.request(usize::MAX)).await?);
         assert_eq!(beside.next().await?, session.backend());
@@ -118,7 +118,7 @@ async fn a_session_moves_when_its_backend_goes_and_the_events_go_on() -> Result<
 }
 
 #[tokio::test]
-async fn a_backend_hears_of_a_client_that_goes() -> Result<()> {
+async fn a_backend_learns_that_its_client_has_gone() -> Result<()> {
     let site = site().await?;
     let at = address(&site, Carrier::Cookie)?;
     let mut session = Session::new(Carrier::Cookie);

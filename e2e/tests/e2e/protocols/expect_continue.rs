@@ -1,4 +1,4 @@
-//! `Expect: 100-continue`: what comes before an answer is no answer.
+//! `Expect: 100-continue`: the informational answer has no token.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Answering, Carrier, Informational, Request, Upload};
@@ -7,23 +7,23 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{Session, address, config, start};
 
-/// A request that waits for the word to send its body.
+/// A request that waits for 100 (Continue) before it sends its body.
 fn waiting(request: Request) -> (Request, Upload, UnboundedReceiver<Informational>) {
     let (request, upload) = request.header("expect", "100-continue").upload();
     let (request, informational) = request.informational();
     (request, upload, informational)
 }
 
-/// Sends the body once the word is given, and says what else came with it.
+/// Sends the body after 100 (Continue). Returns that informational answer.
 async fn send_when_told(mut upload: Upload, mut told: UnboundedReceiver<Informational>) -> Result<Informational> {
-    let word = told.recv().await.context("an answer without the word to go on")?;
+    let word = told.recv().await.context("there was no 100 (Continue)")?;
     upload.send("the body").await?;
     Ok(word)
 }
 
-/// Envoy gives the word itself, or passes on the backend's.
+/// Envoy sends 100 (Continue) itself, or passes on the backend's.
 #[tokio::test]
-async fn the_word_to_go_on_has_no_token_and_the_answer_has() -> Result<()> {
+async fn the_answer_has_the_token_and_100_continue_does_not() -> Result<()> {
     for proxied in [false, true] {
         let hcm = json!({"proxy_100_continue": proxied});
         let config = config()?.connection_manager(&hcm);
@@ -36,7 +36,7 @@ async fn the_word_to_go_on_has_no_token_and_the_answer_has() -> Result<()> {
             let (answer, (status, headers)) = (answer?, word?);
             assert_eq!((answer.status, answer.seen()?.body), (200, 8));
             assert_eq!(status, 100);
-            assert!(!headers.contains_key("set-cookie"), "the word to go on has {headers:?}");
+            assert!(!headers.contains_key("set-cookie"), "100 (Continue) has {headers:?}");
             assert_eq!(answer.seen()?.all("expect").len(), usize::from(proxied));
         }
         assert_eq!(session.continued, 4);
@@ -44,7 +44,7 @@ async fn the_word_to_go_on_has_no_token_and_the_answer_has() -> Result<()> {
     Ok(())
 }
 
-/// The answer comes in place of the word, and the body is never sent.
+/// The answer comes instead of 100 (Continue), and the body is not sent.
 #[tokio::test]
 async fn a_backend_that_refuses_the_body_starts_a_session_too() -> Result<()> {
     let config = config()?.connection_manager(&json!({"proxy_100_continue": true}));
@@ -58,7 +58,7 @@ async fn a_backend_that_refuses_the_body_starts_a_session_too() -> Result<()> {
         let (request, upload, mut told) = waiting(Request::get(at, "/"));
         let answer = session.send(request).await?;
         assert_eq!(answer.status, 417);
-        assert!(told.try_recv().is_err(), "the client was told to go on as well");
+        assert!(told.try_recv().is_err(), "the client also got 100 (Continue)");
         drop(upload);
     }
     assert_eq!(session.continued, 4);

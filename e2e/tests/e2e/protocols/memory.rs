@@ -1,4 +1,4 @@
-//! What a stream leaves behind in Envoy when it is over.
+//! Memory that streams leave in Envoy when they are over.
 
 use std::net::SocketAddr;
 
@@ -10,20 +10,20 @@ use tokio::task::JoinSet;
 use super::{Session, address, config, start, until_idle};
 
 const CLIENTS: usize = 8;
-/// Envoy closes a connection whose client resets too many streams; these are few enough.
+/// Envoy closes a connection if the client resets too many streams. This is few enough.
 const STREAMS: usize = 100;
 
-/// Less than either build keeps for a stream while it lasts.
+/// Both builds keep more than this for a stream that is open.
 const PER_STREAM: usize = 64;
 
-/// Streams that end in every way: a third to their end, a third reset by the client, a third by the backend.
+/// One third of the streams ends regularly, one third is reset by the client, one third by the backend.
 #[tokio::test]
 async fn streams_leave_nothing_in_memory() -> Result<()> {
-    // One worker has one filter, and one cache of freed memory.
+    // One worker has one filter and one cache of freed memory.
     let site = start(config()?.workers(1)).await?;
     let at = address(&site, Carrier::Cookie)?;
     let bound = CLIENTS * STREAMS * PER_STREAM;
-    // Much grows once and stays. What leaks grows every time.
+    // Much memory grows once and then stays. A leak grows every time.
     let mut grown = Vec::new();
     for _ in 0..6 {
         let before = memory(&site).await?;
@@ -62,20 +62,24 @@ async fn client(at: SocketAddr) -> Result<()> {
             1 => upload.abort(),
             _ => upload.send("cut off").await?,
         }
-        // Whether there is an end to it is not the question here.
+        // The answer may be cut off here.
         let _ = exchange.rest().await;
     }
     Ok(())
 }
 
-/// The bytes that Envoy has from its allocator. A wasm filter has its memory from elsewhere, so for it those of the whole process.
+/// The bytes that Envoy has from its allocator. A wasm filter's memory is not among them: for it, the bytes of the
+/// whole process.
 async fn memory(site: &Site) -> Result<usize> {
     if Build::tested()? == Build::Wasm {
         let status = std::fs::read_to_string(format!("/proc/{}/status", site.envoy.pid()))?;
         let resident = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kilobytes = resident.and_then(|line| line.trim().strip_suffix(" kB"));
-        return Ok(kilobytes.context("no resident memory")?.parse::<usize>()? * 1024);
+        return Ok(kilobytes.context("no line about resident memory")?.parse::<usize>()? * 1024);
     }
     let memory: Value = serde_json::from_str(&site.envoy.admin_text("/memory").await?)?;
-    Ok(memory["allocated"].as_str().context("no number of bytes")?.parse()?)
+    Ok(memory["allocated"]
+        .as_str()
+        .context("the memory page has no number of bytes")?
+        .parse()?)
 }

@@ -6,7 +6,7 @@ use limpet_e2e::{Carrier, Request};
 
 use super::{Session, address, site};
 
-/// Over HTTP/1.1 and over HTTP/2.
+/// The request over HTTP/1.1 and over HTTP/2.
 fn both(request: impl Fn() -> Request) -> [Request; 2] {
     [request(), request().http2()]
 }
@@ -40,14 +40,15 @@ async fn the_answer_to_head_brings_the_token_and_no_body() -> Result<()> {
             let answer = session.send(request).await?;
             assert_eq!((answer.status, answer.body.len()), (200, 0));
             let length: usize = answer.header("content-length").context("no length")?.parse()?;
-            assert!(length > 0, "the length is not that of GET");
+            assert!(length > 0, "the answer to HEAD has no length");
         }
         session.send(Request::get(at, "/")).await?;
     }
     Ok(())
 }
 
-/// As browsers ask before a request to another origin. They do so without cookies, and forget those that the answer sets.
+/// The request that a browser sends before a request to another origin. Browsers send it without cookies, and ignore
+/// cookies in the answer.
 fn preflight(request: Request) -> Request {
     request
         .method(Method::OPTIONS)
@@ -74,7 +75,7 @@ async fn the_answer_to_a_preflight_brings_no_token() -> Result<()> {
     Ok(())
 }
 
-/// A client that sends its token with it is somebody else than a browser.
+/// A client that sends its token with a preflight is not a browser.
 #[tokio::test]
 async fn a_preflight_with_a_token_is_part_of_its_session() -> Result<()> {
     let site = site().await?;

@@ -1,4 +1,4 @@
-//! A session is the same whatever it is carried by.
+//! Sessions over every protocol.
 
 mod bodies;
 mod connections;
@@ -21,13 +21,13 @@ use anyhow::Result;
 use limpet_e2e::{Carrier, Config, Protocol, Site, filter_with, poll};
 pub(crate) use session::Session;
 
-/// The configuration that people copy for streams, and a second listener like it, for sessions in a header.
+/// The configuration for streams that people copy, with a second listener for sessions in a header.
 fn config() -> Result<Config> {
     let by_header = filter_with(&Carrier::Header.policy());
     Ok(Config::load("streams.yaml")?.another_listener("header", &by_header))
 }
 
-/// A site whose backends speak everything that is tested here.
+/// A site whose backends speak all protocols that are tested here.
 pub(crate) async fn site() -> Result<Site> {
     start(config()?).await
 }
@@ -37,7 +37,7 @@ async fn start(config: Config) -> Result<Site> {
     Site::start_speaking(config, &protocols).await
 }
 
-/// Where sessions have this carrier.
+/// The address of the listener for sessions with this carrier.
 pub(crate) fn address(site: &Site, carrier: Carrier) -> Result<SocketAddr> {
     match carrier {
         Carrier::Cookie => Ok(site.envoy.address()),
@@ -45,7 +45,7 @@ pub(crate) fn address(site: &Site, carrier: Carrier) -> Result<SocketAddr> {
     }
 }
 
-/// Waits until no stream is left anywhere: in Envoy, on either side, and in the backends.
+/// Waits until no stream is open: in Envoy, on either side, and in the backends.
 async fn until_idle(site: &Site) -> Result<()> {
     poll::until("all streams to end", async || {
         let gauges = site

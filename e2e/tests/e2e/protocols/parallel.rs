@@ -1,4 +1,5 @@
-//! 200 clients at a time, each with a connection and a session of its own, and everything at once: nothing leaks, hangs or is mixed up.
+//! 200 clients of all kinds at the same time, each with its own connection and session. Nothing leaks, hangs or is
+//! mixed up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -19,8 +20,8 @@ use super::{Session, address, bodies, config, start, until_idle};
 const CLIENTS: usize = 200;
 
 #[tokio::test]
-async fn two_hundred_clients_with_everything_at_once() -> Result<()> {
-    // So that connections to backends end, too, when nobody uses them.
+async fn two_hundred_clients_of_all_kinds_do_not_mix() -> Result<()> {
+    // Connections to backends must end, too, when they are not used.
     let idle = json!({"typed_extension_protocol_options": {
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
             "common_http_protocol_options": {"idle_timeout": "0.2s"},
@@ -41,8 +42,8 @@ async fn two_hundred_clients_with_everything_at_once() -> Result<()> {
         };
         clients.spawn(client.live());
     }
-    // A client that fails is not waited for.
-    let waiting = poll::patiently("everybody to have a stream", async { Ok(everybody.wait().await) });
+    // If a client fails, the test does not wait for it.
+    let waiting = poll::patiently("every client to have a stream", async { Ok(everybody.wait().await) });
     tokio::select! {
         waited = waiting => { waited?; }
         Some(ended) = clients.join_next() => { ended??; }
@@ -71,14 +72,14 @@ async fn two_hundred_clients_with_everything_at_once() -> Result<()> {
 
     until_idle(&site).await?;
     let mut left = BTreeMap::new();
-    let nothing_left = poll::until("nothing to be left in Envoy", async || {
+    let nothing_left = poll::until("Envoy to have nothing open", async || {
         left = under_way(&site.envoy).await.ok()?;
         left.is_empty().then_some(())
     });
-    nothing_left.await.with_context(|| format!("{left:?} is left"))
+    nothing_left.await.with_context(|| format!("{left:?} is still open"))
 }
 
-/// What Envoy has under way: connections, streams, bytes that it holds. What is 0 is left out.
+/// What Envoy has open or holds: connections, streams, bytes; without those that are 0.
 async fn under_way(envoy: &Envoy) -> Result<BTreeMap<String, u64>> {
     let gauges = "^(http.web|cluster.backends|listener.127).*_(active|buffered)$";
     let mut under_way = envoy.stats(gauges).await?;
@@ -113,20 +114,20 @@ impl Client {
         Ok(self.session)
     }
 
-    /// Waits for the others. Everybody has a connection then, which was answered once.
-    async fn meets_everybody(&self) -> Result<()> {
+    /// Waits for the other clients. Each then has a connection on which a request was answered.
+    async fn waits_for_all(&self) -> Result<()> {
         for _ in 0..2 {
             poll::patiently("the others", async { Ok(self.everybody.wait().await) }).await?;
         }
         Ok(())
     }
 
-    /// What this client says the `index`th time, and nobody else.
+    /// A text that only this client sends, and only at its `index`th request.
     fn word(&self, index: usize) -> String {
         format!("client {:03}, {index:03}", self.number)
     }
 
-    /// Half of the clients of each kind speak HTTP/2, where they have the choice.
+    /// Half of the clients of each kind speak HTTP/2, if the kind can choose.
     fn http2(&self) -> bool {
         self.number / KINDS % 4 >= 2
     }
@@ -136,7 +137,7 @@ impl Client {
         if self.http2() { request.http2() } else { request }
     }
 
-    /// A plain request, over this connection or its own: the backend sees this client, and no token.
+    /// Sends a plain request, over this connection or a new one. The backend must see this client's text and no token.
     async fn asks_once(&mut self, connection: Option<&mut Connection>) -> Result<()> {
         let word = self.word(0);
         let request = self.request("/").header("x-client", &word);
@@ -145,7 +146,10 @@ impl Client {
             None => self.session.open(request).await?,
         };
         let seen = exchange.rest().await?.seen()?;
-        ensure!(seen.all("x-client") == [&*word], "another client's answer: {seen:?}");
+        ensure!(
+            seen.all("x-client") == [&*word],
+            "the answer is another client's: {seen:?}"
+        );
         ensure!(
             seen.cookies().is_none() && seen.all("x-session").is_empty(),
             "the backend sees {seen:?}"
@@ -156,7 +160,7 @@ impl Client {
     async fn asks(&mut self, http2: bool) -> Result<()> {
         let mut connection = Connection::open(self.at, http2).await?;
         self.asks_once(Some(&mut connection)).await?;
-        self.meets_everybody().await?;
+        self.waits_for_all().await?;
         for _ in 0..10 {
             self.asks_once(Some(&mut connection)).await?;
         }
@@ -167,7 +171,7 @@ impl Client {
         let mut client = EchoClient::connect(self.at).await?;
         let (sender, notes) = grpc::notes();
         let mut answers = grpc::converse(&mut client, &mut self.session, notes).await?;
-        self.meets_everybody().await?;
+        self.waits_for_all().await?;
         for index in 0..5 {
             let word = self.word(index);
             sender.send(Note::new(&word)).await?;
@@ -184,7 +188,7 @@ impl Client {
 
     async fn chats(&mut self) -> Result<()> {
         let mut socket = Socket::open(self.at, &mut self.session).await?;
-        self.meets_everybody().await?;
+        self.waits_for_all().await?;
         for round in 0..3 {
             for index in 0..5 {
                 socket.echo(self.word(index)).await?;
@@ -202,7 +206,7 @@ impl Client {
     async fn uploads(&mut self) -> Result<()> {
         let (request, upload) = self.request("/echo").upload();
         let mut first = Some((self.session.open(request).await?, upload));
-        self.meets_everybody().await?;
+        self.waits_for_all().await?;
         for _ in 0..2 {
             let (exchange, upload) = if let Some(first) = first.take() {
                 first
@@ -218,17 +222,17 @@ impl Client {
         Ok(())
     }
 
-    /// Resets its own streams, in either direction.
+    /// Resets its own streams, during the upload and during the answer.
     async fn gives_up(&mut self) -> Result<()> {
         for round in 0..4 {
             let (request, mut upload) = self.request("/echo").upload();
             let mut exchange = self.session.open(request).await?;
             if round == 0 {
-                self.meets_everybody().await?;
+                self.waits_for_all().await?;
             }
             echo(&mut upload, &mut exchange, &self.word(round)).await?;
             upload.abort();
-            ensure!(exchange.rest().await.is_err(), "half a request has an answer");
+            ensure!(exchange.rest().await.is_err(), "half a request was answered");
             let mut events = EventSource::new(self.at);
             events.connected(self.session.open(events.request(usize::MAX)).await?);
             events.next().await?;
@@ -236,13 +240,13 @@ impl Client {
         Ok(())
     }
 
-    /// Its streams are reset by their backend.
+    /// The backend resets its streams.
     async fn is_cut_off(&mut self) -> Result<()> {
         for round in 0..4 {
             let (request, mut upload) = self.request("/echo").header("x-cut-after", "1").upload();
             let mut exchange = self.session.open(request).await?;
             if round == 0 {
-                self.meets_everybody().await?;
+                self.waits_for_all().await?;
             }
             echo(&mut upload, &mut exchange, &self.word(round)).await?;
             upload.send("too much").await?;
@@ -255,11 +259,11 @@ impl Client {
         let mut events = EventSource::new(self.at);
         events.connected(self.session.open(events.request(usize::MAX)).await?);
         events.next().await?;
-        self.meets_everybody().await?;
+        self.waits_for_all().await?;
         for _ in 0..4 {
             events.connected(self.session.open(events.request(3)).await?);
             let data = events.rest().await?;
-            ensure!(data == [self.session.backend(); 3], "events of {data:?}");
+            ensure!(data == [self.session.backend(); 3], "the events came from {data:?}");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Streams that end in the middle, from either side.
+//! Streams that the client or the backend ends early.
 
 use anyhow::{Context, Result, bail, ensure};
 use limpet_e2e::{Answering, Carrier, Connection, Exchange, Request, Site, Upload, tools};
@@ -11,8 +11,8 @@ fn over(http2: bool, request: Request) -> Request {
     if http2 { request.http2() } else { request }
 }
 
-/// Nothing of the past is left in Envoy or in a backend, and the session is where it was.
-async fn assert_goes_on(site: &Site, session: &mut Session) -> Result<()> {
+/// Checks that no stream is left in Envoy or in a backend, and that the session continues.
+async fn assert_continues(site: &Site, session: &mut Session) -> Result<()> {
     until_idle(site).await?;
     let at = address(site, session.carrier())?;
     session.send(Request::get(at, "/")).await?;
@@ -20,16 +20,16 @@ async fn assert_goes_on(site: &Site, session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-/// Sends a piece of a body to `/echo`, and gets it back.
+/// Sends a piece of a body to `/echo` and gets it back.
 pub(super) async fn echo(upload: &mut Upload, exchange: &mut Exchange, piece: &str) -> Result<()> {
     upload.send(piece.to_owned()).await?;
     let back = exchange.bytes(piece.len()).await?;
-    ensure!(back == piece.as_bytes(), "another's bytes: {back:?}");
+    ensure!(back == piece.as_bytes(), "other bytes came back: {back:?}");
     Ok(())
 }
 
-/// Reads on to where the answer is cut off, which is at once. Envoy before 1.37 resets a stream of HTTP/2 with the code `NO_ERROR`, and hyper
-/// takes that for its end.
+/// Checks that the answer is cut off, without any more bytes. Envoy before 1.37 resets an HTTP/2 stream with the code
+/// `NO_ERROR`, which hyper takes for the end.
 pub(super) async fn assert_cut_off(exchange: Exchange, http2: bool) -> Result<()> {
     static TELLS: OnceCell<bool> = OnceCell::const_new();
     let tells = TELLS.get_or_try_init(async || anyhow::Ok(tools::envoy_version()? >= (1, 37)));
@@ -40,7 +40,7 @@ pub(super) async fn assert_cut_off(exchange: Exchange, http2: bool) -> Result<()
             ensure!(answer.body.is_empty(), "more came: {:?}", answer.body);
             Ok(())
         }
-        Ok(answer) => bail!("half an answer has an end, after {:?}", answer.body),
+        Ok(answer) => bail!("half an answer has a regular end, after {:?}", answer.body),
     }
 }
 
@@ -55,19 +55,16 @@ async fn a_client_resets_its_upload() -> Result<()> {
             let mut exchange = session.open(over(http2, request)).await?;
             echo(&mut upload, &mut exchange, "begun").await?;
             upload.abort();
-            assert!(
-                exchange.rest().await.is_err(),
-                "the answer to half a request has an end"
-            );
-            assert_goes_on(&site, &mut session).await?;
+            assert!(exchange.rest().await.is_err(), "half a request has a complete answer");
+            assert_continues(&site, &mut session).await?;
         }
     }
     Ok(())
 }
 
-/// Before there is an answer: no session begins.
+/// The answer does not exist yet, so no session begins.
 #[tokio::test]
-async fn a_client_goes_before_its_first_answer() -> Result<()> {
+async fn a_client_leaves_before_its_first_answer() -> Result<()> {
     let site = site().await?;
     let at = address(&site, Carrier::Cookie)?;
     for http2 in [false, true] {
@@ -82,16 +79,16 @@ async fn a_client_goes_before_its_first_answer() -> Result<()> {
         };
         limpet_e2e::poll::until("the request to reach a backend", busy).await?;
         upload.abort();
-        assert!(answer.await?.is_err(), "half a request is answered");
+        assert!(answer.await?.is_err(), "half a request was answered");
         until_idle(&site).await?;
     }
     assert_eq!(site.envoy.metric("web.no_token").await?, 2);
     assert_eq!(site.envoy.metric("web.issued").await?, 0);
-    assert_goes_on(&site, &mut Session::new(Carrier::Cookie)).await
+    assert_continues(&site, &mut Session::new(Carrier::Cookie)).await
 }
 
 #[tokio::test]
-async fn a_client_goes_while_it_is_answered() -> Result<()> {
+async fn a_client_leaves_during_its_answer() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let at = address(&site, carrier)?;
@@ -100,13 +97,13 @@ async fn a_client_goes_while_it_is_answered() -> Result<()> {
             let mut exchange = session.open(over(http2, Request::get(at, "/events"))).await?;
             exchange.bytes(5).await?;
             drop(exchange);
-            assert_goes_on(&site, &mut session).await?;
+            assert_continues(&site, &mut session).await?;
         }
     }
     Ok(())
 }
 
-/// One stream is reset, its neighbours on the connection go on.
+/// One stream is reset. The other streams of the connection continue.
 #[tokio::test]
 async fn a_client_resets_one_stream_of_many() -> Result<()> {
     let site = site().await?;
@@ -125,7 +122,7 @@ async fn a_client_resets_one_stream_of_many() -> Result<()> {
             echo(upload, exchange, "still here").await?;
         }
     }
-    assert_goes_on(&site, &mut session).await
+    assert_continues(&site, &mut session).await
 }
 
 /// All streams of a connection end with it.
@@ -142,7 +139,7 @@ async fn a_client_drops_a_connection_with_many_streams() -> Result<()> {
         streams.push(exchange);
     }
     drop(connection);
-    assert_goes_on(&site, &mut session).await
+    assert_continues(&site, &mut session).await
 }
 
 #[tokio::test]
@@ -158,13 +155,13 @@ async fn a_backend_cuts_its_answer_off() -> Result<()> {
             upload.send("cut off").await?;
             assert_cut_off(exchange, http2).await?;
             drop(upload);
-            assert_goes_on(&site, &mut session).await?;
+            assert_continues(&site, &mut session).await?;
         }
     }
     Ok(())
 }
 
-/// Envoy answers then, without a token; the client keeps the one that it has.
+/// Envoy answers itself, without a token. The client keeps its token.
 #[tokio::test]
 async fn a_backend_hangs_up_during_an_upload() -> Result<()> {
     let mut site = site().await?;
@@ -180,7 +177,7 @@ async fn a_backend_hangs_up_during_an_upload() -> Result<()> {
             assert_eq!((answer.status, answer.backend()), (503, None));
             assert_eq!(carrier.token(&answer), None);
             drop(upload);
-            assert_goes_on(&site, &mut session).await?;
+            assert_continues(&site, &mut session).await?;
         }
         session.token().context("the session is gone")?;
     }

@@ -1,15 +1,16 @@
-//! A session as its client sees it, whatever protocol the client speaks.
+//! A session from its client's side, for all protocols.
 
 use anyhow::{Context, Result, ensure};
 use hyper::HeaderMap;
 use limpet_e2e::{Answer, Carrier, Connection, Exchange, Request};
 
-/// A client's session: it begins with the first answer, and from then on every answer has to be one of the same backend, without a token.
+/// A client's session. It begins with the first answer. All later answers must come from the same backend, without a
+/// token.
 #[derive(Debug)]
 pub(crate) struct Session {
     carrier: Carrier,
     held: Option<Held>,
-    /// How many requests brought the token.
+    /// The number of requests with the token.
     pub(crate) continued: u64,
 }
 
@@ -20,7 +21,7 @@ struct Held {
 }
 
 impl Session {
-    /// That of a client who has not been here.
+    /// The session of a client that has not sent a request yet.
     pub(crate) fn new(carrier: Carrier) -> Self {
         Self {
             carrier,
@@ -34,7 +35,7 @@ impl Session {
         self.carrier
     }
 
-    /// The field that a request is to bring: its name and value.
+    /// The field that the next request must have: its name and value.
     pub(crate) fn field(&self) -> Option<(&'static str, String)> {
         self.held.as_ref().map(|held| self.carrier.field(&held.token))
     }
@@ -49,18 +50,18 @@ impl Session {
         self.held.as_ref().map(|held| held.token.as_str())
     }
 
-    /// Takes note of the headers of an answer.
+    /// Checks the headers of an answer.
     pub(crate) fn answered(&mut self, headers: &HeaderMap) -> Result<()> {
         let (backend, token) = self.read(headers)?;
         match &self.held {
             None => {
-                let token = token.context("a first answer without a token")?;
+                let token = token.context("the first answer has no token")?;
                 self.held = Some(Held { token, backend });
             }
             Some(held) => {
                 ensure!(
                     backend == held.backend,
-                    "{backend} answers a session of {}",
+                    "{backend} answered a session of {}",
                     held.backend
                 );
                 ensure!(token.is_none(), "a token was issued again");
@@ -70,29 +71,30 @@ impl Session {
         Ok(())
     }
 
-    /// Takes note of the headers of an answer after the session's backend has gone.
+    /// Checks the headers of an answer after the session's backend has gone.
     pub(crate) fn moved(&mut self, headers: &HeaderMap) -> Result<()> {
         let (backend, token) = self.read(headers)?;
-        ensure!(backend != self.backend(), "{backend} is said to be gone");
-        let token = token.context("the session moved without a token")?;
+        ensure!(backend != self.backend(), "{backend} should have been gone");
+        let token = token.context("the session has no token for its new backend")?;
         self.held = Some(Held { token, backend });
         Ok(())
     }
 
-    /// The backend that an answer came from, and the token that it brings. No answer has two, and none has a trace of Limpet's.
+    /// The backend that answered, and the token in the answer. Checks that there is at most one token, and no internal
+    /// header.
     fn read(&self, headers: &HeaderMap) -> Result<(String, Option<String>)> {
-        let backend = headers.get("x-backend").context("no answer of a backend")?;
+        let backend = headers.get("x-backend").context("no backend answered")?;
         let tokens = match self.carrier {
             Carrier::Cookie => headers.get_all("set-cookie").iter().count(),
             Carrier::Header => headers.get_all("x-session").iter().count(),
         };
-        ensure!(tokens <= 1, "{tokens} tokens at a time");
+        ensure!(tokens <= 1, "the answer has {tokens} tokens");
         let internal = headers.keys().find(|name| name.as_str().starts_with("x-limpet"));
         ensure!(internal.is_none(), "the client sees {internal:?}");
         Ok((backend.to_str()?.to_owned(), self.carrier.token_in(headers)))
     }
 
-    /// A request with what the client holds.
+    /// Adds the session's token to a request.
     pub(crate) fn bring(&self, request: Request) -> Request {
         match self.field() {
             Some((name, value)) => request.header(name, value),
@@ -100,12 +102,12 @@ impl Session {
         }
     }
 
-    /// Sends a request of this session, over a connection of its own.
+    /// Sends a request of this session over a new connection.
     pub(crate) async fn send(&mut self, request: Request) -> Result<Answer> {
         self.open(request).await?.rest().await
     }
 
-    /// As [`Session::send`]; the body of the answer is still to come.
+    /// As [`Session::send`], but does not read the body of the answer.
     pub(crate) async fn open(&mut self, request: Request) -> Result<Exchange> {
         let exchange = self.bring(request).open().await?;
         self.answered(&exchange.head().headers)?;

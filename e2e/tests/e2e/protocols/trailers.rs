@@ -1,4 +1,4 @@
-//! Trailers, of requests and of answers.
+//! Trailers of requests and answers.
 
 use anyhow::Result;
 use limpet_e2e::{Carrier, Config, Request, Site};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Session, address, config, start};
 
-/// HTTP/1.1 has trailers where they are enabled.
+/// A site that allows trailers over HTTP/1.1.
 async fn site_with_trailers() -> Result<Site> {
     let enabled = json!({"enable_trailers": true});
     let config: Config = config()?
@@ -26,7 +26,7 @@ async fn site_with_trailers() -> Result<Site> {
 }
 
 #[tokio::test]
-async fn they_pass_both_ways_and_bring_no_token() -> Result<()> {
+async fn trailers_pass_both_ways_and_have_no_token() -> Result<()> {
     let site = site_with_trailers().await?;
     for carrier in Carrier::ALL {
         let at = address(&site, carrier)?;

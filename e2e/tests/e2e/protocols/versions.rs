@@ -1,4 +1,4 @@
-//! IPv4 and IPv6, HTTP/1.1 and HTTP/2, on either side.
+//! IPv4 and IPv6, HTTP/1.1 and HTTP/2, on both sides of Envoy.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Session;
 
 #[tokio::test]
-async fn sessions_hold_with_http1_and_http2_on_either_side() -> Result<()> {
+async fn sessions_stay_with_http1_and_http2_on_either_side() -> Result<()> {
     for http2_upstream in [false, true] {
         let config = Config::load("cookie.yaml")?;
         let site = Site::start(if http2_upstream {
@@ -35,7 +35,7 @@ async fn sessions_hold_with_http1_and_http2_on_either_side() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_goes_on_when_its_client_changes_the_protocol() -> Result<()> {
+async fn a_session_continues_when_its_client_changes_the_protocol() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let mut session = Session::new(Carrier::Cookie);
     for _ in 0..4 {
@@ -65,13 +65,13 @@ async fn assert_sessions_hold(envoy: &Envoy) -> Result<()> {
 }
 
 #[tokio::test]
-async fn sessions_hold_on_ipv6_backends() -> Result<()> {
+async fn sessions_stay_at_ipv6_backends() -> Result<()> {
     let backends = ipv6_backends()?;
     assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?).await
 }
 
 #[tokio::test]
-async fn strict_sessions_hold_on_ipv6_backends() -> Result<()> {
+async fn strict_sessions_stay_at_ipv6_backends() -> Result<()> {
     let backends = ipv6_backends()?;
     let policy = json!({"cookie": {"name": "session"}, "strict": true});
     let config = Config::load("cookie.yaml")?
@@ -82,7 +82,7 @@ async fn strict_sessions_hold_on_ipv6_backends() -> Result<()> {
 }
 
 #[tokio::test]
-async fn sessions_hold_on_ipv4_and_ipv6_backends_side_by_side() -> Result<()> {
+async fn sessions_stay_at_ipv4_and_ipv6_backends_side_by_side() -> Result<()> {
     let mut backends = ipv6_backends()?;
     backends.push(Backend::start("d")?);
     backends.push(Backend::start("e")?);
@@ -104,7 +104,7 @@ async fn a_session_moves_between_ipv4_and_ipv6() -> Result<()> {
     }
     four.stop().await;
     sessions.retain(|session| session.backend() == "four");
-    assert!(!sessions.is_empty(), "nobody was on IPv4");
+    assert!(!sessions.is_empty(), "no session was at an IPv4 backend");
     for mut session in sessions {
         let moved = session.bring(envoy.get("/")).send().await?;
         session.moved(&moved.headers)?;

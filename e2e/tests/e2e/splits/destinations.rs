@@ -1,4 +1,5 @@
-//! Sessions of a destination: the split chooses a service for every request, and within each the client has a session of its own.
+//! Sessions of a destination: the split chooses a service for every request, and within each service the client has a
+//! session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +8,15 @@ use limpet_e2e::{Answer, Config, Envoy, Request, Visitor, poll};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::shop::{Shop, service};
+use super::site::{SplitSite, service};
 use super::statistics::{TOO_MUCH_FOR_TWO, chi_squared};
 
 const CLUSTERS: [&str; 3] = ["blue", "green", "red"];
-/// Those of `destination.yaml`.
+/// The weights in `destination.yaml`.
 const WEIGHTS: [u32; 2] = [70, 30];
 
-/// `destination.yaml` with these policies, these weights, and these sessions of its clusters: a third one is there as well.
+/// `destination.yaml` with these policies, and with a third cluster. `weights` and `sessions` are those of its
+/// clusters.
 fn config(policies: &Value, weights: [u32; 3], sessions: [Option<&str>; 3]) -> Result<Config> {
     let filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": policies});
     let config = Config::load("destination.yaml")?.another_cluster(CLUSTERS[2], []);
@@ -31,26 +33,26 @@ fn config(policies: &Value, weights: [u32; 3], sessions: [Option<&str>; 3]) -> R
     }))
 }
 
-/// The file as it is, with a third cluster that gets no requests.
-fn as_it_is() -> Result<Config> {
+/// The file's policies, weights and sessions, with a third cluster that gets no requests.
+fn unchanged() -> Result<Config> {
     let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}}});
     config(&policies, [70, 30, 0], [Some("web/blue"), Some("web/green"), None])
 }
 
-/// What a client saw: the backends by service, and how many requests came to each service.
+/// What a client saw: the backends of each service, and the number of requests that each service answered.
 #[derive(Debug, Default)]
-struct Walk {
+struct ClientView {
     backends: BTreeMap<String, BTreeSet<String>>,
     counts: [u32; 2],
 }
 
-/// Clients who each send so many requests, with whatever they were told to keep in cookies and in the headers x-blue and x-green.
-async fn walks(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<Walk>> {
+/// Runs clients that send this many requests each, and keep their cookies and the headers x-blue and x-green.
+async fn run_clients(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<ClientView>> {
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
         let (address, mut visitor) = (envoy.address(), Visitor::new(envoy));
         tasks.spawn(async move {
-            let (mut walk, mut kept) = (Walk::default(), BTreeMap::new());
+            let (mut view, mut kept) = (ClientView::default(), BTreeMap::new());
             for _ in 0..requests {
                 let bring = |request: Request, (name, token): (&&str, &String)| request.header(name, token);
                 let answer = visitor
@@ -59,34 +61,34 @@ async fn walks(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<Wal
                 for name in ["x-blue", "x-green"] {
                     kept.extend(answer.header(name).map(|token| (name, token.to_owned())));
                 }
-                let service = service(&answer).context("Envoy answered by itself")?;
+                let service = service(&answer).context("Envoy answered without a backend")?;
                 let at = CLUSTERS
                     .iter()
                     .position(|name| *name == service)
                     .context("another service")?;
-                walk.counts[at] += 1;
-                let backends = walk.backends.entry(service.to_owned()).or_default();
+                view.counts[at] += 1;
+                let backends = view.backends.entry(service.to_owned()).or_default();
                 let is_new = backends.insert(answer.backend().unwrap_or_default().to_owned());
-                ensure!(is_new == (backends.len() == 1 && answer_begins(&answer)), "{walk:?}");
+                ensure!(is_new == (backends.len() == 1 && answer_begins(&answer)), "{view:?}");
                 let seen = answer.seen()?;
                 let own = seen.all(&format!("x-{service}"));
                 ensure!(
                     seen.cookies().is_none() && own.is_empty(),
-                    "a token reached its backend: {seen:?}"
+                    "a token reached the backend: {seen:?}"
                 );
             }
             ensure!(
-                visitor.cookie_names().len() + kept.len() == walk.backends.len(),
+                visitor.cookie_names().len() + kept.len() == view.backends.len(),
                 "{visitor:?} {kept:?}"
             );
-            anyhow::Ok(walk)
+            anyhow::Ok(view)
         });
     }
-    let mut walks = Vec::new();
-    while let Some(walk) = tasks.join_next().await {
-        walks.push(walk??);
+    let mut views = Vec::new();
+    while let Some(view) = tasks.join_next().await {
+        views.push(view??);
     }
-    Ok(walks)
+    Ok(views)
 }
 
 /// Whether an answer begins a session.
@@ -94,9 +96,9 @@ fn answer_begins(answer: &Answer) -> bool {
     !answer.set_cookies().is_empty() || ["x-blue", "x-green"].iter().any(|name| answer.header(name).is_some())
 }
 
-/// The split is kept, and every client has one backend of each service.
-fn assert_split_and_kept(walks: &[Walk]) {
-    let of = |service: usize| walks.iter().map(|walk| walk.counts[service]).sum::<u32>();
+/// Checks that the split has its weights, and that every client has one backend in each service.
+fn assert_split_and_kept(views: &[ClientView]) {
+    let of = |service: usize| views.iter().map(|view| view.counts[service]).sum::<u32>();
     let counts = [of(0), of(1)];
     let found = chi_squared(&counts, &WEIGHTS);
     assert!(found < TOO_MUCH_FOR_TWO, "{counts:?}: chi-squared is {found}");
@@ -108,48 +110,49 @@ fn assert_split_and_kept(walks: &[Walk]) {
         );
     }
     for service in ["blue", "green"] {
-        let backends = || walks.iter().filter_map(|walk| walk.backends.get(service));
-        assert!(backends().all(|backends| backends.len() == 1), "{walks:?}");
+        let backends = || views.iter().filter_map(|view| view.backends.get(service));
+        assert!(backends().all(|backends| backends.len() == 1), "{views:?}");
         assert_eq!(
             backends().flatten().collect::<BTreeSet<_>>().len(),
             2,
-            "{service} has one backend only"
+            "{service} has only one backend"
         );
     }
 }
 
 #[tokio::test]
 async fn the_split_is_kept_although_cookies_are_sent() -> Result<()> {
-    let shop = Shop::with_services(as_it_is()?, CLUSTERS).await?;
-    assert_split_and_kept(&walks(&shop.envoy, 25, 40).await?);
+    let site = SplitSite::with_services(unchanged()?, CLUSTERS).await?;
+    assert_split_and_kept(&run_clients(&site.envoy, 25, 40).await?);
     for counter in ["refused.bad_signature", "refused.malformed", "reissued"] {
-        assert_eq!(shop.envoy.metric(&format!("web.{counter}")).await?, 0, "{counter}");
+        assert_eq!(site.envoy.metric(&format!("web.{counter}")).await?, 0, "{counter}");
     }
     Ok(())
 }
 
-/// Each destination has a header of its own: clients keep one value for each.
+/// Each destination has its own header, so clients keep one value for each.
 #[tokio::test]
-async fn it_is_kept_although_headers_are_sent() -> Result<()> {
+async fn the_split_is_kept_although_headers_are_sent() -> Result<()> {
     let policies = json!({"blue": {"header": {"name": "x-blue"}}, "green": {"header": {"name": "x-green"}}});
     let config = config(&policies, [70, 30, 0], [Some("blue/blue"), Some("green/green"), None])?;
-    let shop = Shop::with_services(config, CLUSTERS).await?;
-    assert_split_and_kept(&walks(&shop.envoy, 25, 40).await?);
+    let site = SplitSite::with_services(config, CLUSTERS).await?;
+    assert_split_and_kept(&run_clients(&site.envoy, 25, 40).await?);
     Ok(())
 }
 
-/// Of one header a client brings one value, so maybe the other destination's token. Backends see it where they see their own.
+/// If destinations share a header, a client sends one value, which may be another destination's token. With `forward`,
+/// backends see it as they see their own.
 #[tokio::test]
 async fn another_destinations_token_in_the_header_is_not_honoured() -> Result<()> {
     for forward in [false, true] {
         let policies = json!({"web": {"header": {"name": "x-session", "forward": forward}}});
         let config = config(&policies, [50, 50, 0], [Some("web/blue"), Some("web/green"), None])?;
-        let shop = Shop::with_services(config, CLUSTERS).await?;
-        let first = shop.envoy.get("/").send().await?;
+        let site = SplitSite::with_services(config, CLUSTERS).await?;
+        let first = site.envoy.get("/").send().await?;
         let token = first.header("x-session").context("no token")?;
         let mut elsewhere = 0;
         for _ in 0..40 {
-            let answer = shop.envoy.get("/").header("x-session", token).send().await?;
+            let answer = site.envoy.get("/").header("x-session", token).send().await?;
             let own = service(&answer) == service(&first);
             if own {
                 assert_eq!(answer.backend(), first.backend());
@@ -160,22 +163,22 @@ async fn another_destinations_token_in_the_header_is_not_honoured() -> Result<()
         }
         assert!(
             (1..40).contains(&elsewhere),
-            "{elsewhere} of 40 requests went elsewhere"
+            "{elsewhere} of 40 requests went to the other backend"
         );
-        let refused = shop.envoy.metric("web.refused.bad_signature").await?;
+        let refused = site.envoy.metric("web.refused.bad_signature").await?;
         assert_eq!(refused, elsewhere);
     }
     Ok(())
 }
 
-/// A visitor with a session on blue and one on green: the backends that they are on.
-async fn with_both(shop: &Shop) -> Result<(Visitor, BTreeMap<String, String>)> {
-    let mut visitor = Visitor::new(&shop.envoy);
+/// A visitor with sessions at blue and at green, and their backends by service.
+async fn with_both(site: &SplitSite) -> Result<(Visitor, BTreeMap<String, String>)> {
+    let mut visitor = Visitor::new(&site.envoy);
     let mut backends = BTreeMap::new();
     poll::patiently("a session on each service", async {
         while backends.len() < 2 {
             let answer = visitor.get("/").await?;
-            let service = service(&answer).context("Envoy answered by itself")?;
+            let service = service(&answer).context("Envoy answered without a backend")?;
             backends.insert(service.to_owned(), answer.backend().unwrap_or_default().to_owned());
         }
         Ok(())
@@ -184,14 +187,14 @@ async fn with_both(shop: &Shop) -> Result<(Visitor, BTreeMap<String, String>)> {
     Ok((visitor, backends))
 }
 
-/// When a backend goes, only the session on it goes on elsewhere, within its destination.
+/// When a backend goes, only its session moves, to another backend of the same destination.
 #[tokio::test]
 async fn when_a_backend_goes_the_other_session_stays() -> Result<()> {
     let patient = json!({"route": {"retry_policy": {"retry_on": "connect-failure", "num_retries": 3}}});
-    let mut shop = Shop::with_services(as_it_is()?.route(&patient), CLUSTERS).await?;
-    let (mut visitor, backends) = with_both(&shop).await?;
+    let mut site = SplitSite::with_services(unchanged()?.route(&patient), CLUSTERS).await?;
+    let (mut visitor, backends) = with_both(&site).await?;
     let (blue, green) = (&backends["blue"], &backends["green"]);
-    shop.backend(blue)?.stop().await;
+    site.backend(blue)?.stop().await;
     let mut moved = 0;
     for _ in 0..40 {
         let answer = visitor.get("/").await?;
@@ -208,18 +211,18 @@ async fn when_a_backend_goes_the_other_session_stays() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_strict_session_fails_within_its_destination_alone() -> Result<()> {
+async fn a_strict_session_fails_only_within_its_destination() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}, "strict": true}});
     let sessions = [Some("web/blue"), Some("web/green"), None];
     let config = config(&policies, [50, 50, 0], sessions)?.strict_routes();
-    let mut shop = Shop::with_services(config, CLUSTERS).await?;
-    let (mut visitor, backends) = with_both(&shop).await?;
+    let mut site = SplitSite::with_services(config, CLUSTERS).await?;
+    let (mut visitor, backends) = with_both(&site).await?;
     let (blue, green) = (&backends["blue"], &backends["green"]);
     for _ in 0..10 {
         let answer = visitor.get("/").await?;
         assert!([blue, green].contains(&&answer.backend().unwrap_or_default().to_owned()));
     }
-    shop.backend(blue)?.stop().await;
+    site.backend(blue)?.stop().await;
     let mut seen = BTreeSet::new();
     for _ in 0..40 {
         let answer = visitor.get("/").await?;
@@ -230,13 +233,13 @@ async fn a_strict_session_fails_within_its_destination_alone() -> Result<()> {
     Ok(())
 }
 
-/// Green names no policy that there is, and red none at all.
+/// Green names a policy that does not exist, and red names none.
 #[tokio::test]
 async fn a_destination_without_a_session_is_left_alone() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}}});
     let sessions = [Some("web/blue"), Some("missing/green"), None];
-    let shop = Shop::with_services(config(&policies, [40, 30, 30], sessions)?, CLUSTERS).await?;
-    let mut visitor = Visitor::new(&shop.envoy);
+    let site = SplitSite::with_services(config(&policies, [40, 30, 30], sessions)?, CLUSTERS).await?;
+    let mut visitor = Visitor::new(&site.envoy);
     visitor.keep("other", "1");
     let mut reached: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut unknown = 0;
@@ -247,7 +250,7 @@ async fn a_destination_without_a_session_is_left_alone() -> Result<()> {
             .map(|name| format!("{name}={}", visitor.cookie(name).unwrap_or_default()))
             .collect();
         let answer = visitor.get("/").await?;
-        let service = service(&answer).context("Envoy answered by itself")?;
+        let service = service(&answer).context("Envoy answered without a backend")?;
         let cookies = answer.seen()?.cookies();
         if service == "blue" {
             assert_eq!(cookies.as_deref(), Some("other=1"));
@@ -264,6 +267,6 @@ async fn a_destination_without_a_session_is_left_alone() -> Result<()> {
         [1, 2, 2],
         "{reached:?}"
     );
-    assert_eq!(shop.envoy.metric("unknown_sessions").await?, unknown);
+    assert_eq!(site.envoy.metric("unknown_sessions").await?, unknown);
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! Where sessions begin: by the weights.
+//! New sessions are distributed by the weights.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Carrier, Connection, Envoy};
 use tokio::task::JoinSet;
 
-use super::shop::{SERVICES, Shop, policies, rules, service, split};
+use super::site::{SERVICES, SplitSite, policies, rules, service, split};
 use super::statistics::{TOO_MUCH_FOR_THREE, chi_squared};
 
-/// So many first requests, over four connections: how many came to each service.
+/// Sends first requests over four connections. Returns how many each service answered.
 async fn first_requests(envoy: &Envoy, count: usize) -> Result<[u32; 3]> {
     let mut clients = JoinSet::new();
     for client in 0..4 {
@@ -18,7 +18,7 @@ async fn first_requests(envoy: &Envoy, count: usize) -> Result<[u32; 3]> {
             let mut counts = [0; 3];
             for request in requests {
                 let answer = connection.send(request).await?;
-                assert!(carrier.token(&answer).is_some(), "no session began");
+                assert!(carrier.token(&answer).is_some(), "the answer has no token");
                 let at = SERVICES.iter().position(|name| service(&answer) == Some(name));
                 counts[at.context("no service")?] += 1;
             }
@@ -38,11 +38,11 @@ async fn first_requests(envoy: &Envoy, count: usize) -> Result<[u32; 3]> {
 async fn two_thousand_first_requests_are_split_by_the_weights() -> Result<()> {
     let weights = [50, 30, 20];
     let named: Vec<_> = SERVICES.into_iter().zip(weights).collect();
-    let shop = Shop::start(split(&rules(false, &named), &policies(false))?).await?;
-    let counts = first_requests(&shop.envoy, 2000).await?;
+    let site = SplitSite::start(split(&rules(false, &named), &policies(false))?).await?;
+    let counts = first_requests(&site.envoy, 2000).await?;
     let found = chi_squared(&counts, &weights);
     assert!(found < TOO_MUCH_FOR_THREE, "{counts:?}: chi-squared is {found}");
-    // The same answers would not do for other weights: this sees a split that is wrong.
+    // The same counts do not fit other weights: this check sees a wrong split.
     for wrong in [[60, 20, 20], [1, 1, 1], [40, 40, 20], [50, 20, 30]] {
         let found = chi_squared(&counts, &wrong);
         assert!(

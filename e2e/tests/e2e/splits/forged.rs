@@ -1,4 +1,4 @@
-//! Clients that send the header by which sessions are led.
+//! Clients that send the header that leads sessions to their destination.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use limpet_core::token::Destination;
 use limpet_e2e::{Carrier, Config};
 
 use super::rule::Rule;
-use super::shop::{SERVICES, Session, Shop, policies, service, split};
+use super::site::{SERVICES, Session, SplitSite, policies, service, split};
 
-/// A split that sends no new session to shop-v2 and shop-v3.
+/// A split in which shop-v2 and shop-v3 get no new sessions.
 fn config() -> Result<Config> {
     let rule = Rule::new("/", "cookie/shop")
         .to("shop-v1", 1)
@@ -18,14 +18,14 @@ fn config() -> Result<Config> {
     split(&[rule], &policies(false))
 }
 
-/// The services that forged requests come to, from clients without a session and with this one.
-async fn reached(shop: &Shop, session: Option<&Session>) -> Result<BTreeSet<String>> {
+/// The services that answer forged requests, from clients without a session and with this one.
+async fn reached(site: &SplitSite, session: Option<&Session>) -> Result<BTreeSet<String>> {
     let mut reached = BTreeSet::new();
     for forged in SERVICES {
         let hash = Destination::of_cluster(forged.as_bytes()).to_string();
         for http2 in [false, true] {
             let request = || {
-                let request = shop.envoy.get("/").header("X-Limpet-Destination", &hash);
+                let request = site.envoy.get("/").header("X-Limpet-Destination", &hash);
                 if http2 { request.http2() } else { request }
             };
             let mut requests = vec![request()];
@@ -41,30 +41,30 @@ async fn reached(shop: &Shop, session: Option<&Session>) -> Result<BTreeSet<Stri
 }
 
 #[tokio::test]
-async fn they_reach_nothing_with_the_filter_present() -> Result<()> {
-    let shop = Shop::start(config()?).await?;
-    let mut session = Session::begin(&shop.envoy, Carrier::Cookie).await?;
-    assert_eq!(reached(&shop, Some(&session)).await?, ["shop-v1".to_owned()].into());
-    session.stays(&shop.envoy, 3).await
+async fn forged_headers_reach_nothing_with_the_filter() -> Result<()> {
+    let site = SplitSite::start(config()?).await?;
+    let mut session = Session::begin(&site.envoy, Carrier::Cookie).await?;
+    assert_eq!(reached(&site, Some(&session)).await?, ["shop-v1".to_owned()].into());
+    session.stays(&site.envoy, 3).await
 }
 
 #[tokio::test]
-async fn they_reach_nothing_with_the_filter_absent() -> Result<()> {
-    let shop = Shop::start(config()?.without_limpet()).await?;
-    assert_eq!(reached(&shop, None).await?, ["shop-v1".to_owned()].into());
+async fn forged_headers_reach_nothing_without_the_filter() -> Result<()> {
+    let site = SplitSite::start(config()?.without_limpet()).await?;
+    assert_eq!(reached(&site, None).await?, ["shop-v1".to_owned()].into());
     Ok(())
 }
 
-/// The proof that the two above could fail.
+/// Shows that the two tests above can fail.
 #[tokio::test]
-async fn without_the_early_removal_they_would() -> Result<()> {
+async fn without_the_early_removal_forged_headers_steer() -> Result<()> {
     for present in [true, false] {
         let early = serde_json::json!({"early_header_mutation_extensions": []});
         let config = config()?.connection_manager(&early);
         let config = if present { config } else { config.without_limpet() };
-        let shop = Shop::start(config).await?;
+        let site = SplitSite::start(config).await?;
         assert_eq!(
-            reached(&shop, None).await?,
+            reached(&site, None).await?,
             SERVICES.map(str::to_owned).into(),
             "{present}"
         );

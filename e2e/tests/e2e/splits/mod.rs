@@ -1,4 +1,4 @@
-//! Rules that lead to several services: whose sessions they have, and where those go.
+//! Rules that lead to several services: which sessions they have, and which service a session goes to.
 
 mod destinations;
 mod distribution;
@@ -8,5 +8,5 @@ mod leaving;
 mod modifiers;
 pub(crate) mod per_scope;
 pub(crate) mod rule;
-pub(crate) mod shop;
+pub(crate) mod site;
 mod statistics;

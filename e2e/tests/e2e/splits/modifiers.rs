@@ -1,11 +1,11 @@
-//! What one service's requests and responses get besides.
+//! Changes to the requests and responses of one service.
 
 use anyhow::Result;
 use limpet_e2e::{Answer, Carrier, poll};
 use serde_json::json;
 
 use super::rule::Rule;
-use super::shop::{Session, Shop, policies, service, split};
+use super::site::{Session, SplitSite, policies, service, split};
 
 fn rule(v1: u32, v2: u32) -> [Rule; 1] {
     let modifiers = |service: &str| {
@@ -21,7 +21,7 @@ fn rule(v1: u32, v2: u32) -> [Rule; 1] {
         .modified("shop-v2", v2, &modifiers("shop-v2"))]
 }
 
-/// Once, and those of its own service.
+/// Checks that the changes of the answer's own service apply, once, and no others.
 fn assert_modified(answer: &Answer) -> Result<()> {
     let service = service(answer).unwrap_or_default();
     assert_eq!(answer.seen()?.all("x-service"), [service]);
@@ -31,16 +31,16 @@ fn assert_modified(answer: &Answer) -> Result<()> {
 }
 
 #[tokio::test]
-async fn they_apply_to_every_request_of_its_sessions() -> Result<()> {
-    let mut shop = Shop::start(split(&rule(50, 50), &policies(false))?).await?;
+async fn a_services_modifiers_apply_to_all_its_sessions_requests() -> Result<()> {
+    let mut site = SplitSite::start(split(&rule(50, 50), &policies(false))?).await?;
     let mut sessions = Vec::new();
     poll::patiently("a session on each service", async {
         while !["shop-v1", "shop-v2"].iter().all(|service| {
             let on_it = |session: &Session| session.backend.starts_with(service);
             sessions.iter().any(on_it)
         }) {
-            assert_modified(&shop.envoy.get("/").send().await?)?;
-            sessions.push(Session::begin(&shop.envoy, Carrier::Cookie).await?);
+            assert_modified(&site.envoy.get("/").send().await?)?;
+            sessions.push(Session::begin(&site.envoy, Carrier::Cookie).await?);
         }
         Ok(())
     })
@@ -48,12 +48,12 @@ async fn they_apply_to_every_request_of_its_sessions() -> Result<()> {
     for (v1, v2, only) in [(50, 50, ""), (0, 1, "shop-v2"), (1, 0, "shop-v1")] {
         if !only.is_empty() {
             let newcomers = |answer: &_| service(answer) == Some(only);
-            shop.change(&rule(v1, v2), &format!("newcomers go to {only}"), newcomers)
+            site.change(&rule(v1, v2), &format!("new clients go to {only}"), newcomers)
                 .await?;
         }
         for session in &mut sessions {
             for _ in 0..5 {
-                let request = shop
+                let request = site
                     .envoy
                     .get("/")
                     .header("x-not-for-shop-v1", "1")

@@ -1,4 +1,4 @@
-//! One session name and path on several rules: `cookie.perScope`.
+//! Several rules whose session has the same name and path: `cookie.perScope`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +28,8 @@ pub(crate) fn two_rules(per_scope: bool) -> Result<Config> {
         .routes(json!([rule("a"), rule("b")])))
 }
 
-/// A client who asks for /a and /b at the same time, again and again: how often one of the two came to another backend, or got a new token,
-/// after the first time.
+/// A client that sends requests for /a and /b at the same time, many times. Returns how often one of the two reached
+/// another backend, or got a new token, after the first time.
 async fn walk(mut visitor: Visitor, envoy: std::net::SocketAddr) -> Result<usize> {
     let mut first: Option<[Answer; 2]> = None;
     let mut lost = 0;
@@ -50,8 +50,8 @@ async fn walk(mut visitor: Visitor, envoy: std::net::SocketAddr) -> Result<usize
     Ok(lost)
 }
 
-/// Fifty of them at the same time: how much each has lost.
-async fn fifty_walks(per_scope: bool) -> Result<Vec<usize>> {
+/// Runs fifty of these clients at the same time. Returns how often each one's sessions broke.
+async fn fifty_clients(per_scope: bool) -> Result<Vec<usize>> {
     let site = Site::start(two_rules(per_scope)?).await?;
     let mut clients = JoinSet::new();
     for _ in 0..50 {
@@ -61,15 +61,15 @@ async fn fifty_walks(per_scope: bool) -> Result<Vec<usize>> {
 }
 
 #[tokio::test]
-async fn sessions_of_two_rules_survive_also_where_they_begin_at_the_same_time() -> Result<()> {
-    assert_eq!(fifty_walks(true).await?, [0; 50]);
+async fn sessions_of_two_rules_can_begin_at_the_same_time() -> Result<()> {
+    assert_eq!(fifty_clients(true).await?, [0; 50]);
     Ok(())
 }
 
-/// A client keeps one cookie of a name and path, so each time one of the two rules finds the other's.
+/// A client keeps one cookie for a name and path, so one of the two rules always gets the other's.
 #[tokio::test]
-async fn without_the_flag_they_end_each_other() -> Result<()> {
-    let lost = fifty_walks(false).await?;
+async fn without_the_flag_two_rules_end_each_others_sessions() -> Result<()> {
+    let lost = fifty_clients(false).await?;
     assert!(lost.iter().all(|lost| *lost >= 4), "{lost:?}");
     Ok(())
 }
@@ -104,7 +104,8 @@ async fn no_cookie_of_another_rule_reaches_a_backend() -> Result<()> {
     Ok(())
 }
 
-/// Visitors of / who come by until they are told to leave: each always to one backend. Their cookies in the end.
+/// Starts visitors of / that send requests until they are told to stop. Each must always reach the same backend.
+/// Returns their cookies.
 fn keep_coming(envoy: &Envoy, leaving: &Arc<AtomicBool>) -> JoinSet<Result<Visitor>> {
     let mut visitors = JoinSet::new();
     for _ in 0..12 {
@@ -125,9 +126,9 @@ fn keep_coming(envoy: &Envoy, leaving: &Arc<AtomicBool>) -> JoinSet<Result<Visit
     visitors
 }
 
-/// Workers of Envoy hear of it one after the other, so for a while clients meet both.
+/// Workers of Envoy apply the change one after the other, so for a while clients see both configurations.
 #[tokio::test]
-async fn the_flag_may_change_under_live_sessions() -> Result<()> {
+async fn a_change_of_the_flag_moves_no_live_session() -> Result<()> {
     let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "web/shop"}}}});
     let config = Config::load("ecds.yaml")?.route(&metadata).filter(&filter(false));
     let mut site = Site::start(config).await?;

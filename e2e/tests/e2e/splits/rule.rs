@@ -1,11 +1,11 @@
-//! Rules of a split as routes of Envoy.
+//! Rules of a split as Envoy's routes.
 
 use anyhow::Result;
 use limpet_core::token::Destination;
 use limpet_e2e::Config;
 use serde_json::{Value, json};
 
-/// A rule: what it matches, whose sessions it has, and where its traffic goes.
+/// A rule: what it matches, its session, and its services.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: String,
@@ -15,7 +15,7 @@ pub(crate) struct Rule {
     strict: bool,
 }
 
-/// A service of a rule: a cluster, its share of new sessions, and what its requests get besides.
+/// A service of a rule: a cluster, its weight for new sessions, and the changes to its requests and responses.
 #[derive(Debug, Clone)]
 struct Service {
     cluster: String,
@@ -24,7 +24,7 @@ struct Service {
 }
 
 impl Rule {
-    /// For paths that begin with `prefix`, with this session: `<policy>/<scope>`.
+    /// A rule for paths that begin with `prefix`, with this session: `<policy>/<scope>`.
     pub(crate) fn new(prefix: &str, session: &str) -> Self {
         Self {
             name: session.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -35,18 +35,18 @@ impl Rule {
         }
     }
 
-    /// Only for requests with this header.
+    /// Matches only requests with this header.
     pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
         self.matched["headers"] = json!([{"name": name, "string_match": {"exact": value}}]);
         self
     }
 
-    /// With this weight for this cluster.
+    /// Adds a cluster with this weight.
     pub(crate) fn to(self, cluster: &str, weight: u32) -> Self {
         self.modified(cluster, weight, &json!({}))
     }
 
-    /// With this weight for this cluster, whose requests and responses are modified so.
+    /// Adds a cluster with this weight and these changes to its requests and responses.
     pub(crate) fn modified(mut self, cluster: &str, weight: u32, modifiers: &Value) -> Self {
         self.services.push(Service {
             cluster: cluster.to_owned(),
@@ -56,13 +56,13 @@ impl Rule {
         self
     }
 
-    /// Of a policy that is strict.
+    /// Whether the rule's policy is strict.
     pub(crate) fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
         self
     }
 
-    /// As `docs/configuration.md` has it: a route for each cluster, and the weighted one.
+    /// The routes that `docs/reference/configuration.md` describes: one for each cluster, and the weighted one.
     pub(crate) fn routes(&self) -> Vec<Value> {
         let led = self.services.iter().map(|service| {
             let mut route = self.route(&json!({"cluster": service.cluster}));
@@ -106,7 +106,7 @@ impl Rule {
 const SOFT: &str = "limpet.stateful_session";
 const STRICT: &str = "limpet.stateful_session_strict";
 
-/// In the chain, and doing nothing.
+/// The filter is in the chain and does nothing.
 fn idle() -> Value {
     json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
@@ -114,12 +114,12 @@ fn idle() -> Value {
     })
 }
 
-/// Not in the chain.
+/// The filter is not in the chain.
 fn out() -> Value {
     json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true})
 }
 
-/// In the chain, with this configuration.
+/// The filter is in the chain, with this configuration.
 fn within(config: &Value) -> Value {
     json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": config})
 }
@@ -136,7 +136,7 @@ pub(crate) fn routes(rules: &[Rule]) -> Value {
     rules.iter().flat_map(Rule::routes).collect()
 }
 
-/// The rule of `split.yaml` makes its routes.
+/// The rule of `split.yaml` has the file's routes.
 #[test]
 fn a_rule_has_the_routes_of_the_example() -> Result<()> {
     let adds = |service: &str| json!({"request_headers_to_add": [{"header": {"key": "x-service", "value": service}}]});

@@ -1,6 +1,6 @@
-//! Whether requests are split by the weights.
+//! Statistics of requests that are split by weights.
 
-/// Pearson's chi-squared of these counts against these weights.
+/// Pearson's chi-squared of these counts for these weights.
 pub(super) fn chi_squared(counts: &[u32], weights: &[u32]) -> f64 {
     assert_eq!(counts.len(), weights.len());
     let total = f64::from(counts.iter().sum::<u32>());
@@ -12,7 +12,9 @@ pub(super) fn chi_squared(counts: &[u32], weights: &[u32]) -> f64 {
     terms.sum()
 }
 
-/// Above it a right split of two services is by chance once in 1.7 million runs: P(chi-squared with 1 degree of freedom > 25) = 5.7e-7.
+/// A correct split of two services exceeds this once in 1.7 million runs: P(chi-squared with 1 degree of freedom > 25)
+/// = 5.7e-7.
 pub(super) const TOO_MUCH_FOR_TWO: f64 = 25.0;
-/// Above it a right split of three services is by chance once in 3.2 million runs: P(chi-squared with 2 degrees of freedom > 30) = 3.1e-7.
+/// A correct split of three services exceeds this once in 3.2 million runs: P(chi-squared with 2 degrees of freedom >
+/// 30) = 3.1e-7.
 pub(super) const TOO_MUCH_FOR_THREE: f64 = 30.0;

@@ -1,4 +1,4 @@
-//! What clients see.
+//! Sessions as clients see them.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Carrier, Crowd, poll};
 use serde_json::json;
 
-use super::Shop;
+use super::ControlledSite;
 use crate::removal::traces;
 
 #[tokio::test]
 async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()> {
-    let mut shop = Shop::open("by-controller").await?;
-    shop.until_programmed("True/Programmed").await?;
-    let mut visitor = shop.site.visitor();
+    let mut controlled = ControlledSite::start("by-controller").await?;
+    controlled.until_programmed("True/Programmed").await?;
+    let mut visitor = controlled.site.visitor();
     let first = visitor.get("/").await?;
     assert!(first.set_cookie("session").is_some());
     for _ in 0..10 {
@@ -21,29 +21,30 @@ async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()>
         assert_eq!(answer.backend(), first.backend());
         assert!(answer.set_cookie("session").is_none());
     }
-    let mut forger = shop.site.session_on("a").await?;
+    let mut forger = controlled.site.session_on("a").await?;
     let token = forger.cookie("session").context("no token")?.to_owned();
     let (head, tail) = token.split_at(token.len() - 2);
     forger.keep("session", &format!("{head}{}", if tail == "AA" { "BA" } else { "AA" }));
     assert!(forger.get("/").await?.set_cookie("session").is_some());
 
-    // Class, Gateway and route are Envoy Gateway's to judge.
+    // Envoy Gateway writes the statuses of class, Gateway and route; Limpet must not.
     let limpet = |status: &serde_json::Value| status.to_string().contains("limpet.dev");
-    let route = shop.site.namespace.get("HTTPRoute", "shop").await?;
-    let gateway = shop.site.namespace.get("Gateway", "web").await?;
+    let route = controlled.site.namespace.get("HTTPRoute", "shop").await?;
+    let gateway = controlled.site.namespace.get("Gateway", "web").await?;
     assert!(!limpet(&route["status"]), "{route}");
     assert!(!limpet(&gateway["status"]), "{gateway}");
 
-    // Nothing is written where nothing changed, and when it comes back.
-    let written = shop.written().await?;
+    // A controller that restarts writes nothing, since nothing has changed.
+    let written = controlled.written().await?;
     assert_eq!(written.len(), 2, "{written:?}");
-    shop.controller.kill();
+    controlled.controller.kill();
     assert_eq!(visitor.get("/").await?.backend(), first.backend());
-    let mut late = shop.site.visitor();
+    let mut late = controlled.site.visitor();
     assert!(late.get("/").await?.set_cookie("session").is_some());
-    shop.controller.launch()?;
-    shop.controller.until_ready().await?;
-    shop.site
+    controlled.controller.launch()?;
+    controlled.controller.until_ready().await?;
+    controlled
+        .site
         .namespace
         .merge(
             "v1/Service",
@@ -52,7 +53,7 @@ async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()>
         )
         .await?;
     let builds = async || {
-        let count: u64 = shop
+        let count: u64 = controlled
             .controller
             .metric("limpet_build_seconds_count")
             .await
@@ -62,30 +63,30 @@ async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()>
         (count >= 2).then_some(())
     };
     poll::until("another build", builds).await?;
-    shop.until_programmed("True/Programmed").await?;
-    assert_eq!(shop.written().await?, written);
+    controlled.until_programmed("True/Programmed").await?;
+    assert_eq!(controlled.written().await?, written);
     assert!(
-        !shop.controller.log()?.contains("written"),
+        !controlled.controller.log()?.contains("written"),
         "{}",
-        shop.controller.log()?
+        controlled.controller.log()?
     );
     assert_eq!(visitor.get("/").await?.backend(), first.backend());
     assert_eq!(late.get("/").await?.set_cookies().len(), 0);
-    // The role has all that was needed.
+    // The role has all rights that were needed.
     assert!(
-        !shop.controller.log()?.to_lowercase().contains("forbidden"),
+        !controlled.controller.log()?.to_lowercase().contains("forbidden"),
         "{}",
-        shop.controller.log()?
+        controlled.controller.log()?
     );
     Ok(())
 }
 
 #[tokio::test]
-async fn a_key_changes_while_clients_come_by() -> Result<()> {
-    let shop = Shop::open("keys-by-controller").await?;
-    let crowd = Crowd::gather(12, &[Carrier::Cookie], &[shop.site.address()]).await?;
+async fn a_rotation_under_load_loses_no_session() -> Result<()> {
+    let controlled = ControlledSite::start("keys-by-controller").await?;
+    let crowd = Crowd::gather(12, &[Carrier::Cookie], &[controlled.site.address()]).await?;
     let objects = async || -> Result<BTreeSet<String>> {
-        let policies = shop
+        let policies = controlled
             .site
             .namespace
             .list("EnvoyExtensionPolicy", "app.kubernetes.io/managed-by=limpet")
@@ -97,7 +98,7 @@ async fn a_key_changes_while_clients_come_by() -> Result<()> {
     };
     let mut last = objects().await?;
     for _ in 0..4 {
-        shop.controller.keyring().rotate()?;
+        controlled.controller.keyring().rotate()?;
         let changed = poll::until("the keyring in the object", async || {
             let now = objects().await.ok()?;
             (now != last).then_some(now)
@@ -105,7 +106,7 @@ async fn a_key_changes_while_clients_come_by() -> Result<()> {
         .await?;
         let text = changed.first().context("no keyring")?.trim_matches('"').to_owned();
         poll::until("the keyring in Envoy", async || {
-            let dump = shop
+            let dump = controlled
                 .envoy
                 .admin()
                 .text("/config_dump?resource=dynamic_listeners")
@@ -131,21 +132,23 @@ async fn a_key_changes_while_clients_come_by() -> Result<()> {
 }
 
 #[tokio::test]
-async fn sessions_stay_on_a_pod_that_drains() -> Result<()> {
-    let shop = Shop::open("drain-by-controller").await?;
-    let patches = shop
+async fn sessions_stay_at_a_draining_pod() -> Result<()> {
+    let controlled = ControlledSite::start("drain-by-controller").await?;
+    let patches = controlled
         .site
         .namespace
         .list("EnvoyPatchPolicy", "app.kubernetes.io/managed-by=limpet")
         .await?;
     let name = patches[0]["metadata"]["name"].as_str().context("no patch")?.to_owned();
-    shop.site
+    controlled
+        .site
         .until_policy("EnvoyPatchPolicy", &name, "Programmed", "True/Programmed")
         .await?;
-    let mut of_a = shop.site.session_on("a").await?;
-    shop.site.pods[0].drain().await?;
-    shop.site
-        .until("no new sessions on a", |answer| answer.backend() == Some("b"))
+    let mut of_a = controlled.site.session_on("a").await?;
+    controlled.site.pods[0].drain().await?;
+    controlled
+        .site
+        .until("no new sessions at a", |answer| answer.backend() == Some("b"))
         .await?;
     for _ in 0..20 {
         assert_eq!(of_a.get("/").await?.backend(), Some("a"));
@@ -154,9 +157,9 @@ async fn sessions_stay_on_a_pod_that_drains() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_weight_of_0_is_told() -> Result<()> {
-    let shop = Shop::open("split-by-controller").await?;
-    let site = &shop.site;
+async fn a_weight_of_0_is_reported() -> Result<()> {
+    let controlled = ControlledSite::start("split-by-controller").await?;
+    let site = &controlled.site;
     let _canary = crate::splits::canary(site).await?;
     let policy = json!({"spec": {"targetRefs": [
         {"group": "", "kind": "Service", "name": "shop"},
@@ -168,19 +171,19 @@ async fn a_weight_of_0_is_told() -> Result<()> {
     for _ in 0..20 {
         assert_eq!(visitor.get("/").await?.backend(), Some("canary"));
     }
-    shop.until_programmed("True/Programmed").await?;
+    controlled.until_programmed("True/Programmed").await?;
     crate::splits::split(site, [100, 0]).await?;
-    let message = shop.until_programmed("True/PartiallyProgrammed").await?;
+    let message = controlled.until_programmed("True/PartiallyProgrammed").await?;
     assert!(message.contains("a weight of at least 1 for the Service"), "{message}");
     assert!(message.contains("spec.rules[0]: backendRefs"), "{message}");
     Ok(())
 }
 
 #[tokio::test]
-async fn what_nobody_wants_any_more_goes() -> Result<()> {
-    let shop = Shop::open("gone-by-controller").await?;
-    let namespace = &shop.site.namespace;
-    // Somebody's own, for another route, and one that only looks like ours.
+async fn unused_objects_are_deleted() -> Result<()> {
+    let controlled = ControlledSite::start("gone-by-controller").await?;
+    let namespace = &controlled.site.namespace;
+    // Objects of others: one for another route, and one that looks like the controller's.
     let own = "
 apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: EnvoyExtensionPolicy
@@ -193,16 +196,17 @@ spec:
     namespace.delete("XBackendTrafficPolicy", "shop").await?;
     let mut left = Vec::new();
     let gone = poll::until("no trace of sessions in Envoy", async || {
-        let dump = shop.envoy.admin().text("/config_dump?include_eds").await.ok()?;
+        let dump = controlled.envoy.admin().text("/config_dump?include_eds").await.ok()?;
         left = traces(&dump).ok()?;
         left.is_empty().then_some(())
     })
     .await;
-    ensure!(gone.is_ok(), "what is left: {left:#?}");
-    let left = shop.written().await?;
+    ensure!(gone.is_ok(), "not removed: {left:#?}");
+    let left = controlled.written().await?;
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(left[0].contains("limpet-own"), "{left:?}");
-    shop.site
+    controlled
+        .site
         .until("no more sessions", |answer| {
             answer.status == 200 && answer.set_cookies().is_empty()
         })

@@ -1,10 +1,13 @@
-//! What cookies are like, and other people's cookies.
+//! The attributes of the session cookie, and other cookies.
 //!
-//! - 8: The path is `/` since release 1.6. The older text derives it from the route's match for inline rules (the path of each match; of a regular
-//!   expression the longest literal prefix) and leaves it unset for policies: `sessionDefaults.path: route`.
-//! - 10: "MUST be able to handle multiple cookies": the application's own are untouched; duplicates, quoted and malformed ones, two HTTP/2 fields.
+//! - 8: The path is `/` since release 1.6. The older text derives it from the route's match for inline rules (the path
+//!   of each match; for a regular expression the longest literal prefix) and does not set it for policies:
+//!   `sessionDefaults.path: route`.
+//! - 10: "MUST be able to handle multiple cookies": the application's own are unchanged; also duplicates, quoted and
+//!   malformed ones, and two HTTP/2 fields.
 //! - 11: A session that the backend begins: "simply forward the set-cookie header as it is", byte for byte.
-//! - 12: SHOULD: Secure, `HttpOnly`, SameSite=Strict by default. Secure is left out on plain text; annotations ask for other attributes.
+//! - 12: SHOULD: Secure, `HttpOnly`, SameSite=Strict by default. Secure is omitted without TLS. Annotations set other
+//!   attributes.
 
 use anyhow::{Context, Result, ensure};
 use hyper::header::HeaderValue;
@@ -12,11 +15,11 @@ use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::{Answer, Connection, Request, SetCookie, Tls, poll};
 use serde_json::{Value, json};
 
-use super::dialect::{Dialect, Wanted, lb_policy};
-use super::stage::{Stage, rule, stated};
+use super::dialect::{Dialect, SessionSpec, lb_policy};
+use super::site::{GatewaySite, rule, stated};
 
-async fn first_cookie(stage: &Stage, path: &str) -> Result<SetCookie> {
-    let answer = stage.get(path).send().await?;
+async fn first_cookie(site: &GatewaySite, path: &str) -> Result<SetCookie> {
+    let answer = site.get(path).send().await?;
     answer
         .set_cookies()
         .pop()
@@ -26,16 +29,16 @@ async fn first_cookie(stage: &Stage, path: &str) -> Result<SetCookie> {
 #[tokio::test]
 async fn check_08_the_cookies_path_is_the_root() -> Result<()> {
     for dialect in Dialect::ALL {
-        let stage = Stage::shared(dialect.release()).await?;
+        let site = GatewaySite::shared(dialect.release()).await?;
         let name = dialect.prefix("check-8");
         let path = format!("/{name}");
-        let services = stage.services(&name).await?;
+        let services = site.services(&name).await?;
         let rules = [rule(&path, &[(&services[0], 1)])];
-        let wanted = Wanted::named(&name);
-        dialect.apply(stage, &name, &services, &rules, &wanted).await?;
-        stage.until_sessions(&path).await?;
+        let spec = SessionSpec::named(&name);
+        dialect.apply(site, &name, &services, &rules, &spec).await?;
+        site.until_sessions(&path).await?;
         for request in [path.clone(), format!("{path}/p1/p2")] {
-            let cookie = first_cookie(stage, &request).await?;
+            let cookie = first_cookie(site, &request).await?;
             ensure!(cookie.attribute("Path") == Some("/"), "{dialect:?}: {cookie:?}");
         }
     }
@@ -43,10 +46,10 @@ async fn check_08_the_cookies_path_is_the_root() -> Result<()> {
 }
 
 #[tokio::test]
-async fn check_08_or_that_of_the_match_where_the_older_rule_is_asked_for() -> Result<()> {
+async fn check_08_or_the_matchs_path_if_the_older_rule_is_configured() -> Result<()> {
     let older = |config: &mut Value| config["sessionDefaults"] = json!({"path": "route"});
-    let stage = Stage::start(Release::V1_6_1, "path", older).await?;
-    let services = stage.services("path").await?;
+    let site = GatewaySite::start(Release::V1_6_1, "path", older).await?;
+    let services = site.services("path").await?;
     let to = |matches: Value| {
         let mut rule = rule("/", &[(&services[0], 1)]);
         rule["matches"] = matches;
@@ -59,11 +62,11 @@ async fn check_08_or_that_of_the_match_where_the_older_rule_is_asked_for() -> Re
         to(json!([of("PathPrefix", "/two"), of("PathPrefix", "/three/more")])),
         to(json!([of("RegularExpression", "/p1/p2/[^/]+/p3")])),
     ];
-    stage.route("inline", &rules).await?;
+    site.route("inline", &rules).await?;
     let policy_rules = [rule("/of-policy", &[(&services[1], 1)])];
-    let wanted = Wanted::named("shop");
+    let spec = SessionSpec::named("shop");
     Dialect::TrafficPolicy
-        .apply(&stage, "policy", &services[1..], &policy_rules, &wanted)
+        .apply(&site, "policy", &services[1..], &policy_rules, &spec)
         .await?;
     for (request, path) in [
         ("/one/path/below", "/one/path"),
@@ -72,37 +75,37 @@ async fn check_08_or_that_of_the_match_where_the_older_rule_is_asked_for() -> Re
         ("/p1/p2/any/p3", "/p1/p2"),
         ("/of-policy/below", "/"),
     ] {
-        stage.until_sessions(request).await?;
-        let cookie = first_cookie(&stage, request).await?;
+        site.until_sessions(request).await?;
+        let cookie = first_cookie(&site, request).await?;
         ensure!(cookie.attribute("Path") == Some(path), "{request}: {cookie:?}");
     }
     Ok(())
 }
 
-/// A route with sessions of a cookie of its name, with these annotations: its path.
-async fn shop(stage: &Stage, name: &str, annotations: &Value) -> Result<String> {
-    let services = stage.services(name).await?;
+/// Applies a route with sessions in a cookie of its name, with these annotations. Returns its path.
+async fn route_with_sessions(site: &GatewaySite, name: &str, annotations: &Value) -> Result<String> {
+    let services = site.services(name).await?;
     let services = services.each_ref().map(String::as_str);
     let path = format!("/{name}");
     let policy = lb_policy(name, &services, &json!({"sessionName": name}));
-    stage.namespace.apply_object(&policy).await?;
+    site.namespace.apply_object(&policy).await?;
     let rules = [rule(&path, &[(services[0], 1), (services[1], 1)])];
-    stage.annotated_route(name, &rules, annotations).await?;
+    site.annotated_route(name, &rules, annotations).await?;
     Ok(path)
 }
 
 #[tokio::test]
 async fn check_10_multiple_cookies_are_handled() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let path = shop(stage, "check-10", &json!({})).await?;
-    stage.until_sessions(&path).await?;
-    let first = stage.get(&path).send().await?;
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let path = route_with_sessions(site, "check-10", &json!({})).await?;
+    site.until_sessions(&path).await?;
+    let first = site.get(&path).send().await?;
     let ours = first.set_cookie("check-10").context("no cookie")?.pair();
     let fields = [
         "a=1; a=\"2, 3\"; check-10=stale; =b",
         &format!("c; {ours}; a=\"4; d=e=f; a=1"),
     ];
-    for request in [stage.get(&path), stage.get(&path).http2()] {
+    for request in [site.get(&path), site.get(&path).http2()] {
         let request = fields.iter().fold(request, Request::cookie);
         let answer = request.send().await?;
         assert_eq!(answer.backend(), first.backend());
@@ -113,18 +116,17 @@ async fn check_10_multiple_cookies_are_handled() -> Result<()> {
     Ok(())
 }
 
-/// On a rule without sessions, and on one with them, whose own cookie comes besides.
+/// On a rule without sessions, and on one with sessions, which adds its own cookie.
 #[tokio::test]
-async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let with = shop(stage, "check-11", &json!({})).await?;
-    stage.until_sessions(&with).await?;
-    let services = stage.services("check-11-none").await?;
+async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let with = route_with_sessions(site, "check-11", &json!({})).await?;
+    site.until_sessions(&with).await?;
+    let services = site.services("check-11-none").await?;
     let without = "/check-11-none";
     let rules = [rule(without, &[(&services[0], 1)])];
-    stage.route("check-11-none", &rules).await?;
-    stage
-        .until("answers", without, |answer| answer.backend().is_some())
+    site.route("check-11-none", &rules).await?;
+    site.until("answers", without, |answer| answer.backend().is_some())
         .await?;
     let fields = [
         "JSESSIONID=\"a,b\"; path=/shop;HTTPONLY ; Max-Age=060",
@@ -133,7 +135,7 @@ async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
     ];
     for (path, own) in [(with.as_str(), 1), (without, 0)] {
         let answered = |request: Request, field: &&str| request.answered_with("set-cookie", field);
-        let answer = fields.iter().fold(stage.get(path), answered).send().await?;
+        let answer = fields.iter().fold(site.get(path), answered).send().await?;
         let all = answer.headers.get_all("set-cookie").iter();
         let (ours, others): (Vec<_>, Vec<_>) = all
             .map(HeaderValue::as_bytes)
@@ -145,10 +147,11 @@ async fn check_11_a_backends_set_cookie_is_forwarded_as_it_is() -> Result<()> {
 }
 
 #[tokio::test]
-async fn check_12_cookies_are_as_safe_as_they_can_be() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
+async fn check_12_cookies_have_the_safest_attributes() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
     let asked = json!({
-        "secure": "always", "same-site": "None", "partitioned": "true", "script-access": "true", "domain": "shop.example",
+        "secure": "always", "same-site": "None", "partitioned": "true", "script-access": "true",
+        "domain": "shop.example",
     });
     let all = [
         "Domain=shop.example",
@@ -161,29 +164,28 @@ async fn check_12_cookies_are_as_safe_as_they_can_be() -> Result<()> {
         ("check-12", json!({}), &["HttpOnly", "Path=/", "SameSite=Strict"][..]),
         ("check-12-asked", asked, &all),
     ] {
-        let path = shop(stage, name, &annotations).await?;
-        stage.until_sessions(&path).await?;
-        let cookie = first_cookie(stage, &path).await?;
+        let path = route_with_sessions(site, name, &annotations).await?;
+        site.until_sessions(&path).await?;
+        let cookie = first_cookie(site, &path).await?;
         let attributes: Vec<&str> = cookie.attributes.iter().map(String::as_str).collect();
         ensure!(attributes == expected, "{name}: {attributes:?}");
     }
-    // What can not be followed is said, and never guessed at.
-    let path = shop(stage, "check-12-bad", &json!({"same-site": "lax"})).await?;
+    // A bad annotation is reported and has no effect.
+    let path = route_with_sessions(site, "check-12-bad", &json!({"same-site": "lax"})).await?;
     let text = "expected Strict, Lax or None, found \"lax\"";
     let said = |object: &Value| stated(object, "PartiallyInvalid").1.contains(text);
-    stage
-        .namespace
+    site.namespace
         .until("the refusal", "HTTPRoute", "check-12-bad", said)
         .await?;
     let none = |answer: &Answer| answer.backend().is_some() && answer.set_cookies().is_empty();
-    stage.until("no sessions", &path, none).await
+    site.until("no sessions", &path, none).await
 }
 
 #[tokio::test]
-async fn check_12_and_secure_over_tls() -> Result<()> {
-    let stage = Stage::start(Release::V1_2_1, "tls", |_| ()).await?;
+async fn check_12_cookies_are_secure_over_tls() -> Result<()> {
+    let site = GatewaySite::start(Release::V1_2_1, "tls", |_| ()).await?;
     let cluster = Cluster::shared(Release::V1_2_1).await?;
-    let namespace = &stage.namespace;
+    let namespace = &site.namespace;
     let made = rcgen::generate_simple_self_signed(["shop.example".to_owned()])?;
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let secret = json!({
@@ -203,7 +205,7 @@ async fn check_12_and_secure_over_tls() -> Result<()> {
     });
     let admin = cluster.server().admin().in_namespace(namespace.name());
     admin.apply_object(&binding).await?;
-    let path = shop(&stage, "tls", &json!({})).await?;
+    let path = route_with_sessions(&site, "tls", &json!({})).await?;
     let listeners = json!({"spec": {"listeners": [{
         "name": "https",
         "port": 8443,
@@ -212,7 +214,7 @@ async fn check_12_and_secure_over_tls() -> Result<()> {
     }]}});
     namespace.merge("Gateway", "web", &listeners).await?;
 
-    let address = stage.controller.address(8443);
+    let address = site.controller.address(8443);
     let tls = Tls::new(&certificate, "shop.example")?;
     let cookie = poll::until("a session over TLS", async || {
         let mut connection = Connection::open_tls(address, &tls, false).await.ok()?;

@@ -1,11 +1,12 @@
-//! `XBackend`: the split chooses the backend first, on every request; within it a client keeps its endpoint. These are the conformance tests that the
-//! Gateway API has announced, and what else its words ask for.
+//! `XBackend`: the split chooses a backend for every request, and within it a client keeps its endpoint. These are the
+//! conformance tests that the Gateway API has announced, and further requirements of its text.
 //!
-//! - At least 50 requests of a session on one pod; no Expires or Max-Age with Session; with Permanent, Max-Age is absoluteTimeout.
+//! - At least 50 requests of a session reach the same pod. With Session there is no Expires and no Max-Age; with
+//!   Permanent, Max-Age is absoluteTimeout.
 //! - Persistence "MUST NOT override which backend is selected": a split of 70 to 30 is kept although cookies are sent.
-//! - The same explicit name on two backends of one split is invalid.
-//! - The cookie SHOULD be forwarded to the backend; path "MUST default to /"; a name is generated where none is given.
-//! - Draining endpoints MAY keep their sessions, and SHOULD fall back once they no longer serve.
+//! - The same explicit name at two backends of one split is invalid.
+//! - The cookie SHOULD be forwarded to the backend; its path "MUST default to /"; a name is generated if none is given.
+//! - Draining endpoints MAY keep their sessions. Sessions SHOULD fall back when the endpoints do not serve any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +17,10 @@ use limpet_e2e::kube::{POD_PORT, Release};
 use limpet_model::selector_service;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, V1, V2, is_from, rule, stated};
+use super::site::{GatewaySite, V1, V2, is_from, rule, stated};
 use super::statistics::{TOO_MUCH_FOR_TWO, chi_squared};
 
-/// Of the pods with this label `app`.
+/// An `XBackend` for the pods with this label `app`.
 pub(crate) fn backend(name: &str, app: &str, persistence: &Value) -> Value {
     json!({
         "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
@@ -34,7 +35,7 @@ pub(crate) fn backend(name: &str, app: &str, persistence: &Value) -> Value {
     })
 }
 
-/// A rule to `XBackend`s.
+/// A rule that leads to `XBackend`s.
 fn to_backends(path: &str, backends: &[(&str, u32)]) -> Value {
     let mut rule = rule(path, &[]);
     let references = backends.iter().map(|(name, weight)| reference(name, *weight));
@@ -51,9 +52,13 @@ fn cookie(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn fifty_requests_of_a_session_are_on_one_pod() -> Result<()> {
-    let stage = Stage::shared(Release::V1_7_0).await?;
-    let permanent = json!({"type": "Cookie", "absoluteTimeout": "30m", "cookie": {"name": "x-permanent", "lifetimeType": "Permanent"}});
+async fn fifty_requests_of_a_session_reach_one_pod() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
+    let permanent = json!({
+        "type": "Cookie",
+        "absoluteTimeout": "30m",
+        "cookie": {"name": "x-permanent", "lifetimeType": "Permanent"},
+    });
     let unnamed = json!({"type": "Cookie", "cookie": {}});
     for (name, persistence, age) in [
         ("x-session", cookie("x-session"), None),
@@ -61,10 +66,10 @@ async fn fifty_requests_of_a_session_are_on_one_pod() -> Result<()> {
         ("x-unnamed", unnamed, None),
     ] {
         let path = format!("/{name}");
-        stage.namespace.apply_object(&backend(name, "v1", &persistence)).await?;
-        stage.route(name, &[to_backends(&path, &[(name, 1)])]).await?;
-        stage.until_sessions(&path).await?;
-        let mut visitor = stage.visitor();
+        site.namespace.apply_object(&backend(name, "v1", &persistence)).await?;
+        site.route(name, &[to_backends(&path, &[(name, 1)])]).await?;
+        site.until_sessions(&path).await?;
+        let mut visitor = site.visitor();
         let first = visitor.get(&path).await?;
         let set = first.set_cookies().pop().context("no cookie")?;
         ensure!((name == "x-unnamed") == (set.name != name), "{name}: {set:?}");
@@ -78,29 +83,28 @@ async fn fifty_requests_of_a_session_are_on_one_pod() -> Result<()> {
             let seen = answer.seen()?.cookies().unwrap_or_default();
             ensure!(
                 seen.contains(&set.pair()),
-                "{name}: the backend does not see it: {seen}"
+                "{name}: the backend does not see the cookie: {seen}"
             );
         }
     }
     Ok(())
 }
 
-/// By chi-squared; and it would not do for 55 of 100.
+/// The counts pass a chi-squared test, which they would not for a split of 55 to 45.
 #[tokio::test]
 async fn a_split_is_kept_although_cookies_are_sent() -> Result<()> {
-    let stage = Stage::shared(Release::V1_7_0).await?;
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
     let pods = [("x-split-v1", "v1"), ("x-split-v2", "v2")];
     for (name, app) in pods {
-        stage.namespace.apply_object(&backend(name, app, &cookie(name))).await?;
+        site.namespace.apply_object(&backend(name, app, &cookie(name))).await?;
     }
-    stage
-        .route(
-            "x-split",
-            &[to_backends("/x-split", &[(pods[0].0, 70), (pods[1].0, 30)])],
-        )
-        .await?;
-    stage.until_sessions("/x-split").await?;
-    let mut visitor = stage.visitor();
+    site.route(
+        "x-split",
+        &[to_backends("/x-split", &[(pods[0].0, 70), (pods[1].0, 30)])],
+    )
+    .await?;
+    site.until_sessions("/x-split").await?;
+    let mut visitor = site.visitor();
     let mut counts = [0; 2];
     let mut kept = BTreeMap::new();
     for _ in 0..800 {
@@ -114,7 +118,7 @@ async fn a_split_is_kept_although_cookies_are_sent() -> Result<()> {
     assert_eq!(visitor.cookie_names(), [pods[0].0, pods[1].0]);
     assert!(
         kept.values().all(|pods| pods.len() == 1),
-        "one pod of each backend: {kept:?}"
+        "not one pod of each backend: {kept:?}"
     );
     let found = chi_squared(&counts, &[70, 30]);
     assert!(found < TOO_MUCH_FOR_TWO, "{counts:?}: chi-squared is {found}");
@@ -124,19 +128,17 @@ async fn a_split_is_kept_although_cookies_are_sent() -> Result<()> {
 
 #[tokio::test]
 async fn one_name_for_two_backends_of_a_split_is_refused() -> Result<()> {
-    let stage = Stage::shared(Release::V1_7_0).await?;
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
     for (name, app, session) in [("x-one", "v1", "x-collision"), ("x-two", "v2", "x-collision")] {
-        stage
-            .namespace
+        site.namespace
             .apply_object(&backend(name, app, &cookie(session)))
             .await?;
     }
     let rules = [to_backends("/x-collision", &[("x-one", 50), ("x-two", 50)])];
-    stage.route("x-collision", &rules).await?;
+    site.route("x-collision", &rules).await?;
     for name in ["x-one", "x-two"] {
         let conflicted = |object: &Value| stated(object, "Accepted").0 == "False/Conflicted";
-        stage
-            .namespace
+        site.namespace
             .until("the backend to say so", "XBackend", name, conflicted)
             .await?;
     }
@@ -145,21 +147,18 @@ async fn one_name_for_two_backends_of_a_split_is_refused() -> Result<()> {
             .1
             .contains("spec.rules[0].backendRefs: expected backends whose")
     };
-    stage
-        .namespace
+    site.namespace
         .until("the route to say so", "HTTPRoute", "x-collision", said)
         .await?;
     let none = |answer: &Answer| answer.status == 200 && answer.set_cookies().is_empty();
-    stage.until("no sessions", "/x-collision", none).await?;
-    // With a name of its own each has sessions.
-    stage
-        .namespace
+    site.until("no sessions", "/x-collision", none).await?;
+    // With its own name, each backend has sessions.
+    site.namespace
         .apply_object(&backend("x-two", "v2", &cookie("other")))
         .await?;
-    stage.until_sessions("/x-collision").await?;
+    site.until_sessions("/x-collision").await?;
     let accepted = |object: &Value| stated(object, "Accepted").0 == "True/Accepted";
-    stage
-        .namespace
+    site.namespace
         .until("the backend to say so", "XBackend", "x-two", accepted)
         .await?;
     Ok(())
@@ -167,27 +166,25 @@ async fn one_name_for_two_backends_of_a_split_is_refused() -> Result<()> {
 
 #[tokio::test]
 async fn a_draining_pod_keeps_its_sessions_until_it_is_gone() -> Result<()> {
-    let stage = Stage::shared(Release::V1_7_0).await?;
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
     let labels = [("app", "x-drain")];
-    let going = stage.namespace.pod("x-going", &labels).await?;
-    let _stays = stage.namespace.pod("x-stays", &labels).await?;
-    stage
-        .namespace
+    let going = site.namespace.pod("x-going", &labels).await?;
+    let _stays = site.namespace.pod("x-stays", &labels).await?;
+    site.namespace
         .apply_object(&backend("x-drain", "x-drain", &cookie("x-drain")))
         .await?;
-    stage
-        .route("x-drain", &[to_backends("/x-drain", &[("x-drain", 1)])])
+    site.route("x-drain", &[to_backends("/x-drain", &[("x-drain", 1)])])
         .await?;
-    stage.until_sessions("/x-drain").await?;
-    let mut visitor = limpet_e2e::poll::until("a session on the pod that goes", async || {
-        let mut visitor = stage.visitor();
+    site.until_sessions("/x-drain").await?;
+    let mut visitor = limpet_e2e::poll::until("a session at the pod that drains", async || {
+        let mut visitor = site.visitor();
         let answer = visitor.get("/x-drain").await.ok()?;
         (answer.backend() == Some("x-going")).then_some(visitor)
     })
     .await?;
     going.drain().await?;
     let elsewhere = |answer: &Answer| answer.backend() == Some("x-stays");
-    stage.until("no new session to go there", "/x-drain", elsewhere).await?;
+    site.until("no new session to go there", "/x-drain", elsewhere).await?;
     for _ in 0..10 {
         let answer = visitor.get("/x-drain").await?;
         ensure!(
@@ -197,28 +194,26 @@ async fn a_draining_pod_keeps_its_sessions_until_it_is_gone() -> Result<()> {
     }
     going.remove().await?;
     let token = visitor.cookie("x-drain").context("no cookie")?.to_owned();
-    let request = || stage.get("/x-drain").cookie(format!("x-drain={token}"));
+    let request = || site.get("/x-drain").cookie(format!("x-drain={token}"));
     let falls_back = |answer: &Answer| answer.backend() == Some("x-stays") && answer.set_cookies().len() == 1;
-    stage
-        .until_asked("the session to fall back", request, falls_back)
+    site.until_asked("the session to fall back", request, falls_back)
         .await?;
     Ok(())
 }
 
-/// So that the cluster's own controller makes `EndpointSlices`.
+/// The Service makes the cluster's own controller create `EndpointSlices`.
 #[tokio::test]
-async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<()> {
-    let stage = Stage::shared(Release::V1_7_0).await?;
-    let namespace = &stage.namespace;
+async fn a_backends_service_follows_it_and_is_deleted_with_it() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
+    let namespace = &site.namespace;
     let service = |name: &str| selector_service(&ObjectName::new(namespace.name(), name)).name;
     let (own, taken) = (service("x-service"), service("x-taken"));
-    // Whose name is taken has no endpoints, and the other Service stays what it is.
+    // If the Service's name is taken, the backend has no endpoints, and the other Service does not change.
     namespace.service(&taken, &[("app", "v2")]).await?;
     let before = namespace.get("v1/Service", &taken).await?;
     for name in ["x-taken", "x-service"] {
         namespace.apply_object(&backend(name, "v1", &cookie(name))).await?;
-        stage
-            .route(name, &[to_backends(&format!("/{name}"), &[(name, 1)])])
+        site.route(name, &[to_backends(&format!("/{name}"), &[(name, 1)])])
             .await?;
     }
     let refused = |object: &Value| {
@@ -227,7 +222,7 @@ async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<(
     };
     namespace.until("its refusal", "XBackend", "x-taken", refused).await?;
     let nobody = |answer: &Answer| answer.status == 500;
-    stage.until("nobody's answers", "/x-taken", nobody).await?;
+    site.until("answers of no pod", "/x-taken", nobody).await?;
     let owner = namespace.get("XBackend", "x-service").await?["metadata"]["uid"].clone();
     let has_owner = |object: &Value| object["metadata"]["ownerReferences"][0]["uid"] == owner;
     let made = namespace.until("the Service", "v1/Service", &own, has_owner).await?;
@@ -236,23 +231,25 @@ async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<(
         (&made["spec"]["selector"], &made["spec"]["ports"][0]["port"]),
         (&json!({"app": "v1"}), &json!(POD_PORT))
     );
-    stage
-        .until("answers", "/x-service", |answer| is_from(V1, answer))
+    site.until("answers", "/x-service", |answer| is_from(V1, answer))
         .await?;
 
-    // It follows the backend, and what somebody does to it is undone.
+    // The Service follows the backend, and changes made to it by others are undone.
     namespace
         .apply_object(&backend("x-service", "v2", &cookie("x-service")))
         .await?;
-    stage
-        .until("answers of the others", "/x-service", |answer| is_from(V2, answer))
+    site.until("answers of the other pods", "/x-service", |answer| is_from(V2, answer))
         .await?;
     let foreign = json!({"spec": {"selector": {"app": "v1"}}});
     namespace.merge("v1/Service", &own, &foreign).await?;
     let right = |object: &Value| object["spec"]["selector"] == json!({"app": "v2"});
-    namespace.until("its selector again", "v1/Service", &own, right).await?;
+    namespace
+        .until("the Service's selector to be back", "v1/Service", &own, right)
+        .await?;
     namespace.delete("v1/Service", &own).await?;
-    namespace.until("the Service again", "v1/Service", &own, right).await?;
+    namespace
+        .until("the Service to be back", "v1/Service", &own, right)
+        .await?;
 
     let external = json!({"spec": {
         "type": "ExternalHostname", "endpointSelector": null, "sessionPersistence": null,
@@ -269,6 +266,6 @@ async fn a_backend_has_a_service_which_follows_it_and_goes_with_it() -> Result<(
     namespace.delete("XBackend", "x-service").await?;
     namespace.until_gone("v1/Service", &own).await?;
     let after = namespace.get("v1/Service", &taken).await?;
-    assert_eq!(before, after, "a Service of somebody else's");
+    assert_eq!(before, after, "the other Service has changed");
     Ok(())
 }

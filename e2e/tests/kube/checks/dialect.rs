@@ -1,10 +1,10 @@
-//! The forms that session persistence has in the releases of the Gateway API.
+//! The forms that session persistence has in the Gateway API's releases.
 
 use anyhow::Result;
 use limpet_e2e::kube::Release;
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::site::GatewaySite;
 
 /// A form of session persistence in which a session belongs to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,17 +21,17 @@ pub(crate) enum Dialect {
     UnionInline,
 }
 
-/// What is asked of a session; a name that is not there is to be made.
+/// A session's fields. If there is no name, the controller generates one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct SessionSpec {
     pub(crate) name: Option<String>,
     pub(crate) absolute_timeout: Option<&'static str>,
     pub(crate) idle_timeout: Option<&'static str>,
     pub(crate) is_permanent: bool,
 }
 
-impl Wanted {
-    /// A cookie of this name.
+impl SessionSpec {
+    /// A session in a cookie of this name.
     pub(crate) fn named(name: &str) -> Self {
         Self {
             name: Some(name.to_owned()),
@@ -49,7 +49,7 @@ impl Dialect {
         Self::UnionInline,
     ];
 
-    /// The release that it is tested with.
+    /// The release whose cluster it is tested in.
     pub(crate) fn release(self) -> Release {
         match self {
             Self::BackendLbPolicy => Release::V1_2_1,
@@ -58,7 +58,7 @@ impl Dialect {
         }
     }
 
-    /// What objects of a check are called in this dialect.
+    /// The prefix of the names of a check's objects in this dialect.
     pub(crate) fn prefix(self, check: &str) -> String {
         let dialect = match self {
             Self::BackendLbPolicy => "lb",
@@ -78,30 +78,30 @@ impl Dialect {
         matches!(self, Self::UnionTrafficPolicy | Self::UnionInline)
     }
 
-    /// Whether it can say `idleTimeout`.
+    /// Whether it has the field `idleTimeout`.
     pub(crate) fn has_idle_timeout(self) -> bool {
         self == Self::BackendLbPolicy
     }
 
-    /// The field `sessionPersistence`.
-    pub(crate) fn persistence(self, wanted: &Wanted) -> Value {
+    /// The value of the field `sessionPersistence`.
+    pub(crate) fn persistence(self, spec: &SessionSpec) -> Value {
         let mut persistence = json!({});
-        let lifetime = if wanted.is_permanent { "Permanent" } else { "Session" };
+        let lifetime = if spec.is_permanent { "Permanent" } else { "Session" };
         if self.is_union() {
             persistence["type"] = "Cookie".into();
             persistence["cookie"] = json!({"lifetimeType": lifetime});
-            if let Some(name) = &wanted.name {
+            if let Some(name) = &spec.name {
                 persistence["cookie"]["name"] = name.as_str().into();
             }
         } else {
             persistence["cookieConfig"] = json!({"lifetimeType": lifetime});
-            if let Some(name) = &wanted.name {
+            if let Some(name) = &spec.name {
                 persistence["sessionName"] = name.as_str().into();
             }
         }
         for (field, timeout) in [
-            ("absoluteTimeout", wanted.absolute_timeout),
-            ("idleTimeout", wanted.idle_timeout),
+            ("absoluteTimeout", spec.absolute_timeout),
+            ("idleTimeout", spec.idle_timeout),
         ] {
             if let Some(timeout) = timeout {
                 persistence[field] = timeout.into();
@@ -110,30 +110,31 @@ impl Dialect {
         persistence
     }
 
-    /// Asks for sessions on all rules of a route, or on all of these Services: the route and the policy are called `name`.
+    /// Applies a route and, if the dialect has one, a policy, both named `name`, with sessions for all rules or for all
+    /// of these Services.
     pub(crate) async fn apply(
         self,
-        stage: &Stage,
+        site: &GatewaySite,
         name: &str,
         services: &[String],
         rules: &[Value],
-        wanted: &Wanted,
+        spec: &SessionSpec,
     ) -> Result<()> {
-        let persistence = self.persistence(wanted);
+        let persistence = self.persistence(spec);
         if self.is_inline() {
             let mut rules = rules.to_vec();
             for rule in &mut rules {
                 rule["sessionPersistence"] = persistence.clone();
             }
-            return stage.route(name, &rules).await;
+            return site.route(name, &rules).await;
         }
         let (api_version, kind) = match self {
             Self::BackendLbPolicy => ("gateway.networking.k8s.io/v1alpha2", "BackendLBPolicy"),
             _ => ("gateway.networking.x-k8s.io/v1alpha1", "XBackendTrafficPolicy"),
         };
         let policy = policy(api_version, kind, name, services, &persistence);
-        stage.namespace.apply_object(&policy).await?;
-        stage.route(name, rules).await
+        site.namespace.apply_object(&policy).await?;
+        site.route(name, rules).await
     }
 }
 

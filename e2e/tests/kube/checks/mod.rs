@@ -1,5 +1,6 @@
-//! What GEP-1619's words ask for, from objects in the API server to answers of stock Envoys that `limpet controller` serves. A number is a
-//! requirement's; each file says in which words. `e2e/tests/e2e/gateway_api` has the same numbers in depth, of the filter alone.
+//! The requirements of GEP-1619, from objects in the API server to answers of stock Envoys that `limpet controller`
+//! serves. Each requirement has a number; each file quotes its words. `e2e/tests/e2e/gateway_api` has the same numbers,
+//! in more detail, for the filter alone.
 
 mod backends;
 mod cookies;
@@ -9,7 +10,7 @@ mod lifetimes;
 mod names;
 mod precedence;
 mod rules;
-mod stage;
+mod site;
 #[path = "../../e2e/splits/statistics.rs"]
 #[allow(dead_code, reason = "the tests of splits need more of it")]
 mod statistics;

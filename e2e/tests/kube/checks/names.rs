@@ -1,7 +1,7 @@
-//! Names that nobody gave.
+//! Generated names.
 //!
-//! - 9: Where the session's name is unset, a unique one "SHOULD be generated": it differs by rule, and is the same after restarts and where rules change
-//!   their order.
+//! - 9: If the session's name is not set, a unique name "SHOULD be generated". It differs by rule, and stays the same
+//!   after restarts and when rules change their order.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::poll;
 use serde_json::Value;
 
-use super::dialect::{Dialect, Wanted};
-use super::stage::{Stage, rule};
+use super::dialect::{Dialect, SessionSpec};
+use super::site::{GatewaySite, rule};
 
-/// Sessions go on, too: the scope that a token is bound to is no more than the name a matter of the order.
+/// Sessions continue as well: neither the name nor the scope of a token depends on the order of rules.
 #[tokio::test]
 async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> {
     let with_one_release = [
@@ -21,45 +21,47 @@ async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> 
         &[Dialect::UnionTrafficPolicy, Dialect::UnionInline],
     ];
     for dialects in with_one_release {
-        let mut stage = Stage::start(dialects[0].release(), "names", |_| ()).await?;
+        let mut site = GatewaySite::start(dialects[0].release(), "names", |_| ()).await?;
         let mut known = Vec::new();
         for dialect in dialects {
             let name = dialect.prefix("names");
-            let services = stage.services(&name).await?;
+            let services = site.services(&name).await?;
             let paths = ["a", "b", "c"].map(|rule| format!("/{name}-{rule}"));
             let backends = [(services[0].as_str(), 1), (services[1].as_str(), 1)];
             let [a, b, c] = paths.each_ref().map(|path| rule(path, &backends));
-            let apply = async |stage: &Stage, rules: &[Value]| {
-                dialect.apply(stage, &name, &services, rules, &Wanted::default()).await
+            let apply = async |site: &GatewaySite, rules: &[Value]| {
+                dialect
+                    .apply(site, &name, &services, rules, &SessionSpec::default())
+                    .await
             };
-            apply(&stage, &[a.clone(), b.clone()]).await?;
+            apply(&site, &[a.clone(), b.clone()]).await?;
             for path in &paths[..2] {
-                stage.until_sessions(path).await?;
-                let first = stage.get(path).send().await?;
+                site.until_sessions(path).await?;
+                let first = site.get(path).send().await?;
                 let cookie = first.set_cookies().pop().context("no cookie")?;
                 let backend = first.backend().context("no backend")?.to_owned();
                 known.push((path.clone(), cookie, backend));
             }
-            // Envoys go on without the controller.
-            stage.controller.kill();
-            apply(&stage, &[c, b, a]).await?;
-            stage.controller.launch()?;
-            stage.controller.until_ready().await?;
-            stage.until_sessions(&paths[2]).await?;
+            // Envoys keep serving without the controller.
+            site.controller.kill();
+            apply(&site, &[c, b, a]).await?;
+            site.controller.launch()?;
+            site.controller.until_ready().await?;
+            site.until_sessions(&paths[2]).await?;
         }
         let names: BTreeSet<&str> = known.iter().map(|(_, cookie, _)| cookie.name.as_str()).collect();
         ensure!(names.len() == known.len(), "{names:?}");
         for (path, cookie, backend) in &known {
-            let first = stage.get(path).send().await?;
+            let first = site.get(path).send().await?;
             let anew = first.set_cookies().pop().context("no cookie")?;
             ensure!(anew.name == cookie.name, "{path}: {} after {}", anew.name, cookie.name);
             let kept = async || {
-                let answer = stage.get(path).cookie(cookie.pair()).send().await.ok()?;
+                let answer = site.get(path).cookie(cookie.pair()).send().await.ok()?;
                 (answer.backend() == Some(backend) && answer.set_cookies().is_empty()).then_some(())
             };
-            poll::until("the session to be there", kept).await?;
+            poll::until("the session to continue", kept).await?;
             for _ in 0..8 {
-                ensure!(kept().await.is_some(), "{path}: the session is gone");
+                ensure!(kept().await.is_some(), "{path}: the session has moved");
             }
         }
     }

@@ -1,9 +1,12 @@
-//! Who has the say: the rule, or one of several policies.
+//! Which configuration is in effect: the rule's, or that of one of several policies.
 //!
-//! - 1: Inline persistence "MUST take precedence" over the policy: only its name appears, and the policy's status says so.
+//! - 1: Inline persistence "MUST take precedence" over the policy: only the rule's name is used, and the policy's
+//!   status says so.
 //! - 2: Inline persistence "MUST NOT affect traffic for other routes or route rules".
-//! - 13: A policy on only some backends of a split: of the three permitted behaviours, "Apply session persistence … equally": the session is the rule's.
-//! - 14: Name collision on one route: the oldest wins, the loser is Conflicted, whatever the order of names.
+//! - 13: A policy for only some backends of a split: of the three permitted behaviours, "Apply session persistence …
+//!   equally": the session belongs to the rule.
+//! - 14: Two policies with the same name on one route: the oldest wins, and the other one is Conflicted, whatever the
+//!   order of their names.
 
 use std::time::Duration;
 
@@ -13,7 +16,7 @@ use limpet_e2e::kube::Release;
 use serde_json::{Value, json};
 
 use super::dialect::lb_policy;
-use super::stage::{Stage, V1, V2, is_from, rule, stated};
+use super::site::{GatewaySite, V1, V2, is_from, rule, stated};
 
 /// Whether a cookie of this session's name is set, with or without the suffix of a rule.
 fn begins(answer: &Answer, name: &str) -> bool {
@@ -26,31 +29,29 @@ fn begins(answer: &Answer, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn check_01_what_a_rule_says_takes_precedence_over_the_policy() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let services = stage.services("check-1").await?;
+async fn check_01_inline_persistence_takes_precedence() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let services = site.services("check-1").await?;
     let services = services.each_ref().map(String::as_str);
     let policy = lb_policy("check-1", &services, &json!({"sessionName": "of-policy"}));
-    stage.namespace.apply_object(&policy).await?;
+    site.namespace.apply_object(&policy).await?;
     let plain = rule("/check-1", &[(services[0], 1), (services[1], 1)]);
-    stage.route("check-1", std::slice::from_ref(&plain)).await?;
-    stage
-        .until("the policy's sessions", "/check-1", |answer| {
-            begins(answer, "of-policy")
-        })
-        .await?;
+    site.route("check-1", std::slice::from_ref(&plain)).await?;
+    site.until("the policy's sessions", "/check-1", |answer| {
+        begins(answer, "of-policy")
+    })
+    .await?;
 
     let mut inline = plain;
     inline["sessionPersistence"] = json!({"sessionName": "of-rule"});
-    stage.route("check-1", &[inline]).await?;
-    stage
-        .until("the rule's sessions", "/check-1", |answer| begins(answer, "of-rule"))
+    site.route("check-1", &[inline]).await?;
+    site.until("the rule's sessions", "/check-1", |answer| begins(answer, "of-rule"))
         .await?;
     let overridden = |object: &Value| {
         let (programmed, message) = stated(object, "Programmed");
         programmed == "False/Overridden" && message.contains("HTTPRoute") && message.contains("spec.rules[0]")
     };
-    let policy = stage
+    let policy = site
         .namespace
         .until("the policy to say so", "BackendLBPolicy", "check-1", overridden)
         .await?;
@@ -59,38 +60,36 @@ async fn check_01_what_a_rule_says_takes_precedence_over_the_policy() -> Result<
 }
 
 #[tokio::test]
-async fn check_02_what_a_rule_says_does_not_affect_others() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let services = stage.services("check-2").await?;
+async fn check_02_inline_persistence_does_not_affect_other_rules() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let services = site.services("check-2").await?;
     let services = services.each_ref().map(String::as_str);
     let policy = lb_policy("check-2", &services, &json!({"sessionName": "check-2-policy"}));
-    stage.namespace.apply_object(&policy).await?;
+    site.namespace.apply_object(&policy).await?;
     let to = |path: &str| rule(path, &[(services[0], 1), (services[1], 1)]);
     let mut inline = to("/check-2-inline");
     inline["sessionPersistence"] = json!({"sessionName": "check-2-rule"});
-    stage.route("check-2-beside", &[to("/check-2-beside")]).await?;
-    stage.route("check-2", &[inline, to("/check-2-rule")]).await?;
+    site.route("check-2-beside", &[to("/check-2-beside")]).await?;
+    site.route("check-2", &[inline, to("/check-2-rule")]).await?;
     for (path, name) in [
         ("/check-2-inline", "check-2-rule"),
         ("/check-2-rule", "check-2-policy"),
         ("/check-2-beside", "check-2-policy"),
     ] {
-        stage
-            .until("sessions of the right name", path, |answer| begins(answer, name))
+        site.until("sessions of the right name", path, |answer| begins(answer, name))
             .await?;
     }
-    // The session of another route, which both follow the policy, is of no use on the rule that has its own.
-    let first = stage.get("/check-2-beside").send().await?;
+    // A session of another route, whose rules follow the policy, is refused by the rule that has its own session.
+    let first = site.get("/check-2-beside").send().await?;
     let token = first.set_cookies().pop().context("no cookie")?.value;
-    let answer = stage
+    let answer = site
         .get("/check-2-inline")
         .cookie(format!("check-2-rule={token}"))
         .send()
         .await?;
     assert!(begins(&answer, "check-2-rule"), "{answer:?}");
     let partly = |object: &Value| stated(object, "Programmed").0 == "True/PartiallyProgrammed";
-    stage
-        .namespace
+    site.namespace
         .until("the policy to say so", "BackendLBPolicy", "check-2", partly)
         .await?;
     Ok(())
@@ -98,17 +97,17 @@ async fn check_02_what_a_rule_says_does_not_affect_others() -> Result<()> {
 
 #[tokio::test]
 async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let services = stage.services("check-13").await?;
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let services = site.services("check-13").await?;
     let services = services.each_ref().map(String::as_str);
     let policy = lb_policy("check-13", &services[..1], &json!({"sessionName": "check-13"}));
-    stage.namespace.apply_object(&policy).await?;
+    site.namespace.apply_object(&policy).await?;
     let rules = [rule("/check-13", &[(services[0], 1), (services[1], 1)])];
-    stage.route("check-13", &rules).await?;
-    stage.until_sessions("/check-13").await?;
+    site.route("check-13", &rules).await?;
+    site.until_sessions("/check-13").await?;
     let mut counts = [0; 2];
     for _ in 0..30 {
-        let mut visitor = stage.visitor();
+        let mut visitor = site.visitor();
         let first = visitor.get("/check-13").await?;
         counts[usize::from(is_from(V2, &first))] += 1;
         for _ in 0..4 {
@@ -124,22 +123,21 @@ async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Resul
         let (accepted, message) = stated(object, "Accepted");
         accepted == "True/Accepted" && message.contains("on all of its backends, not on the targets alone")
     };
-    stage
-        .namespace
+    site.namespace
         .until("the policy to say so", "BackendLBPolicy", "check-13", said)
         .await?;
     Ok(())
 }
 
-/// Twice, with names in the one order and in the other.
+/// Tested twice: the older policy's name is the first one in the alphabet, and the second one.
 #[tokio::test]
-async fn check_14_of_two_policies_with_one_name_the_older_counts() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
+async fn check_14_of_two_policies_with_one_name_the_older_wins() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
     for (older, younger) in [("check-14-a", "check-14-b"), ("check-14-z", "check-14-y")] {
-        let services = stage.services(older).await?;
+        let services = site.services(older).await?;
         let [v1, v2] = services.each_ref().map(String::as_str);
         let persistence = json!({"sessionName": older});
-        let first = stage
+        let first = site
             .namespace
             .apply_object(&lb_policy(older, &[v1], &persistence))
             .await?;
@@ -149,50 +147,45 @@ async fn check_14_of_two_policies_with_one_name_the_older_counts() -> Result<()>
                 .unwrap_or_default()
                 .to_owned()
         };
-        // The API counts in seconds.
+        // The API's times are in seconds.
         loop {
-            let second = stage
+            let second = site
                 .namespace
                 .apply_object(&lb_policy(younger, &[v2], &persistence))
                 .await?;
             if created(&second) > created(&first) {
                 break;
             }
-            stage.namespace.delete("BackendLBPolicy", younger).await?;
+            site.namespace.delete("BackendLBPolicy", younger).await?;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let (of_older, of_younger) = (format!("/{older}"), format!("/{younger}"));
         let rules = [rule(&of_younger, &[(v2, 1)]), rule(&of_older, &[(v1, 1)])];
-        stage.route(older, &rules).await?;
-        stage
-            .until("the older one's sessions", &of_older, |answer| begins(answer, older))
+        site.route(older, &rules).await?;
+        site.until("the older one's sessions", &of_older, |answer| begins(answer, older))
             .await?;
         let none = |answer: &Answer| is_from(V2, answer) && answer.set_cookies().is_empty();
-        stage.until("no sessions of the younger one", &of_younger, none).await?;
+        site.until("no sessions of the younger one", &of_younger, none).await?;
 
         let conflicted = |object: &Value| {
             let (accepted, message) = stated(object, "Accepted");
             accepted == "False/Conflicted" && message.contains(older)
         };
-        stage
-            .namespace
+        site.namespace
             .until("the loser to say so", "BackendLBPolicy", younger, conflicted)
             .await?;
         let accepted = |object: &Value| stated(object, "Accepted").0 == "True/Accepted";
-        stage
-            .namespace
+        site.namespace
             .until("the winner to say so", "BackendLBPolicy", older, accepted)
             .await?;
-        // Where the older one goes, the name is free.
-        stage.namespace.delete("BackendLBPolicy", older).await?;
-        stage
-            .until("the other's sessions", &of_younger, |answer| begins(answer, older))
+        // When the older one is deleted, the name is free.
+        site.namespace.delete("BackendLBPolicy", older).await?;
+        site.until("the other's sessions", &of_younger, |answer| begins(answer, older))
             .await?;
-        stage
-            .until("no sessions", &of_older, |answer| {
-                is_from(V1, answer) && answer.set_cookies().is_empty()
-            })
-            .await?;
+        site.until("no sessions", &of_older, |answer| {
+            is_from(V1, answer) && answer.set_cookies().is_empty()
+        })
+        .await?;
     }
     Ok(())
 }

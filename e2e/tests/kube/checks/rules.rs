@@ -1,4 +1,4 @@
-//! Sessions belong to a rule, in every dialect in which they do.
+//! Sessions belong to a rule, in every dialect where they do.
 //!
 //! - 3: "Route rules referencing the same service MUST NOT share persistent sessions."
 //! - 4: The same "even if the session persistence is attached to the service".
@@ -14,45 +14,45 @@ use limpet_e2e::{Answer, Connection, Visitor};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::dialect::{Dialect, Wanted, lb_policy};
-use super::stage::{Stage, V1, V2, is_from, rule};
+use super::dialect::{Dialect, SessionSpec, lb_policy};
+use super::site::{GatewaySite, V1, V2, is_from, rule};
 use super::statistics::{TOO_MUCH_FOR_TWO, chi_squared};
 
-/// The weights would not let a token of `/a` be of any use on `/b`, but that the routes of a split are there at weight 0, too: a token that is
-/// honoured goes to the first version.
+/// By its weights, `/b` would never lead to where a token of `/a` leads. But a split also has routes for weight 0, so a
+/// token that is honoured leads to the first version.
 #[tokio::test]
 async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     for dialect in Dialect::ALL {
-        let stage = Stage::shared(dialect.release()).await?;
+        let site = GatewaySite::shared(dialect.release()).await?;
         let name = dialect.prefix("check-3");
         let (a, b) = (format!("/{name}-a"), format!("/{name}-b"));
-        let services = stage.services(&name).await?;
+        let services = site.services(&name).await?;
         let [v1, v2] = services.each_ref().map(String::as_str);
         let rules = [rule(&a, &[(v1, 100), (v2, 0)]), rule(&b, &[(v1, 0), (v2, 100)])];
         dialect
-            .apply(stage, &name, &services, &rules, &Wanted::named(&name))
+            .apply(site, &name, &services, &rules, &SessionSpec::named(&name))
             .await?;
-        stage.until_sessions(&a).await?;
-        stage.until_sessions(&b).await?;
+        site.until_sessions(&a).await?;
+        site.until_sessions(&b).await?;
 
-        let answer_a = stage.get(&a).send().await?;
-        let answer_b = stage.get(&b).send().await?;
+        let answer_a = site.get(&a).send().await?;
+        let answer_b = site.get(&b).send().await?;
         let token_a = answer_a.set_cookies().pop().context("no cookie")?;
         let token_b = answer_b.set_cookies().pop().context("no cookie")?;
         ensure!(token_a.name.starts_with(&name), "{dialect:?}: {token_a:?}");
         for cookie in [&token_a.name, &token_b.name, &name] {
             for _ in 0..6 {
-                let answer = stage
+                let answer = site
                     .get(&b)
                     .cookie(format!("{cookie}={}", token_a.value))
                     .send()
                     .await?;
                 ensure!(is_from(V2, &answer), "{dialect:?}: {cookie} is honoured");
-                ensure!(answer.set_cookies().len() == 1, "{dialect:?}: {cookie} is a session");
+                ensure!(answer.set_cookies().len() == 1, "{dialect:?}: {cookie} was not refused");
             }
         }
         for _ in 0..6 {
-            let answer = stage.get(&a).cookie(token_a.pair()).send().await?;
+            let answer = site.get(&a).cookie(token_a.pair()).send().await?;
             ensure!(
                 answer.backend() == answer_a.backend() && is_from(V1, &answer),
                 "{dialect:?}"
@@ -62,58 +62,66 @@ async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     Ok(())
 }
 
-/// Browsers begin on both rules at once, and walk both of them in turn. With one cookie for both rules each step would end the other's session.
+/// Browsers begin both rules' sessions at the same time, then use both in turn. With the same cookie for both rules,
+/// each request would end the other rule's session.
 #[tokio::test]
-async fn check_04_not_even_where_the_session_is_attached_to_the_service() -> Result<()> {
+async fn check_04_nor_if_the_session_is_attached_to_the_service() -> Result<()> {
     for dialect in Dialect::ALL {
-        let stage = Stage::shared(dialect.release()).await?;
+        let site = GatewaySite::shared(dialect.release()).await?;
         let name = dialect.prefix("check-4");
         let paths = [format!("/{name}-a"), format!("/{name}-b")];
-        let services = stage.services(&name).await?;
+        let services = site.services(&name).await?;
         let [v1, v2] = services.each_ref().map(String::as_str);
         let rules = paths.each_ref().map(|path| rule(path, &[(v1, 50), (v2, 50)]));
         dialect
-            .apply(stage, &name, &services, &rules, &Wanted::named(&name))
+            .apply(site, &name, &services, &rules, &SessionSpec::named(&name))
             .await?;
         for path in &paths {
-            stage.until_sessions(path).await?;
+            site.until_sessions(path).await?;
         }
         let mut browsers = JoinSet::new();
         for _ in 0..20 {
-            browsers.spawn(walk(stage.visitor(), paths.clone()));
+            browsers.spawn(walk(site.visitor(), paths.clone()));
         }
         let mut apart = 0;
         while let Some(walked) = browsers.join_next().await {
             let [answer_a, answer_b] = walked?.with_context(|| format!("{dialect:?}"))?;
             apart += usize::from(answer_a != answer_b);
         }
-        ensure!(apart > 0, "{dialect:?}: nobody has a backend for each rule");
+        ensure!(
+            apart > 0,
+            "{dialect:?}: no browser has different backends for the rules"
+        );
     }
     Ok(())
 }
 
-/// Two teams, two routes of one host, two policies, one name for the cookie. The session that began before the second route came goes on.
+/// Two teams have two routes of the same host and two policies with the same cookie name. A session from before the
+/// second route continues.
 #[tokio::test]
 async fn two_routes_of_one_host_keep_their_sessions_under_one_name() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let services = stage.services("one-name").await?;
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let services = site.services("one-name").await?;
     let paths = ["/one-name-a".to_owned(), "/one-name-b".to_owned()];
     let persistence = json!({"sessionName": "one-name"});
     let apply = async |at: usize| {
         let (service, path) = (services[at].as_str(), paths[at].as_str());
         let name = path.trim_start_matches('/');
         let policy = lb_policy(name, &[service], &persistence);
-        stage.namespace.apply_object(&policy).await?;
-        stage.route(name, &[rule(path, &[(service, 1)])]).await
+        site.namespace.apply_object(&policy).await?;
+        site.route(name, &[rule(path, &[(service, 1)])]).await
     };
     apply(0).await?;
-    stage.until_sessions(&paths[0]).await?;
-    let mut browser = stage.visitor();
+    site.until_sessions(&paths[0]).await?;
+    let mut browser = site.visitor();
     let before = browser.get(&paths[0]).await?;
     let [cookie] = &before.set_cookies()[..] else {
         anyhow::bail!("{before:?}")
     };
-    ensure!(cookie.name == "one-name", "nobody is in its way: {cookie:?}");
+    ensure!(
+        cookie.name == "one-name",
+        "the name was changed without a conflict: {cookie:?}"
+    );
 
     apply(1).await?;
     for path in &paths {
@@ -121,7 +129,7 @@ async fn two_routes_of_one_host_keep_their_sessions_under_one_name() -> Result<(
             let cookies = answer.set_cookies();
             cookies.iter().any(|cookie| cookie.name.starts_with("one-name~"))
         };
-        stage.until("a cookie for each", path, apart).await?;
+        site.until("a cookie for each route", path, apart).await?;
     }
     let beside = browser.get(&paths[1]).await?;
     for _ in 0..4 {
@@ -131,12 +139,12 @@ async fn two_routes_of_one_host_keep_their_sessions_under_one_name() -> Result<(
         }
     }
     for _ in 0..6 {
-        walk(stage.visitor(), paths.clone()).await?;
+        walk(site.visitor(), paths.clone()).await?;
     }
     Ok(())
 }
 
-/// The backends that a browser is on.
+/// The backends of a browser's two sessions.
 async fn walk(mut browser: Visitor, [a, b]: [String; 2]) -> Result<[String; 2]> {
     let mut beside = browser.clone();
     let (answer_a, answer_b) = tokio::try_join!(browser.get(&a), beside.get(&b))?;
@@ -166,27 +174,26 @@ async fn walk(mut browser: Visitor, [a, b]: [String; 2]) -> Result<[String; 2]> 
 #[tokio::test]
 async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
     for dialect in Dialect::ALL {
-        let stage = Stage::shared(dialect.release()).await?;
+        let site = GatewaySite::shared(dialect.release()).await?;
         let name = dialect.prefix("check-5");
         let path = format!("/{name}");
-        let services = stage.services(&name).await?;
+        let services = site.services(&name).await?;
         let [v1, v2] = services.each_ref().map(String::as_str);
         let apply = async |weights: [u32; 2]| {
             let rules = [rule(&path, &[(v1, weights[0]), (v2, weights[1])])];
             dialect
-                .apply(stage, &name, &services, &rules, &Wanted::named(&name))
+                .apply(site, &name, &services, &rules, &SessionSpec::named(&name))
                 .await
         };
         apply([100, 0]).await?;
-        stage.until_sessions(&path).await?;
-        let mut visitor = stage.visitor();
+        site.until_sessions(&path).await?;
+        let mut visitor = site.visitor();
         let first = visitor.get(&path).await?;
         ensure!(is_from(V1, &first), "{dialect:?}: {first:?}");
 
         apply([0, 100]).await?;
         let moved = |answer: &Answer| is_from(V2, answer);
-        stage
-            .until("new clients to go to the other Service", &path, moved)
+        site.until("new clients to go to the other Service", &path, moved)
             .await?;
         for _ in 0..50 {
             let answer = visitor.get(&path).await?;
@@ -197,11 +204,12 @@ async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
     Ok(())
 }
 
-/// Whatever session a request brings, it is answered by the rule that it matches: the canary's, for whom the header is right.
+/// The rule that a request matches answers it, whatever session the request brings: the canary's, if the header is
+/// right.
 #[tokio::test]
 async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let services = stage.services("check-18").await?;
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let services = site.services("check-18").await?;
     let [v1, v2] = services.each_ref().map(String::as_str);
     let mut canary = rule("/check-18", &[(v1, 0), (v2, 100)]);
     canary["matches"][0]["headers"] = json!([{"name": "x-canary", "value": "yes"}]);
@@ -212,11 +220,11 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     }
     let persistence = json!({"sessionName": "check-18"});
     let policy = lb_policy("check-18", &[v1, v2], &persistence);
-    stage.namespace.apply_object(&policy).await?;
-    stage.route("check-18", &rules).await?;
-    stage.until_sessions("/check-18").await?;
+    site.namespace.apply_object(&policy).await?;
+    site.route("check-18", &rules).await?;
+    site.until_sessions("/check-18").await?;
 
-    let request = |canary: &str| stage.get("/check-18").header("x-canary", canary);
+    let request = |canary: &str| site.get("/check-18").header("x-canary", canary);
     for (own, name, pods) in [("yes", "canary", V2), ("no", "shop", V1)] {
         let first = request(own).send().await?;
         let cookie = first.set_cookies().pop().context("no cookie")?;
@@ -238,23 +246,22 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     Ok(())
 }
 
-/// 80 of 100, by chi-squared; and it would not do for 70 of 100.
+/// The counts pass a chi-squared test for weights 80 and 20, which they would not for 70 and 30.
 #[tokio::test]
 async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let services = stage.services("check-19").await?;
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let services = site.services("check-19").await?;
     let [v1, v2] = services.each_ref().map(String::as_str);
     let policy = lb_policy("check-19", &[v1, v2], &json!({"sessionName": "check-19"}));
-    stage.namespace.apply_object(&policy).await?;
-    stage
-        .route("check-19", &[rule("/check-19", &[(v1, 80), (v2, 20)])])
+    site.namespace.apply_object(&policy).await?;
+    site.route("check-19", &[rule("/check-19", &[(v1, 80), (v2, 20)])])
         .await?;
-    stage.until_sessions("/check-19").await?;
-    let mut connection = Connection::open(stage.controller.address(8080), false).await?;
+    site.until_sessions("/check-19").await?;
+    let mut connection = Connection::open(site.controller.address(8080), false).await?;
     let mut counts = [0; 2];
     for _ in 0..1000 {
-        let answer = connection.send(stage.get("/check-19")).await?;
-        ensure!(answer.set_cookies().len() == 1, "a first answer without a token");
+        let answer = connection.send(site.get("/check-19")).await?;
+        ensure!(answer.set_cookies().len() == 1, "the first answer has no token");
         let at = usize::from(is_from(V2, &answer));
         counts[at] += 1;
     }

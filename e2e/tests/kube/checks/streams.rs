@@ -1,9 +1,11 @@
-//! Sessions in a header, in gRPC metadata, of WebSockets and of server-sent events.
+//! Sessions in a header, in gRPC metadata, over WebSockets and over server-sent events.
 //!
-//! - 23: Header type: issued on the response, accepted in any case; works for gRPC metadata, WebSocket upgrades, SSE reconnects.
-//! - `XBackend` on a `GRPCRoute`: at least 50 calls of a session on one pod, by cookie in metadata and by header.
+//! - 23: Header type: issued with the response, accepted in any case; works for gRPC metadata, WebSocket upgrades and
+//!   reconnects of server-sent events.
+//! - `XBackend` on a `GRPCRoute`: at least 50 calls of a session reach the same pod, by cookie in metadata and by
+//!   header.
 
-// What the services and their clients do is tested with the filter.
+// The tests of the filter explain what the services and their clients do.
 #[path = "../../e2e/protocols/websocket/chat.rs"]
 #[allow(dead_code, reason = "the tests of the filter need more of it")]
 mod chat;
@@ -23,24 +25,24 @@ use serde_json::{Value, json};
 
 use super::destinations::{backend, reference};
 use super::dialect::lb_policy;
-use super::stage::{Stage, rule};
+use super::site::{GatewaySite, rule};
 use chat::{Chat, Socket};
 use echo::{Echo, EchoClient, Note};
 use session::Session;
 
-/// Pods of this app that speak gRPC and WebSocket.
-async fn pods(stage: &Stage, app: &str) -> Result<Vec<Pod>> {
+/// Pods with this label `app` that speak gRPC and WebSocket.
+async fn pods(site: &GatewaySite, app: &str) -> Result<Vec<Pod>> {
     let protocols: [Arc<dyn Protocol>; 2] = [Arc::new(Echo), Arc::new(Chat)];
     let mut pods = Vec::new();
     for number in 1..=3 {
         let name = format!("{app}-{number}");
         let labels = [("app", app)];
-        pods.push(stage.namespace.pod_speaking(&name, &labels, &protocols).await?);
+        pods.push(site.namespace.pod_speaking(&name, &labels, &protocols).await?);
     }
     Ok(pods)
 }
 
-/// A route of calls of the service `limpet.test.Echo` that say in their metadata of which kind they are.
+/// A route for calls of the service `limpet.test.Echo` whose metadata have this kind.
 fn calls(name: &str, kind: &str, backend: &Value) -> Value {
     let matched = json!({
         "method": {"service": "limpet.test.Echo"},
@@ -74,30 +76,29 @@ async fn until_called(client: &mut EchoClient, kind: &str, carrier: Carrier) -> 
 
 #[tokio::test]
 async fn check_23_sessions_in_a_header() -> Result<()> {
-    let stage = Stage::shared(Release::V1_2_1).await?;
-    let _pods = pods(stage, "check-23").await?;
-    stage.namespace.service("check-23", &[("app", "check-23")]).await?;
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let _pods = pods(site, "check-23").await?;
+    site.namespace.service("check-23", &[("app", "check-23")]).await?;
     let persistence = json!({"sessionName": "X-Session", "type": "Header"});
     let policy = lb_policy("check-23", &["check-23"], &persistence);
-    stage.namespace.apply_object(&policy).await?;
-    // One rule for all of them: one session.
+    site.namespace.apply_object(&policy).await?;
+    // All protocols use the same rule, so they have the same session.
     let mut everything = rule("/chat", &[("check-23", 1)]);
     let paths = ["/chat", "/events", "/check-23"];
     everything["matches"] = paths
         .map(|path| json!({"path": {"type": "PathPrefix", "value": path}}))
         .to_vec()
         .into();
-    stage.route("check-23", &[everything]).await?;
+    site.route("check-23", &[everything]).await?;
     let reference = json!({"name": "check-23", "port": 80});
-    stage
-        .namespace
+    site.namespace
         .apply_object(&calls("check-23", "check-23", &reference))
         .await?;
     let begins = |answer: &Answer| answer.header("x-session").is_some();
-    stage.until("sessions to begin", "/check-23", begins).await?;
+    site.until("sessions to begin", "/check-23", begins).await?;
 
-    let at = stage.controller.address(8080);
-    let first = stage.get("/check-23").send().await?;
+    let at = site.controller.address(8080);
+    let first = site.get("/check-23").send().await?;
     let token = first.header("x-session").context("no token")?;
     let backend = first.backend().context("no backend")?;
     assert!(first.set_cookies().is_empty());
@@ -115,8 +116,8 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
         let mut socket = Socket::open(at, &mut session).await?;
         socket.echo("hello").await?;
         socket.close().await?;
-        // The stream is cut off after two events, each of which says from whom it is.
-        let request = stage.get("/events").header("x-cut-after", "2");
+        // The stream is cut off after two events. Each event names its pod.
+        let request = site.get("/events").header("x-cut-after", "2");
         let mut events = session.open(request).await?;
         let mut text = Vec::new();
         while let Ok(Some(piece)) = events.piece().await {
@@ -127,7 +128,7 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
     }
     assert_eq!(session.continued, 8);
 
-    // A `GRPCRoute`'s rule is another one, whose sessions are its own.
+    // The rule of a `GRPCRoute` is another rule, with its own sessions.
     let mut client = EchoClient::connect(at).await?;
     until_called(&mut client, "check-23", Carrier::Header).await?;
     let mut session = Session::new(Carrier::Header);
@@ -140,9 +141,9 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
 }
 
 #[tokio::test]
-async fn fifty_calls_of_a_session_are_on_one_pod_of_a_backend() -> Result<()> {
-    let stage = Stage::shared(Release::V1_7_0).await?;
-    let _pods = pods(stage, "x-grpc").await?;
+async fn fifty_calls_of_a_session_reach_one_pod() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
+    let _pods = pods(site, "x-grpc").await?;
     for (kind, carrier, persistence) in [
         (
             "x-grpc-cookie",
@@ -156,17 +157,17 @@ async fn fifty_calls_of_a_session_are_on_one_pod_of_a_backend() -> Result<()> {
         ),
     ] {
         let backend = backend(kind, "x-grpc", &persistence);
-        stage.namespace.apply_object(&backend).await?;
+        site.namespace.apply_object(&backend).await?;
         let route = calls(kind, kind, &reference(kind, 1));
-        stage.namespace.apply_object(&route).await?;
-        // Calls go over one connection each, so it is another worker's or Envoy's every time.
+        site.namespace.apply_object(&route).await?;
+        // Each call uses another connection, so it may reach another worker or Envoy.
         for _ in 0..4 {
-            let mut client = EchoClient::connect(stage.controller.address(8080)).await?;
+            let mut client = EchoClient::connect(site.controller.address(8080)).await?;
             until_called(&mut client, kind, carrier).await?;
         }
         let mut session = Session::new(carrier);
         for _ in 0..=50 {
-            let mut client = EchoClient::connect(stage.controller.address(8080)).await?;
+            let mut client = EchoClient::connect(site.controller.address(8080)).await?;
             let note = say(&mut client, kind, &mut session).await?;
             ensure!(note.backend == session.backend(), "{kind}: {note:?}");
         }

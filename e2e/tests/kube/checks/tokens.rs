@@ -1,8 +1,8 @@
-//! What tokens are worth where they do not belong.
+//! Tokens in places where they are not valid.
 //!
-//! - 21: Hijack, fixation, replay, leak: bit flip, truncation, swap between rules and between hosts, the key of another cluster, an arbitrary address all
-//!   fall back to a new session and are counted by reason; a token shows no address. (Expiry is check 6; fences and times in the future are told to the
-//!   filter alone.)
+//! - 21: Hijack, fixation, replay, leak: tokens with a flipped bit, cut tokens, tokens of another rule, another host or
+//!   another cluster's key, and arbitrary addresses all fall back to a new session and are counted by reason. A token
+//!   shows no address. (Expiry is check 6. The filter's own tests cover fences and times in the future.)
 
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
@@ -11,7 +11,7 @@ use limpet_e2e::{Answer, SetCookie};
 use serde_json::{Value, json};
 
 use super::dialect::lb_policy;
-use super::stage::{Stage, rule};
+use super::site::{GatewaySite, rule};
 
 const RULES: [(&str, &str); 4] = [
     ("one.example", "/a"),
@@ -20,45 +20,49 @@ const RULES: [(&str, &str); 4] = [
     ("two.example", "/b"),
 ];
 
-/// Two rules of one host, and the same two of another: the policy, the Services and the session's name are the same for all of them.
-async fn stage(prefix: &str) -> Result<Stage> {
-    let stage = Stage::start(Release::V1_2_1, prefix, |_| ()).await?;
-    let services = stage.services("shop").await?;
+/// Two rules of one host, and the same two of another host, with the same policy, the same Services and the same
+/// session name.
+async fn site(prefix: &str) -> Result<GatewaySite> {
+    let site = GatewaySite::start(Release::V1_2_1, prefix, |_| ()).await?;
+    let services = site.services("shop").await?;
     let services = services.each_ref().map(String::as_str);
     let policy = lb_policy("shop", &services, &json!({"sessionName": "shop"}));
-    stage.namespace.apply_object(&policy).await?;
+    site.namespace.apply_object(&policy).await?;
     for host in ["one.example", "two.example"] {
         let rules: Vec<Value> = ["/a", "/b"]
             .into_iter()
             .map(|path| rule(path, &[(services[0], 1), (services[1], 1)]))
             .collect();
         let name = host.replace('.', "-");
-        stage.route(&name, &rules).await?;
+        site.route(&name, &rules).await?;
         let hosts = json!({"spec": {"hostnames": [host]}});
-        stage.namespace.merge("HTTPRoute", &name, &hosts).await?;
+        site.namespace.merge("HTTPRoute", &name, &hosts).await?;
     }
     for (host, path) in RULES {
         let begins = |answer: &Answer| {
             let cookies = answer.set_cookies();
             cookies.iter().any(|cookie| cookie.name.starts_with("shop~"))
         };
-        let request = || stage.get(path).header("host", host);
-        stage.until_asked("sessions", request, begins).await?;
-        let elsewhere = stage.get(path).header("host", "three.example").send().await?;
-        ensure!(elsewhere.status == 404, "the hosts are told apart: {elsewhere:?}");
+        let request = || site.get(path).header("host", host);
+        site.until_asked("sessions", request, begins).await?;
+        let elsewhere = site.get(path).header("host", "three.example").send().await?;
+        ensure!(
+            elsewhere.status == 404,
+            "a host serves the other one's route: {elsewhere:?}"
+        );
     }
-    Ok(stage)
+    Ok(site)
 }
 
-async fn first(stage: &Stage, (host, path): (&str, &str)) -> Result<(Answer, SetCookie)> {
-    let answer = stage.get(path).header("host", host).send().await?;
+async fn first(site: &GatewaySite, (host, path): (&str, &str)) -> Result<(Answer, SetCookie)> {
+    let answer = site.get(path).header("host", host).send().await?;
     let cookie = answer.set_cookies().pop().context("no cookie")?;
     Ok((answer, cookie))
 }
 
 #[tokio::test]
 async fn check_21_forged_and_moved_tokens_fall_back_and_show_nothing() -> Result<()> {
-    let (shop, others) = tokio::try_join!(stage("tokens"), stage("others"))?;
+    let (shop, others) = tokio::try_join!(site("tokens"), site("others"))?;
     let (answer, cookie) = first(&shop, RULES[0]).await?;
     let backend = answer.backend().context("no backend")?;
     let endpoints = ["shop-v1", "shop-v2"].map(|service| shop.namespace.endpoints(service, |all| all.len() == 2));
@@ -95,7 +99,7 @@ async fn check_21_forged_and_moved_tokens_fall_back_and_show_nothing() -> Result
         let answer = request(token).send().await?;
         ensure!(answer.status == 200, "{token}: {answer:?}");
         let new = answer.set_cookies().pop();
-        let new = new.with_context(|| format!("{token} is honoured"))?;
+        let new = new.with_context(|| format!("{token} was honoured"))?;
         ensure!(!shows(&new.value, pod.address.ip())?, "{new:?}");
         Ok(())
     };
@@ -104,14 +108,14 @@ async fn check_21_forged_and_moved_tokens_fall_back_and_show_nothing() -> Result
         falls_back(&token).await?;
         ensure!(
             shop.count(reason).await? == before + 1,
-            "{token}: expected to be {reason}"
+            "{token} was not counted as {reason}"
         );
     }
-    // By another cluster's key, whatever id it has.
+    // Another cluster's key, whatever its id.
     let (_, foreign) = first(&others, RULES[0]).await?;
     falls_back(&foreign.value).await?;
 
-    // What is looked for is found where it is.
+    // The search finds an address that is there.
     let readable = BASE64_URL_SAFE_NO_PAD.encode(format!("at {}", pod.address));
     ensure!(shows(&readable, pod.address.ip())?);
     let kept = request(&cookie.value).send().await?;

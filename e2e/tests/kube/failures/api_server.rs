@@ -6,44 +6,44 @@ use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::poll;
 
-use super::{Scene, crowd, nothing_happened, objects, redirect, until_redirected, until_sessions};
+use super::{ControlledSite, crowd, nothing_happened, objects, redirect, until_redirected, until_sessions};
 
-/// Longer than everything that waits for it with a pause of its own: a lease, a call, the longest pause between attempts.
+/// Longer than every pause and timeout of the controller: a lease, a call, the longest pause between attempts.
 const AWAY: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn an_api_server_that_is_away_harms_no_session() -> Result<()> {
+async fn an_absent_api_server_harms_no_session() -> Result<()> {
     let mut cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
-    let scene = Scene::start(&cluster, "away").await?;
-    scene.until_programmed("True/Programmed").await?;
-    let before = scene.updates().await?;
-    let crowd = scene.crowd().await?;
+    let site = ControlledSite::start(&cluster, "away").await?;
+    site.until_programmed("True/Programmed").await?;
+    let before = site.updates().await?;
+    let crowd = site.crowd().await?;
 
     cluster.server_mut().stop();
     let gone = Instant::now();
     let noticed = async || {
-        let log = scene.controller.log().ok()?;
+        let log = site.controller.log().ok()?;
         let kinds = log.contains("can not ask the API server which kinds it serves");
         (kinds && log.contains("can not watch; what was read last is served on")).then_some(())
     };
     poll::until("the controller to notice", noticed).await?;
     while gone.elapsed() < AWAY {
         crowd.rounds(10).await?;
-        assert_eq!(scene.controller.page("/readyz").await?.status, 200);
+        assert_eq!(site.controller.page("/readyz").await?.status, 200);
     }
     cluster.server_mut().start_again().await?;
-    let again = async || scene.controller.log().ok()?.contains("watching again").then_some(());
+    let again = async || site.controller.log().ok()?.contains("watching again").then_some(());
     poll::until("the controller to watch again", again).await?;
-    assert_eq!(scene.updates().await?, before, "nothing had changed");
+    assert_eq!(site.updates().await?, before, "Envoy got a new configuration");
 
-    scene.namespace.apply(&redirect("later")).await?;
-    scene.until_redirected("/later").await?;
+    site.namespace.apply(&redirect("later")).await?;
+    site.until_redirected("/later").await?;
     nothing_happened(crowd).await
 }
 
-/// A watch that can not go on where it was misses what was deleted meanwhile: it has to begin with a list.
+/// A watch that cannot continue misses what was deleted meanwhile, so it must begin with a list.
 #[tokio::test]
-async fn what_is_deleted_while_a_watch_expires_is_noticed() -> Result<()> {
+async fn deletions_while_a_watch_expires_are_noticed() -> Result<()> {
     let mut cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
     let namespace = cluster.namespace("expired").await?;
     let _pods = objects(&namespace).await?;
@@ -58,7 +58,8 @@ async fn what_is_deleted_while_a_watch_expires_is_noticed() -> Result<()> {
     until_redirected(&controller, "/gone", true).await?;
     let crowd = crowd(&controller).await?;
 
-    // The watches' connections end before there is anything to tell, and what they missed is older than all that the API server remembers.
+    // The connections of the watches end before there is an event, and the API server has forgotten the versions that
+    // they would continue from.
     controller.process()?.pause()?;
     cluster.server_mut().stop();
     cluster.server_mut().start_again().await?;

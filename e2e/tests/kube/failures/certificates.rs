@@ -21,7 +21,7 @@ fn secret(certificate: &Certificate) -> Value {
     })
 }
 
-/// Waits until the listener `https` resolves its certificate like that. The answer is its message.
+/// Waits until the listener `https` has this `ResolvedRefs` condition. Returns its message.
 async fn until_resolved(namespace: &Namespace, expected: &str) -> Result<String> {
     let conditions = |object: &Value| {
         let listeners = object["status"]["listeners"].as_array();
@@ -36,7 +36,7 @@ async fn until_resolved(namespace: &Namespace, expected: &str) -> Result<String>
     Ok(message(&conditions(&gateway), "ResolvedRefs").to_owned())
 }
 
-/// A backend's answer over TLS, if the server is one that this authority vouches for.
+/// Sends a request over TLS. It fails unless this authority has signed the server's certificate.
 async fn ask(controller: &Controller, trusts: &Authority) -> Result<()> {
     let (address, tls) = (controller.address(8443), Tls::new(&trusts.certificate, HOST)?);
     let mut connection = Connection::open_tls(address, &tls, false).await?;
@@ -70,7 +70,10 @@ async fn a_certificate_needs_a_right_and_may_change() -> Result<()> {
         words.contains(&format!("grant list and watch on the Secret {name}")),
         "{words}"
     );
-    assert!(ask(&controller, &old).await.is_err(), "nothing is there to serve with");
+    assert!(
+        ask(&controller, &old).await.is_err(),
+        "the listener serves without a certificate"
+    );
 
     let bound = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -88,7 +91,7 @@ async fn a_certificate_needs_a_right_and_may_change() -> Result<()> {
     poll::until("the other certificate", async || ask(&controller, &new).await.ok()).await?;
     assert!(ask(&controller, &old).await.is_err());
 
-    // One that is no certificate: the other listener's clients do not notice.
+    // A Secret that is not a certificate does not affect the other listener.
     let garbage = json!({"stringData": {"tls.crt": "none"}});
     namespace.merge("v1/Secret", "shop", &garbage).await?;
     let words = until_resolved(&namespace, "False/InvalidCertificateRef").await?;

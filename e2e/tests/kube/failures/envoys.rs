@@ -1,4 +1,4 @@
-//! Envoys fail: one loses its connection, one is slow, one refuses what it gets.
+//! Envoys fail: one loses its connection, one is slow, one refuses its configuration.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -10,11 +10,12 @@ use serde_json::json;
 
 use super::wire::Wire;
 use super::{
-    Scene, WEB, crowd, message, nothing_happened, objects, redirect, until_programmed, until_redirected, until_sessions,
+    ControlledSite, WEB, crowd, message, nothing_happened, objects, redirect, until_programmed, until_redirected,
+    until_sessions,
 };
 
 #[tokio::test]
-async fn an_envoy_that_loses_its_connection_serves_on_and_catches_up() -> Result<()> {
+async fn a_disconnected_envoy_keeps_serving_and_catches_up() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("cut").await?;
     let _pods = objects(&namespace).await?;
@@ -41,7 +42,7 @@ async fn an_envoy_that_loses_its_connection_serves_on_and_catches_up() -> Result
     nothing_happened(crowd).await
 }
 
-/// Waits until an Envoy knows so many pods of the Service.
+/// Waits until an Envoy has this many pods of the Service.
 async fn until_pods(envoy: &Proxy, count: u64) -> Result<()> {
     let known = async || {
         let stats = envoy
@@ -55,11 +56,11 @@ async fn until_pods(envoy: &Proxy, count: u64) -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_envoy_that_is_slow_delays_no_other() -> Result<()> {
+async fn a_slow_envoy_delays_no_other() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
-    let scene = Scene::start(cluster, "slow").await?;
-    let (namespace, controller) = (&scene.namespace, &scene.controller);
-    // Another Gateway with two Envoys, who share its port.
+    let site = ControlledSite::start(cluster, "slow").await?;
+    let (namespace, controller) = (&site.namespace, &site.controller);
+    // Another Gateway with two Envoys, which share its port.
     let second = format!(
         "
 apiVersion: gateway.networking.k8s.io/v1
@@ -78,11 +79,11 @@ spec:
     slow.until_ready().await?;
     let mut quick = controller.envoy("second", "quick").await?;
     quick.until_ready().await?;
-    for envoy in [&scene.envoy, &slow, &quick] {
+    for envoy in [&site.envoy, &slow, &quick] {
         until_pods(envoy, 2).await?;
     }
     until_programmed(namespace, "second", "True/Programmed").await?;
-    let crowd: Crowd = scene.crowd().await?;
+    let crowd: Crowd = site.crowd().await?;
 
     slow.process().pause()?;
     let mut pods = Vec::new();
@@ -92,7 +93,7 @@ spec:
             .endpoints("web", |endpoints| endpoints.len() as u64 == number)
             .await?;
         let told = Instant::now();
-        until_pods(&scene.envoy, number).await?;
+        until_pods(&site.envoy, number).await?;
         until_pods(&quick, number).await?;
         ensure!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
     }
@@ -101,7 +102,7 @@ spec:
         message(&gateway["status"]["conditions"], "Programmed"),
         "Of 2 connected Envoys, 1 have acknowledged the configuration"
     );
-    scene.until_programmed("True/Programmed").await?;
+    site.until_programmed("True/Programmed").await?;
 
     slow.process().go_on()?;
     until_pods(&slow, 5).await?;
@@ -110,15 +111,15 @@ spec:
 }
 
 #[tokio::test]
-async fn what_an_envoy_refuses_is_said_in_its_words_and_harms_nothing_else() -> Result<()> {
+async fn an_envoys_refusal_is_reported_and_harms_nothing_else() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
-    let scene = Scene::start(cluster, "refused").await?;
-    let namespace = &scene.namespace;
-    scene.until_programmed("True/Programmed").await?;
-    let crowd = scene.crowd().await?;
+    let site = ControlledSite::start(cluster, "refused").await?;
+    let namespace = &site.namespace;
+    site.until_programmed("True/Programmed").await?;
+    let crowd = site.crowd().await?;
 
-    // Somebody else's port.
-    let taken = TcpListener::bind(scene.controller.address(8081))?;
+    // The port is in use by another process.
+    let taken = TcpListener::bind(site.controller.address(8081))?;
     let listeners = |port: u16| {
         json!({"spec": {"listeners": [
             {"name": "http", "port": 8080, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "Same"}}},
@@ -126,27 +127,27 @@ async fn what_an_envoy_refuses_is_said_in_its_words_and_harms_nothing_else() -> 
         ]}})
     };
     namespace.merge("Gateway", "web", &listeners(8081)).await?;
-    let gateway = scene.until_programmed("False/Invalid").await?;
+    let gateway = site.until_programmed("False/Invalid").await?;
     let words = message(&gateway["status"]["conditions"], "Programmed");
     assert!(words.starts_with("Envoy one refused Listener"), "{words}");
     assert!(words.contains("cannot bind") && words.contains(":8081"), "{words}");
     assert_eq!(
-        scene
-            .controller
+        site.controller
             .metric("limpet_xds_responses_total{type=\"Listener\",answer=\"refused\"}")
             .await?,
         "1",
-        "it is not offered again and again"
+        "the listener was sent again"
     );
-    // All else goes on, changes too.
+    // Everything else continues, also changes.
     namespace.apply(&redirect("meanwhile")).await?;
-    scene.until_redirected("/meanwhile").await?;
+    site.until_redirected("/meanwhile").await?;
 
-    // Nothing changes but that the port is free. It is offered every half minute, which is as long as is waited for anything.
+    // Only the port becomes free; nothing else changes. The listener is sent every half minute, which is also how long
+    // tests wait.
     drop(taken);
-    if scene.until_programmed("True/Programmed").await.is_err() {
-        scene.until_programmed("True/Programmed").await?;
+    if site.until_programmed("True/Programmed").await.is_err() {
+        site.until_programmed("True/Programmed").await?;
     }
-    scene.envoy.listener("http-8081").await?;
+    site.envoy.listener("http-8081").await?;
     nothing_happened(crowd).await
 }

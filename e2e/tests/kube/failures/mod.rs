@@ -1,12 +1,12 @@
-//! What fails around the controller, while clients come by: no session is lost and no request fails.
+//! Failures around the controller while clients send requests: no session is lost and no request fails.
 
 mod api_server;
+mod browsers;
 mod certificates;
 mod envoys;
 mod objects;
 mod own_rights;
 mod policies;
-mod regulars;
 mod replicas;
 mod restarts;
 mod rights;
@@ -21,11 +21,11 @@ use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy};
 use limpet_e2e::{Carrier, Crowd, Visitor, poll};
 use serde_json::Value;
 
-use crate::site::{condition, site};
+use crate::site::{condition, site_objects};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
-/// The sessions of a [`Crowd`].
+/// The policies that give a [`Crowd`] its sessions.
 const SESSIONS: &str = "
 apiVersion: gateway.networking.k8s.io/v1alpha2
 kind: BackendLBPolicy
@@ -36,15 +36,15 @@ spec:
   sessionPersistence: {sessionName: session}
 ";
 
-/// A Gateway with sessions to two pods, the controller, and an Envoy that serves.
-struct Scene {
+/// A Gateway with sessions at two pods, the controller, and an Envoy.
+struct ControlledSite {
     namespace: Namespace,
     controller: Controller,
     envoy: Proxy,
     _pods: [Pod; 2],
 }
 
-impl Scene {
+impl ControlledSite {
     async fn start(cluster: &Cluster, prefix: &str) -> Result<Self> {
         let namespace = cluster.namespace(prefix).await?;
         let pods = objects(&namespace).await?;
@@ -64,7 +64,7 @@ impl Scene {
         crowd(&self.controller).await
     }
 
-    /// Waits until Envoy redirects what [`redirect`] says.
+    /// Waits until Envoy has the redirect of [`redirect`].
     async fn until_redirected(&self, path: &str) -> Result<()> {
         until_redirected(&self.controller, path, true).await
     }
@@ -73,19 +73,23 @@ impl Scene {
         until_programmed(&self.namespace, "web", expected).await
     }
 
-    /// What Envoy took, however often it was asked to.
+    /// How many configurations of each kind Envoy has accepted, whatever number it got.
     async fn updates(&self) -> Result<BTreeMap<String, u64>> {
-        let counters = r"^(listener_manager\.(listener_(added|modified|removed)|lds\.update_(success|rejected))|cluster_manager\.(cluster_(added|modified|removed)|cds\.update_(success|rejected))|http\..*\.rds\..*\.(config_reload|update_rejected)|.*\.config_reload|cluster\..*\.assignment_stale)$";
+        let counters = concat!(
+            r"^(listener_manager\.(listener_(added|modified|removed)|lds\.update_(success|rejected))",
+            r"|cluster_manager\.(cluster_(added|modified|removed)|cds\.update_(success|rejected))",
+            r"|http\..*\.rds\..*\.(config_reload|update_rejected)|.*\.config_reload|cluster\..*\.assignment_stale)$",
+        );
         self.envoy.admin().stats(counters).await
     }
 }
 
-/// All that a Gateway with sessions consists of.
+/// Creates the objects of a Gateway with sessions.
 async fn objects(namespace: &Namespace) -> Result<[Pod; 2]> {
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
     let pods = [namespace.pod("a", WEB).await?, namespace.pod("b", WEB).await?];
-    namespace.apply(&site(namespace)).await?;
+    namespace.apply(&site_objects(namespace)).await?;
     namespace.apply(SESSIONS).await?;
     Ok(pods)
 }
@@ -105,7 +109,7 @@ async fn crowd(controller: &Controller) -> Result<Crowd> {
     Crowd::gather(12, &[Carrier::Cookie], &[controller.address(8080)]).await
 }
 
-/// Everybody has come by some times more, and nothing happened to anybody.
+/// Waits for a few more visits of every client, then checks that no request failed and no session moved.
 async fn nothing_happened(crowd: Crowd) -> Result<()> {
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
@@ -113,7 +117,7 @@ async fn nothing_happened(crowd: Crowd) -> Result<()> {
     journeys.none_moved()
 }
 
-/// A route that redirects a path: a change that can be told from outside.
+/// A route that redirects a path: a change that clients can see.
 fn redirect(name: &str) -> String {
     format!(
         "
@@ -139,7 +143,7 @@ async fn until_redirected(controller: &Controller, path: &str, expected: bool) -
     poll::until(&format!("{path} {what}"), asked).await
 }
 
-/// Waits until a Gateway is `Programmed` like that, and gives the Gateway.
+/// Waits until a Gateway has this `Programmed` condition. Returns the Gateway.
 async fn until_programmed(namespace: &Namespace, gateway: &str, expected: &str) -> Result<Value> {
     let is_so = |object: &Value| condition(&object["status"]["conditions"], "Programmed") == expected;
     namespace.until(expected, "Gateway", gateway, is_so).await

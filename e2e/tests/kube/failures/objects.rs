@@ -1,4 +1,4 @@
-//! Objects that no schema would have let in: whoever installs definitions of their own has no better.
+//! Objects that the schemas would not accept. Clusters with other definitions may have such objects.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
 use serde_json::{Value, json};
 
-use super::regulars::Regulars;
+use super::browsers::Browsers;
 use super::{message, objects, redirect, until_redirected, until_sessions};
 use crate::site::condition;
 
-/// Makes all definitions take whatever they get.
+/// Makes all definitions accept any object.
 async fn without_schemas(cluster: &Cluster) -> Result<()> {
     let admin = cluster.server().admin();
     for mut definition in admin.list("CustomResourceDefinition", "").await? {
@@ -36,7 +36,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-/// A route of the Gateway, with these rules.
+/// A route of the Gateway with these rules.
 fn route(name: &str, rules: &Value) -> Value {
     object(
         "HTTPRoute",
@@ -45,8 +45,8 @@ fn route(name: &str, rules: &Value) -> Value {
     )
 }
 
-/// Objects by what is absurd about them.
-fn absurd(class: &str) -> Vec<Value> {
+/// Bad objects, named by what is wrong with them.
+fn bad_objects(class: &str) -> Vec<Value> {
     let web = json!([{"name": "web", "port": 80}]);
     let long = "n".repeat(253);
     let path =
@@ -58,7 +58,7 @@ fn absurd(class: &str) -> Vec<Value> {
     let policy = |targets: Value, session: Value| json!({"targetRefs": targets, "sessionPersistence": session});
     let other = json!([{"group": "", "kind": "Service", "name": "other"}]);
     vec![
-        // Words that are in no list.
+        // Values outside of an enumeration.
         route("path-type", &path("Glob", "/*")),
         route("path-relative", &path("PathPrefix", "no/slash")),
         route("path-empty", &path("Exact", "")),
@@ -80,15 +80,20 @@ fn absurd(class: &str) -> Vec<Value> {
         route("filter-without", &filter(json!({"type": "RequestRedirect"}))),
         route(
             "filter-status",
-            &filter(
-                json!({"type": "RequestRedirect", "requestRedirect": {"statusCode": 99, "scheme": "gopher", "port": 0}}),
-            ),
+            &filter(json!({
+                "type": "RequestRedirect",
+                "requestRedirect": {"statusCode": 99, "scheme": "gopher", "port": 0},
+            })),
         ),
         route(
             "filter-header",
-            &filter(
-                json!({"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": ":path", "value": "/\r\nx: y"}, {"name": "", "value": ""}]}}),
-            ),
+            &filter(json!({
+                "type": "RequestHeaderModifier",
+                "requestHeaderModifier": {"set": [
+                    {"name": ":path", "value": "/\r\nx: y"},
+                    {"name": "", "value": ""},
+                ]},
+            })),
         ),
         route(
             "timeouts",
@@ -96,11 +101,18 @@ fn absurd(class: &str) -> Vec<Value> {
         ),
         route(
             "weights",
-            &json!([{"backendRefs": [{"name": "web", "port": 80, "weight": -1}, {"name": "web", "port": 80, "weight": 4_294_967_295_u64}]}]),
+            &json!([{"backendRefs": [
+                {"name": "web", "port": 80, "weight": -1},
+                {"name": "web", "port": 80, "weight": 4_294_967_295_u64},
+            ]}]),
         ),
         route(
             "weights-sum",
-            &json!([{"backendRefs": [{"name": "web", "port": 80, "weight": 2_147_483_647}, {"name": "web", "port": 80, "weight": 2_147_483_647}, {"name": "web", "port": 80, "weight": 2_147_483_647}]}]),
+            &json!([{"backendRefs": [
+                {"name": "web", "port": 80, "weight": 2_147_483_647},
+                {"name": "web", "port": 80, "weight": 2_147_483_647},
+                {"name": "web", "port": 80, "weight": 2_147_483_647},
+            ]}]),
         ),
         route(
             "port",
@@ -108,9 +120,12 @@ fn absurd(class: &str) -> Vec<Value> {
         ),
         route(
             "session",
-            &json!([{"backendRefs": web, "sessionPersistence": {"sessionName": "a b;=\n", "type": "Telepathy", "absoluteTimeout": "soon"}}]),
+            &json!([{
+                "backendRefs": web,
+                "sessionPersistence": {"sessionName": "a b;=\n", "type": "Telepathy", "absoluteTimeout": "soon"},
+            }]),
         ),
-        // Nothing at all.
+        // Empty lists and objects.
         route("no-rules", &json!([])),
         route("empty-rule", &json!([{}])),
         route(
@@ -123,17 +138,28 @@ fn absurd(class: &str) -> Vec<Value> {
         object(
             "HTTPRoute",
             "hostname",
-            &json!({"parentRefs": [{"name": "web"}], "hostnames": ["*", "*.*.example", "", "a b"], "rules": [{"backendRefs": web}]}),
+            &json!({
+                "parentRefs": [{"name": "web"}],
+                "hostnames": ["*", "*.*.example", "", "a b"],
+                "rules": [{"backendRefs": web}],
+            }),
         ),
         object(
             "GRPCRoute",
             "grpc",
-            &json!({"parentRefs": [{"name": "web"}], "hostnames": ["grpc.example"], "rules": [{"matches": [{"method": {"type": "Regex", "service": "[", "method": ""}}]}]}),
+            &json!({
+                "parentRefs": [{"name": "web"}],
+                "hostnames": ["grpc.example"],
+                "rules": [{"matches": [{"method": {"type": "Regex", "service": "[", "method": ""}}]}],
+            }),
         ),
         object(
             "HTTPRoute",
             &long,
-            &json!({"parentRefs": [{"name": "web", "sectionName": long}, {"name": long}], "rules": [{"name": long, "backendRefs": [{"name": long, "port": 80}]}]}),
+            &json!({
+                "parentRefs": [{"name": "web", "sectionName": long}, {"name": long}],
+                "rules": [{"name": long, "backendRefs": [{"name": long, "port": 80}]}],
+            }),
         ),
         // Policies.
         object("BackendLBPolicy", "no-targets", &policy(json!([]), json!({}))),
@@ -176,11 +202,14 @@ fn absurd(class: &str) -> Vec<Value> {
                 json!({"sessionName": 5}),
             ),
         ),
-        // Gateways of their own, whose Envoys are none of the crowd's.
+        // Their own Gateways, whose Envoys the crowd does not use.
         object(
             "Gateway",
             "protocol",
-            &json!({"gatewayClassName": class, "listeners": [{"name": "x", "port": 9000, "protocol": "CARRIER-PIGEON"}]}),
+            &json!({
+                "gatewayClassName": class,
+                "listeners": [{"name": "x", "port": 9000, "protocol": "CARRIER-PIGEON"}],
+            }),
         ),
         object(
             "Gateway",
@@ -190,12 +219,15 @@ fn absurd(class: &str) -> Vec<Value> {
         object(
             "Gateway",
             "port",
-            &json!({"gatewayClassName": class, "listeners": [{"name": "x", "port": 0, "protocol": "HTTP"}, {"name": "y", "port": 70_000, "protocol": "HTTP"}]}),
+            &json!({"gatewayClassName": class, "listeners": [
+                {"name": "x", "port": 0, "protocol": "HTTP"},
+                {"name": "y", "port": 70_000, "protocol": "HTTP"},
+            ]}),
         ),
     ]
 }
 
-/// `Accepted` of a Gateway, or a route or policy for its only Gateway.
+/// The condition `Accepted` of a Gateway, or of a route or policy for its only Gateway.
 fn accepted_of(object: &Value) -> String {
     let status = &object["status"];
     let places = [
@@ -216,26 +248,26 @@ fn large() -> Value {
 }
 
 #[tokio::test]
-async fn no_object_is_too_absurd_to_leave_the_others_alone() -> Result<()> {
+async fn bad_objects_do_not_affect_the_others() -> Result<()> {
     let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
-    let namespace = cluster.namespace("absurd").await?;
+    let namespace = cluster.namespace("bad-objects").await?;
     let _pods = objects(&namespace).await?;
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let mut envoy = controller.envoy("web", "one").await?;
     envoy.until_ready().await?;
     until_sessions(&controller).await?;
     without_schemas(&cluster).await?;
-    let regulars = Regulars::gather(&controller).await?;
+    let browsers = Browsers::gather(&controller).await?;
 
-    let all = absurd(namespace.name());
-    // It takes the API server a moment to forget a schema.
+    let all = bad_objects(namespace.name());
+    // The API server needs a moment to drop a schema.
     let first = async || namespace.apply_object(&all[0]).await.ok();
-    poll::until("the schemas to be gone", first).await?;
+    poll::until("the schemas to have no effect", first).await?;
     let mut problems = String::new();
     for (number, object) in all.iter().enumerate() {
         let applied = async || namespace.apply_object(object).await.ok();
         poll::until(&format!("{} {}", object["kind"], object["metadata"]["name"]), applied).await?;
-        // Each on its own, as far as a build is told from the next.
+        // Each object gets its own build, as far as a test can tell builds apart.
         let change = redirect(&format!("after-{number}"));
         if number % 6 == 5 {
             namespace.apply(&change).await?;
@@ -249,7 +281,9 @@ async fn no_object_is_too_absurd_to_leave_the_others_alone() -> Result<()> {
     namespace.apply_object(&large()).await?;
     let accepted =
         |object: &Value| condition(&object["status"]["parents"][0]["conditions"], "Accepted") == "True/Accepted";
-    namespace.until("the large one", "HTTPRoute", "large", accepted).await?;
+    namespace
+        .until("the large route to be accepted", "HTTPRoute", "large", accepted)
+        .await?;
     for (kind, name, reason) in [
         ("HTTPRoute", "weights", "UnsupportedValue"),
         ("Gateway", "port", "Invalid"),
@@ -258,7 +292,7 @@ async fn no_object_is_too_absurd_to_leave_the_others_alone() -> Result<()> {
         let expected = format!("False/{reason}");
         let refused = |object: &Value| accepted_of(object) == expected;
         namespace
-            .until("what can not be read to say so", kind, name, refused)
+            .until("the unreadable object to say so", kind, name, refused)
             .await?;
     }
     namespace.apply(&redirect("last")).await?;
@@ -284,5 +318,5 @@ async fn no_object_is_too_absurd_to_leave_the_others_alone() -> Result<()> {
     }
     assert!(problems.is_empty(), "{problems}");
 
-    regulars.leave().await
+    browsers.leave().await
 }

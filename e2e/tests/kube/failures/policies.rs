@@ -1,24 +1,24 @@
-//! Policies change under their sessions.
+//! Policies change while there are sessions.
 
 use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::poll;
 
-use super::regulars::Regulars;
-use super::{Scene, nothing_happened};
+use super::browsers::Browsers;
+use super::{ControlledSite, nothing_happened};
 
-/// A policy that changes is another one for the filter, which Envoy gets before it gets the routes that name it.
+/// A changed policy is a new policy for the filter. Envoy gets it before the routes that name it.
 #[tokio::test]
 async fn a_policy_that_changes_keeps_its_sessions() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
-    let scene = Scene::start(cluster, "policies").await?;
-    let crowd = scene.crowd().await?;
+    let site = ControlledSite::start(cluster, "policies").await?;
+    let crowd = site.crowd().await?;
     for hours in 1..=8 {
         let timeout = format!("{hours}h");
         let change = serde_json::json!({"spec": {"sessionPersistence": {"absoluteTimeout": timeout}}});
-        scene.namespace.merge("BackendLBPolicy", "web", &change).await?;
+        site.namespace.merge("BackendLBPolicy", "web", &change).await?;
         let served = async || {
-            let filter = scene
+            let filter = site
                 .envoy
                 .admin()
                 .text("/config_dump?resource=ecds_filters")
@@ -32,9 +32,9 @@ async fn a_policy_that_changes_keeps_its_sessions() -> Result<()> {
         crowd.rounds(2).await?;
     }
 
-    // What was kept for routes of before goes when no Envoy can have them any more.
+    // Policies of former routes are removed when no Envoy can have these routes any more.
     let alone = async || {
-        let filter = scene
+        let filter = site
             .envoy
             .admin()
             .text("/config_dump?resource=ecds_filters")
@@ -46,12 +46,12 @@ async fn a_policy_that_changes_keeps_its_sessions() -> Result<()> {
     nothing_happened(crowd).await
 }
 
-/// A policy of several rules gives each a cookie of its own: who has the one cookie of before keeps the session.
+/// A policy for several rules gives each rule its own cookie. Clients with the cookie from before keep their sessions.
 #[tokio::test]
 async fn a_policy_that_gets_and_loses_a_rule_keeps_its_sessions() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
-    let scene = Scene::start(cluster, "rules").await?;
-    let regulars = Regulars::gather(&scene.controller).await?;
+    let site = ControlledSite::start(cluster, "rules").await?;
+    let browsers = Browsers::gather(&site.controller).await?;
     for _ in 0..4 {
         let second = "
 apiVersion: gateway.networking.k8s.io/v1
@@ -61,18 +61,18 @@ spec:
   parentRefs: [{name: web}]
   rules: [{matches: [{path: {value: /second}}], backendRefs: [{name: web, port: 80}]}]
 ";
-        scene.namespace.apply(second).await?;
-        until_filter(&scene, r#"\"perScope\":true"#, true).await?;
-        scene.namespace.delete("HTTPRoute", "second").await?;
-        until_filter(&scene, r#"\"perScope\":true"#, false).await?;
+        site.namespace.apply(second).await?;
+        until_filter(&site, r#"\"perScope\":true"#, true).await?;
+        site.namespace.delete("HTTPRoute", "second").await?;
+        until_filter(&site, r#"\"perScope\":true"#, false).await?;
     }
-    regulars.leave().await
+    browsers.leave().await
 }
 
-/// Waits until this is in the filter's configuration, or is not.
-async fn until_filter(scene: &Scene, text: &str, expected: bool) -> Result<()> {
+/// Waits until the filter's configuration contains this text, or does not contain it.
+async fn until_filter(site: &ControlledSite, text: &str, expected: bool) -> Result<()> {
     let asked = async || {
-        let filter = scene
+        let filter = site
             .envoy
             .admin()
             .text("/config_dump?resource=ecds_filters")

@@ -1,4 +1,4 @@
-//! Several replicas, each with Envoys of its own.
+//! Several replicas, each with its own Envoys.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::wire::Wire;
 use super::{message, objects, until_programmed};
-use crate::keyring::{Shop, key_encryption_key, replica};
+use crate::keyring::{KeyringSite, key_encryption_key, replica};
 
 const PHASE_TIME: &str = "300ms";
 const LEASE: &str = "coordination.k8s.io/v1/Lease";
 
-async fn until_connected(controller: &Controller, shop: &Shop) -> Result<()> {
-    let name = format!("limpet_clients{{gateway=\"{}/web\"}}", shop.namespace.name());
+async fn until_connected(controller: &Controller, site: &KeyringSite) -> Result<()> {
+    let name = format!("limpet_clients{{gateway=\"{}/web\"}}", site.namespace.name());
     let connected = async || (controller.metric(&name).await.ok()? == "1").then_some(());
     poll::until("one Envoy to be connected", connected).await
 }
@@ -25,7 +25,7 @@ async fn leads(controller: &Controller) -> Result<String> {
     controller.metric("limpet_leader").await
 }
 
-/// What replicas tell each other, text by text.
+/// The reports that replicas write for each other.
 async fn reports(namespace: &Namespace) -> Result<Vec<String>> {
     let lease = namespace.get(LEASE, "limpet-controller-replicas").await?;
     let annotations = lease["metadata"]["annotations"].as_object().cloned();
@@ -39,8 +39,8 @@ async fn reports(namespace: &Namespace) -> Result<Vec<String>> {
 #[tokio::test]
 async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
-    let shop = Shop::open("replicas", PHASE_TIME).await?;
-    let (leader, namespace) = (&shop.controller, &shop.namespace);
+    let site = KeyringSite::start("replicas", PHASE_TIME).await?;
+    let (leader, namespace) = (&site.controller, &site.namespace);
     let follower = replica(cluster, namespace, PHASE_TIME).await?;
     assert_eq!((&*leads(leader).await?, &*leads(&follower).await?), ("1", "0"));
     let way = SocketAddr::new(namespace.next_address()?, 18000);
@@ -48,17 +48,17 @@ async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
     let key = key_encryption_key(namespace).await?;
     let mut envoy = follower.envoy_at("web", "two", way, &[("LIMPET_KEK_1", &key)]).await?;
     envoy.until_ready().await?;
-    until_connected(leader, &shop).await?;
-    until_connected(&follower, &shop).await?;
-    // Each session is seen by both Envoys, again and again.
+    until_connected(leader, &site).await?;
+    until_connected(&follower, &site).await?;
+    // Both Envoys see each session, many times.
     let addresses = [leader.address(8080), follower.address(8080)];
     let mut crowd = Crowd::gather(12, &[Carrier::Cookie], &addresses).await?;
 
-    // The one that is connected to the replica that does not lead hears nothing of the new key.
+    // The Envoy of the replica that does not lead does not get the new key.
     wire.hold(true);
-    shop.wish("now").await?;
+    site.request_rotation("now").await?;
     let introduced = [(1, "signing".to_owned()), (2, "verifying".to_owned())];
-    shop.until_keys(&[(1, "signing"), (2, "verifying")]).await?;
+    site.until_keys(&[(1, "signing"), (2, "verifying")]).await?;
     let text = "the rotation waits for another replica";
     let told = poll::until("the leader to wait", async || {
         leader.log().ok()?.contains(text).then_some(())
@@ -66,30 +66,30 @@ async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
     .await;
     told.with_context(|| leader.log().unwrap_or_default())?;
     let begun = Instant::now();
-    // Ten times as long as the phase lasts at least.
+    // Ten times the minimum duration of a phase.
     while begun.elapsed() < Duration::from_secs(3) {
         crowd.rounds(3).await?;
-        assert_eq!(shop.keys().await?, introduced);
+        assert_eq!(site.keys().await?, introduced);
     }
     let waits = |text: &String| text.contains("not all its Envoys have acknowledged the keyring");
     assert_eq!(reports(namespace).await?.iter().filter(|text| waits(text)).count(), 1);
 
     wire.hold(false);
-    shop.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
+    site.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
     crowd.grow(6, &[Carrier::Cookie], &addresses).await?;
-    shop.until_keys(&[(2, "signing")]).await?;
+    site.until_keys(&[(2, "signing")]).await?;
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
     journeys.none_failed()?;
     for journey in &journeys.0 {
         ensure!(journey.moves().is_empty(), "a session moved: {:?}", journey.moves());
     }
-    until_connected(leader, &shop).await?;
-    until_connected(&follower, &shop).await
+    until_connected(leader, &site).await?;
+    until_connected(&follower, &site).await
 }
 
 #[tokio::test]
-async fn the_envoys_of_every_replica_count_for_programmed_as_long_as_it_is_there() -> Result<()> {
+async fn programmed_counts_the_envoys_of_all_living_replicas() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("followers").await?;
     let _pods = objects(&namespace).await?;
@@ -101,7 +101,7 @@ async fn the_envoys_of_every_replica_count_for_programmed_as_long_as_it_is_there
     envoy.until_ready().await?;
     until_programmed(&namespace, "web", "True/Programmed").await?;
 
-    // Somebody else's port.
+    // The port is in use by another process.
     let taken = TcpListener::bind(follower.address(8081))?;
     let listeners = |port: u16| {
         json!({"spec": {"listeners": [
@@ -118,7 +118,7 @@ async fn the_envoys_of_every_replica_count_for_programmed_as_long_as_it_is_there
     namespace.merge("Gateway", "web", &listeners(8082)).await?;
     until_programmed(&namespace, "web", "True/Programmed").await?;
 
-    // What a replica said counts until it is gone for sure, for its Envoys may come back elsewhere.
+    // A replica's report counts until the replica is certainly gone, because its Envoys may connect to another one.
     follower.kill();
     let one = async || (reports(&namespace).await.ok()?.len() == 1).then_some(());
     poll::until("the follower to be forgotten", one).await?;

@@ -1,4 +1,4 @@
-//! A verb less than `controller/deploy/rbac.yaml` grants is missed, and said.
+//! If the controller lacks a verb that `controller/deploy/rbac.yaml` grants, it says so.
 
 use anyhow::{Context, Result};
 use limpet_api::ObjectName;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::objects;
 use crate::kept::until_event;
-use crate::site::site;
+use crate::site::site_objects;
 
-/// Verbs of the role, and what they are needed for.
+/// The verbs of the role by resource, as the controller needs them.
 const NEEDED: &[(&str, &[&str])] = &[
     (
         "list",
@@ -64,7 +64,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("create", &["events"]),
 ];
 
-/// The role, of this kind, without a verb for these resources.
+/// The role of this kind, without a verb for these resources.
 pub(super) async fn without(
     namespace: &Namespace,
     kind: &str,
@@ -93,7 +93,7 @@ pub(super) async fn without(
     namespace.merge(kind, "limpet-controller", &change).await.map(drop)
 }
 
-/// An `XBackend` that a route leads to, for which there is to be a Service.
+/// An `XBackend` that a route leads to, so that the controller creates a Service for it.
 const BACKEND: &str = "
 apiVersion: gateway.networking.x-k8s.io/v1alpha1
 kind: XBackend
@@ -113,11 +113,11 @@ spec:
 ";
 
 #[tokio::test]
-async fn every_verb_for_services_is_missed_when_it_is_not_there() -> Result<()> {
+async fn each_missing_verb_for_services_is_reported() -> Result<()> {
     let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
     let namespace = cluster.namespace("rights").await?;
     namespace.gateway_class().await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     namespace.apply(BACKEND).await?;
     let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
@@ -126,9 +126,13 @@ async fn every_verb_for_services_is_missed_when_it_is_not_there() -> Result<()> 
         without(&namespace, "ClusterRole", &rules, verb, &["services"]).await?;
         controller.launch()?;
         if verb == "delete" {
-            // What the others are for is done, and is to be undone.
+            // Let the controller create the Service first, so that it has something to change or delete.
             namespace.until("the Service", "v1/Service", &service, |_| true).await?;
-            let external = json!({"type": "ExternalHostname", "endpointSelector": null, "externalHostname": {"hostname": "web.example"}});
+            let external = json!({
+                "type": "ExternalHostname",
+                "endpointSelector": null,
+                "externalHostname": {"hostname": "web.example"},
+            });
             let change = json!({"spec": external});
             namespace.merge("XBackend", "web", &change).await?;
         }
@@ -142,8 +146,8 @@ async fn every_verb_for_services_is_missed_when_it_is_not_there() -> Result<()> 
 }
 
 #[tokio::test]
-async fn every_verb_of_the_role_is_missed_when_it_is_not_there() -> Result<()> {
-    // Roles of the whole cluster are changed: it is one of its own.
+async fn each_missing_verb_of_the_role_is_reported() -> Result<()> {
+    // The test changes roles of the whole cluster, so it has its own.
     let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
     let namespace = cluster.namespace("rights").await?;
     let _pods = objects(&namespace).await?;
@@ -177,7 +181,7 @@ spec:
         let told = poll::until(&format!("the controller to miss {verb}"), told).await;
         told.with_context(|| {
             format!(
-                "it does not miss {verb} of {missing:?}:\n{}",
+                "it does not say that it lacks {verb} of {missing:?}:\n{}",
                 controller.log().unwrap_or_default()
             )
         })?;
@@ -193,7 +197,7 @@ spec:
         }
     }
 
-    // An Event that can not be written now is written when it can be, and its problem is logged once.
+    // An Event that cannot be written is written later, and the problem is logged once.
     let missed = || {
         controller
             .log()
@@ -203,7 +207,7 @@ spec:
     let late = grpc.replace("name: grpc", "name: late").replace("gone", "away");
     namespace.apply(&late).await?;
     let tried = async || (controller.log().ok()?.contains("away") && missed().ok()? > before).then_some(());
-    poll::until("its Event to be missed", tried).await?;
+    poll::until("the controller to log that it cannot write the Event", tried).await?;
     namespace
         .merge("ClusterRole", "limpet-controller", &json!({"rules": rules}))
         .await?;
@@ -211,7 +215,7 @@ spec:
     let log = controller.log()?;
     assert_eq!(log.matches(&note).count(), 1, "{note}\n{log}");
 
-    // With all of them nothing is missed.
+    // With the complete role, nothing is reported.
     controller.kill();
     controller.launch()?;
     controller.until_ready().await?;

@@ -1,4 +1,4 @@
-//! A connection that a test can cut or hold.
+//! A TCP connection that a test can cut or hold.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Leads TCP connections from one address to another, as long as it is whole.
+/// Forwards TCP connections from one address to another until it is cut.
 pub(super) struct Wire {
     from: SocketAddr,
     to: SocketAddr,
@@ -33,16 +33,16 @@ impl Wire {
         Ok(())
     }
 
-    /// Breaks all connections; there are no new ones.
+    /// Breaks all connections and accepts no new ones.
     pub(super) async fn cut(&mut self) {
         if let Some(lead) = self.lead.take() {
             lead.abort();
-            // Cancelled, which is what was wanted.
+            // The task was aborted above: an error is expected.
             let _ = lead.await;
         }
     }
 
-    /// Nothing passes any more, either way, and nobody is told; or all that has waited does.
+    /// If `held`, holds back all data in both directions without closing connections; else sends what was held back.
     pub(super) fn hold(&self, held: bool) {
         self.held.send_replace(held);
     }
@@ -55,7 +55,7 @@ async fn lead(listener: TcpListener, to: SocketAddr, held: watch::Sender<bool>) 
         connections.spawn(async move {
             if let Ok(there) = TcpStream::connect(to).await {
                 let ((near_read, near_write), (far_read, far_write)) = (here.into_split(), there.into_split());
-                // It ends when either side does, however.
+                // It ends when either side ends, with or without an error.
                 let _ = tokio::select! {
                     ended = carry(near_read, far_write, up) => ended,
                     ended = carry(far_read, near_write, down) => ended,
@@ -73,7 +73,7 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut held: watch:
         if length == 0 {
             return Ok(());
         }
-        // Who holds it is there as long as the connection.
+        // The sender exists as long as the connection.
         let _ = held.wait_for(|held| !held).await;
         to.write_all(&bytes[..length]).await?;
     }

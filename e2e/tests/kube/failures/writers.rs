@@ -1,4 +1,4 @@
-//! Others write the statuses that the controller writes, and not as it does.
+//! Other controllers write the statuses that the controller writes, with other content.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
 use serde_json::{Value, json};
 
-use super::{Scene, nothing_happened};
+use super::{ControlledSite, nothing_happened};
 
 const FIGHTS: u64 = 30;
 
 async fn written(controller: &Controller) -> u64 {
     let mut sum = 0;
     for result in ["written", "conflict", "failed"] {
-        // What has not happened yet is not counted yet.
+        // A metric without events does not exist yet.
         let count = controller
             .metric(&format!("limpet_status_writes_total{{result=\"{result}\"}}"))
             .await;
@@ -23,7 +23,7 @@ async fn written(controller: &Controller) -> u64 {
     sum
 }
 
-/// How many writes there were when no more came for a while.
+/// Waits until the controller has not written for a while. Returns its number of writes.
 async fn until_at_rest(controller: &Controller) -> Result<u64> {
     let mut last = None;
     let at_rest = async || {
@@ -36,20 +36,20 @@ async fn until_at_rest(controller: &Controller) -> Result<u64> {
 }
 
 #[tokio::test]
-async fn one_who_takes_our_entries_away_is_answered_with_no_storm() -> Result<()> {
+async fn a_controller_that_removes_entries_causes_no_write_storm() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
-    let scene = Scene::start(cluster, "fight").await?;
-    let (namespace, controller) = (&scene.namespace, &scene.controller);
-    scene.until_programmed("True/Programmed").await?;
+    let site = ControlledSite::start(cluster, "fight").await?;
+    let (namespace, controller) = (&site.namespace, &site.controller);
+    site.until_programmed("True/Programmed").await?;
     let parents = |object: &Value| object["status"]["parents"].as_array().cloned().unwrap_or_default();
     let is_ours = |parent: &Value| parent["controllerName"] == namespace.controller_name();
     let has_ours = |object: &Value| parents(object).iter().any(is_ours);
-    namespace.until("our entry", "HTTPRoute", "web", has_ours).await?;
-    // Whatever came first has been written.
+    namespace.until("Limpet's entry", "HTTPRoute", "web", has_ours).await?;
+    // The first writes are over.
     let before = until_at_rest(controller).await?;
-    let crowd = scene.crowd().await?;
+    let crowd = site.crowd().await?;
 
-    // Each time it writes something new, and takes away whatever others wrote.
+    // Each time, the other controller writes a new entry and removes those of others.
     let mut removed = 0;
     for number in 0..FIGHTS {
         removed += u64::from(has_ours(&namespace.get("HTTPRoute", "web").await?));
@@ -64,16 +64,22 @@ async fn one_who_takes_our_entries_away_is_answered_with_no_storm() -> Result<()
         namespace.merge_status("HTTPRoute", "web", &foreign).await?;
         crowd.rounds(1).await?;
     }
-    let route = namespace.until("our entry again", "HTTPRoute", "web", has_ours).await?;
+    let route = namespace
+        .until("Limpet's entry to be back", "HTTPRoute", "web", has_ours)
+        .await?;
     assert_eq!(parents(&route).len(), 2, "{route}");
-    assert!(removed > 0, "nobody ever took an entry of ours away");
+    assert!(removed > 0, "no entry of Limpet's was removed");
     let writes = until_at_rest(controller).await? - before;
     assert!(
         (1..=FIGHTS).contains(&writes),
-        "{writes} writes answered {FIGHTS} of another"
+        "Limpet answered {FIGHTS} writes with {writes}"
     );
     let after = namespace.get("HTTPRoute", "web").await?;
     crowd.rounds(5).await?;
-    assert_eq!(namespace.get("HTTPRoute", "web").await?, after, "it is at rest");
+    assert_eq!(
+        namespace.get("HTTPRoute", "web").await?,
+        after,
+        "the route is still being written"
+    );
     nothing_happened(crowd).await
 }

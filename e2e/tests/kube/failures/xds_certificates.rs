@@ -1,4 +1,4 @@
-//! The certificates of xDS, replaced under an Envoy that runs.
+//! The certificates of xDS are replaced while an Envoy runs.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::certificates::Authority;
 
 const HOST: &str = "controller.limpet";
 
-/// A Secret of this authority as a kubelet mounts it: files are links into a folder that changes at once.
+/// A Secret of this authority as a kubelet mounts it: the files are links into a folder that is replaced as a whole.
 fn mount(folder: &Path, version: &str, authority: &Authority) -> Result<()> {
     let made = authority.sign(HOST)?;
     let files = [
@@ -41,7 +41,7 @@ fn mount(folder: &Path, version: &str, authority: &Authority) -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_envoy_comes_back_with_another_certificate_without_a_restart() -> Result<()> {
+async fn an_envoy_reconnects_with_a_new_certificate() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("renewed").await?;
     let _pods = objects(&namespace).await?;
@@ -94,7 +94,7 @@ async fn an_envoy_comes_back_with_another_certificate_without_a_restart() -> Res
     until_programmed(&namespace, "web", "True/Programmed").await?;
     let crowd = crowd(&controller).await?;
 
-    // Neither side takes the other's old certificate any more.
+    // Neither side accepts the other's old certificate any more.
     mount(&server, "2", &new)?;
     mount(&client, "2", &new)?;
     wire.cut().await;

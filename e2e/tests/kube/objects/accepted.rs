@@ -1,4 +1,4 @@
-//! Every object of the golden cases is taken by the API server, with the vendors' definitions and strict about fields.
+//! The API server accepts every object of the golden cases, with the vendors' definitions, and refuses unknown fields.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,17 @@ use limpet_e2e::kube::{Cluster, Namespace, Release};
 use limpet_e2e::tools;
 use serde_json::Value;
 
-/// The golden cases of an output.
+/// The directories of an output's golden cases.
 fn cases(output: &str) -> Result<Vec<PathBuf>> {
     let folder = tools::checkout().join("controller/tests/golden").join(output);
-    let entries = std::fs::read_dir(&folder).with_context(|| format!("can not read {}", folder.display()))?;
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut cases: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     cases.retain(|case| case.is_dir());
     cases.sort();
     Ok(cases)
 }
 
-/// How many objects there are.
+/// Applies all objects. Returns how many there are.
 async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
     let mut count = 0;
     for case in cases(output)? {
@@ -38,7 +38,7 @@ async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
         for object in list["items"].as_array().context("no list")? {
             let mut object = object.clone();
             object["metadata"]["namespace"] = namespace.name().into();
-            // Fields that a kind does not have are refused.
+            // The API server refuses unknown fields.
             let applied = namespace.apply_object(&object).await;
             applied.with_context(|| format!("{file}: {} {}", object["kind"], object["metadata"]["name"]))?;
             count += 1;
@@ -48,7 +48,7 @@ async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
 }
 
 #[tokio::test]
-async fn istios_objects_are() -> Result<()> {
+async fn the_api_server_accepts_istios_objects() -> Result<()> {
     let namespace = super::cluster().await?.namespace("accepted").await?;
     let count = try_all("istio", &namespace).await?;
     assert!(count > 10, "{count} objects");
@@ -56,7 +56,7 @@ async fn istios_objects_are() -> Result<()> {
 }
 
 #[tokio::test]
-async fn envoy_gateways_objects_are() -> Result<()> {
+async fn the_api_server_accepts_envoy_gateways_objects() -> Result<()> {
     let mut definitions = Release::V1_2_1.definitions()?;
     let own = std::fs::read_dir(tools::envoy_gateway_crds()?)?;
     let mut own: Vec<PathBuf> = own.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;

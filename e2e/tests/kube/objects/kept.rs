@@ -1,4 +1,4 @@
-//! Our objects: written when something changed, and kept as they are to be.
+//! Limpet's objects for another control plane: written when something changes, and kept as they should be.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use limpet_e2e::poll;
 use serde_json::json;
 
-use super::{KINDS, cluster, controller, ours, shop, until_programmed};
+use super::{KINDS, cluster, controller, namespace_with_policy, ours, until_programmed};
 use crate::site::POLICY;
 
 #[tokio::test]
-async fn they_are_written_once_and_go_with_the_policy() -> Result<()> {
+async fn objects_are_written_once_and_deleted_with_the_policy() -> Result<()> {
     let cluster = cluster().await?;
-    let namespace = shop(cluster, "written").await?;
+    let namespace = namespace_with_policy(cluster, "written").await?;
     let mut controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
     let written = ours(&namespace).await?;
@@ -29,7 +29,7 @@ async fn they_are_written_once_and_go_with_the_policy() -> Result<()> {
             "{object:#}"
         );
     }
-    // Nobody's status but the policy's.
+    // The controller writes the policy's status only.
     for kind in ["Gateway", "HTTPRoute"] {
         let object = namespace.get(kind, "web").await?;
         let writers = object["metadata"]["managedFields"].as_array().context("no writers")?;
@@ -39,7 +39,7 @@ async fn they_are_written_once_and_go_with_the_policy() -> Result<()> {
         );
     }
 
-    // A controller that comes back changes nothing, also where something else changed meanwhile.
+    // A restarted controller changes nothing, also if something else changed meanwhile.
     controller.kill();
     namespace
         .merge("HTTPRoute", "web", &json!({"metadata": {"labels": {"some": "label"}}}))
@@ -48,10 +48,14 @@ async fn they_are_written_once_and_go_with_the_policy() -> Result<()> {
     controller.until_ready().await?;
     namespace.service("other", &[("app", "other")]).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(ours(&namespace).await?, written, "written without a reason");
+    assert_eq!(
+        ours(&namespace).await?,
+        written,
+        "an object was written without a reason"
+    );
 
     namespace.delete("BackendLBPolicy", "web").await?;
-    poll::until("no object of ours", async || {
+    poll::until("Limpet's objects to be gone", async || {
         ours(&namespace).await.ok()?.is_empty().then_some(())
     })
     .await?;
@@ -59,9 +63,9 @@ async fn they_are_written_once_and_go_with_the_policy() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_others_do_to_them_is_undone() -> Result<()> {
+async fn changes_by_others_are_undone() -> Result<()> {
     let cluster = cluster().await?;
-    let namespace = shop(cluster, "drift").await?;
+    let namespace = namespace_with_policy(cluster, "drift").await?;
     let _controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
     let plugin = namespace.list("WasmPlugin", "").await?.remove(0);
@@ -73,14 +77,14 @@ async fn what_others_do_to_them_is_undone() -> Result<()> {
         .await?;
     assert_ne!(changed["spec"], *spec);
     namespace
-        .until("the plugin as it was", "WasmPlugin", name, |object| {
+        .until("the plugin to be as before", "WasmPlugin", name, |object| {
             object["spec"] == *spec
         })
         .await?;
     let uid = &plugin["metadata"]["uid"];
     namespace.delete("WasmPlugin", name).await?;
     namespace
-        .until("the plugin again", "WasmPlugin", name, |object| {
+        .until("the plugin to be back", "WasmPlugin", name, |object| {
             object["spec"] == *spec && object["metadata"]["uid"] != *uid
         })
         .await?;
@@ -88,9 +92,9 @@ async fn what_others_do_to_them_is_undone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn killed_between_any_two_writes_the_next_one_ends_where_it_would_have() -> Result<()> {
+async fn a_killed_controllers_writes_are_completed_by_the_next() -> Result<()> {
     let cluster = cluster().await?;
-    let namespace = shop(cluster, "killed").await?;
+    let namespace = namespace_with_policy(cluster, "killed").await?;
     let mut controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
     let before = ours(&namespace).await?;

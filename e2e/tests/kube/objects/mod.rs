@@ -1,4 +1,5 @@
-//! What the controller writes for another control plane, as the API server sees it: no such control plane runs here, its kinds are there.
+//! What the controller writes for another control plane. That control plane does not run here, but the API server has
+//! its kinds.
 
 mod accepted;
 mod kept;
@@ -10,11 +11,11 @@ use limpet_e2e::tools;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::site::{POLICY, condition, site};
+use crate::site::{POLICY, condition, site_objects};
 
-/// The kinds that are written for Istio.
+/// The kinds that the controller writes for Istio.
 const KINDS: [&str; 2] = ["WasmPlugin", "EnvoyFilter"];
-/// What every object of ours has.
+/// The label of all of Limpet's objects.
 const OURS: &str = "app.kubernetes.io/managed-by=limpet";
 
 /// A cluster with Istio's kinds.
@@ -30,7 +31,7 @@ async fn start() -> Result<Cluster> {
 }
 
 /// A namespace with a site of Istio's class, and a policy for its Service.
-async fn shop(cluster: &Cluster, prefix: &str) -> Result<Namespace> {
+async fn namespace_with_policy(cluster: &Cluster, prefix: &str) -> Result<Namespace> {
     let namespace = cluster.namespace(prefix).await?;
     let class = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -40,10 +41,10 @@ async fn shop(cluster: &Cluster, prefix: &str) -> Result<Namespace> {
     });
     namespace.apply_object(&class).await?;
     namespace.service("web", &[("app", "web")]).await?;
-    // Without it, something would be lost, and said.
+    // Without this label, the policy's status would report a loss.
     let drains = json!({"metadata": {"labels": {"istio.io/persistent-session": "limpet"}}});
     namespace.merge("Service", "web", &drains).await?;
-    namespace.apply(&site(&namespace)).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
     namespace.apply(POLICY).await?;
     Ok(namespace)
 }
@@ -52,7 +53,7 @@ async fn shop(cluster: &Cluster, prefix: &str) -> Result<Namespace> {
 async fn controller(cluster: &Cluster, namespace: &Namespace) -> Result<Controller> {
     let change = |config: &mut Value| {
         config["propagationTime"] = "200ms".into();
-        // Istio's proxies load no modules. And here is none that would load a file.
+        // Istio's proxies load no modules. No proxy here loads the file.
         config["envoy"]["filter"] = json!({"wasm": {"file": "/etc/limpet/limpet.wasm"}});
     };
     let mut controller = Controller::prepare_for(Output::Istio, cluster.server(), namespace, change).await?;
@@ -61,7 +62,7 @@ async fn controller(cluster: &Cluster, namespace: &Namespace) -> Result<Controll
     Ok(controller)
 }
 
-/// Our objects, sorted.
+/// Limpet's objects, sorted.
 async fn ours(namespace: &Namespace) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for kind in KINDS {
@@ -70,7 +71,7 @@ async fn ours(namespace: &Namespace) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Waits until the policy says this of its Gateway. The answer is the condition's message.
+/// Waits until the policy has this `Programmed` condition for its Gateway. Returns the condition's message.
 async fn until_programmed(namespace: &Namespace, expected: &str) -> Result<String> {
     let says = |object: &Value| condition(&object["status"]["ancestors"][0]["conditions"], "Programmed") == expected;
     let policy = namespace.until(expected, "BackendLBPolicy", "web", says).await?;

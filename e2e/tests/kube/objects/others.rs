@@ -1,17 +1,17 @@
-//! What is not ours, or not there.
+//! Objects of others, and kinds that are missing.
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::{poll, tools};
 use serde_json::{Value, json};
 
-use super::{cluster, controller, ours, shop, until_programmed};
+use super::{cluster, controller, namespace_with_policy, ours, until_programmed};
 use crate::site::condition;
 
 #[tokio::test]
-async fn an_object_of_somebody_elses_is_left_alone_and_said() -> Result<()> {
+async fn an_object_of_another_owner_is_left_alone_and_reported() -> Result<()> {
     let cluster = cluster().await?;
-    let namespace = shop(cluster, "taken").await?;
+    let namespace = namespace_with_policy(cluster, "taken").await?;
     let mut first = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
     let plugin = namespace.list("WasmPlugin", "").await?.remove(0);
@@ -34,7 +34,7 @@ async fn an_object_of_somebody_elses_is_left_alone_and_said() -> Result<()> {
         "{message}"
     );
     assert_eq!(namespace.get("WasmPlugin", &name).await?, theirs);
-    // The rest goes on.
+    // The other objects are written.
     assert!(!ours(&namespace).await?.is_empty());
 
     namespace.delete("WasmPlugin", &name).await?;
@@ -44,9 +44,9 @@ async fn an_object_of_somebody_elses_is_left_alone_and_said() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_there_is_named_and_noticed_when_it_comes() -> Result<()> {
+async fn a_missing_kind_is_reported_and_noticed_when_it_comes() -> Result<()> {
     let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
-    let namespace = shop(&cluster, "missing").await?;
+    let namespace = namespace_with_policy(&cluster, "missing").await?;
     let controller = controller(&cluster, &namespace).await?;
     let message = until_programmed(&namespace, "False/Invalid").await?;
     for kind in ["wasmplugins.extensions.istio.io", "envoyfilters.networking.istio.io"] {
@@ -63,7 +63,7 @@ async fn a_kind_that_is_not_there_is_named_and_noticed_when_it_comes() -> Result
 #[tokio::test]
 async fn proxies_that_lack_the_key_encryption_key_are_named() -> Result<()> {
     let cluster = cluster().await?;
-    let namespace = shop(cluster, "environment").await?;
+    let namespace = namespace_with_policy(cluster, "environment").await?;
     let controller = controller(cluster, &namespace).await?;
     let variable = controller.key_encryption_key().variable.clone();
     let pod = |name: &str, env: Value| {
@@ -81,7 +81,7 @@ async fn proxies_that_lack_the_key_encryption_key_are_named() -> Result<()> {
     for part in [variable.as_str(), "istio-proxy", &format!("{}/web-1", namespace.name())] {
         assert!(message.contains(part), "{message}");
     }
-    // The objects are there all the same: a proxy that has it works.
+    // The objects exist nevertheless, so proxies that have the key work.
     assert!(!ours(&namespace).await?.is_empty());
     namespace.delete_now("Pod", "web-1").await?;
     namespace
@@ -92,19 +92,19 @@ async fn proxies_that_lack_the_key_encryption_key_are_named() -> Result<()> {
 }
 
 #[tokio::test]
-async fn gateways_of_classes_that_are_nobodys_here_get_nothing() -> Result<()> {
+async fn gateways_of_unknown_classes_get_nothing() -> Result<()> {
     let cluster = cluster().await?;
-    let namespace = shop(cluster, "unknown").await?;
+    let namespace = namespace_with_policy(cluster, "unknown").await?;
     let controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
     let missing = format!("{}-others", namespace.name());
     let other = json!({"spec": {"gatewayClassName": missing}});
     namespace.merge("Gateway", "web", &other).await?;
-    poll::until("no object of ours", async || {
+    poll::until("Limpet's objects to be gone", async || {
         ours(&namespace).await.ok()?.is_empty().then_some(())
     })
     .await?;
-    // Nobody else tells of a class that is not there.
+    // No other controller reports a class that does not exist.
     let unknown = |policy: &Value| {
         let entry = &policy["status"]["ancestors"][0];
         condition(&entry["conditions"], "Accepted") == "False/TargetNotFound"
@@ -119,7 +119,7 @@ async fn gateways_of_classes_that_are_nobodys_here_get_nothing() -> Result<()> {
     namespace.apply_object(&class).await?;
     let no_entry = |policy: &Value| policy["status"]["ancestors"].as_array().is_none_or(Vec::is_empty);
     namespace
-        .until("no entry of ours", "BackendLBPolicy", "web", no_entry)
+        .until("Limpet's entry to be gone", "BackendLBPolicy", "web", no_entry)
         .await?;
     drop(controller);
     Ok(())

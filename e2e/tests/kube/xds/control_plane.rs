@@ -1,4 +1,4 @@
-//! The xDS server in this process, and the bootstraps of its Envoys.
+//! An xDS server in this process, and the bootstraps of its Envoys.
 
 use std::net::SocketAddr;
 
@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 /// The group of the Envoys.
 pub(super) const GROUP: &str = "default/web";
 
-/// The two forms of the protocol, as `api_type` has them.
+/// The two forms of the protocol, as values of `api_type`.
 pub(super) const BOTH: [&str; 2] = ["DELTA_GRPC", "GRPC"];
 
-/// A running server. It ends with its value.
+/// A running server. It stops when the value is dropped.
 pub(super) struct ControlPlane {
     pub(super) snapshots: Snapshots,
     pub(super) address: SocketAddr,
@@ -26,7 +26,7 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Plain text on a free port.
+    /// Starts a server without TLS on a free port.
     pub(super) async fn start() -> Result<Self> {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Security::PlaintextOnLoopback).await
     }
@@ -46,7 +46,7 @@ impl ControlPlane {
         })
     }
 
-    /// Ends it in good order: streams end, then the server.
+    /// Stops the server gracefully: the streams end first.
     pub(super) async fn stop(mut self) -> Result<()> {
         drop(self.end.take());
         poll::patiently("the server to end", async { (&mut self.task).await? }).await
@@ -64,7 +64,7 @@ impl ControlPlane {
         waited.with_context(|| format!("{:?}, refused: {:?}", status.nodes(GROUP), status.refusals(GROUP)))
     }
 
-    /// A stock Envoy that takes everything from this server.
+    /// A stock Envoy that gets everything from this server.
     pub(super) async fn envoy(&self, api_type: &str) -> Result<Proxy> {
         Proxy::start(&bootstrap(self.address, api_type, &Value::Null).to_string(), &[]).await
     }
@@ -91,7 +91,7 @@ pub(super) fn bootstrap(server: SocketAddr, api_type: &str, transport_socket: &V
     })
 }
 
-/// How a resource is asked for.
+/// The `api_config_source` of a resource.
 pub(super) fn api_config(api_type: &str) -> Value {
     json!({
         "api_type": api_type,
@@ -103,7 +103,7 @@ pub(super) fn api_config(api_type: &str) -> Value {
     })
 }
 
-/// The cluster that the server is.
+/// The cluster of the xDS server.
 pub(super) fn xds_cluster(server: SocketAddr, transport_socket: &Value) -> Value {
     let http2 = json!({
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",

@@ -1,4 +1,4 @@
-//! An Envoy whose listeners and routes belong to somebody else, and that discovers one filter (ECDS alone).
+//! An Envoy that gets its listeners and routes from elsewhere, and discovers one filter (ECDS only).
 
 use limpet_resources::ResourceType;
 use limpet_xds::Security;
@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use super::control_plane::{api_config, socket_address, xds_cluster};
 use super::*;
 
-/// A listener with a discovered filter, which does nothing until it is there.
+/// A listener with a discovered filter. Without the filter, requests pass unchanged.
 fn bootstrap(server: SocketAddr, api_type: &str, backend: SocketAddr) -> Value {
     let filter = "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation";
     let manager = json!({
-        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.\
+            HttpConnectionManager",
         "stat_prefix": "web",
         "route_config": {"virtual_hosts": [{
             "name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "a"}}],
@@ -23,7 +24,9 @@ fn bootstrap(server: SocketAddr, api_type: &str, backend: SocketAddr) -> Value {
                 "default_config": {"@type": filter},
                 "apply_default_config_without_warming": true,
             }},
-            {"name": "router", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}},
+            {"name": "router", "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+            }},
         ],
     });
     let anywhere = socket_address(SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -48,10 +51,10 @@ fn bootstrap(server: SocketAddr, api_type: &str, backend: SocketAddr) -> Value {
 }
 
 #[tokio::test]
-async fn a_filter_alone_is_served_and_envoy_serves_without_it() -> Result<()> {
+async fn a_single_filter_is_served_and_envoy_runs_without_it() -> Result<()> {
     for api_type in BOTH {
         let backend = Backend::start("a")?;
-        // A port that nobody listens on.
+        // Nothing listens on this port yet.
         let control_plane = ControlPlane::start().await?;
         let address = control_plane.address;
         control_plane.stop().await?;
@@ -62,14 +65,14 @@ async fn a_filter_alone_is_served_and_envoy_serves_without_it() -> Result<()> {
         assert_eq!(
             (answer.backend(), answer.header("x-filter")),
             (Some("a"), None),
-            "while there is no server"
+            "without a server"
         );
 
         let control_plane = ControlPlane::start_at(address, Security::PlaintextOnLoopback).await?;
         let status = control_plane.snapshots.status();
         let greeting = resources::filter("greeting", "one");
         let version = greeting.version();
-        // There is more in the group than this Envoy asks for.
+        // The group has more resources than this Envoy asks for.
         let others = [
             resources::filter("another", "two"),
             resources::cluster("a", CONNECT_TIMEOUT),

@@ -1,4 +1,4 @@
-//! A stock Envoy that the xDS server of this process configures, and a client's requests through it.
+//! A stock Envoy that is configured by the xDS server of this process, and requests through it.
 
 mod control_plane;
 mod extension_config;
@@ -22,15 +22,15 @@ use crate::certificates::Authority;
 
 const CONNECT_TIMEOUT: u8 = 1;
 
-/// What an Envoy serves: everything of every type.
-struct Site {
+/// An Envoy's resources of every type, and the backends behind them.
+struct XdsSite {
     backends: [Backend; 3],
     resources: Resources,
     tls: Tls,
 }
 
-impl Site {
-    /// A listener `web` whose routes lead to cluster `a`, that is backend a. The filter says `one`.
+impl XdsSite {
+    /// A listener `web` whose routes lead to cluster `a`, which is backend a. The filter adds `one`.
     fn new() -> Result<Self> {
         let backends = Backend::three()?;
         let authority = Authority::new("authority")?;
@@ -55,7 +55,7 @@ impl Site {
         connection.send(Request::get(envoy, "/")).await
     }
 
-    /// Waits until a request gets an answer from this backend.
+    /// Waits until this backend answers a request.
     async fn until_from(&self, envoy: SocketAddr, backend: &str) -> Result<()> {
         poll::until(&format!("an answer from backend {backend}"), async || {
             let answer = self.get(envoy).await.ok()?;
@@ -65,7 +65,7 @@ impl Site {
     }
 }
 
-/// How often an Envoy took an update of each kind or refused one.
+/// How many updates of each kind Envoy has accepted or refused.
 async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
     envoy.admin().stats("update_(success|rejected)$").await
 }

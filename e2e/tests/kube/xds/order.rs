@@ -1,15 +1,15 @@
-//! Changes to several types at once break nothing.
+//! Changes of several types at the same time fail no request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A cluster takes another's place, again and again, and no request fails.
+/// A cluster is replaced by another one, many times, and no request fails.
 #[tokio::test]
-async fn clusters_are_there_before_their_routes_and_as_long() -> Result<()> {
+async fn clusters_exist_as_long_as_their_routes() -> Result<()> {
     for api_type in BOTH {
-        let site = Site::new()?;
+        let site = XdsSite::new()?;
         let control_plane = ControlPlane::start().await?;
         control_plane.publish(&site.resources);
         let mut envoy = control_plane.envoy(api_type).await?;
@@ -56,11 +56,11 @@ async fn clusters_are_there_before_their_routes_and_as_long() -> Result<()> {
     Ok(())
 }
 
-/// Envoy prepares a changed cluster afresh and waits for its endpoints, though they did not change.
+/// Envoy prepares a changed cluster again and waits for its endpoints, even if they did not change.
 #[tokio::test]
 async fn a_changed_cluster_is_taken_at_once() -> Result<()> {
     for api_type in BOTH {
-        let site = Site::new()?;
+        let site = XdsSite::new()?;
         let control_plane = ControlPlane::start().await?;
         control_plane.publish(&site.resources);
         let mut envoy = control_plane.envoy(api_type).await?;
@@ -72,7 +72,7 @@ async fn a_changed_cluster_is_taken_at_once() -> Result<()> {
         control_plane.publish(&resources);
         envoy.admin().until_stat("cluster_manager.cluster_modified", 1).await?;
         envoy.admin().until_stat("cluster_manager.warming_clusters", 0).await?;
-        // Envoy gives up waiting after fifteen seconds.
+        // Envoy stops waiting after fifteen seconds.
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
         control_plane.until_settled(1).await?;
         assert_eq!(site.get(web).await?.backend(), Some("a"));

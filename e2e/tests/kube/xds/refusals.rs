@@ -1,13 +1,14 @@
-//! What Envoy refuses: its words are heard, the last good configuration serves on, and the rest arrives.
+//! What Envoy refuses is reported in its words, the last good configuration stays in effect, and everything else
+//! arrives.
 
 use limpet_resources::ResourceType;
 
 use super::*;
 
 #[tokio::test]
-async fn what_envoy_refuses_is_told_in_its_words() -> Result<()> {
+async fn a_refusal_is_reported_in_envoys_words() -> Result<()> {
     for api_type in BOTH {
-        let site = Site::new()?;
+        let site = XdsSite::new()?;
         let control_plane = ControlPlane::start().await?;
         control_plane.publish(&site.resources);
         let mut envoy = control_plane.envoy(api_type).await?;
@@ -16,7 +17,7 @@ async fn what_envoy_refuses_is_told_in_its_words() -> Result<()> {
         control_plane.until_settled(1).await?;
         let status = control_plane.snapshots.status();
 
-        // A route to nowhere, and a bad cluster among good ones.
+        // A route to an unknown cluster, and a bad cluster among good ones.
         let mut resources = site.resources.clone();
         let bad_cluster = resources::bad_cluster("bad");
         let bad_routes = resources::routes("routes", "nowhere", true);
@@ -49,14 +50,18 @@ async fn what_envoy_refuses_is_told_in_its_words() -> Result<()> {
         assert!(!status.is_settled(GROUP));
         let progress = status.progress(GROUP, cluster.resource_type, &cluster.name, cluster.version);
         assert!(!progress.is_complete() && progress.refused == 1, "{progress:?}");
-        assert_eq!(site.get(web).await?.backend(), Some("a"), "the last good routes");
+        assert_eq!(
+            site.get(web).await?.backend(),
+            Some("a"),
+            "the last good routes are not in effect"
+        );
         let arrived = async || {
             let clusters = envoy.admin().text("/clusters").await.ok()?;
             (clusters.contains("b::") && clusters.contains("c::")).then_some(())
         };
         poll::until("the other clusters", arrived).await?;
 
-        // What is refused is not sent again with the next change.
+        // A refused resource is not sent again with the next change.
         let before = updates(&envoy).await?;
         resources.insert(resources::endpoints("a", &[site.backends[2].address()]));
         control_plane.publish(&resources);
@@ -68,7 +73,7 @@ async fn what_envoy_refuses_is_told_in_its_words() -> Result<()> {
             assert_eq!(after.get(name), before.get(name), "{name}");
         }
 
-        // What is put right is taken.
+        // A corrected resource is accepted.
         resources.insert(resources::routes("routes", "b", true));
         resources.remove(ResourceType::Cluster, "bad");
         control_plane.publish(&resources);

@@ -1,4 +1,4 @@
-//! What an Envoy is to have: a listener with TLS, a filter that is discovered, routes to one cluster.
+//! An Envoy's resources: a listener with TLS, a discovered filter, routes to one cluster.
 
 use std::net::SocketAddr;
 
@@ -24,9 +24,8 @@ use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{
     HeaderMutation as HeaderMutationFilter, Mutations,
 };
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
-use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpConnectionManager, HttpFilter, Rds, http_filter,
+    HttpConnectionManager, HttpFilter, Rds, http_connection_manager::RouteSpecifier, http_filter,
 };
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, Secret, TlsCertificate, secret,
@@ -48,7 +47,7 @@ fn resource(resource_type: ResourceType, name: &str, message: &impl Message) -> 
     Resource::new(resource_type, name, message.encode_to_vec())
 }
 
-/// Discovered over the stream that its reader came by.
+/// A resource that is discovered over the stream of the resource that names it.
 fn ads() -> ConfigSource {
     ConfigSource {
         config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
@@ -57,7 +56,7 @@ fn ads() -> ConfigSource {
     }
 }
 
-/// A cluster whose endpoints are discovered. `connect_timeout`: in seconds.
+/// A cluster whose endpoints are discovered. `connect_timeout` is in seconds.
 pub(super) fn cluster(name: &str, connect_timeout: u8) -> Resource {
     let cluster = Cluster {
         name: name.to_owned(),
@@ -75,7 +74,7 @@ pub(super) fn cluster(name: &str, connect_timeout: u8) -> Resource {
     resource(ResourceType::Cluster, name, &cluster)
 }
 
-/// One that Envoy refuses: nothing says where its endpoints come from.
+/// A cluster that Envoy refuses, because it has no source of endpoints.
 pub(super) fn bad_cluster(name: &str) -> Resource {
     let cluster = Cluster {
         name: name.to_owned(),
@@ -116,7 +115,7 @@ fn address(address: SocketAddr) -> Address {
     }
 }
 
-/// Everything goes to one cluster. With `strict`, Envoy refuses it where there is no such cluster.
+/// Routes that send all requests to one cluster. With `strict`, Envoy refuses them if the cluster does not exist.
 pub(super) fn routes(name: &str, cluster: &str, strict: bool) -> Resource {
     let action = RouteAction {
         cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.to_owned())),
@@ -144,7 +143,7 @@ pub(super) fn routes(name: &str, cluster: &str, strict: bool) -> Resource {
     resource(ResourceType::RouteConfiguration, name, &routes)
 }
 
-/// A filter that says so in each response, in `x-filter`.
+/// A filter that adds `x-filter` with this value to each response.
 pub(super) fn filter(name: &str, says: &str) -> Resource {
     let typed_config = Some(any(&says_so(says)));
     let name = name.to_owned();
@@ -172,7 +171,7 @@ fn says_so(says: &str) -> HeaderMutationFilter {
     }
 }
 
-/// The certificate of a listener.
+/// A secret with a listener's certificate.
 pub(super) fn secret(name: &str, certificate: &Certificate) -> Resource {
     let inline = |text: &str| {
         Some(DataSource {

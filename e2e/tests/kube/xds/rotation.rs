@@ -12,7 +12,7 @@ use crate::certificates::Certificate;
 const SERVER: &str = "limpet.example";
 
 fn write(files: &TlsFiles, server: &Certificate, authority: &Authority) -> Result<()> {
-    // Each is put in place whole, as a mounted Secret is.
+    // Each file is replaced as a whole, as in a mounted Secret.
     for (file, text) in [
         (&files.certificate, &server.certificate),
         (&files.key, &server.key),
@@ -29,7 +29,7 @@ fn put(file: &Path, text: &str) -> Result<()> {
     Ok(std::fs::rename(new, file)?)
 }
 
-/// An Envoy that shows this certificate and trusts this authority.
+/// An Envoy that presents this certificate and trusts this authority.
 async fn envoy(control_plane: &ControlPlane, id: &str, own: Option<&Certificate>, trusts: &Authority) -> Result<Proxy> {
     let inline = |text: &str| json!({"inline_string": text});
     let mut common = json!({"validation_context": {
@@ -52,7 +52,7 @@ async fn envoy(control_plane: &ControlPlane, id: &str, own: Option<&Certificate>
 
 #[tokio::test]
 async fn certificates_change_while_envoys_are_connected() -> Result<()> {
-    let site = Site::new()?;
+    let site = XdsSite::new()?;
     let (old, new) = (Authority::new("old")?, Authority::new("new")?);
     let directory = TempDir::new()?;
     let file = |name| directory.path().join(name);
@@ -69,7 +69,7 @@ async fn certificates_change_while_envoys_are_connected() -> Result<()> {
 
     let first = envoy(&control_plane, "first", Some(&old.sign("first")?), &old).await?;
     control_plane.until_settled(1).await?;
-    // Nobody connects without a certificate, or with one of another authority.
+    // No Envoy connects without a certificate, or with one of another authority.
     for own in [None, Some(&new.sign("stranger")?)] {
         let stranger = envoy(&control_plane, "stranger", own, &old).await?;
         let refused = async || (stranger.admin().stat("cluster.xds.upstream_cx_total").await.ok()? > 2).then_some(());
@@ -81,12 +81,12 @@ async fn certificates_change_while_envoys_are_connected() -> Result<()> {
     let second = envoy(&control_plane, "second", Some(&new.sign("second")?), &new).await?;
     control_plane.until_settled(2).await?;
 
-    // A key that is none: the last good certificates are used.
+    // A file that is not a key: the server keeps using the last good certificates.
     put(&files.key, "no key")?;
     let third = envoy(&control_plane, "third", Some(&new.sign("third")?), &new).await?;
     control_plane.until_settled(3).await?;
 
-    // The first one has never lost its connection, and gets updates over it.
+    // The first Envoy has never lost its connection, and gets updates over it.
     assert_eq!(first.admin().stat("cluster.xds.upstream_cx_total").await?, 1);
     assert!(
         control_plane

@@ -1,14 +1,14 @@
-//! Resources of every type arrive, and afterwards nothing but what changed.
+//! Resources of every type arrive; afterwards only changes are sent.
 
 use super::*;
 
 #[tokio::test]
-async fn everything_arrives_and_then_what_changed() -> Result<()> {
+async fn everything_arrives_and_then_only_changes() -> Result<()> {
     for api_type in BOTH {
-        let site = Site::new()?;
+        let site = XdsSite::new()?;
         let control_plane = ControlPlane::start().await?;
         let mut envoy = control_plane.envoy(api_type).await?;
-        // It waits for a group that is not known yet.
+        // The server waits until the group is published.
         let status = control_plane.snapshots.status();
         poll::until("Envoy to connect", async || {
             (status.connected(GROUP) == 1).then_some(())

@@ -1,5 +1,5 @@
-// Package controllers runs those of Kubernetes' own controllers that the end-to-end tests need. kube-controller-manager has forty more, for
-// which 320 packages more would have to be compiled.
+// Package controllers runs those of Kubernetes' own controllers that the end-to-end tests need. kube-controller-manager
+// has forty more, and 320 more packages to compile.
 package controllers
 
 import (
@@ -37,7 +37,7 @@ const (
 	garbageInitialSyncWait = 30 * time.Second
 )
 
-// How often new kinds of objects are looked for whose garbage is to be collected. By default it is half a minute: long for a test.
+// How often the garbage collector looks for new kinds of objects. The default is half a minute, too long for a test.
 const kindsPeriod = 5 * time.Second
 
 // Main runs the controllers until a signal comes: kube-controllers KUBECONFIG.
@@ -59,7 +59,7 @@ func run(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	// Tests wait for what is done here, so it is not slowed down.
+	// Not throttled, because tests wait for what is done here.
 	config.QPS = 1000
 	config.Burst = 2000
 	client, err := kubernetes.NewForConfig(config)
@@ -93,7 +93,8 @@ func run(ctx context.Context, kubeconfig string) error {
 		namespaceResyncPeriod,
 		corev1.FinalizerKubernetes,
 	)
-	garbage, err := collector(ctx, config, client, metadataClient, informerfactory.NewInformerFactory(shared, sharedMetadata), started)
+	factory := informerfactory.NewInformerFactory(shared, sharedMetadata)
+	garbage, err := collector(ctx, config, client, metadataClient, factory, started)
 	if err != nil {
 		return err
 	}

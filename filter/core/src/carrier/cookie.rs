@@ -1,4 +1,4 @@
-//! A cookie of the filter's own, as a response sets it.
+//! The filter's own cookie, as a response sets it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub use cookie::SameSite;
 /// When the cookie carries `Secure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secure {
-    /// Where the request came over HTTPS, by Envoy's `:scheme`.
+    /// If the request came over HTTPS, according to `:scheme`.
     Auto,
     /// Always.
     Always,
@@ -23,31 +23,32 @@ pub enum Secure {
 /// How long the browser keeps the cookie (GEP-1619 `lifetimeType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Until the browser ends its session: neither Expires nor Max-Age.
+    /// Until the browser's session ends: neither Expires nor Max-Age.
     Session,
-    /// For what is left of the absolute timeout.
+    /// For the rest of the absolute timeout.
     Permanent {
-        /// The absolute timeout.
+        /// The absolute timeout of the policy.
         absolute_timeout: Duration,
     },
 }
 
-/// A session cookie as a policy describes it. Configuration has checked the combination (RFC 6265bis section 4.1.3).
+/// The attributes of a session cookie. The configuration's checks ensure that they go together (RFC 6265bis section
+/// 4.1.3).
 #[derive(Debug, Clone)]
 pub struct SessionCookie {
-    /// Its Path.
+    /// The Path attribute.
     pub path: String,
-    /// Its Domain; without one the cookie is for the request's host alone.
+    /// The Domain attribute. Without it, the cookie belongs to the host of the request only.
     pub domain: Option<String>,
-    /// When it is Secure.
+    /// When the cookie is Secure.
     pub secure: Secure,
-    /// Whether scripts cannot read it.
+    /// Whether the cookie is hidden from scripts.
     pub http_only: bool,
-    /// Its `SameSite`.
+    /// The `SameSite` attribute.
     pub same_site: SameSite,
-    /// Whether it is Partitioned (CHIPS).
+    /// Whether the cookie is Partitioned (CHIPS).
     pub partitioned: bool,
-    /// How long a browser keeps it.
+    /// How long a browser keeps the cookie.
     pub lifetime: Lifetime,
 }
 
@@ -62,7 +63,7 @@ impl SessionCookie {
         lasting(cookie, issued_at.after(absolute_timeout), now).to_string()
     }
 
-    /// The value of a `Set-Cookie` field that deletes the cookie called `name`.
+    /// The value of a `Set-Cookie` field that deletes the cookie `name`.
     #[must_use]
     pub fn deletion(&self, name: &str, https: bool) -> String {
         lasting(
@@ -73,7 +74,7 @@ impl SessionCookie {
         .to_string()
     }
 
-    /// A cookie for as long as the browser's session.
+    /// A cookie that lasts until the browser's session ends.
     fn cookie<'c>(&'c self, name: &'c str, value: &'c str, https: bool) -> Cookie<'c> {
         let secure = match self.secure {
             Secure::Auto => https,
@@ -86,8 +87,8 @@ impl SessionCookie {
         if let Some(domain) = &self.domain {
             cookie = cookie.domain(domain.as_str());
         }
-        // Unset rather than false: the crate writes nothing for either, and derives nothing from what is unset here,
-        // because configuration refuses SameSite=None and Partitioned without Secure.
+        // Unset, not false: both write nothing. The crate derives Secure from SameSite=None and Partitioned if it is
+        // unset, but the configuration's checks require Secure with them.
         if secure {
             cookie = cookie.secure(true);
         }
@@ -101,12 +102,12 @@ impl SessionCookie {
     }
 }
 
-/// The cookie until `end`.
+/// The cookie, lasting until `end`.
 fn lasting(mut cookie: Cookie<'_>, end: Timestamp, now: Timestamp) -> Cookie<'_> {
     let left = i64::try_from(end.since(now).as_secs()).unwrap_or(i64::MAX);
     cookie.set_max_age(cookie::time::Duration::seconds(left));
     let expires = i64::try_from(end.unix_seconds()).unwrap_or(i64::MAX);
-    // Past the year 9999 HTTP has no date for it; Max-Age, which takes precedence, still says it.
+    // HTTP has no dates after the year 9999. Max-Age takes precedence anyway.
     if let Ok(expires) = OffsetDateTime::from_unix_timestamp(expires) {
         cookie.set_expires(expires);
     }
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_strict_and_for_http_alone_unless_told_otherwise() {
+    fn by_default_a_cookie_is_strict_and_http_only() {
         assert_eq!(written(&cookie(), false), "s=T; HttpOnly; SameSite=Strict; Path=/");
         assert_eq!(
             written(&cookie(), true),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permanent_cookie_lasts_for_what_is_left() {
+    fn a_permanent_cookie_lasts_for_the_rest_of_the_timeout() {
         let cookie = SessionCookie {
             lifetime: Lifetime::Permanent {
                 absolute_timeout: Duration::from_secs(60),
@@ -166,7 +167,8 @@ mod tests {
         };
         assert_eq!(
             cookie.deletion("s", true),
-            "s=; HttpOnly; SameSite=Strict; Secure; Path=/shop; Domain=example.com; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
+            "s=; HttpOnly; SameSite=Strict; Secure; Path=/shop; Domain=example.com; \
+             Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
         );
     }
 

@@ -1,25 +1,25 @@
-//! A request's Cookie field (RFC 6265 section 5.4), read leniently as servers do.
+//! The Cookie field of a request (RFC 6265 section 5.4), parsed as leniently as servers do.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What is to become of a cookie.
+/// What happens to a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays as it is.
+    /// The cookie stays as it is.
     Keep,
-    /// It goes.
+    /// The cookie is removed.
     Remove,
-    /// These bytes of its value go.
+    /// These bytes of its value are removed.
     Cut(Range<usize>),
 }
 
-/// Asks `judge` about each cookie, by its name and its value (quotes included), and carries out what it says; every other byte
-/// stays as it was. `None` where nothing changes. One pass over `field`.
+/// Edits a field in one pass. `judge` decides about each cookie from its name and its value, quotes included. Every
+/// other byte stays as it was. `None` if nothing changes.
 #[must_use]
 pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict) -> Option<Vec<u8>> {
     let mut edited: Option<Vec<u8>> = None;
-    // The bytes before the segment at hand, all of them kept as long as nothing has changed.
+    // The bytes before the current segment. Nothing is copied until something changes.
     let mut consumed = 0;
     for segment in field.split(|byte| *byte == b';') {
         let start = consumed;
@@ -32,7 +32,7 @@ pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Ve
             },
         };
         let Some(edited) = &mut edited else {
-            // The field up to here, none of which has changed before.
+            // The first change: copy the field up to here.
             let kept = match verdict {
                 Verdict::Keep => continue,
                 Verdict::Remove => field.get(..start.saturating_sub(1)).unwrap_or_default(),
@@ -66,7 +66,7 @@ fn without(bytes: &[u8], cut: Range<usize>) -> Vec<u8> {
     [part(0..cut.start), part(cut.end..bytes.len())].concat()
 }
 
-/// Name and value of a segment, and where the value begins in it; `None` where the segment is no pair.
+/// The name, the value, and the offset of the value in the segment; `None` if the segment is not a pair.
 fn pair(segment: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     let equals = segment.iter().position(|byte| *byte == b'=')?;
     let (name, value) = segment.split_at_checked(equals)?;
@@ -76,7 +76,7 @@ fn pair(segment: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     Some((name.trim_ascii(), trimmed.trim_ascii_end(), at))
 }
 
-/// A value without the quotes that RFC 6265 allows around it.
+/// The value without the quotes that RFC 6265 allows around it.
 #[must_use]
 pub fn unquoted(value: &[u8]) -> &[u8] {
     let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
@@ -87,7 +87,7 @@ pub fn unquoted(value: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Takes the cookies called `s` out: their values, and what is left.
+    /// Removes the cookies named `s`. Returns their values and what is left.
     fn take(field: &str) -> Option<(Vec<String>, String)> {
         let mut values = Vec::new();
         let rest = edit(field.as_bytes(), |name, value| {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_goes_and_the_rest_keeps_its_bytes_and_order() {
+    fn removing_a_cookie_keeps_the_bytes_of_the_others() {
         for (field, values, rest) in [
             ("s=1", &["1"][..], ""),
             ("s=1; a=2", &["1"], "a=2"),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_leaves_every_other_byte() {
+    fn cutting_a_value_keeps_every_other_byte() {
         for (field, cut) in [
             ("s=xy1", "s=1"),
             ("a=2; s = xy1 ;b", "a=2; s = 1 ;b"),

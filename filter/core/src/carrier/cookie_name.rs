@@ -1,15 +1,15 @@
-//! What a cookie of the filter's own is called, where the sessions of several scopes share a name and a path.
+//! The name of the filter's own cookie if sessions of several scopes share a session name and a path.
 
 use sha2::{Digest as _, Sha256};
 
-/// Between a session's name and its scope's.
+/// Separates the session name from the scope name.
 const SEPARATOR: u8 = b'~';
-/// RFC 4648's base 32 in lower case.
+/// Base 32 (RFC 4648 section 6) in lower case.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// Characters of a scope's name.
+/// Characters of a scope name.
 const SCOPE_LEN: usize = 8;
 
-/// The names that a session's cookie may come under.
+/// The names that the cookie of a session may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieNames {
     plain: String,
@@ -17,21 +17,21 @@ pub struct CookieNames {
     is_per_scope: bool,
 }
 
-/// Whose a cookie is, by its name.
+/// The owner of a cookie, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// Somebody else's.
+    /// Not a session cookie of this name.
     Other,
-    /// The session's.
+    /// This session.
     Current,
-    /// The session's, under the name that it would have if `perScope` were otherwise, as it may have been.
+    /// This session, under the name that the cookie has with the other value of `perScope`. The value may have changed.
     Former,
-    /// A session's of the same name, in another scope.
+    /// A session of the same name in another scope.
     OtherScope,
 }
 
 impl CookieNames {
-    /// The names of `session_name` in `scope`: plain, and with the scope's name behind, as `session~k3rp2x7a`.
+    /// The names of `session_name` in `scope`: plain, and with the scope name as in `session~k3rp2x7a`.
     #[must_use]
     pub fn new(session_name: &str, scope: &[u8], is_per_scope: bool) -> Self {
         let mut per_scope = String::with_capacity(session_name.len() + 1 + SCOPE_LEN);
@@ -45,7 +45,7 @@ impl CookieNames {
         }
     }
 
-    /// The name that the cookie is set under.
+    /// The name that the cookie gets.
     #[must_use]
     pub fn current(&self) -> &str {
         if self.is_per_scope {
@@ -55,7 +55,7 @@ impl CookieNames {
         }
     }
 
-    /// The name that it would have if `perScope` were otherwise.
+    /// The name that the cookie has with the other value of `perScope`.
     #[must_use]
     pub fn former(&self) -> &str {
         if self.is_per_scope {
@@ -65,7 +65,7 @@ impl CookieNames {
         }
     }
 
-    /// Whose the cookie called `name` is.
+    /// The owner of the cookie called `name`.
     #[must_use]
     pub fn whose(&self, name: &[u8]) -> Whose {
         let Some(rest) = name.strip_prefix(self.plain.as_bytes()) else {
@@ -83,7 +83,7 @@ impl CookieNames {
     }
 }
 
-/// Eight characters of the scope's SHA-256.
+/// The first 40 bits of the SHA-256 of the scope, in base 32.
 fn scope_name(scope: &[u8]) -> String {
     let digest = Sha256::digest(scope);
     let bits = digest
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scopes_name_is_its_hash_in_base_32() {
-        // SHA-256 of nothing begins with e3 b0 c4 42 98.
+    fn a_scope_name_is_a_hash_in_base_32() {
+        // SHA-256 of the empty string begins with e3 b0 c4 42 98.
         assert_eq!(scope_name(b""), "4oymiquy");
         assert_eq!(CookieNames::new("s", b"", true).current(), "s~4oymiquy");
         assert_eq!(CookieNames::new("s", b"", true).former(), "s");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_whose_a_cookie_is() {
+    fn the_name_of_a_cookie_tells_its_owner() {
         for (name, per_scope, plain) in [
             ("s", Whose::Former, Whose::Current),
             ("s~4oymiquy", Whose::Current, Whose::Former),

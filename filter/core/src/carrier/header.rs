@@ -1,8 +1,8 @@
-//! A header field as a list: several fields of one name arrive as one (RFC 9110 section 5.3).
+//! A header field as a list. Several fields of one name arrive as one field (RFC 9110 section 5.3).
 
 use super::{Candidates, prefix};
 
-/// The values of a header of the filter's own.
+/// The values of the filter's own header.
 #[must_use]
 pub fn candidates(field: &[u8]) -> Candidates<'_> {
     let mut candidates = Candidates::default();
@@ -10,8 +10,8 @@ pub fn candidates(field: &[u8]) -> Candidates<'_> {
     candidates
 }
 
-/// The tokens in front of the values of the application's header, and the field without them; `None` where there are none, so
-/// that the field stays as it is. A value that has commas itself is as good as several: only its first part has a token.
+/// The tokens in front of the values of the application's header, and the field without them; `None` if there are none.
+/// A value that contains commas looks like several values, of which only the first has a token.
 #[must_use]
 pub fn without_prefixes(field: &[u8]) -> Option<(Candidates<'_>, Vec<u8>)> {
     let mut candidates = Candidates::default();
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_go_and_the_rest_keeps_its_bytes() {
+    fn removing_prefixes_keeps_every_other_byte() {
         for (field, tokens, rest) in [
             (format!("{TOKEN}~abc"), 1, "abc"),
             (format!("{TOKEN}~a,b ,c"), 1, "a,b ,c"),

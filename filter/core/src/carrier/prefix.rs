@@ -1,24 +1,25 @@
-//! `<token>~<value>`: a token in front of a value of the application's own.
+//! `<token>~<value>`: a token in front of a value of the application.
 
 use std::ops::Range;
 
 use crate::token;
 
-/// Between the token and the application's value. No token has it, so the first one is ours, however many the value has.
+/// Separates the token from the application's value. No token contains it, so the first one separates even if the value
+/// contains more.
 pub const SEPARATOR: u8 = b'~';
 
-/// Where in a value a token and its separator stand.
+/// The position of a token and its separator in a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix(pub Range<usize>);
 
-/// Finds the token in front of a value, behind its opening quote where it has quotes. What does not have the shape of a token is the
-/// application's own, even where a `~` follows.
+/// Finds the token at the start of a value, behind the opening quote if there is one. Anything that does not have the
+/// form of a token belongs to the application, even if a `~` follows.
 #[must_use]
 pub fn find(value: &[u8]) -> Option<Prefix> {
-    // The quote at the other end may stand in another element of a list.
+    // The closing quote may be in another element of a list, so it is not looked for.
     let start = usize::from(value.first() == Some(&b'"'));
     let inner = value.get(start..)?;
-    // Looked for no further than a token reaches.
+    // Search only as far as a token can reach.
     let len = inner
         .iter()
         .take(token::MAX_TEXT_LEN + 1)
@@ -26,15 +27,15 @@ pub fn find(value: &[u8]) -> Option<Prefix> {
     token::is_token(inner.get(..len)?).then_some(Prefix(start..start + len + 1))
 }
 
-/// A value with the token in front: behind its opening quote where it has quotes, because no client takes quotes in the middle of a
-/// value (RFC 6265 section 4.1.1).
+/// The value with the token in front, or behind the opening quote if the value is quoted: quotes are not allowed in the
+/// middle of a value (RFC 6265 section 4.1.1).
 #[must_use]
 pub fn added(value: &[u8], token: &str) -> Vec<u8> {
     let (before, after) = value.split_at(place(value));
     [before, token.as_bytes(), &[SEPARATOR], after].concat()
 }
 
-/// Where a token stands in front of a value.
+/// The offset at which a value gets its token.
 fn place(value: &[u8]) -> usize {
     match value {
         [b'"', .., b'"'] => 1,
@@ -62,7 +63,7 @@ impl Prefix {
 pub(super) mod tests {
     use super::*;
 
-    /// Has the shape of a token; nobody's key made it.
+    /// Has the form of a token. No key made it.
     pub(crate) const TOKEN: &str = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
     #[test]
@@ -79,7 +80,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_token_stands_in_front_or_behind_the_opening_quote() {
+    fn a_token_goes_in_front_or_behind_the_opening_quote() {
         for (value, prefixed) in [
             ("abc", "T~abc"),
             ("a~b", "T~a~b"),
@@ -92,7 +93,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_the_applications_own() {
+    fn what_is_not_a_token_belongs_to_the_application() {
         let cut = &TOKEN[1..];
         for value in [
             "",

@@ -1,4 +1,4 @@
-//! A response's Set-Cookie field that the application sent.
+//! The Set-Cookie fields of the application.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use cookie::Cookie;
 
 use crate::time::Timestamp;
 
-/// Where the value stands in a Set-Cookie field of the cookie called `name`; `None` where it is another's (RFC 6265
-/// section 5.2).
+/// The position of the value in a Set-Cookie field of the cookie `name`; `None` if the field sets another cookie (RFC
+/// 6265 section 5.2).
 #[must_use]
 pub fn value_of(field: &[u8], name: &str) -> Option<Range<usize>> {
     let pair = field.split(|byte| *byte == b';').next()?;
@@ -20,7 +20,8 @@ pub fn value_of(field: &[u8], name: &str) -> Option<Range<usize>> {
     Some(start..start + value.trim_ascii().len())
 }
 
-/// Whether a Set-Cookie field deletes its cookie: by Max-Age, which takes precedence, or by Expires (RFC 6265 section 5.3).
+/// Whether a Set-Cookie field deletes its cookie, by Max-Age, which takes precedence, or by Expires (RFC 6265 section
+/// 5.3).
 #[must_use]
 pub fn is_deletion(field: &[u8], now: Timestamp) -> bool {
     let field = String::from_utf8_lossy(field);
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn deletions_are_known_by_max_age_and_else_by_expires() {
+    fn max_age_and_otherwise_expires_tell_a_deletion() {
         let past = "Expires=Thu, 01 Jan 1970 00:00:00 GMT";
         let future = "Expires=Fri, 01 Jan 2100 00:00:00 GMT";
         for (attributes, deletes) in [

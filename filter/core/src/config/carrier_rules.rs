@@ -1,4 +1,4 @@
-//! What a cookie's and a header's fields may be.
+//! Checks of the fields of a cookie and a header.
 
 use cookie::SameSite;
 
@@ -7,13 +7,14 @@ use super::schema::{
 };
 use super::{Carrier, Problem};
 use crate::carrier::cookie::{Lifetime, Secure, SessionCookie};
+use crate::envoy::{INTERNAL_HEADER_PREFIX, MAX_RETRIES_HEADER};
 use crate::time::GatewayDuration;
 
-/// GEP-1619's bounds of a session name and a cookie path.
+/// The limits of GEP-1619 for a session name and a cookie path.
 const MAX_NAME_LEN: usize = 128;
 const MAX_PATH_LEN: usize = 1024;
 
-/// Headers that carry something else, or that the filter and Envoy use among themselves.
+/// Headers that have a meaning in HTTP, or between the filter and Envoy.
 const RESERVED_HEADERS: [&str; 12] = [
     "connection",
     "content-length",
@@ -25,17 +26,17 @@ const RESERVED_HEADERS: [&str; 12] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "x-envoy-max-retries",
+    MAX_RETRIES_HEADER,
     "authorization",
 ];
 
-/// RFC 9110's `token`, which cookie and header names are.
+/// Whether this is a `token` of RFC 9110, as cookie and header names must be.
 fn is_token(name: &str) -> bool {
     let is_tchar = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(is_tchar)
 }
 
-/// The carrier that `field`, the cookie of a policy with this absolute timeout, describes; what is wrong with it goes to `problems`.
+/// The carrier that the cookie at `field` describes. Adds what is wrong with it to `problems`.
 pub(super) fn cookie(
     field: &str,
     config: &CookieConfig,
@@ -78,22 +79,36 @@ pub(super) fn cookie(
 }
 
 fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDuration>) -> SessionCookie {
+    // No `..`: a new field does not compile until it is handled here.
+    let CookieConfig {
+        name: _,
+        mode: _,
+        path,
+        domain,
+        secure,
+        http_only,
+        same_site,
+        partitioned,
+        lifetime_type,
+        per_scope: _,
+        forward: _,
+    } = config;
     SessionCookie {
-        path: config.path.clone(),
-        domain: config.domain.clone(),
-        secure: match config.secure {
+        path: path.clone(),
+        domain: domain.clone(),
+        secure: match secure {
             SecureConfig::Auto => Secure::Auto,
             SecureConfig::Always => Secure::Always,
             SecureConfig::Never => Secure::Never,
         },
-        http_only: config.http_only,
-        same_site: match config.same_site {
+        http_only: *http_only,
+        same_site: match same_site {
             SameSiteConfig::Strict => SameSite::Strict,
             SameSiteConfig::Lax => SameSite::Lax,
             SameSiteConfig::None => SameSite::None,
         },
-        partitioned: config.partitioned,
-        lifetime: match (config.lifetime_type, absolute_timeout) {
+        partitioned: *partitioned,
+        lifetime: match (lifetime_type, absolute_timeout) {
             (LifetimeTypeConfig::Permanent, Some(timeout)) => Lifetime::Permanent {
                 absolute_timeout: timeout.get(),
             },
@@ -102,34 +117,49 @@ fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDuratio
     }
 }
 
-/// The application's cookie has attributes of its own, and reaches the application: what is written of that would mean nothing.
+/// The application's cookie has attributes of its own and reaches the application, so all fields but name and mode must
+/// keep their defaults.
 fn check_applications_cookie(config: &CookieConfig, expect: &mut dyn FnMut(bool, &str, &str)) {
-    let bare = CookieConfig::named(&config.name);
-    for (is_bare, name) in [
-        (config.path == bare.path, "path"),
-        (config.domain == bare.domain, "domain"),
-        (config.secure == bare.secure, "secure"),
-        (config.http_only == bare.http_only, "httpOnly"),
-        (config.same_site == bare.same_site, "sameSite"),
-        (config.partitioned == bare.partitioned, "partitioned"),
-        (config.lifetime_type == bare.lifetime_type, "lifetimeType"),
-        (config.per_scope == bare.per_scope, "perScope"),
-        (config.forward == bare.forward, "forward"),
+    let default = CookieConfig::named(&config.name);
+    // No `..`: a new field does not compile until it is checked here.
+    let CookieConfig {
+        name: _,
+        mode: _,
+        path,
+        domain,
+        secure,
+        http_only,
+        same_site,
+        partitioned,
+        lifetime_type,
+        per_scope,
+        forward,
+    } = config;
+    for (is_default, name) in [
+        (*path == default.path, "path"),
+        (*domain == default.domain, "domain"),
+        (*secure == default.secure, "secure"),
+        (*http_only == default.http_only, "httpOnly"),
+        (*same_site == default.same_site, "sameSite"),
+        (*partitioned == default.partitioned, "partitioned"),
+        (*lifetime_type == default.lifetime_type, "lifetimeType"),
+        (*per_scope == default.per_scope, "perScope"),
+        (*forward == default.forward, "forward"),
     ] {
         let message =
             "expected none in this mode: the cookie is the application's, which sets its attributes and gets it back";
-        expect(is_bare, name, message);
+        expect(is_default, name, message);
     }
 }
 
-/// Tells `expect` of each rule of the filter's own cookie whether it holds, which field it is about, and what it expects.
+/// Checks the rules of the filter's own cookie. `expect` takes whether a rule holds, the field, and what it expects.
 fn check_own_cookie(
     config: &CookieConfig,
     absolute_timeout: Option<GatewayDuration>,
     expect: &mut dyn FnMut(bool, &str, &str),
 ) {
     let always = config.secure == SecureConfig::Always;
-    // RFC 6265bis section 4.1.3; browsers compare the prefixes without regard to case.
+    // RFC 6265bis section 4.1.3. Browsers ignore the case of the prefixes.
     let prefixed = |prefix: &str| {
         config
             .name
@@ -167,7 +197,8 @@ fn check_own_cookie(
     expect(
         config.path.starts_with('/') && config.path.len() <= MAX_PATH_LEN && is_attribute(&config.path),
         "path",
-        "expected a path: it begins with /, has at most 1024 characters, and none of space, comma, semicolon or beyond ASCII",
+        "expected a path: it begins with /, has at most 1024 characters, \
+         and none of space, comma, semicolon or beyond ASCII",
     );
     if let Some(domain) = &config.domain {
         let is_label = |label: &str| {
@@ -195,11 +226,12 @@ fn check_own_cookie(
     expect(
         config.lifetime_type == LifetimeTypeConfig::Session || absolute_timeout.is_some(),
         "lifetimeType",
-        "expected Session, or an absoluteTimeout in the policy, because a Permanent cookie lasts for what is left of it",
+        "expected Session, or an absoluteTimeout in the policy, \
+         because a Permanent cookie lasts for what is left of it",
     );
 }
 
-/// The carrier that `field`, the header of a policy, describes; what is wrong with it goes to `problems`.
+/// The carrier that the header at `field` describes. Adds what is wrong with it to `problems`.
 pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Problem>) -> Carrier {
     let mut problem = |name: &str, message: &str| {
         problems.push(Problem {
@@ -213,7 +245,7 @@ pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Prob
             "name",
             "expected a header name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~",
         );
-    } else if RESERVED_HEADERS.contains(&name.as_str()) || name.starts_with("x-limpet-") {
+    } else if RESERVED_HEADERS.contains(&name.as_str()) || name.starts_with(INTERNAL_HEADER_PREFIX) {
         problem(
             "name",
             "expected a header of its own, not one that HTTP, Envoy or this filter use otherwise",

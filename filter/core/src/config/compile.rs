@@ -1,4 +1,4 @@
-//! From what is written to what it means: every field checked, every reference resolved.
+//! Checks every field of a configuration and resolves every reference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -11,11 +11,11 @@ use crate::carrier::cookie::SessionCookie;
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::{CarrierMode, Form};
 
-/// A configuration without mistakes.
+/// A valid configuration.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) policies: BTreeMap<String, Arc<Policy>>,
-    /// By route name: the entries of that name, those with a virtual host first.
+    /// The entries of each route name, those with a virtual host first.
     pub(crate) routes: HashMap<String, Vec<Route>>,
     pub(crate) default: Option<PolicyUse>,
     pub(crate) access_log: bool,
@@ -23,11 +23,11 @@ pub(crate) struct Compiled {
     pub(crate) fences: Fences,
 }
 
-/// A policy as sessions need it.
+/// A valid policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
     pub(crate) name: String,
-    /// Its place among the policies, which are in the order of their names.
+    /// The index among the policies, sorted by name.
     pub(crate) index: usize,
     pub(crate) carrier: Carrier,
     pub(crate) strict: bool,
@@ -38,10 +38,10 @@ pub(crate) struct Policy {
     pub(crate) keep_cache_control: bool,
 }
 
-/// What a policy's tokens travel in. Names of headers are in lower case.
+/// The carrier of a policy's tokens. Header names are in lower case.
 #[derive(Debug)]
 pub(crate) enum Carrier {
-    /// A cookie of the filter's own.
+    /// The filter's own cookie.
     Cookie {
         name: String,
         cookie: SessionCookie,
@@ -52,14 +52,14 @@ pub(crate) enum Carrier {
     CookiePrefix { name: String },
     /// In place of the value of the application's cookie.
     CookieRewrite { name: String },
-    /// A header of the filter's own.
+    /// The filter's own header.
     Header { name: String, forward: bool },
     /// In front of the value of the application's header.
     HeaderPrefix { name: String },
 }
 
 impl Carrier {
-    /// The mode that its tokens are bound to.
+    /// The mode that tokens are bound to.
     pub(crate) fn mode(&self) -> CarrierMode {
         match self {
             Self::Cookie { .. } => CarrierMode::Cookie,
@@ -70,7 +70,7 @@ impl Carrier {
         }
     }
 
-    /// The session's name.
+    /// The name of the session.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Cookie { name, .. }
@@ -81,23 +81,23 @@ impl Carrier {
         }
     }
 
-    /// Whether it is the filter's own, so that a token can be renewed whenever that is due. Otherwise it is the application's, and a
-    /// token goes out with what the application sets.
+    /// Whether the carrier is the filter's own, so that a token can be renewed at any time. Otherwise it is the
+    /// application's, and a token is sent only when the application sets its cookie or header.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self, Self::Cookie { .. } | Self::Header { .. })
     }
 }
 
-/// How long a token lives unseen.
+/// How long a token is honoured after its session was last seen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdleBound {
     pub(crate) bound: Duration,
-    /// How far a token's last seen may lag behind: a token that lags by more is renewed, so a session that was used less than
-    /// the bound ago has a token younger than bound and lag together, and one that was not has an older one.
+    /// How far `last_seen` of a token may lag behind the last use of its session. A token that lags further is renewed,
+    /// so a token that was last seen more than `bound + lag` ago belongs to a session that was unused for `bound`.
     pub(crate) lag: Duration,
 }
 
-/// A policy together with the scope that was written beside it.
+/// A policy, and the scope if the configuration gives one.
 #[derive(Debug)]
 pub(crate) struct PolicyUse {
     pub(crate) policy: Arc<Policy>,
@@ -110,14 +110,14 @@ pub(crate) struct Route {
     pub(crate) used: PolicyUse,
 }
 
-/// Addresses that changed their owner, and when.
+/// Addresses that have a new owner, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct Fences(HashMap<IpAddr, Vec<(Option<u16>, Timestamp)>>);
 
 impl Fences {
-    /// Whether a session on `host` that began at `issued_at` belonged to a former owner of the address.
+    /// Whether a session on `host` that started at `issued_at` belongs to a former owner of the address.
     pub(crate) fn refuse(&self, host: SocketAddr, issued_at: Timestamp) -> bool {
-        // `get` hashes, so spare it where there are no fences, as is usual.
+        // Without fences, which is the usual case, do not hash the address.
         !self.0.is_empty()
             && self.0.get(&host.ip()).is_some_and(|fences| {
                 fences
@@ -127,10 +127,10 @@ impl Fences {
     }
 }
 
-/// Scopes are bound into tokens with a 16-bit length; no real one comes near this.
+/// Tokens bind scopes with a 16-bit length. No real scope is nearly as long as this.
 pub(crate) const MAX_SCOPE_LEN: usize = 1024;
 
-/// Checks a configuration, but for its keys.
+/// Checks everything but the keys.
 pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
     let mut compiler = Compiler {
         declared: config.policies.keys().cloned().collect(),
@@ -186,7 +186,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
 
 #[derive(Default)]
 struct Compiler {
-    /// The policies that were written, right or wrong.
+    /// The names of all policies, valid or not.
     declared: BTreeSet<String>,
     policies: BTreeMap<String, Arc<Policy>>,
     problems: Vec<Problem>,
@@ -230,12 +230,13 @@ impl Compiler {
         if !carrier.is_own() && config.idle_timeout.is_some() {
             self.problem(
                 &format!("{field}.idleTimeout"),
-                "expected none in this mode: a token is renewed only when the application sets its cookie or header again, so nobody would know when the session was last used; absoluteTimeout bounds it",
+                "expected none in this mode: a token is renewed only when the application sets its cookie or header \
+                 again, so nobody would know when the session was last used; absoluteTimeout bounds it",
             );
         }
         let timeout = |timeout: Option<GatewayDuration>| timeout.map(GatewayDuration::get);
         let absolute_timeout = timeout(config.absolute_timeout);
-        // Every token has an idle bound. An absolute timeout is one already, since a token is seen no earlier than issued.
+        // Every token has an idle bound. An absolute timeout implies one: no session is idle for longer than it exists.
         let idle_bound = timeout(config.idle_timeout).or(match absolute_timeout {
             Some(_) => None,
             None => Some(max_idle.get()),

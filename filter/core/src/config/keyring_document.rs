@@ -1,4 +1,5 @@
-//! A keyring by itself, as a document with its secrets: the file that `limpet keys` keeps. `docs/keyring.md` describes it.
+//! A keyring with its secrets as a JSON document, the file that `limpet keys` maintains. `docs/reference/keyring.md`
+//! describes it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,44 +11,44 @@ use crate::keyring::{Entry, KeyId, Keyring, Secret};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyringDocument {
-    /// The keys. Exactly one signs.
+    /// The keys, exactly one of which signs.
     pub keys: Vec<KeyDocument>,
 }
 
-/// One key.
+/// A key with its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyDocument {
-    /// Names the key within tokens, 0 to 255.
+    /// Identifies the key in tokens, 0 to 255.
     pub id: u8,
-    /// Its phase in a rotation.
+    /// The phase of the key in a rotation.
     pub state: KeyStateConfig,
     /// The key: 32 bytes in base64.
     #[serde(with = "base64")]
     pub secret: Secret,
-    /// When it was made (RFC 3339). For whoever rotates; the filter does not read it.
+    /// When the key was made (RFC 3339). Rotations use it; the filter ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
-    /// When it got its state (RFC 3339).
+    /// When the key got its state (RFC 3339). Rotations use it; the filter ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
 }
 
 impl KeyringDocument {
-    /// Reads a document in JSON. That it is a keyring is checked.
+    /// Reads a document in JSON and checks it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the text is not such a document, or [`KeyringDocument::check`] fails.
     pub fn parse(json: &[u8]) -> Result<Self, ConfigError> {
         let document: Self = super::read_json(json, "keyring", |_| true)?;
         document.check()?;
         Ok(document)
     }
 
-    /// That the keys make a keyring.
+    /// Checks that the keys form a keyring.
     ///
     /// # Errors
-    /// Not exactly one signs, or two have one id.
+    /// If not exactly one key signs, or two keys have the same id.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.keyring().map(drop)
     }
@@ -55,7 +56,7 @@ impl KeyringDocument {
     /// The keyring, ready for use.
     ///
     /// # Errors
-    /// As [`KeyringDocument::check`].
+    /// If [`KeyringDocument::check`] fails.
     pub fn keyring(&self) -> Result<Keyring, ConfigError> {
         let keys = self.entries().iter().map(Into::into).collect();
         Keyring::new(keys).map_err(|error| ConfigError {
@@ -66,7 +67,7 @@ impl KeyringDocument {
         })
     }
 
-    /// The keys.
+    /// The keys, in the order of the document.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |key: &KeyDocument| Entry {
@@ -78,7 +79,7 @@ impl KeyringDocument {
     }
 }
 
-/// Secrets in base64. Only where a document has them on purpose: `Secret` itself can not be serialized.
+/// Secrets in base64. `Secret` itself cannot be serialized, so that only a document that is meant to hold secrets does.
 mod base64 {
     use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The keyring of a configuration, wherever it says that its keys are.
+//! The keyring of a configuration, from the source that it names.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use super::{ConfigError, Problem};
 use crate::keyring::wrapped::Wrapped;
 use crate::keyring::{Key, KeyId, KeyState, Keyring, KeyringError, Secret};
 
-/// The environment of Envoy's process, as far as the filter is given it.
+/// The environment variables of Envoy's process that the filter can read.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Something that works and that an operator should know of.
+/// Something that works but that an operator should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// This key stands in the configuration itself.
+    /// This key is in the configuration itself.
     InlineKey(KeyId),
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn keyring(
     }
 }
 
-/// That the keyring of a configuration is in a secret of Envoy's, for whoever can get that.
+/// Checks that the keyring of a configuration is in a secret of Envoy.
 pub(crate) fn in_secret(config: &FilterConfig) -> Result<(), ConfigError> {
     let problem = match (&config.keys, &config.wrapped_keys, &config.sds_keys) {
         (None, None, Some(sds)) if !sds.name.is_empty() => return Ok(()),
@@ -64,7 +64,7 @@ pub(crate) fn in_secret(config: &FilterConfig) -> Result<(), ConfigError> {
     })
 }
 
-/// What is wrong where the keyring comes from nowhere, or from several places.
+/// The problem of a configuration with no source of keys, or several.
 fn not_one(config: &FilterConfig) -> Problem {
     let sources = [
         ("keys", config.keys.is_some()),
@@ -115,7 +115,7 @@ impl From<KeyState> for KeyStateConfig {
 }
 
 impl Keys<'_> {
-    /// `None`: there is a problem.
+    /// `None` if there is a problem.
     fn keyring(&mut self, config: &FilterConfig) -> Option<Keyring> {
         match (&config.keys, &config.wrapped_keys, &config.sds_keys) {
             (Some(keys), None, None) => self.listed(keys),
@@ -146,7 +146,7 @@ impl Keys<'_> {
                 keys.push(Key::new(KeyId(config.id), config.state.into(), &secret));
             }
         }
-        // A keyring that lacks a key only because that key's own field is wrong would be a second, misleading problem.
+        // Without the keys that have a problem, the keyring could have a second, misleading one.
         if keys.len() < configs.len() {
             return None;
         }
@@ -193,7 +193,8 @@ impl Keys<'_> {
             let message = format!("wrapped under key-encryption key {id}: expected one that keyEncryptionKeys lists");
             return self.problem(TEXT, &message);
         };
-        // The other ones are not looked for: an Envoy that lacks them works, as one has to while they change.
+        // Only this one has to be there. So Envoys with the old key, the new one or both work while the key is
+        // replaced.
         let named = list.get(at)?;
         let field = format!("wrappedKeys.keyEncryptionKeys[{at}].env");
         let secret = self.in_environment(&field, &named.env)?;
@@ -211,16 +212,19 @@ impl Keys<'_> {
         if let Some(text) = (self.environment)(name) {
             return self.decoded(field, &Zeroizing::new(text));
         }
-        // Somebody may have put the key in its place. No key in base64 looks like this.
+        // The name may be a key by mistake, so show it only if it cannot be one. No key in base64 looks like this.
         let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
         let found = if name.bytes().all(is_name) { name } else { "another" };
         self.problem(
             field,
-            &format!("expected the name of an environment variable that the filter has, found {found} (wasm: vm_config.environment_variables.host_env_keys lists those)"),
+            &format!(
+                "expected the name of an environment variable that the filter has, found {found} \
+                 (wasm: vm_config.environment_variables.host_env_keys lists those)"
+            ),
         )
     }
 
-    /// The text itself is never repeated: it is a key, or nearly one.
+    /// Errors do not repeat the text, because it is a key or nearly one.
     fn decoded(&mut self, field: &str, text: &str) -> Option<Secret> {
         const EXPECTED: &str = "expected 32 bytes in base64 (44 characters; `limpet keys generate` makes one)";
         Secret::from_base64(text).or_else(|| self.problem(field, EXPECTED))

@@ -1,63 +1,64 @@
-//! Wrapped keyrings: every key with its secret, sealed under a key-encryption key. `docs/keyring.md` specifies the format.
+//! Wrapped keyrings: every key with its secret, sealed under a key-encryption key. `docs/reference/keyring.md`
+//! specifies the format.
 //!
 //! ```text
 //! text  = base64url( version (1) | id of the key-encryption key (1) | tag (16) | entries ), unpadded, canonical
 //! entry = key id (1) | state (1) | secret (32), in the order of the ids
 //! ```
 //!
-//! No randomness goes in: equal keyrings under one key have one text, so that what did not change is not sent anew.
+//! There is no randomness in it: a keyring has one text under each key, so an unchanged keyring is not sent again.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
 use zeroize::Zeroizing;
 
-use super::{Entry, HmacSha256, KeyId, KeyState, KeyringError, Secret, check};
-use crate::siv::{self, TAG_LEN};
+use super::{Entry, KeyId, KeyState, KeyringError, Secret, check};
+use crate::siv::{self, HmacSha256, TAG_LEN};
 
-/// The HKDF labels (RFC 5869 `info`). A change of either is a new version.
+/// The HKDF labels (RFC 5869 `info`). Changing one requires a new version.
 const MAC_LABEL: &[u8] = b"limpet keyring v1 mac";
 const ENCIPHER_LABEL: &[u8] = b"limpet keyring v1 encipher";
 
-/// Byte 0. No token begins with it, so that one in the other's place is malformed rather than a riddle.
+/// Byte 0. No token begins with it, so a token in place of a keyring, or the reverse, is malformed.
 const VERSION: u8 = 0x81;
 /// Bytes before the entries.
 const HEAD_LEN: usize = 2 + TAG_LEN;
 const ENTRY_LEN: usize = 2 + Secret::LEN;
-/// Key ids are bytes, and each is there once.
+/// Ids are single bytes, so there are at most 256 keys.
 const MAX_LEN: usize = HEAD_LEN + 256 * ENTRY_LEN;
 /// Characters of the longest wrapped keyring.
 pub const MAX_TEXT_LEN: usize = (MAX_LEN * 4).div_ceil(3);
 
-/// Why a wrapped keyring can not be opened.
+/// Why a wrapped keyring cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnwrapError {
-    /// Not the text of a wrapped keyring of this version, whole and nothing more.
+    /// The text is not exactly a wrapped keyring of this version.
     #[error("malformed: expected the text that `limpet keys wrap` prints, whole")]
     Malformed,
-    /// Changed, or sealed under another key.
+    /// The text was changed, or sealed under another key.
     #[error("bad signature: changed, or wrapped under another key-encryption key of the same id")]
     BadSignature,
-    /// Sealed with this key, and not by this version of the format.
+    /// The text was sealed under this key, but by a later version of the format.
     #[error("unknown entries: wrapped by a later version")]
     UnknownEntries,
 }
 
-/// A wrapped keyring, taken apart and not opened yet.
+/// A wrapped keyring that is not opened yet.
 #[derive(Debug, Clone)]
 pub struct Wrapped(Vec<u8>);
 
 impl Wrapped {
-    /// Takes the text apart.
+    /// Decodes the text.
     ///
     /// # Errors
-    /// [`UnwrapError::Malformed`].
+    /// If the text is malformed.
     pub fn parse(text: &str) -> Result<Self, UnwrapError> {
         if text.len() > MAX_TEXT_LEN {
             return Err(UnwrapError::Malformed);
         }
-        // The engine refuses padding and non-zero trailing bits, so a wrapped keyring has one spelling.
+        // The engine refuses padding and non-zero trailing bits, so no other text decodes to the same bytes.
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| UnwrapError::Malformed)?;
         let entries = bytes.len().saturating_sub(HEAD_LEN);
         if bytes.first() != Some(&VERSION) || entries == 0 || entries % ENTRY_LEN != 0 {
@@ -66,16 +67,16 @@ impl Wrapped {
         Ok(Self(bytes))
     }
 
-    /// The key-encryption key that it says it is sealed under.
+    /// The key-encryption key that the text names. This is not verified.
     #[must_use]
     pub fn key_encryption_key(&self) -> KeyId {
         KeyId(self.0.get(1).copied().unwrap_or_default())
     }
 
-    /// Opens it with the key-encryption key that it names.
+    /// Opens the keyring with its key-encryption key.
     ///
     /// # Errors
-    /// [`UnwrapError::BadSignature`] or [`UnwrapError::UnknownEntries`].
+    /// If the text was changed or sealed under another key, or a later version of the format wrote it.
     pub fn open(&self, key_encryption_key: &Secret) -> Result<Vec<Entry>, UnwrapError> {
         let tag = self.0.get(2..HEAD_LEN).unwrap_or_default();
         let mut payload = Zeroizing::new(self.0.get(HEAD_LEN..).unwrap_or_default().to_vec());
@@ -85,7 +86,7 @@ impl Wrapped {
         }
         let entries: Option<Vec<Entry>> = payload.chunks(ENTRY_LEN).map(decode).collect();
         let entries = entries.ok_or(UnwrapError::UnknownEntries)?;
-        // One spelling: what opens is what `wrap` writes.
+        // Only what `wrap` writes opens.
         if !entries.is_sorted_by(|a, b| a.id < b.id) {
             return Err(UnwrapError::UnknownEntries);
         }
@@ -93,10 +94,10 @@ impl Wrapped {
     }
 }
 
-/// Seals a keyring under the key-encryption key of this id.
+/// Seals a keyring under the key-encryption key with this id.
 ///
 /// # Errors
-/// [`KeyringError`]: the entries are no keyring.
+/// If the entries do not form a keyring.
 pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result<String, KeyringError> {
     check(entries.iter().map(|entry| (entry.id, entry.state)))?;
     let mut sorted: Vec<&Entry> = entries.iter().collect();
@@ -115,7 +116,7 @@ pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The MAC behind the associated data.
+/// A MAC that has absorbed the associated data.
 fn bound(key_encryption_key: &Secret, id: KeyId) -> HmacSha256 {
     key_encryption_key.subkey(MAC_LABEL).chain_update([VERSION, id.0])
 }

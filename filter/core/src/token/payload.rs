@@ -1,28 +1,28 @@
-//! The payload: what a token says.
+//! The payload of a token.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Destination;
 use crate::time::Timestamp;
 
-/// What a token says once it is verified.
+/// The content of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claims {
-    /// The backend that the session lives on.
+    /// The backend of the session.
     pub host: SocketAddr,
-    /// The cluster that the backend was reached by.
+    /// The cluster through which the backend was reached.
     pub destination: Destination,
-    /// When the session on this backend began.
+    /// When the session on this backend started.
     pub issued_at: Timestamp,
-    /// When the session was last noted as used; never before `issued_at`.
+    /// When the session was last noted as used, never before `issued_at`.
     pub last_seen: Timestamp,
 }
 
-/// The first byte: what kind of address follows.
+/// The first byte: the kind of the address.
 const IPV4: u8 = 0;
 const IPV6: u8 = 1;
 
-/// Everything but the address: its kind, port, destination, two times, nonce.
+/// Bytes without the address: kind, port, destination, two times, nonce.
 const FIXED_LEN: usize = 1 + 2 + 4 + 6 + 6 + 4;
 const IPV4_LEN: usize = FIXED_LEN + 4;
 /// Bytes of the longest payload.
@@ -34,7 +34,8 @@ pub(super) fn is_length(len: usize) -> bool {
 }
 
 impl Claims {
-    /// Kind of address, address, port, destination, issued at, last seen, nonce; integers big-endian, times in milliseconds.
+    /// In this order: kind of address, address, port, destination, issued at, last seen, nonce. Integers are
+    /// big-endian, times are in milliseconds.
     pub(super) fn encode(&self, nonce: [u8; 4]) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAX_LEN);
         match self.host.ip() {
@@ -50,14 +51,14 @@ impl Claims {
         out.extend_from_slice(&self.host.port().to_be_bytes());
         out.extend_from_slice(&self.destination.0);
         for time in [self.issued_at, self.last_seen] {
-            // The two high bytes of eight are zero by `Timestamp`'s bound.
+            // `Timestamp::MAX` ensures that the two high bytes are zero.
             out.extend(time.unix_millis().to_be_bytes().into_iter().skip(2));
         }
         out.extend_from_slice(&nonce);
         out
     }
 
-    /// The inverse of [`Claims::encode`]; `None` where the bytes are no payload.
+    /// The inverse of [`Claims::encode`]; `None` if the bytes are not a payload.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let ip = match reader.take()? {

@@ -1,4 +1,4 @@
-//! Sealing and opening tokens within the realm that they are bound to.
+//! Seals and opens tokens in the realm that they are bound to.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
 
 use super::{Claims, Form, HEAD_LEN, Parts, Refusal};
-use crate::keyring::{HmacSha256, Key, KeyId, KeyState, Keyring};
-use crate::siv;
+use crate::keyring::{Key, KeyId, KeyState, Keyring};
+use crate::siv::{self, HmacSha256};
 
-/// How a token travels; part of what it is bound to.
+/// How a token travels. Tokens are bound to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CarrierMode {
-    /// A cookie of the filter's own.
+    /// The filter's own cookie.
     Cookie,
     /// In front of the value of the application's cookie.
     CookiePrefix,
     /// In place of the value of the application's cookie.
     CookieRewrite,
-    /// A header of the filter's own.
+    /// The filter's own header.
     Header,
     /// In front of the value of the application's header.
     HeaderPrefix,
@@ -35,7 +35,7 @@ impl CarrierMode {
         Self::HeaderPrefix,
     ];
 
-    /// The mode as associated data and command line write it.
+    /// The name in the associated data of tokens and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,9 +48,9 @@ impl CarrierMode {
     }
 }
 
-/// Everything that a token is bound to and does not carry: scope, carrier mode, session name, and the keys.
+/// What a token is bound to but does not contain: scope, carrier mode and session name, and the keys.
 ///
-/// The associated data is absorbed once here, so that a verification costs the payload's share alone.
+/// The associated data is absorbed once, when a realm is made, so a verification hashes only the payload.
 #[derive(Debug)]
 pub struct Realm {
     signing: RealmKey,
@@ -60,7 +60,7 @@ pub struct Realm {
 struct RealmKey {
     id: KeyId,
     state: KeyState,
-    /// After the associated data of the sealed and of the signed form.
+    /// MACs that have absorbed the associated data of each form.
     sealed: HmacSha256,
     signed: HmacSha256,
     encipher: Arc<HmacSha256>,
@@ -75,17 +75,17 @@ impl std::fmt::Debug for RealmKey {
     }
 }
 
-/// A token that verified. Whether its session is still alive is for the policy to say.
+/// A verified token. The policy decides whether its session is still alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
-    /// What it says.
+    /// The content of the token.
     pub claims: Claims,
-    /// Whether its key is on its way out, so that the token is due for renewal.
+    /// Whether the key of the token is retiring, so that the token is due for renewal.
     pub key_retiring: bool,
 }
 
 impl Realm {
-    /// The realm of one scope, carrier mode and session name. Header names are bound in lower case.
+    /// The realm of a scope, carrier mode and session name. Header names are bound in lower case.
     #[must_use]
     pub fn new(keyring: &Keyring, scope: &[u8], mode: CarrierMode, session_name: &str) -> Self {
         let session_name = match mode {
@@ -96,7 +96,7 @@ impl Realm {
             let mut mac = key.mac.clone();
             mac.update(&[form.byte(), key.id.0]);
             for field in [scope, mode.name().as_bytes(), session_name.as_bytes()] {
-                // Configuration bounds each of them far below 2^16.
+                // The configuration's checks keep each of them far below 2^16.
                 let len = u16::try_from(field.len()).unwrap_or(u16::MAX);
                 mac.update(&len.to_be_bytes());
                 mac.update(field);
@@ -116,7 +116,8 @@ impl Realm {
         }
     }
 
-    /// A token that says `claims`, under the signing key. Four random bytes make equal claims give different tokens.
+    /// A token with these claims under the signing key. The nonce, four random bytes, makes tokens with equal claims
+    /// different.
     #[must_use]
     pub fn seal(&self, form: Form, claims: &Claims, nonce: [u8; 4]) -> String {
         let key = &self.signing;
@@ -135,7 +136,7 @@ impl Realm {
     /// Verifies a token.
     ///
     /// # Errors
-    /// [`Refusal::Malformed`], [`Refusal::UnknownKey`] or [`Refusal::BadSignature`].
+    /// If the text is not a token, the keyring lacks its key, or the token was changed or made for another realm.
     pub fn open(&self, text: &[u8]) -> Result<Opened, Refusal> {
         let parts = Parts::parse(text)?;
         let key = std::iter::once(&self.signing)
@@ -151,7 +152,7 @@ impl Realm {
         if !siv::verifies(key.bound(parts.form), payload, parts.tag()) {
             return Err(Refusal::BadSignature);
         }
-        // Verified, so whoever made it has the key: what cannot be decoded is of a later make.
+        // The token is verified, so if it cannot be decoded, a later version made it.
         let claims = Claims::decode(payload).ok_or(Refusal::Malformed)?;
         Ok(Opened {
             claims,

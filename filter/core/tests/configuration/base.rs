@@ -1,4 +1,4 @@
-//! A configuration without mistakes, and what a change makes of it.
+//! A valid configuration, and changes of it.
 
 use limpet_core::Filter;
 use limpet_core::config::{ConfigError, Warning};
@@ -19,7 +19,7 @@ pub(crate) fn valid() -> Value {
     })
 }
 
-/// The valid configuration with `value` at `pointer` (RFC 6901); a place that is not there yet is made.
+/// The valid configuration with these values at these JSON pointers (RFC 6901). New fields are added.
 pub(crate) fn changed(changes: &[(&str, Value)]) -> Value {
     let mut config = valid();
     for (pointer, value) in changes {
@@ -36,7 +36,7 @@ pub(crate) fn changed(changes: &[(&str, Value)]) -> Value {
     config
 }
 
-/// Variables that the filter is given.
+/// The environment variables of these tests.
 pub(crate) fn environment(name: &str) -> Option<String> {
     match name {
         "KEY" => Some(INLINE.to_owned()),
@@ -51,7 +51,7 @@ pub(crate) fn load(config: &Value) -> Result<(Filter, Vec<Warning>), ConfigError
     Filter::from_json(config.to_string().as_bytes(), &environment)
 }
 
-/// The fields that are wrong, in the order of the problems; none where the configuration is taken.
+/// The fields of the problems, in order; empty if the configuration is accepted.
 pub(crate) fn fields(config: &Value) -> Vec<String> {
     match load(config) {
         Ok(_) => Vec::new(),
@@ -59,7 +59,7 @@ pub(crate) fn fields(config: &Value) -> Vec<String> {
     }
 }
 
-/// The one change and the fields that are wrong then.
+/// Asserts that a change causes problems of these fields.
 #[track_caller]
 pub(crate) fn wrong(pointer: &str, value: Value, expected: &[&str]) {
     assert_eq!(
@@ -69,7 +69,7 @@ pub(crate) fn wrong(pointer: &str, value: Value, expected: &[&str]) {
     );
 }
 
-/// The one change is no mistake.
+/// Asserts that a change is accepted.
 #[track_caller]
 pub(crate) fn right(pointer: &str, value: Value) {
     wrong(pointer, value, &[]);

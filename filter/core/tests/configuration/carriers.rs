@@ -1,4 +1,4 @@
-//! What a cookie and a header may be (RFC 6265bis, RFC 9110, GEP-1619).
+//! The rules for cookies and headers (RFC 6265bis, RFC 9110, GEP-1619).
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn cookie(cookie: Value, expected: &[&str]) {
 }
 
 #[test]
-fn a_cookies_name_is_a_token() {
+fn a_cookie_name_is_a_token() {
     for name in ["a", "JSESSIONID", "!#$%&'*+-.^_`|~", &"n".repeat(128)] {
         cookie(json!({ "name": name }), &[]);
     }
@@ -43,7 +43,7 @@ fn a_cookies_name_is_a_token() {
 }
 
 #[test]
-fn a_host_cookie_is_secure_for_one_host_and_for_all_of_it() {
+fn a_host_cookie_is_secure_and_has_no_domain_and_no_path() {
     for name in ["__Host-a", "__host-a", "__HOST-a", "__Host-"] {
         cookie(json!({ "name": name, "secure": "always" }), &[]);
         cookie(json!({ "name": name, "secure": "always", "path": "/" }), &[]);
@@ -64,7 +64,7 @@ fn a_host_cookie_is_secure_for_one_host_and_for_all_of_it() {
 }
 
 #[test]
-fn a_secure_cookie_is_secure() {
+fn the_secure_prefix_requires_secure_always() {
     for name in ["__Secure-a", "__SECURE-a"] {
         cookie(
             json!({ "name": name, "secure": "always", "path": "/a", "domain": "example.com" }),
@@ -76,7 +76,7 @@ fn a_secure_cookie_is_secure() {
 }
 
 #[test]
-fn a_cookie_for_other_sites_is_secure_always() {
+fn same_site_none_requires_secure_always() {
     cookie(json!({ "name": "a", "sameSite": "None", "secure": "always" }), &[]);
     cookie(json!({ "name": "a", "sameSite": "None" }), &["secure"]);
     cookie(
@@ -89,7 +89,7 @@ fn a_cookie_for_other_sites_is_secure_always() {
 }
 
 #[test]
-fn a_partitioned_cookie_is_secure_always() {
+fn partitioned_requires_secure_always() {
     cookie(json!({ "name": "a", "partitioned": true, "secure": "always" }), &[]);
     cookie(json!({ "name": "a", "partitioned": true }), &["secure"]);
     cookie(
@@ -99,7 +99,7 @@ fn a_partitioned_cookie_is_secure_always() {
 }
 
 #[test]
-fn a_permanent_cookie_has_an_absolute_timeout_to_last_for() {
+fn a_permanent_cookie_requires_an_absolute_timeout() {
     cookie(json!({ "name": "a", "lifetimeType": "Permanent" }), &[]);
     let policy = json!({ "cookie": { "name": "a", "lifetimeType": "Permanent" }, "idleTimeout": "1h" });
     wrong("/policies/shop", policy, &["policies.shop.cookie.lifetimeType"]);
@@ -110,7 +110,7 @@ fn a_permanent_cookie_has_an_absolute_timeout_to_last_for() {
 }
 
 #[test]
-fn a_cookies_path_is_one() {
+fn a_cookie_path_is_a_path() {
     for path in ["/", "/a", "/a/b/", "/~a%20b=c", &format!("/{}", "p".repeat(1023))] {
         cookie(json!({ "name": "a", "path": path }), &[]);
     }
@@ -131,7 +131,7 @@ fn a_cookies_path_is_one() {
 }
 
 #[test]
-fn a_cookies_domain_is_one() {
+fn a_cookie_domain_is_a_domain_name() {
     for domain in [
         "example.com",
         "localhost",
@@ -164,7 +164,7 @@ fn a_cookies_domain_is_one() {
 }
 
 #[test]
-fn all_that_is_wrong_with_a_cookie_is_said() {
+fn every_problem_of_a_cookie_is_reported() {
     let all = json!({ "name": "a b", "path": "x", "domain": ".x", "sameSite": "None" });
     let mut found = cookie_fields(all);
     found.sort();
@@ -172,7 +172,7 @@ fn all_that_is_wrong_with_a_cookie_is_said() {
 }
 
 #[test]
-fn a_headers_name_is_a_token() {
+fn a_header_name_is_a_token() {
     for name in ["x-session", "X-Session", "session", "Mcp-Session-Id", "a"] {
         right("/policies/api/header/name", json!(name));
     }
@@ -192,7 +192,7 @@ fn a_headers_name_is_a_token() {
 }
 
 #[test]
-fn a_header_is_none_that_has_another_meaning() {
+fn a_header_with_another_meaning_is_refused() {
     for name in [
         "cookie",
         "Cookie",

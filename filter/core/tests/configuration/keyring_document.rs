@@ -1,4 +1,4 @@
-//! A keyring by itself, as a document with its secrets.
+//! Keyring documents, which contain secrets.
 
 use limpet_core::config::{self, KeyringDocument};
 use limpet_core::keyring::{KeyId, KeyState};
@@ -6,12 +6,15 @@ use serde_json::{Value, json};
 
 use crate::base::*;
 
-/// 32 bytes that nothing else in a test looks like.
+/// A key whose text appears nowhere else.
 const SECRET: &str = "fmRvY3VtZW50fm5ldmVyfnNob3dufmRvY3VtZW50fn4=";
 
 fn document() -> Value {
     json!({"keys": [
-        {"id": 1, "state": "retiring", "secret": INLINE, "created": "2026-01-31T12:00:00Z", "since": "2026-02-01T12:00:00Z"},
+        {
+            "id": 1, "state": "retiring", "secret": INLINE,
+            "created": "2026-01-31T12:00:00Z", "since": "2026-02-01T12:00:00Z",
+        },
         {"id": 2, "state": "signing", "secret": SECRET},
     ]})
 }
@@ -21,7 +24,7 @@ fn parse(document: &Value) -> Result<KeyringDocument, config::ConfigError> {
 }
 
 #[test]
-fn it_is_read_and_written() {
+fn a_document_is_read_and_written() {
     let parsed = parse(&document()).unwrap();
     let entries = parsed.entries();
     assert_eq!((entries[0].id, entries[0].state), (KeyId(1), KeyState::Retiring));
@@ -31,7 +34,7 @@ fn it_is_read_and_written() {
 }
 
 #[test]
-fn a_mistake_is_named_by_its_field_and_no_secret_is_repeated() {
+fn a_mistake_is_named_by_its_field_and_no_secret_is_shown() {
     for (pointer, value, field) in [
         ("/keys", json!([]), "keys"),
         ("/keys", json!(SECRET), "keys"),
@@ -73,9 +76,9 @@ fn a_mistake_is_named_by_its_field_and_no_secret_is_repeated() {
     }
 }
 
-/// The longest of all policies, a tenth, and the difference of clocks.
+/// The longest idle time of all policies, plus a tenth of it, plus the clock skew.
 #[test]
-fn the_longest_life_of_a_token_is_that_of_the_most_patient_policy() {
+fn the_policy_with_the_longest_timeout_determines_longest_life() {
     let life = |policies: Value| {
         let config = json!({"keys": [], "policies": policies, "maxIdle": "10h", "clockSkew": "30s"});
         config::longest_life(&config::parse(config.to_string().as_bytes()).unwrap()).as_secs()

@@ -1,4 +1,4 @@
-//! The keyring: one key signs, every id once, 32 bytes each.
+//! Keys in the configuration: one signs, ids are unique, each has 32 bytes.
 
 use limpet_core::config::Warning;
 use limpet_core::keyring::KeyId;
@@ -31,7 +31,7 @@ fn exactly_one_signs() {
 }
 
 #[test]
-fn every_id_is_there_once() {
+fn key_ids_are_unique() {
     wrong("/keys", json!([key(1, "signing"), key(1, "retiring")]), &["keys[1].id"]);
     wrong(
         "/keys",
@@ -41,7 +41,7 @@ fn every_id_is_there_once() {
 }
 
 #[test]
-fn a_key_comes_from_one_place() {
+fn a_key_has_one_source() {
     wrong("/keys/0", json!({ "id": 1 }), &["keys[0]"]);
     wrong(
         "/keys/0",
@@ -52,7 +52,7 @@ fn a_key_comes_from_one_place() {
 }
 
 #[test]
-fn a_variable_that_is_not_there_or_no_key_is_refused() {
+fn a_missing_variable_or_one_without_a_key_is_refused() {
     for name in ["UNSET", "SHORT", "EMPTY", ""] {
         wrong("/keys/0", json!({ "id": 1, "env": name }), &["keys[0].env"]);
     }
@@ -82,7 +82,7 @@ fn an_inline_key_has_32_bytes_in_padded_base64() {
 }
 
 #[test]
-fn every_wrong_key_is_named() {
+fn every_bad_key_is_reported() {
     let keys = json!([
         { "id": 1, "env": "UNSET" },
         { "id": 2, "inline": "AAEC", "state": "retiring" },
@@ -92,7 +92,7 @@ fn every_wrong_key_is_named() {
 }
 
 #[test]
-fn an_inline_key_warns_and_one_from_the_environment_does_not() {
+fn only_an_inline_key_warns() {
     let warnings = |config: &Value| load(config).unwrap().1;
     assert_eq!(warnings(&valid()), [Warning::InlineKey(KeyId(1))]);
     assert_eq!(warnings(&changed(&[("/keys/0", json!({ "id": 1, "env": "KEY" }))])), []);

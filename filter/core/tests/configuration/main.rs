@@ -1,4 +1,4 @@
-//! What a configuration may be. Every rule has a test that finds the field by its path, whatever the words.
+//! The rules for configurations. Tests find a problem by the path of its field, not by its words.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,6 +19,7 @@ mod carriers;
 mod keyring_document;
 mod keys;
 mod policies;
+mod policy_json;
 mod references;
 mod sds_keys;
 mod secrets;

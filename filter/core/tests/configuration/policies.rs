@@ -1,4 +1,4 @@
-//! A policy's own fields.
+//! The fields of a policy, apart from its carrier.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn a_name_has_letters_digits_dots_underscores_and_hyphens() {
 }
 
 #[test]
-fn there_may_be_none_as_long_as_none_is_used() {
+fn a_configuration_may_have_no_policies() {
     let config = changed(&[
         ("/policies", json!({})),
         ("/routes", json!([])),
@@ -31,14 +31,14 @@ fn there_may_be_none_as_long_as_none_is_used() {
 }
 
 #[test]
-fn it_has_one_carrier() {
+fn a_policy_has_one_carrier() {
     wrong("/policies/shop", json!({}), &["policies.shop"]);
     let both = json!({ "cookie": { "name": "a" }, "header": { "name": "x-a" } });
     wrong("/policies/shop", both, &["policies.shop"]);
 }
 
 #[test]
-fn its_timeouts_are_longer_than_nothing() {
+fn timeouts_are_greater_than_zero() {
     for zero in ["0s", "0h0m", "0ms"] {
         wrong(
             "/policies/shop/absoluteTimeout",
@@ -57,7 +57,7 @@ fn its_timeouts_are_longer_than_nothing() {
 }
 
 #[test]
-fn its_strict_status_is_an_error() {
+fn a_strict_status_is_an_error_status() {
     for status in [400, 503, 599] {
         right("/policies/shop/strictStatus", json!(status));
     }

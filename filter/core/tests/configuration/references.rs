@@ -1,11 +1,11 @@
-//! Where one part names another: routes, the default policy, fences.
+//! References to policies by routes and default, and fences.
 
 use serde_json::json;
 
 use crate::base::*;
 
 #[test]
-fn a_route_and_the_default_name_a_policy_that_there_is() {
+fn routes_and_default_name_an_existing_policy() {
     wrong("/routes/0/policy", json!("other"), &["routes[0].policy"]);
     wrong("/routes/0/policy", json!("Shop"), &["routes[0].policy"]);
     wrong("/default/policy", json!("other"), &["default.policy"]);
@@ -13,8 +13,8 @@ fn a_route_and_the_default_name_a_policy_that_there_is() {
 }
 
 #[test]
-fn a_policy_that_is_wrong_is_there_nevertheless() {
-    // One mistake is one problem: the routes that name the policy are right.
+fn a_bad_policy_does_not_make_its_references_bad() {
+    // The routes that name the policy are not a second problem.
     wrong("/policies/shop/cookie/name", json!(""), &["policies.shop.cookie.name"]);
     wrong("/policies/shop", json!({}), &["policies.shop"]);
 }
@@ -34,7 +34,7 @@ fn a_scope_has_1_to_1024_bytes() {
 }
 
 #[test]
-fn a_route_is_there_once_per_virtual_host() {
+fn a_route_is_listed_once_per_virtual_host() {
     let route = |host: Option<&str>| json!({ "route": "r", "virtualHost": host, "policy": "shop" });
     right("/routes", json!([route(None), route(Some("a")), route(Some("b"))]));
     wrong("/routes", json!([route(None), route(None)]), &["routes[1].route"]);

@@ -1,4 +1,5 @@
-//! A keyring in a secret of Envoy's: only whoever can get secrets takes the configuration, and there are no sessions until the keyring is there.
+//! A keyring in a secret of Envoy. Only a filter that can get secrets accepts the configuration, and there are no
+//! sessions until the secret arrives.
 
 use limpet_core::config::{self, KeyringDocument};
 use limpet_core::{Filter, SessionError};
@@ -24,7 +25,7 @@ fn refused(config: &Value, expected: &[&str]) {
 }
 
 #[test]
-fn whoever_gets_no_secrets_refuses_it_and_says_who_does() {
+fn the_wasm_filter_refuses_sds_keys_and_says_what_takes_them() {
     let error = load(&sds(json!({"name": "limpet"}))).map(|_| ()).unwrap_err();
     assert_eq!(error.problems[0].field, "sdsKeys", "{error}");
     assert!(
@@ -34,7 +35,7 @@ fn whoever_gets_no_secrets_refuses_it_and_says_who_does() {
 }
 
 #[test]
-fn a_secret_has_a_name_and_perhaps_a_source() {
+fn a_secret_has_a_name_and_an_optional_source() {
     assert!(without_keys(&sds(json!({"name": "limpet"}))).is_ok());
     let source = json!({"name": "limpet", "sdsConfig": {"path_config_source": {"path": "sds.yaml"}}});
     assert!(without_keys(&sds(source)).is_ok());
@@ -52,7 +53,7 @@ fn a_secret_has_a_name_and_perhaps_a_source() {
 }
 
 #[test]
-fn the_keyring_is_in_one_place() {
+fn a_keyring_has_one_source() {
     let mut both = sds(json!({"name": "limpet"}));
     both["keys"] = json!([{ "id": 1, "env": "KEY" }]);
     refused(&both, &["sdsKeys"]);
@@ -60,15 +61,14 @@ fn the_keyring_is_in_one_place() {
     assert!(load(&both).is_err());
 }
 
-/// What else is wrong is said as well.
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn every_problem_is_reported_at_once() {
     let mut config = sds(json!({"name": ""}));
     config["maxIdle"] = json!("0s");
     refused(&config, &["sdsKeys.name", "maxIdle"]);
 }
 
-/// A request of no route in particular.
+/// A request on any route.
 struct Request;
 
 impl limpet_core::view::RequestView for Request {
@@ -96,7 +96,7 @@ impl limpet_core::view::RequestView for Request {
 }
 
 #[test]
-fn there_are_no_sessions_until_the_keyring_is_there() {
+fn there_are_no_sessions_until_the_keyring_arrives() {
     let keyring = || {
         let document = json!({"keys": [{"id": 1, "state": "signing", "secret": INLINE}]});
         KeyringDocument::parse(document.to_string().as_bytes())
@@ -112,10 +112,10 @@ fn there_are_no_sessions_until_the_keyring_is_there() {
         assert!(keyless.policies().eq(["api", "shop"]));
         let with_keys = keyless.with_keys(keyring());
         assert!(with_keys.session(&Request).unwrap().is_some());
-        // The one before is as it was.
+        // The filter without keys does not change.
         assert_eq!(keyless.session(&Request).map(|_| ()), Err(SessionError::NoKeys));
     }
-    // What has no session is left alone with or without.
+    // A route without sessions has none with or without keys.
     let mut config = sds(json!({"name": "limpet"}));
     config["default"] = NONE;
     let keyless = without_keys(&config).unwrap();

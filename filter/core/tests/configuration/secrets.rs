@@ -1,4 +1,4 @@
-//! No key is ever shown: not by an error, whatever was mistaken for what, and not by Debug.
+//! No error shows a key, wherever it was put by mistake, and neither does Debug.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::base::*;
 
-/// 32 bytes that nothing else in a test looks like.
+/// A key whose text appears nowhere else.
 const BYTES: [u8; 32] = *b"~never~shown~never~shown~never~~";
 
 fn secret() -> String {
     STANDARD.encode(BYTES)
 }
 
-/// Whether `text` holds a telling part of the key, in base64, as text, in hex or as a list of numbers.
+/// Whether `text` shows a part of the key, in base64, as text, in hex or as a list of numbers.
 fn shows(text: &str) -> bool {
     let hex: String = BYTES.iter().map(|byte| format!("{byte:02x}")).collect();
     let numbers = format!("{:?}", &BYTES[..4]);
@@ -35,7 +35,7 @@ fn from_environment(name: &str) -> Option<String> {
     })
 }
 
-/// The errors about a configuration, as they are shown and as they are debugged.
+/// The errors about a configuration, by Display and by Debug.
 fn errors(config: &Value) -> String {
     let text = config.to_string();
     let error = limpet_core::Filter::from_json(text.as_bytes(), &from_environment).map(|_| ());
@@ -44,12 +44,12 @@ fn errors(config: &Value) -> String {
 }
 
 #[test]
-fn the_test_would_see_one() {
+fn these_tests_would_find_a_key() {
     assert!(shows(&secret()) && shows(&format!("{BYTES:?}")) && shows("...~never~shown..."));
 }
 
 #[test]
-fn a_key_that_is_not_quite_one_is_not_repeated() {
+fn a_malformed_key_is_not_shown() {
     for inline in [
         format!("{}AA", secret()),
         secret()[..40].to_owned(),
@@ -67,7 +67,7 @@ fn a_key_that_is_not_quite_one_is_not_repeated() {
 }
 
 #[test]
-fn a_key_beside_another_mistake_is_not_repeated() {
+fn a_key_beside_another_mistake_is_not_shown() {
     let key = json!({ "id": 1, "inline": secret() });
     for (pointer, value) in [
         ("/policies/shop/strictStatus", json!(7)),
@@ -82,7 +82,7 @@ fn a_key_beside_another_mistake_is_not_repeated() {
 }
 
 #[test]
-fn a_key_in_the_place_of_something_else_is_not_repeated() {
+fn a_key_in_the_wrong_field_is_not_shown() {
     for (pointer, value) in [
         ("/keys", json!(secret())),
         ("/keys", json!([secret()])),
@@ -98,13 +98,13 @@ fn a_key_in_the_place_of_something_else_is_not_repeated() {
 }
 
 #[test]
-fn a_key_in_the_place_of_its_variables_name_is_not_repeated() {
+fn a_key_in_place_of_a_variable_name_is_not_shown() {
     let shown = errors(&changed(&[("/keys/0", json!({ "id": 1, "env": secret() }))]));
     assert!(!shows(&shown), "{shown}");
 }
 
 #[test]
-fn debug_shows_none() {
+fn debug_shows_no_key() {
     let config = changed(&[(
         "/keys",
         json!([{ "id": 1, "inline": secret() }, { "id": 2, "env": "GOOD", "state": "retiring" }]),

@@ -1,4 +1,4 @@
-//! The document itself: types, unknown fields, durations.
+//! The JSON of a configuration: types, unknown fields, durations.
 
 use limpet_core::config;
 use serde_json::json;
@@ -6,13 +6,13 @@ use serde_json::json;
 use crate::base::*;
 
 #[test]
-fn a_valid_one_is_taken() {
+fn a_valid_configuration_is_accepted() {
     let (filter, _) = load(&valid()).unwrap();
     assert_eq!(filter.policies().collect::<Vec<_>>(), ["api", "shop"]);
 }
 
 #[test]
-fn a_text_that_is_no_document_is_wrong_as_a_whole() {
+fn a_text_that_is_not_json_is_refused_as_a_whole() {
     for text in ["", " ", "nonsense", "null", "[]", "7", "\"text\"", "\u{feff}{}"] {
         let error = config::parse(text.as_bytes()).unwrap_err();
         assert_eq!(error.problems.len(), 1, "{text:?}");
@@ -32,7 +32,7 @@ fn nothing_may_follow_the_document() {
 }
 
 #[test]
-fn what_is_required_is_missed_where_it_belongs() {
+fn a_missing_field_is_reported_for_its_object() {
     for (missing, field) in [("keys", "keys"), ("policies", "configuration")] {
         let mut config = valid();
         config.as_object_mut().unwrap().remove(missing);
@@ -149,7 +149,7 @@ fn wrong_types_are_refused_by_their_path() {
 }
 
 #[test]
-fn durations_are_gep_2257s() {
+fn durations_follow_gep_2257() {
     for (pointer, field) in [
         ("/maxIdle", "maxIdle"),
         ("/clockSkew", "clockSkew"),
@@ -175,7 +175,7 @@ fn durations_are_gep_2257s() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn an_absent_field_has_its_default() {
     let config = config::parse(valid().to_string().as_bytes()).unwrap();
     assert!(!config.access_log);
     assert_eq!(config.max_idle.to_string(), "168h");
@@ -187,7 +187,7 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn every_problem_is_reported_at_once() {
     let config = changed(&[
         ("/keys/0/inline", json!("AAEC")),
         ("/maxIdle", json!("0s")),

@@ -1,4 +1,4 @@
-//! A keyring that is sealed: one of several key-encryption keys opens it, or the configuration is refused and says why.
+//! Sealed keyrings: one of several key-encryption keys opens the keyring, or the configuration is refused.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::base::*;
 
-/// 32 bytes that nothing else in a test looks like.
+/// A key whose text appears nowhere else.
 const BYTES: [u8; 32] = *b"~sealed~never~shown~sealed~never";
 
 fn entry(id: u8, state: KeyState) -> Entry {
@@ -20,7 +20,7 @@ fn entry(id: u8, state: KeyState) -> Entry {
     }
 }
 
-/// Two keys, wrapped under the key in `KEY` by this id.
+/// Two keys, wrapped under the key in `KEY` with this id.
 fn text(id: u8) -> String {
     let keys = [entry(1, KeyState::Retiring), entry(2, KeyState::Signing)];
     wrap(&keys, KeyId(id), &Secret::from_base64(INLINE).unwrap()).unwrap()
@@ -45,14 +45,14 @@ fn refused(config: &Value, field: &str, message: &str) {
 }
 
 #[test]
-fn its_key_encryption_key_opens_it_and_nothing_warns() {
+fn the_key_encryption_key_opens_it_without_a_warning() {
     let (_, warnings): (_, Vec<Warning>) = load(&wrapped(&text(1), one())).unwrap();
     assert_eq!(warnings, []);
 }
 
-/// While they change, an Envoy has the old one, the new one, or both.
+/// While the key is replaced, an Envoy has the old key, the new one, or both.
 #[test]
-fn the_key_encryption_keys_that_it_does_not_name_need_not_be_there() {
+fn other_key_encryption_keys_may_be_missing() {
     for other in ["OTHER", "UNSET", "SHORT"] {
         let keys = json!([{ "id": 1, "env": "KEY" }, { "id": 2, "env": other }]);
         assert!(load(&wrapped(&text(1), keys)).is_ok(), "{other}");
@@ -62,7 +62,7 @@ fn the_key_encryption_keys_that_it_does_not_name_need_not_be_there() {
 }
 
 #[test]
-fn what_can_not_be_opened_says_why() {
+fn a_keyring_that_does_not_open_says_why() {
     let unknown = wrapped(
         &text(7),
         json!([{ "id": 1, "env": "KEY" }, { "id": 2, "env": "OTHER" }]),
@@ -85,7 +85,7 @@ fn what_can_not_be_opened_says_why() {
 }
 
 #[test]
-fn key_encryption_keys_have_distinct_ids() {
+fn key_encryption_keys_have_different_ids() {
     let twice = json!([{ "id": 1, "env": "KEY" }, { "id": 2, "env": "OTHER" }, { "id": 1, "env": "OTHER" }]);
     refused(
         &wrapped(&text(1), twice),
@@ -100,7 +100,7 @@ fn key_encryption_keys_have_distinct_ids() {
 }
 
 #[test]
-fn keys_are_listed_or_wrapped_and_not_both() {
+fn keys_are_either_listed_or_wrapped() {
     let mut both = wrapped(&text(1), one());
     for keys in [json!([{ "id": 1, "env": "KEY" }]), json!([])] {
         both["keys"] = keys;
@@ -113,7 +113,7 @@ fn keys_are_listed_or_wrapped_and_not_both() {
 }
 
 #[test]
-fn what_is_no_keyring_is_not_wrapped() {
+fn keys_that_form_no_keyring_are_not_wrapped() {
     let secret = Secret::from_base64(INLINE).unwrap();
     let signing = |id| entry(id, KeyState::Signing);
     for keys in [
@@ -127,7 +127,7 @@ fn what_is_no_keyring_is_not_wrapped() {
 }
 
 #[test]
-fn every_key_that_an_id_can_name_fits() {
+fn a_keyring_with_every_id_fits() {
     let keys: Vec<Entry> = (0..=255)
         .map(|id| {
             entry(
@@ -146,7 +146,7 @@ fn every_key_that_an_id_can_name_fits() {
 }
 
 #[test]
-fn no_error_repeats_what_stands_there_and_debug_shows_no_key() {
+fn no_error_shows_the_text_and_debug_shows_no_key() {
     let mut shown = String::new();
     let secret = Secret::new(BYTES).to_base64();
     for config in [

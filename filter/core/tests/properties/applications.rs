@@ -1,4 +1,4 @@
-//! What applications set: a token goes in front of any value and comes off again, and deletions are known by their dates.
+//! Values of applications: a token in front of any value can be removed again, and dates tell deletions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::token::token;
 
-/// The last second of the year 9999: HTTP has no later date.
+/// The last second of the year 9999. HTTP has no later date.
 const LATEST: u64 = 253_402_300_799;
 
 fn at(seconds: u64) -> Timestamp {
@@ -19,12 +19,12 @@ fn at(seconds: u64) -> Timestamp {
 
 proptest! {
     #[test]
-    fn any_value_comes_back_from_behind_any_token(value: Vec<u8>, token in token(), outer in token()) {
+    fn any_value_survives_any_token_in_front(value: Vec<u8>, token in token(), outer in token()) {
         let prefixed = prefix::added(&value, &token);
         let found = prefix::find(&prefixed).expect("a prefix");
         prop_assert_eq!(found.token(&prefixed), token.as_bytes());
         prop_assert_eq!(found.removed(&prefixed), value);
-        // One more Limpet in front takes off its own alone.
+        // Another Limpet in front removes only its own token.
         let twice = prefix::added(&prefixed, &outer);
         let found = prefix::find(&twice).expect("a prefix");
         prop_assert_eq!(found.token(&twice), outer.as_bytes());
@@ -32,7 +32,10 @@ proptest! {
     }
 
     #[test]
-    fn any_values_come_back_from_a_list(values in prop::collection::vec("[ -~]{0,12}", 1..6), token in token()) {
+    fn any_list_survives_tokens_in_front_of_its_values(
+        values in prop::collection::vec("[ -~]{0,12}", 1..6),
+        token in token(),
+    ) {
         let prefixed: Vec<_> = values.iter().map(|value| prefix::added(value.as_bytes(), &token)).collect();
         let (candidates, rest) = header::without_prefixes(&prefixed.join(&b","[..])).map(|(candidates, rest)| {
             (candidates.iter().map(<[u8]>::to_vec).collect::<Vec<_>>(), rest)
@@ -42,9 +45,9 @@ proptest! {
         prop_assert_eq!(rest, values.join(",").into_bytes());
     }
 
-    /// As this crate writes its own: Expires is IMF-fixdate.
+    /// This crate writes Expires as IMF-fixdate, too.
     #[test]
-    fn a_date_deletes_from_its_second_on(end in 0..LATEST, now in 0..LATEST, near in -2..3_i64) {
+    fn a_date_deletes_from_its_second_onwards(end in 0..LATEST, now in 0..LATEST, near in -2..3_i64) {
         let cookie = SessionCookie {
             path: "/".into(),
             domain: None,

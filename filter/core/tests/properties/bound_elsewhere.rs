@@ -1,4 +1,4 @@
-//! A token is good for one scope, mode, name and key, however the bytes of these are divided.
+//! A token is valid for one scope, mode, name and key, even if the same bytes are divided differently.
 
 use limpet_core::keyring::KeyId;
 use limpet_core::token::{CarrierMode, Form, Refusal};
@@ -10,7 +10,7 @@ fn mode() -> impl Strategy<Value = CarrierMode> {
     prop_oneof![Just(CarrierMode::Cookie), Just(CarrierMode::Header)]
 }
 
-/// Short and of few letters, so that two of them are often equal or nearly so.
+/// Short strings of few letters, so that two of them are often equal or nearly equal.
 fn scope() -> impl Strategy<Value = String> {
     "[ab]{0,1}|[a-z/é]{0,30}"
 }
@@ -20,7 +20,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn a_headers_name_is_bound_in_lower_case_and_a_cookies_as_it_is() {
+fn header_names_are_bound_in_lower_case_and_cookie_names_as_is() {
     for mode in CarrierMode::ALL {
         let realm = |name| realm_of(KeyId(5), SECRET, b"scope", mode, name);
         let token = realm("X-Session").seal(Form::Sealed, &example(), [0; 4]);
@@ -53,7 +53,12 @@ proptest! {
     }
 
     #[test]
-    fn bytes_do_not_move_between_scope_and_name(claims in claims(), text in "[a-z]{2,20}", a in 1..20usize, b in 1..20usize) {
+    fn bytes_do_not_move_between_scope_and_name(
+        claims in claims(),
+        text in "[a-z]{2,20}",
+        a in 1..20usize,
+        b in 1..20usize,
+    ) {
         let (a, b) = (a.min(text.len() - 1), b.min(text.len() - 1));
         let realm = |at: usize| realm_of(KeyId(5), SECRET, &text.as_bytes()[..at], CarrierMode::Cookie, &text[at..]);
         let opened = realm(b).open(realm(a).seal(Form::Sealed, &claims, [0; 4]).as_bytes());
@@ -61,7 +66,13 @@ proptest! {
     }
 
     #[test]
-    fn it_opens_only_with_its_key(form in form(), claims in claims(), ids: (u8, u8), secrets: ([u8; 32], [u8; 32]), same: bool) {
+    fn a_token_opens_only_with_its_key(
+        form in form(),
+        claims in claims(),
+        ids: (u8, u8),
+        secrets: ([u8; 32], [u8; 32]),
+        same: bool,
+    ) {
         let secrets = if same { (secrets.0, secrets.0) } else { secrets };
         let realm = |id, secret| realm_of(KeyId(id), secret, b"scope", CarrierMode::Cookie, "session");
         let opened = realm(ids.1, secrets.1).open(realm(ids.0, secrets.0).seal(form, &claims, [0; 4]).as_bytes());

@@ -1,4 +1,4 @@
-//! A configuration is taken or refused, whatever it is: with a field and a message, and never with a panic.
+//! Any input is accepted, or refused with a field and a message, and never causes a panic.
 
 use limpet_core::Filter;
 use limpet_core::config::{self, ConfigError, Environment};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const NO_ENVIRONMENT: Environment<'static> = &|_| None;
 
-/// Uses every field that there is.
+/// Uses every field.
 fn full() -> Value {
     json!({
         "keys": [
@@ -33,7 +33,7 @@ fn full() -> Value {
     })
 }
 
-/// Every place in a document, the document itself included.
+/// The JSON pointer of every value in a document, including the document.
 fn places(value: &Value, at: &str, out: &mut Vec<String>) {
     out.push(at.to_owned());
     match value {
@@ -94,7 +94,7 @@ fn take(json: &[u8]) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn the_whole_schema_is_taken() {
+fn a_configuration_with_every_field_is_accepted() {
     Filter::from_json(full().to_string().as_bytes(), NO_ENVIRONMENT).unwrap();
     take(full().to_string().as_bytes()).unwrap();
 }

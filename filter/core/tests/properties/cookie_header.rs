@@ -1,4 +1,4 @@
-//! What is not ours passes through the cookie header byte for byte and in order; what is ours is found, and gone.
+//! Our cookies are found and removed. All other bytes of the Cookie header stay, in order.
 
 use limpet_core::carrier::cookie_field::{Verdict, edit, unquoted};
 use limpet_core::carrier::{Candidates, MAX_CANDIDATES};
@@ -6,14 +6,14 @@ use proptest::prelude::*;
 
 const NAME: &str = "session";
 
-/// What one Cookie field holds under a name.
+/// The values of one name in a Cookie field.
 #[derive(Debug, PartialEq)]
 struct Found {
     candidates: Vec<Vec<u8>>,
     remaining: Vec<u8>,
 }
 
-/// Takes the cookies of that name out, as a session does.
+/// Removes the cookies of our name, as a session does.
 fn find(field: &[u8], name: &str) -> Option<Found> {
     let mut candidates = Candidates::default();
     let remaining = edit(field, |found, value| {
@@ -29,7 +29,7 @@ fn find(field: &[u8], name: &str) -> Option<Found> {
     })
 }
 
-/// One part of a Cookie field between two semicolons: ours, nearly ours, or anything.
+/// A segment of a Cookie field: our cookie, one that is nearly ours, or anything.
 fn segment() -> impl Strategy<Value = Vec<u8>> {
     let ours = "[ \t]{0,2}session[ \t]{0,2}=[ \t]{0,2}\"?[a-zA-Z0-9=_-]{0,6}\"?[ \t]{0,2}";
     let nearly = " ?(Session|session|sessio|xsession|session2|\\$session)(=|==|)[a-z]{0,3}";
@@ -42,7 +42,7 @@ fn segment() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A pair that is not ours.
+/// A pair with another name.
 fn other_pair() -> impl Strategy<Value = Vec<u8>> {
     let is_other = |segment: &Vec<u8>| ours(segment).is_none() && !segment.trim_ascii().is_empty();
     segment().prop_filter("a pair that is not ours", is_other)
@@ -52,7 +52,7 @@ fn field() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(segment(), 0..12).prop_map(|segments| segments.join(&b';'))
 }
 
-/// The value of a pair of our name, read the slow way.
+/// The value of a pair with our name, read the slow way.
 fn ours(segment: &[u8]) -> Option<&[u8]> {
     let equals = segment.iter().position(|byte| *byte == b'=')?;
     let (name, value) = (segment[..equals].trim_ascii(), segment[equals + 1..].trim_ascii());
@@ -65,7 +65,7 @@ fn ours(segment: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What `find` is to answer, by definition.
+/// What `find` must return, by definition.
 fn expected(field: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
     let segments: Vec<&[u8]> = field.split(|byte| *byte == b';').collect();
     let candidates: Vec<Vec<u8>> = segments.iter().filter_map(|s| ours(s)).map(<[u8]>::to_vec).collect();
@@ -79,10 +79,10 @@ fn expected(field: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
     ))
 }
 
-/// Nothing stands before the first pair: what is left when the pair before it went is no pair.
-fn without_lead(field: &[u8]) -> &[u8] {
-    let is_lead = |byte: &u8| *byte == b';' || byte.is_ascii_whitespace();
-    &field[field.iter().take_while(|byte| is_lead(byte)).count()..]
+/// The field without leading semicolons and white space, in which results may differ if the first pair was removed.
+fn without_leading_blanks(field: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| *byte == b';' || byte.is_ascii_whitespace();
+    &field[field.iter().take_while(|byte| is_blank(byte)).count()..]
 }
 
 fn check(field: &[u8]) -> Result<(), TestCaseError> {
@@ -96,7 +96,12 @@ fn check(field: &[u8]) -> Result<(), TestCaseError> {
         remaining: rest,
     } = found.expect("ours is in the field");
     prop_assert_eq!(got, candidates);
-    prop_assert_eq!(without_lead(&rest), without_lead(&remaining), "remaining {:?}", rest);
+    prop_assert_eq!(
+        without_leading_blanks(&rest),
+        without_leading_blanks(&remaining),
+        "remaining {:?}",
+        rest
+    );
     prop_assert!(rest.len() <= remaining.len());
     prop_assert_eq!(find(&rest, NAME), None, "ours is still there");
     Ok(())
@@ -106,17 +111,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn only_ours_goes(field in field()) {
+    fn only_our_cookies_are_removed(field in field()) {
         check(&field)?;
     }
 
     #[test]
-    fn whatever_a_client_sends(field: Vec<u8>) {
+    fn any_bytes_of_a_client_are_handled(field: Vec<u8>) {
         check(&field)?;
     }
 
     #[test]
-    fn pairs_before_ours_keep_every_byte(before in other_pair(), after in other_pair()) {
+    fn pairs_around_ours_keep_every_byte(before in other_pair(), after in other_pair()) {
         let field = [&before[..], b"; session=x;", &after].concat();
         let kept = find(&field, NAME).unwrap().remaining;
         prop_assert_eq!(kept, [&before[..], b";", &after].concat());

@@ -1,4 +1,4 @@
-//! Durations: what is written is what is meant, and written again it still is.
+//! Durations survive being written and read.
 
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ fn written(parts: &[(u32, &str)]) -> (String, u64) {
 
 proptest! {
     #[test]
-    fn every_duration_is_read_as_it_is_shown(millis in 0..=LARGEST) {
+    fn every_displayed_duration_parses_to_itself(millis in 0..=LARGEST) {
         let duration = GatewayDuration::from(Duration::from_millis(millis));
         prop_assert_eq!(duration.to_string().parse(), Ok(duration));
     }
 
     #[test]
-    fn the_parts_of_a_text_add_up(parts in parts()) {
+    fn the_parts_of_a_duration_add_up(parts in parts()) {
         let (text, millis) = written(&parts);
         prop_assume!(millis <= LARGEST);
         let duration: GatewayDuration = text.parse().unwrap();
@@ -47,9 +47,9 @@ proptest! {
     }
 
     #[test]
-    fn what_can_be_read_can_be_written_and_read_again(parts in parts()) {
+    fn every_parsed_duration_survives_display_and_parse(parts in parts()) {
         let (text, _) = written(&parts);
-        // More hours than five digits can say may be refused; what is not refused has to come back.
+        // More hours than five digits may be refused. An accepted duration must come back.
         if let Ok(duration) = text.parse::<GatewayDuration>() {
             prop_assert_eq!(duration.to_string().parse(), Ok(duration), "{} became {}", text, duration);
         }

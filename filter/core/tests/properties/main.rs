@@ -1,4 +1,4 @@
-//! What holds for every token, cookie header, duration and configuration, not only for the examples at hand.
+//! Properties of every token, cookie header, duration and configuration, not only of examples.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A token has one spelling: whatever differs from it in anything is refused.
+//! A token has one spelling. Any text that differs is refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +14,7 @@ fn open(text: &[u8]) -> Result<(), Refusal> {
     realm().open(text).map(|_| ())
 }
 
-/// Why a token whose byte `at` became `byte` is refused.
+/// Why a token is refused whose byte `at` became `byte`.
 fn expected(at: usize, byte: u8) -> Refusal {
     match (at, byte) {
         (0, 0x10 | 0x11) => BadSignature,
@@ -55,7 +55,7 @@ fn every_other_character_in_any_place_is_refused() {
 fn every_truncation_is_malformed() {
     for token in examples() {
         for at in 0..token.len() {
-            // A long token cut to a short one's length is one that nobody signed.
+            // A long token that is cut to the length of a short one has a bad signature.
             let refusal = |text: &str| match text.len() {
                 60 => open(text.as_bytes()).is_err(),
                 _ => open(text.as_bytes()) == Err(Malformed),
@@ -98,9 +98,10 @@ fn other_spellings_of_the_same_bytes_are_malformed() {
     }
 }
 
-/// Whoever has the key could write these; no version 1 does. Made by the second implementation, `verify_vectors.py`.
+/// These tokens need the key, but version 1 never writes them. The second implementation, `verify_vectors.py`, made
+/// them.
 #[test]
-fn a_payload_that_is_none_is_malformed_although_it_is_signed() {
+fn a_bad_payload_is_malformed_although_it_is_signed() {
     let realm = realm_of(KeyId(1), [1; 32], b"scope", CarrierMode::Cookie, "session");
     let ipv6_in_an_ipv4_length = "EQFKxz3WzUEY558LYQw0MpM0AQoAAAEfkNj5tooBmqXI7YABmqXJ1-ABAgME";
     let unknown_kind = "EQFKjx9dOazc0FOz1Nrf1SBdgAoAAAEfkNj5tooBmqXI7YABmqXJ1-ABAgME";
@@ -121,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn any_other_bytes_in_its_place_are_refused(token in token(), from: Index, bytes: Vec<u8>) {
+    fn any_replaced_bytes_are_refused(token in token(), from: Index, bytes: Vec<u8>) {
         let mut changed = token.clone().into_bytes();
         let from = from.index(changed.len());
         let until = changed.len().min(from + bytes.len());
@@ -137,9 +138,9 @@ proptest! {
     }
 
     #[test]
-    fn what_nobody_signed_is_refused(bytes: Vec<u8>, payload in prop::collection::vec(any::<u8>(), 39)) {
+    fn an_unsigned_token_is_refused(bytes: Vec<u8>, payload in prop::collection::vec(any::<u8>(), 39)) {
         prop_assert_eq!(open(&bytes), Err(Malformed));
-        // The right head and length, so that only the tag stands in the way.
+        // With the right head and length, only the tag is wrong.
         for (form, len) in [(0x10, 27), (0x11, 27), (0x10, 39), (0x11, 39)] {
             let bytes = [&[form, 5][..], &[0; 16], &payload[..len]].concat();
             prop_assert_eq!(open(URL_SAFE_NO_PAD.encode(bytes).as_bytes()), Err(BadSignature));

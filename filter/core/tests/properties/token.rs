@@ -1,4 +1,4 @@
-//! Tokens say what was put into them. Also what the other modules make tokens with.
+//! Tokens contain their claims. The other modules use the strategies and helpers of this one.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -38,7 +38,7 @@ pub(crate) fn token() -> impl Strategy<Value = String> {
     (form(), claims(), any::<[u8; 4]>()).prop_map(|(form, claims, nonce)| realm().seal(form, &claims, nonce))
 }
 
-/// What a token may say.
+/// Valid claims.
 pub(crate) fn example() -> Claims {
     Claims {
         host: SocketAddr::from(([10, 1, 2, 3], 8080)),
@@ -60,7 +60,7 @@ pub(crate) fn examples() -> Vec<String> {
 
 proptest! {
     #[test]
-    fn a_token_says_what_was_put_into_it(form in form(), claims in claims(), nonce: [u8; 4]) {
+    fn a_token_contains_its_claims(form in form(), claims in claims(), nonce: [u8; 4]) {
         let token = realm().seal(form, &claims, nonce);
         let opened = realm().open(token.as_bytes()).unwrap();
         prop_assert_eq!(opened.claims, claims);
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn a_token_has_one_of_two_lengths_and_only_letters_that_need_no_quoting(token in token()) {
+    fn a_token_has_one_of_two_lengths_and_a_safe_alphabet(token in token()) {
         let opened = realm().open(token.as_bytes()).unwrap();
         let length = if opened.claims.host.is_ipv4() { 60 } else { MAX_TEXT_LEN };
         prop_assert_eq!(token.len(), length);
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn equal_claims_give_different_tokens_by_the_nonce(form in form(), claims in claims(), a: [u8; 4], b: [u8; 4]) {
+    fn the_nonce_makes_tokens_of_equal_claims_different(form in form(), claims in claims(), a: [u8; 4], b: [u8; 4]) {
         prop_assert_eq!(realm().seal(form, &claims, a) == realm().seal(form, &claims, b), a == b);
     }
 

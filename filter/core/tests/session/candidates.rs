@@ -1,4 +1,4 @@
-//! Several tokens in one request: the first that is alive counts; where none is, the first one's reason does.
+//! Several tokens in a request: the first living one counts. Without a living one, the reason of the first does.
 
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::token::Refusal::{BadSignature, Idle, Malformed};
@@ -18,7 +18,7 @@ fn foreign() -> String {
     cookie_token("elsewhere", &claims(A, at(1000), at(1000)))
 }
 
-/// What happens to a request with these cookies.
+/// A request with these cookies.
 fn with_cookies(values: &[&str]) -> (RequestOutcome, Option<String>) {
     let site = Site::new(cookie_policy(json!({ "idleTimeout": "100s" })));
     let pairs: Vec<String> = values.iter().map(|value| format!("{COOKIE}={value}")).collect();
@@ -31,21 +31,21 @@ fn steered_to(host: &str) -> (RequestOutcome, Option<String>) {
 }
 
 #[test]
-fn the_first_that_is_alive_counts() {
+fn the_first_living_token_counts() {
     assert_eq!(with_cookies(&[&alive(A), &alive(B)]), steered_to(A));
     assert_eq!(with_cookies(&[&idle(), &alive(B), &alive(A)]), steered_to(B));
     assert_eq!(with_cookies(&["x", &foreign(), &idle(), &alive(B)]), steered_to(B));
 }
 
 #[test]
-fn where_none_is_the_first_ones_reason_counts() {
+fn without_a_living_token_the_first_reason_counts() {
     assert_eq!(with_cookies(&[&idle(), &foreign(), "x"]), (refused(Idle), None));
     assert_eq!(with_cookies(&[&foreign(), &idle()]), (refused(BadSignature), None));
     assert_eq!(with_cookies(&["", &idle()]), (refused(Malformed), None));
 }
 
 #[test]
-fn no_more_than_four_are_looked_at() {
+fn at_most_four_tokens_are_examined() {
     assert_eq!(with_cookies(&["x", "x", "x", &alive(A)]), steered_to(A));
     assert_eq!(
         with_cookies(&["x", "x", "x", "x", &alive(A)]),
@@ -54,12 +54,12 @@ fn no_more_than_four_are_looked_at() {
 }
 
 #[test]
-fn a_quoted_value_is_as_good() {
+fn a_quoted_token_is_honoured() {
     assert_eq!(with_cookies(&[&format!("\"{}\"", alive(A))]), steered_to(A));
 }
 
 #[test]
-fn all_of_them_are_removed() {
+fn every_token_is_removed_from_the_request() {
     let site = Site::new(cookie_policy(json!({})));
     let field = format!("a=1; {COOKIE}=x; b=\"2\" ;{COOKIE}={}; c;{COOKIE}=y", alive(A));
     let visit = site.visit(&Request::new().cookie(&field), &Response::by(A), at(1000));

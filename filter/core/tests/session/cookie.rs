@@ -1,4 +1,4 @@
-//! The token in a cookie: what reaches the backend, and what the Set-Cookie says.
+//! Tokens in a cookie: what reaches the backend, and the attributes of Set-Cookie.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn token() -> String {
     cookie_token("cart", &claims(A, at(0), at(0)))
 }
 
-/// What becomes of a Cookie field.
+/// The edit of a Cookie field.
 fn edit(site: &Site, field: &str) -> Option<Edit> {
     site.visit(&Request::new().cookie(field), &Response::by(A), at(0))
         .request_edit
@@ -34,7 +34,7 @@ fn the_backend_does_not_see_it() {
 }
 
 #[test]
-fn a_field_without_it_is_left_alone() {
+fn a_cookie_field_without_the_session_is_left_alone() {
     let site = site(json!({}));
     for field in [
         "",
@@ -57,7 +57,7 @@ fn the_backend_sees_it_where_the_policy_says_so() {
 }
 
 #[test]
-fn its_attributes_are_the_policys() {
+fn the_cookie_has_the_attributes_of_the_policy() {
     let attributes = |cookie: Value| {
         let visit = site(cookie).visit(&Request::new(), &Response::by(A), at(0));
         let mut attributes: Vec<String> = visit.attributes().into_iter().map(str::to_owned).collect();
@@ -90,7 +90,7 @@ fn is_secure(visit: &Visit) -> bool {
 }
 
 #[test]
-fn it_is_secure_where_the_request_is() {
+fn the_cookie_is_secure_if_the_request_is() {
     let site = site(json!({}));
     assert!(is_secure(&site.visit(&Request::new().https(), &Response::by(A), at(0))));
     assert!(is_secure(&site.visit(
@@ -102,7 +102,7 @@ fn it_is_secure_where_the_request_is() {
 }
 
 #[test]
-fn it_is_secure_always_or_never_where_the_policy_says_so() {
+fn the_policy_can_make_the_cookie_secure_always_or_never() {
     for (secure, expected) in [("always", true), ("never", false)] {
         let site = site(json!({ "secure": secure }));
         for request in [Request::new(), Request::new().https()] {
@@ -120,7 +120,7 @@ fn it_is_secure_always_or_never_where_the_policy_says_so() {
 }
 
 #[test]
-fn the_cookie_of_a_session_that_moves_is_as_secure_as_the_request() {
+fn a_moved_cookie_is_as_secure_as_the_request() {
     for https in [true, false] {
         let site = site(json!({}));
         let client = site.client();
@@ -161,7 +161,7 @@ fn a_session_cookie_has_no_lifetime_of_its_own() {
 }
 
 #[test]
-fn a_permanent_cookie_lasts_for_what_is_left_of_the_absolute_timeout() {
+fn a_permanent_cookie_lasts_until_the_absolute_timeout() {
     let site = Site::new(cookie_policy(json!({
         "cookie": { "lifetimeType": "Permanent" }, "absoluteTimeout": "1000s", "idleTimeout": "100s",
     })));
@@ -177,7 +177,7 @@ fn a_permanent_cookie_lasts_for_what_is_left_of_the_absolute_timeout() {
         };
         (value("Max-Age="), value("Expires="))
     };
-    // 1763718000 is 2025-11-21 09:40:00 UTC.
+    // The first request is at 1763718000, which is 2025-11-21 09:40:00 UTC.
     let end = "Fri, 21 Nov 2025 09:56:40 GMT".to_owned();
     assert_eq!(lifetime(&client.visit(A, at(0))), ("1000".to_owned(), end.clone()));
     assert_eq!(
@@ -221,7 +221,7 @@ fn a_response_that_a_shared_cache_could_store_becomes_private() {
 }
 
 #[test]
-fn caching_stays_as_it_is_where_no_cookie_is_set_or_the_policy_says_so() {
+fn cache_control_stays_without_a_cookie_or_with_keep() {
     let steady = site(json!({})).visit(&bringing(&claims(A, at(0), at(0))), &Response::by(A), at(0));
     assert!(steady.edits.is_empty());
     let keep = Site::new(cookie_policy(json!({ "cacheControl": "keep" })));

@@ -1,10 +1,10 @@
-//! What is asked of the proxy. Headers cost the wasm filter one host call however many are asked for, everything else one each.
+//! The questions to the proxy. All headers together cost the wasm filter one host call; every other question costs one.
 
 use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// The questions about a request with a live session, and about the response of its backend.
+/// The questions about a request with a live session, and about its response.
 fn steady_state(policy: Value, fields: Value, request: Request) -> (Vec<String>, Vec<String>) {
     let site = Site::configured(policy, fields);
     let response = Response::by(A).surely_as_asked();
@@ -18,14 +18,14 @@ fn session() -> Request {
 }
 
 #[test]
-fn the_steady_state_asks_for_headers_alone() {
+fn the_steady_state_asks_for_headers_only() {
     let (request, response) = steady_state(cookie_policy(json!({})), json!({}), session());
     assert_eq!(request, ["route_session", "cookie"]);
     assert_eq!(response, ["maybe_other_host"]);
 }
 
 #[test]
-fn the_steady_state_does_not_ask_what_time_the_response_has() {
+fn the_steady_state_does_not_ask_for_the_time_of_the_response() {
     let site = Site::new(cookie_policy(json!({ "strict": true, "strictStatus": 421 })));
     let (request, response) = (session(), Response::by(A).surely_as_asked());
     let mut session = site.session(&request);
@@ -44,7 +44,7 @@ fn a_strict_session_asks_for_its_cluster_too() {
 }
 
 #[test]
-fn a_status_of_its_own_costs_a_strict_session_one_more() {
+fn a_strict_status_costs_one_more_question() {
     let policy = cookie_policy(json!({ "strict": true, "strictStatus": 421 }));
     assert_eq!(
         steady_state(policy, json!({}), session()).1,

@@ -1,4 +1,4 @@
-//! Addresses that changed their owner: sessions of the former owner are over.
+//! Addresses that have a new owner: sessions of the former owner are over.
 
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
@@ -21,7 +21,7 @@ fn fenced() -> RequestOutcome {
 }
 
 #[test]
-fn a_session_that_began_before_is_over_and_one_that_began_then_is_not() {
+fn a_fence_ends_sessions_that_started_before_it() {
     let fences = json!([{ "address": "10.0.0.1", "notBefore": SINCE }]);
     let just_before = Timestamp::from_unix_millis(SINCE * 1000 - 1);
     assert_eq!(outcome(fences.clone(), A, just_before), fenced());
@@ -30,21 +30,21 @@ fn a_session_that_began_before_is_over_and_one_that_began_then_is_not() {
 }
 
 #[test]
-fn a_fence_of_an_address_is_one_of_all_its_ports_and_of_no_other_address() {
+fn a_fence_of_an_address_covers_its_ports_and_no_other_address() {
     let fences = json!([{ "address": "10.0.0.1", "notBefore": SINCE }]);
     assert_eq!(outcome(fences.clone(), "10.0.0.1:1", at(0)), fenced());
     assert_eq!(outcome(fences, "10.0.0.2:1", at(0)), STEERED);
 }
 
 #[test]
-fn a_fence_of_a_host_is_one_of_that_port() {
+fn a_fence_of_a_port_covers_that_port_only() {
     let fences = json!([{ "address": "10.0.0.1:8080", "notBefore": SINCE }]);
     assert_eq!(outcome(fences.clone(), "10.0.0.1:8080", at(0)), fenced());
     assert_eq!(outcome(fences, "10.0.0.1:8081", at(0)), STEERED);
 }
 
 #[test]
-fn ipv6_in_any_spelling() {
+fn ipv6_fences_match_in_any_spelling() {
     for address in ["2001:db8::7", "2001:0DB8:0:0:0:0:0:7", "[2001:db8::7]:443"] {
         let fences = json!([{ "address": address, "notBefore": SINCE }]);
         assert_eq!(
@@ -57,7 +57,7 @@ fn ipv6_in_any_spelling() {
 }
 
 #[test]
-fn of_several_fences_of_one_address_the_latest_holds() {
+fn the_latest_of_several_fences_of_an_address_holds() {
     for seconds in [[0, 100], [100, 0]] {
         let fence = |s: u64| json!({ "address": "10.0.0.1", "notBefore": SINCE - 100 + s });
         assert_eq!(outcome(seconds.map(fence).into_iter().collect(), A, at(50)), fenced());
@@ -71,7 +71,7 @@ fn of_several_fences_of_one_address_the_latest_holds() {
 }
 
 #[test]
-fn renewals_do_not_lead_past_a_fence() {
+fn renewals_do_not_evade_a_fence() {
     let site = Site::configured(
         cookie_policy(json!({ "idleTimeout": "1000s" })),
         json!({ "fences": [{ "address": "10.0.0.1", "notBefore": SINCE }] }),

@@ -1,4 +1,4 @@
-//! The token in a header of its own.
+//! Tokens in the filter's own header.
 
 use limpet_core::token::{CarrierMode, Form, Refusal};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn token(host: &str) -> String {
 }
 
 #[test]
-fn it_is_issued_read_and_kept_from_the_backend() {
+fn a_header_token_is_issued_read_and_kept_from_the_backend() {
     let site = site(json!({}));
     let client = site.client();
     let first = client.visit(A, at(0));
@@ -41,15 +41,15 @@ fn the_backend_sees_it_where_the_policy_says_so() {
 }
 
 #[test]
-fn a_refused_one_is_kept_from_the_backend_too() {
+fn a_refused_header_token_is_kept_from_the_backend() {
     let visit = site(json!({})).visit(&Request::new().header(HEADER, "x"), &Response::by(A), at(0));
     assert_eq!(visit.outcomes(), (refused(Refusal::Malformed), ISSUED));
     assert_eq!(visit.request_edit, Some(Edit::Remove(HEADER.into())));
 }
 
 #[test]
-fn the_case_of_the_name_is_nothing() {
-    // The proxy asks and answers in lower case, and tokens are bound so: a configuration that changes case keeps sessions.
+fn the_case_of_a_header_name_does_not_matter() {
+    // Proxies use lower case, and so do bound tokens: sessions survive a change of case in the configuration.
     for name in ["x-session", "X-Session", "X-SESSION"] {
         let site = site(json!({ "header": { "name": name } }));
         let visit = site.visit(&Request::new().header(HEADER, &token(A)), &Response::by(A), at(0));
@@ -60,7 +60,7 @@ fn the_case_of_the_name_is_nothing() {
 }
 
 #[test]
-fn several_fields_or_one_list_are_several_candidates() {
+fn every_value_of_a_list_is_a_candidate() {
     let visit = |field: &str| site(json!({})).visit(&Request::new().header(HEADER, field), &Response::by(A), at(0));
     assert_eq!(
         visit(&format!("x, {} ,{}", token(B), token(A))).host().as_deref(),
@@ -75,7 +75,7 @@ fn several_fields_or_one_list_are_several_candidates() {
 }
 
 #[test]
-fn a_cookie_is_none_of_its_business() {
+fn a_header_policy_ignores_cookies() {
     let cookie = format!("{COOKIE}={}; a=1", cookie_token("cart", &claims(A, at(0), at(0))));
     let visit = site(json!({})).visit(&Request::new().cookie(&cookie), &Response::by(A), at(0));
     assert_eq!((visit.request, &visit.request_edit), (NO_TOKEN, &None));
@@ -90,7 +90,7 @@ fn a_token_made_for_a_cookie_is_refused() {
 }
 
 #[test]
-fn renewal_and_moves_are_those_of_every_session() {
+fn header_sessions_are_renewed_and_moved_as_well() {
     let site = site(json!({ "idleTimeout": "100s" }));
     let client = site.client();
     client.visit(A, at(0));

@@ -1,4 +1,4 @@
-//! When a client gets a token, and what it says.
+//! When a client gets a token, and its content.
 
 use limpet_core::token::{Destination, Refusal};
 use serde_json::json;
@@ -10,18 +10,18 @@ fn site() -> Site {
 }
 
 #[test]
-fn a_client_without_a_token_goes_where_load_balancing_sends_it_and_gets_one() {
+fn a_client_without_a_token_is_load_balanced_and_gets_one() {
     let site = site();
     let client = site.client();
     let first = client.visit(A, at(0));
     assert_eq!(first.outcomes(), (NO_TOKEN, ISSUED));
     assert_eq!(first.steering, None);
-    assert_eq!(first.request_edit, None, "nothing of ours to take away");
+    assert_eq!(first.request_edit, None, "there is nothing to remove");
     assert_eq!(client.claims(), claims(A, at(0), at(0)));
 }
 
 #[test]
-fn a_client_with_a_token_is_steered_to_its_backend_and_gets_no_other() {
+fn a_client_with_a_token_is_steered_and_gets_no_other() {
     let site = site();
     let client = site.client();
     client.visit(A, at(0));
@@ -34,7 +34,7 @@ fn a_client_with_a_token_is_steered_to_its_backend_and_gets_no_other() {
 }
 
 #[test]
-fn ipv6_backends_too() {
+fn ipv6_backends_get_tokens() {
     let site = site();
     let client = site.client();
     client.visit("[2001:db8::7]:443", at(0));
@@ -54,7 +54,7 @@ fn the_token_names_the_host_and_the_cluster_that_answered() {
 }
 
 #[test]
-fn a_token_begins_when_the_response_begins() {
+fn a_token_is_issued_at_the_time_of_the_response() {
     let site = site();
     let visit = site.visit_lasting(&Request::new(), &Response::by(A), at(0), at(7));
     let opened =
@@ -63,7 +63,7 @@ fn a_token_begins_when_the_response_begins() {
 }
 
 #[test]
-fn another_host_answered_so_a_new_session_begins_there() {
+fn a_session_starts_anew_on_another_host() {
     let site = site();
     let client = site.client();
     client.visit(A, at(0));
@@ -82,7 +82,7 @@ fn another_port_is_another_host() {
 }
 
 #[test]
-fn a_move_that_is_due_for_renewal_too_is_a_new_session() {
+fn a_move_that_is_due_for_renewal_starts_a_new_session() {
     let site = site();
     let client = site.client();
     client.visit(A, at(0));
@@ -91,7 +91,7 @@ fn a_move_that_is_due_for_renewal_too_is_a_new_session() {
 }
 
 #[test]
-fn the_proxy_only_supposed_another_host() {
+fn a_false_alarm_about_another_host_changes_nothing() {
     let site = site();
     let request = bringing(&claims(A, at(0), at(0)));
     let visit = site.visit(&request, &Response::by(A), at(1));
@@ -114,7 +114,7 @@ fn a_refused_token_is_replaced() {
 }
 
 #[test]
-fn nothing_is_issued_on_the_proxys_own_replies() {
+fn nothing_is_issued_on_replies_of_the_proxy() {
     for (status, details) in [
         (404, "route_not_found"),
         (200, "direct_response"),
@@ -130,7 +130,7 @@ fn nothing_is_issued_on_the_proxys_own_replies() {
         let visit = client.visit_by(Request::new(), &Response::local(status, details, A), at(0));
         assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED), "{details}");
         assert!(visit.edits.is_empty() && visit.status.is_none(), "{details}");
-        // A session does not move and is not renewed by them either.
+        // They do not move or renew a session, either.
         client.visit(A, at(0));
         let visit = client.visit_by(Request::new(), &Response::local(status, details, B), at(5));
         assert_eq!(
@@ -143,13 +143,13 @@ fn nothing_is_issued_on_the_proxys_own_replies() {
 }
 
 #[test]
-fn nothing_is_issued_where_the_proxy_does_not_know_who_answered() {
+fn nothing_is_issued_without_response_code_details() {
     let visit = site().visit(&Request::new(), &Response::by(A).without_details(), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED));
 }
 
 #[test]
-fn every_status_that_a_backend_gives_is_as_good() {
+fn a_token_is_issued_with_every_status_of_a_backend() {
     for status in [200, 204, 304, 404, 500, 503] {
         assert_eq!(
             site()
@@ -172,7 +172,7 @@ fn no_token_can_name_a_backend_without_an_ip_address() {
     assert!(moved.edits.is_empty());
 }
 
-/// A zone means something else on every machine, and a token has no room for it.
+/// A zone has another meaning on every machine, and a token has no room for it.
 #[test]
 fn no_token_can_name_an_address_with_a_zone() {
     let visit = site().visit(&Request::new(), &Response::by("[fe80::1%2]:80"), at(0));
@@ -181,7 +181,7 @@ fn no_token_can_name_an_address_with_a_zone() {
 }
 
 #[test]
-fn two_tokens_of_one_moment_differ() {
+fn two_tokens_issued_at_the_same_time_differ() {
     let response = Response::by(A);
     let [one, two] = [(); 2].map(|()| site().visit(&Request::new(), &response, at(0)).token().unwrap());
     assert_ne!(one, two);

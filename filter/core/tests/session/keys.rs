@@ -1,4 +1,4 @@
-//! A rotation: every key of the ring honours its tokens, one signs, and a retiring one's tokens are renewed.
+//! Rotations: every key honours its tokens, one key signs, and tokens of a retiring key are renewed.
 
 use limpet_core::keyring::KeyId;
 use limpet_core::token::{CarrierMode, Form, Refusal, Unverified};
@@ -13,7 +13,7 @@ fn site(keys: Value) -> Site {
     )
 }
 
-/// A request with a token that key `id` signed.
+/// A request with a token of this key.
 fn bringing_of(id: u8, form: Form) -> Request {
     let token = realm(id, "cart", CarrierMode::Cookie, COOKIE).seal(form, &claims(A, at(0), at(0)), [0; 4]);
     Request::new().cookie(&format!("{COOKIE}={token}"))
@@ -43,7 +43,7 @@ fn tokens_of_every_key_are_honoured() {
 }
 
 #[test]
-fn new_tokens_are_the_signing_keys() {
+fn new_tokens_are_made_with_the_signing_key() {
     let site = site(json!([key(1, "retiring"), key(2, "signing"), key(3, "verifying")]));
     assert_eq!(key_of(&site.visit(&Request::new(), &Response::by(A), at(0))), KeyId(2));
 }
@@ -62,21 +62,21 @@ fn a_retiring_keys_token_is_renewed_under_the_signing_key() {
 }
 
 #[test]
-fn a_verifying_keys_token_stays() {
-    // Envoys in different phases of a rotation would rewrite each other's tokens.
+fn a_token_of_a_verifying_key_stays() {
+    // Otherwise Envoys in different phases of a rotation would keep replacing each other's tokens.
     let site = site(json!([key(1, "verifying"), key(2, "signing")]));
     assert_eq!(visit(&site, 1).outcomes(), (STEERED, UNCHANGED));
 }
 
 #[test]
-fn a_verifying_keys_token_is_renewed_under_the_signing_key_when_its_time_comes() {
+fn a_due_token_of_a_verifying_key_moves_to_the_signing_key() {
     let site = site(json!([key(1, "verifying"), key(2, "signing")]));
     let renewed = site.visit(&bringing_of(1, Form::Sealed), &Response::by(A), at(500));
     assert_eq!((renewed.response, key_of(&renewed)), (RENEWED, KeyId(2)));
 }
 
 #[test]
-fn a_key_under_anothers_id_honours_nothing() {
+fn another_key_under_the_same_id_honours_nothing() {
     let site = site(json!([with(
         key(1, "signing"),
         json!({ "inline": key(2, "signing")["inline"] })
@@ -85,7 +85,7 @@ fn a_key_under_anothers_id_honours_nothing() {
 }
 
 #[test]
-fn both_forms_are_honoured_whichever_the_policy_issues() {
+fn both_forms_are_honoured_whatever_the_policy_issues() {
     for token in ["sealed", "signed"] {
         let site = Site::new(cookie_policy(json!({ "token": token })));
         for form in [Form::Sealed, Form::Signed] {

@@ -1,5 +1,4 @@
-//! What happens to a request and its response, told from outside: a filter, a proxy that only answers questions, and
-//! clients that keep what they are given.
+//! Sessions, tested from outside: a filter, a fake proxy that answers questions, and clients that keep their tokens.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

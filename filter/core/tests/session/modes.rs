@@ -29,7 +29,7 @@ fn prefix_token(host: &str) -> String {
     token(CarrierMode::CookiePrefix, SESSION_COOKIE, host, at(0))
 }
 
-/// What the response's Set-Cookie fields become; `None`: they stay.
+/// The new Set-Cookie fields of the response; `None` if they do not change.
 fn set_cookies(visit: &Visit) -> Option<Vec<String>> {
     fields(visit, "set-cookie")
 }
@@ -49,7 +49,7 @@ fn fields(visit: &Visit, header: &str) -> Option<Vec<String>> {
     (!fields.is_empty()).then_some(fields)
 }
 
-/// The token in front of `value` in this field.
+/// The token between `before` and `after` in a field.
 fn token_in<'a>(field: &'a str, before: &str, after: &str) -> &'a str {
     let token = field.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
     token.unwrap_or_else(|| panic!("{field} is not {before}<token>{after}"))
@@ -60,7 +60,7 @@ fn sets(cookie: &str) -> Response {
 }
 
 #[test]
-fn a_token_goes_in_front_of_the_applications_cookie_and_comes_off_again() {
+fn a_cookie_prefix_is_added_and_removed() {
     let site = prefix();
     let visit = site.visit(&Request::new(), &sets("JSESSIONID=a~b; Path=/shop; HttpOnly"), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
@@ -79,7 +79,7 @@ fn a_token_goes_in_front_of_the_applications_cookie_and_comes_off_again() {
 }
 
 #[test]
-fn an_application_that_sets_no_cookie_gets_no_token() {
+fn a_response_without_the_applications_cookie_gets_no_token() {
     let site = prefix();
     for response in [
         Response::by(A),
@@ -112,7 +112,7 @@ fn a_deletion_and_an_empty_value_pass_through() {
 }
 
 #[test]
-fn every_set_cookie_of_the_name_gets_the_token_and_the_others_stay() {
+fn every_set_cookie_of_the_name_gets_the_token() {
     let response = sets("a=1")
         .header("set-cookie", "JSESSIONID=x; Path=/a")
         .header("set-cookie", "JSESSIONID=\"y\"");
@@ -132,7 +132,7 @@ fn every_set_cookie_of_the_name_gets_the_token_and_the_others_stay() {
 }
 
 #[test]
-fn what_is_not_ours_in_front_of_a_tilde_is_the_applications() {
+fn a_tilde_without_a_token_belongs_to_the_application() {
     for value in ["abc", "a~b", "\"abc\"", "", "~", &prefix_token(A)] {
         let request = Request::new().cookie(&format!("JSESSIONID={value}"));
         let visit = prefix().visit(&request, &Response::by(B), at(1));
@@ -142,7 +142,7 @@ fn what_is_not_ours_in_front_of_a_tilde_is_the_applications() {
 }
 
 #[test]
-fn a_refused_token_comes_off_too() {
+fn a_refused_prefix_is_removed_too() {
     let of_another_mode = token(CarrierMode::Cookie, SESSION_COOKIE, A, at(0));
     for (token, why, now) in [
         (of_another_mode, Refusal::BadSignature, at(1)),
@@ -159,7 +159,7 @@ fn a_refused_token_comes_off_too() {
 }
 
 #[test]
-fn a_session_keeps_its_beginning_on_its_backend_and_begins_anew_on_another() {
+fn a_renewal_keeps_the_start_and_a_move_begins_anew() {
     let site = cookie_mode("prefix", json!({"token": "signed"}));
     let request = Request::new().cookie(&format!("JSESSIONID={}~abc", prefix_token(A)));
     for (host, outcome, issued) in [(A, RENEWED, at(0)), (B, REISSUED, at(60))] {
@@ -174,7 +174,7 @@ fn a_session_keeps_its_beginning_on_its_backend_and_begins_anew_on_another() {
 }
 
 #[test]
-fn a_retiring_key_and_an_old_token_change_nothing_without_the_application() {
+fn nothing_is_renewed_unless_the_application_sets_its_cookie() {
     let site = Site::configured(
         json!({"cookie": {"name": SESSION_COOKIE, "mode": "prefix"}}),
         json!({"keys": [key(1, "retiring"), key(2, "signing")], "maxIdle": "1h"}),
@@ -187,7 +187,7 @@ fn a_retiring_key_and_an_old_token_change_nothing_without_the_application() {
 }
 
 #[test]
-fn the_token_takes_the_place_of_a_rewritten_cookies_value() {
+fn the_token_replaces_the_value_of_a_rewritten_cookie() {
     let site = cookie_mode("rewrite", json!({}));
     let response = sets("JSESSIONID=\"x y\"; Path=/a; Secure").header("set-cookie", "JSESSIONID=; Domain=b");
     let visit = site.visit(&Request::new(), &response, at(0));
@@ -209,7 +209,7 @@ fn the_token_takes_the_place_of_a_rewritten_cookies_value() {
 }
 
 #[test]
-fn a_token_goes_in_front_of_the_applications_header_and_comes_off_again() {
+fn a_header_prefix_is_added_and_removed() {
     let site = header_prefix();
     let response = Response::by(A).header(HEADER, "a~b, c").header(HEADER, "d");
     let visit = site.visit(&Request::new(), &response, at(0));
@@ -233,9 +233,9 @@ fn a_token_goes_in_front_of_the_applications_header_and_comes_off_again() {
     assert_eq!(visit.request_edit, Some(Edit::Remove(HEADER.into())));
 }
 
-/// Envoy lets no module set or add an empty field: what follows one would be lost.
+/// Envoy does not let modules set or add an empty field, so the fields behind one would be lost.
 #[test]
-fn empty_fields_beside_the_applications_go() {
+fn empty_fields_beside_the_applications_are_dropped() {
     let fields_of = |site: Site, header: &str, own: &str| {
         let response = ["", own, "", "x=y", ""]
             .iter()
@@ -254,7 +254,7 @@ fn empty_fields_beside_the_applications_go() {
 }
 
 #[test]
-fn an_application_without_a_header_or_with_an_empty_one_gets_no_token() {
+fn a_missing_or_empty_application_header_gets_no_token() {
     for response in [Response::by(A), Response::by(A).header(HEADER, ""), sets("x-session=1")] {
         let visit = header_prefix().visit(&Request::new(), &response, at(0));
         assert_eq!((visit.outcomes(), visit.edits), ((NO_TOKEN, UNCHANGED), vec![]));
@@ -262,7 +262,7 @@ fn an_application_without_a_header_or_with_an_empty_one_gets_no_token() {
 }
 
 #[test]
-fn a_reply_of_envoys_own_and_a_backend_without_an_address_get_no_token() {
+fn local_replies_and_unaddressable_backends_get_no_prefix() {
     let local = Response::local(503, "upstream_reset", A).header("set-cookie", "JSESSIONID=abc");
     assert_eq!(prefix().visit(&Request::new(), &local, at(0)).response, UNCHANGED);
     let pipe = Response::by_a_pipe().header("set-cookie", "JSESSIONID=abc");

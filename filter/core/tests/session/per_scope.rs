@@ -1,4 +1,4 @@
-//! Several scopes under one cookie name and path: each has a cookie of its own.
+//! Several scopes with one cookie name and path: each has its own cookie.
 
 use limpet_core::carrier::cookie_name::CookieNames;
 use serde_json::json;
@@ -46,7 +46,7 @@ fn each_scope_has_a_cookie_of_its_own() {
 }
 
 #[test]
-fn a_change_of_the_flag_moves_the_session_to_the_present_name() {
+fn changing_per_scope_moves_the_session_to_the_new_name() {
     let (plain, scoped) = (COOKIE.to_owned(), name_in("cart"));
     for (per_scope, former, present) in [(true, &plain, &scoped), (false, &scoped, &plain)] {
         let site = site(per_scope);
@@ -72,7 +72,7 @@ fn another_scopes_plain_cookie_is_not_deleted() {
 }
 
 #[test]
-fn the_present_name_goes_before_the_former() {
+fn the_current_name_takes_precedence_over_the_former() {
     let other = cookie_token("cart", &claims(B, at(0), at(0)));
     let request = Request::new().cookie(&format!("{COOKIE}={other}; {}={}", name_in("cart"), live()));
     for (per_scope, host) in [(true, A), (false, B)] {
@@ -83,7 +83,7 @@ fn the_present_name_goes_before_the_former() {
 }
 
 #[test]
-fn other_scopes_cookies_reach_no_backend_even_where_its_own_does() {
+fn cookies_of_other_scopes_never_reach_the_backend() {
     let site = Site::new(cookie_policy(
         json!({ "cookie": { "perScope": true, "forward": true } }),
     ));

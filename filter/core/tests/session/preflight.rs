@@ -1,4 +1,4 @@
-//! A CORS preflight: browsers send it without a session, and forget what its response sets.
+//! CORS preflights: browsers send them without cookies and ignore the cookies of their responses.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn a_preflight_gets_no_token() {
 }
 
 #[test]
-fn a_session_that_is_there_goes_on_with_it() {
+fn a_preflight_with_a_session_continues_it() {
     let site = Site::new(cookie_policy(json!({})));
     let token = cookie_token("cart", &claims(A, at(0), at(0)));
     let visit = site.visit(

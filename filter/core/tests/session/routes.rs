@@ -1,4 +1,4 @@
-//! Which policy and which scope a request belongs to: route metadata, then the routes table, then the default policy.
+//! The policy and scope of a request: from route metadata, then the routes table, then the default policy.
 
 use limpet_core::SessionError;
 use limpet_core::token::{CarrierMode, Refusal};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// Two policies with one cookie; `shop` and `api` differ in what is strict.
+/// Two policies with the same cookie. `api` is strict.
 fn site(fields: Value) -> Site {
     let base = json!({
         "keys": [key(1, "signing")],
@@ -27,7 +27,7 @@ fn table() -> Site {
     ] }))
 }
 
-/// The policy and the scope that a request's token is bound to.
+/// The policy of a request, and the scope that its token is bound to.
 fn bound(site: &Site, request: Request, scopes: &[&'static str]) -> Option<(String, &'static str)> {
     let policy = site.policy_of(&request).unwrap()?;
     let token = site.visit(&request, &Response::by(A), at(0)).token().expect("a token");
@@ -65,11 +65,11 @@ fn metadata_is_split_at_the_first_slash() {
 }
 
 #[test]
-fn metadata_without_a_scope_means_the_routes_name() {
+fn metadata_without_a_scope_means_the_name_of_the_route() {
     for session in ["shop", "shop/"] {
         let request = || Request::on_route("cart").session(session);
         assert_eq!(bound(&site(json!({})), request(), &["cart"]), is("shop", "cart"));
-        // Also once the session was bound before.
+        // The same when the policy is already bound.
         let site = site(json!({}));
         bound(&site, request(), &["cart"]);
         let other = Request::on_route("other").session(session);
@@ -87,7 +87,7 @@ fn metadata_without_a_scope_on_a_nameless_route_means_default() {
 }
 
 #[test]
-fn metadata_that_names_no_policy_is_an_error_and_no_other_rule_applies() {
+fn metadata_without_a_known_policy_is_an_error() {
     let site = site(json!({ "default": { "policy": "shop" } }));
     for session in [
         "other/a",
@@ -119,7 +119,7 @@ fn a_scope_in_metadata_has_at_most_1024_bytes() {
 }
 
 #[test]
-fn metadata_goes_before_the_table_and_the_default() {
+fn metadata_takes_precedence_over_table_and_default() {
     let site = site(json!({
         "routes": [{ "route": "cart", "policy": "api", "scope": "table" }],
         "default": { "policy": "api", "scope": "default" },
@@ -132,7 +132,7 @@ fn metadata_goes_before_the_table_and_the_default() {
 }
 
 #[test]
-fn the_table_goes_by_the_routes_name() {
+fn the_table_is_looked_up_by_the_name_of_the_route() {
     assert_eq!(
         bound(&table(), Request::on_route("cart"), &["basket"]),
         is("shop", "basket")
@@ -146,7 +146,7 @@ fn the_table_goes_by_the_routes_name() {
 }
 
 #[test]
-fn an_entry_with_the_virtual_host_goes_before_one_without() {
+fn an_entry_with_a_virtual_host_takes_precedence() {
     let on = |route, host: &str| Request::on_route(route).virtual_host(host);
     for route in ["two", "swapped"] {
         assert_eq!(
@@ -160,7 +160,7 @@ fn an_entry_with_the_virtual_host_goes_before_one_without() {
 }
 
 #[test]
-fn the_virtual_host_is_asked_only_where_an_entry_needs_it() {
+fn the_virtual_host_is_asked_only_if_an_entry_needs_it() {
     let asked = |request: Request| {
         table().policy_of(&request).unwrap();
         request.asked()
@@ -173,7 +173,7 @@ fn the_virtual_host_is_asked_only_where_an_entry_needs_it() {
 }
 
 #[test]
-fn the_table_goes_before_the_default() {
+fn the_table_takes_precedence_over_the_default() {
     let site = site(json!({
         "routes": [{ "route": "cart", "policy": "shop" }],
         "default": { "policy": "api" },
@@ -192,7 +192,7 @@ fn an_entry_for_nameless_routes_has_the_scope_default() {
 }
 
 #[test]
-fn the_default_policy_has_its_own_scope_or_each_routes() {
+fn the_default_policy_has_one_scope_or_one_per_route() {
     let own = site(json!({ "default": { "policy": "shop", "scope": "all" } }));
     assert_eq!(bound(&own, Request::on_route("a"), &["all", "a"]), is("shop", "all"));
     assert_eq!(bound(&own, Request::on_nameless_route(), &["all"]), is("shop", "all"));
@@ -205,12 +205,12 @@ fn the_default_policy_has_its_own_scope_or_each_routes() {
 }
 
 #[test]
-fn without_any_of_these_a_route_has_no_session() {
+fn a_route_that_nothing_names_has_no_session() {
     assert_eq!(site(json!({})).policy_of(&Request::on_route("a")), Ok(None));
 }
 
 #[test]
-fn a_session_of_one_scope_is_none_of_another() {
+fn a_token_of_another_scope_is_refused() {
     let site = site(json!({}));
     let token = cookie_token("cart", &claims(A, at(0), at(0)));
     let request = |session: &str| Request::new().session(session).cookie(&format!("{COOKIE}={token}"));
@@ -223,7 +223,7 @@ fn a_session_of_one_scope_is_none_of_another() {
 }
 
 #[test]
-fn more_scopes_than_are_kept_ready_all_have_their_sessions() {
+fn more_scopes_than_are_kept_all_have_sessions() {
     let site = site(json!({}));
     for i in (0..5000).chain([0, 1, 4999]) {
         let scope = format!("scope-{i}");

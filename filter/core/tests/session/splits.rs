@@ -1,4 +1,4 @@
-//! Routes that lead to several clusters, and sessions that belong to one of them.
+//! Routes that lead to several clusters, and sessions that belong to one of the clusters.
 
 use limpet_core::token::Refusal;
 use serde_json::json;
@@ -22,7 +22,7 @@ fn sites() -> [Site; 2] {
 }
 
 #[test]
-fn a_session_is_led_to_its_destination() {
+fn a_session_is_rerouted_to_its_destination() {
     for site in sites() {
         let request = split(CANARY).destinations(&[CLUSTER, CANARY]);
         let visit = site.visit(&request, &answer_of(CLUSTER), at(1));
@@ -42,7 +42,7 @@ fn a_session_whose_destination_is_gone_ends() {
 }
 
 #[test]
-fn where_the_proxy_tells_late_the_response_tells() {
+fn a_late_answer_about_the_route_settles_with_the_response() {
     for site in sites() {
         let request = split(CANARY).destinations(&[CLUSTER]).rerouted_later();
         let visit = site.visit(&request, &answer_of(CLUSTER), at(1));
@@ -55,14 +55,14 @@ fn where_the_proxy_tells_late_the_response_tells() {
         assert_eq!(
             visit.host().as_deref(),
             Some(A),
-            "the routes see to it that nobody heeds it"
+            "the routes make sure that it has no effect"
         );
         assert_eq!(visit.outcomes(), (refused(Refusal::UnknownDestination), ISSUED));
     }
 }
 
 #[test]
-fn a_request_without_a_session_goes_where_the_split_sends_it() {
+fn a_request_without_a_session_follows_the_split() {
     let request = Request::new().session("@split/shop/cart").cluster(CANARY);
     let visit = sites()[0].visit(&request, &answer_of(CANARY), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
@@ -70,7 +70,7 @@ fn a_request_without_a_session_goes_where_the_split_sends_it() {
 }
 
 #[test]
-fn a_split_route_shares_its_sessions_with_the_same_scope_unsplit() {
+fn a_split_route_shares_sessions_with_the_same_scope() {
     let visit = sites()[0].visit(&bringing(&claims(A, at(0), at(0))), &answer_of(CLUSTER), at(1));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
 }
@@ -93,9 +93,9 @@ fn a_session_may_belong_to_the_cluster() {
     }
 }
 
-/// A client has one value of a header: the token of whichever destination gave it the last one.
+/// A client has one value for a header: the token of the destination that answered last.
 #[test]
-fn another_destinations_token_in_the_header_goes_where_the_headers_own_would() {
+fn a_token_of_another_destination_is_removed_like_the_own() {
     for forward in [false, true] {
         let site = Site::new(header_policy(json!({ "header": { "forward": forward } })));
         let of_cluster = |session| Request::new().session("@destination").cluster_session(session);
@@ -114,7 +114,7 @@ fn another_destinations_token_in_the_header_goes_where_the_headers_own_would() {
 }
 
 #[test]
-fn a_cluster_without_a_session_has_none_and_a_wrong_one_is_an_error() {
+fn cluster_metadata_may_be_absent_but_not_wrong() {
     let site = Site::new(cookie_policy(json!({})));
     assert_eq!(site.policy_of(&Request::new().session("@destination")), Ok(None));
     for session in ["other/a", "shop", "shop/", "@destination", "@split/shop/a", ""] {

@@ -1,4 +1,4 @@
-//! Strict policies: a session's requests fail where its backend cannot be had.
+//! Strict policies: requests of a session fail if its backend is not available.
 
 use limpet_core::token::Refusal;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn a_client_without_a_session_is_load_balanced() {
 }
 
 #[test]
-fn a_session_whose_cluster_the_route_left_is_over() {
+fn a_strict_session_ends_when_its_route_leaves_the_cluster() {
     let request = || bringing(&claims(A, at(0), at(0))).cluster("elsewhere");
     let strict = site(json!({})).visit(&request(), &Response::by(B).cluster("elsewhere"), at(0));
     assert_eq!(strict.outcomes(), (refused(Refusal::UnknownDestination), ISSUED));
@@ -41,13 +41,13 @@ fn a_session_whose_cluster_the_route_left_is_over() {
         Some(Edit::Remove("cookie".into())),
         "the token does not reach the backend"
     );
-    // Where the policy is not strict the session tries, and is load-balanced if it must.
+    // A policy that is not strict leaves it to Envoy, which falls back to load balancing.
     let soft = Site::new(cookie_policy(json!({}))).visit(&request(), &Response::by(A), at(0));
     assert_eq!(soft.request, STEERED);
 }
 
 #[test]
-fn a_dead_session_is_refused_for_its_own_reason_first() {
+fn a_dead_session_is_refused_for_its_own_reason() {
     let site = site(json!({ "idleTimeout": "10s" }));
     let request = bringing(&claims(A, at(0), at(0))).cluster("elsewhere");
     assert_eq!(
@@ -57,7 +57,7 @@ fn a_dead_session_is_refused_for_its_own_reason_first() {
 }
 
 #[test]
-fn the_status_is_envoys_unless_the_policy_has_its_own() {
+fn the_status_is_that_of_envoy_unless_the_policy_sets_one() {
     let request = || bringing(&claims(A, at(0), at(0)));
     let answer = |site: Site| site.visit(&request(), &no_host(), at(0));
     assert_eq!(answer(site(json!({}))).status, None);
@@ -75,7 +75,7 @@ fn the_status_is_envoys_unless_the_policy_has_its_own() {
 }
 
 #[test]
-fn only_a_session_without_its_backend_gets_that_status() {
+fn only_a_session_without_its_backend_gets_the_strict_status() {
     let site = site(json!({ "strictStatus": 421, "idleTimeout": "10s" }));
     let status = |request: &Request, response: &Response, now| site.visit(request, response, now).status;
     let session = || bringing(&claims(A, at(0), at(0)));
@@ -104,7 +104,7 @@ fn only_a_session_without_its_backend_gets_that_status() {
 }
 
 #[test]
-fn a_strict_session_that_moved_nevertheless_gets_a_new_token() {
+fn a_strict_session_that_moved_anyway_gets_a_new_token() {
     let visit =
         site(json!({ "strictStatus": 421 })).visit(&bringing(&claims(A, at(0), at(0))), &Response::by(B), at(0));
     assert_eq!((visit.status, visit.outcomes()), (None, (STEERED, REISSUED)));
@@ -120,7 +120,7 @@ fn a_renewal_keeps_a_strict_session_on_its_cluster() {
 }
 
 #[test]
-fn a_proxy_that_does_not_tell_the_cluster_is_an_error() {
+fn a_proxy_without_an_answer_about_the_cluster_is_an_error() {
     let site = site(json!({}));
     let request = bringing(&claims(A, at(0), at(0))).broken("cluster_name");
     assert!(site.session(&request).on_request(&mut request.clone(), at(0)).is_err());

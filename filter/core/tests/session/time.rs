@@ -1,4 +1,4 @@
-//! Idle and absolute timeout, renewal, clocks that differ. `vectors/times-v1.json` has each bound to the millisecond.
+//! Idle and absolute timeouts, renewal, different clocks. `vectors/times-v1.json` tests each limit to the millisecond.
 
 use limpet_core::time::Timestamp;
 use limpet_core::token::Refusal;
@@ -18,7 +18,7 @@ fn later(than: Timestamp, millis: u64) -> Timestamp {
 }
 
 #[test]
-fn a_token_is_renewed_once_it_lags_by_more_than_a_tenth_of_the_idle_timeout() {
+fn a_token_is_renewed_after_a_tenth_of_the_idle_timeout() {
     let site = idle_site();
     let client = site.client();
     client.visit(A, at(0));
@@ -29,7 +29,7 @@ fn a_token_is_renewed_once_it_lags_by_more_than_a_tenth_of_the_idle_timeout() {
 }
 
 #[test]
-fn a_renewal_reaches_the_client_only_with_an_answer_of_its_backend() {
+fn a_renewal_waits_for_an_answer_of_the_backend() {
     let site = idle_site();
     let client = site.client();
     client.visit(A, at(0));
@@ -39,7 +39,7 @@ fn a_renewal_reaches_the_client_only_with_an_answer_of_its_backend() {
 }
 
 #[test]
-fn renewal_does_not_wait_for_the_proxy_to_suppose_another_host() {
+fn a_renewal_does_not_need_another_host() {
     let site = idle_site();
     let request = bringing(&claims(A, at(0), at(0)));
     assert_eq!(
@@ -54,7 +54,7 @@ fn a_session_idle_for_less_than_the_timeout_survives() {
     let site = idle_site();
     let client = site.client();
     client.visit(A, at(0));
-    // The worst case: used at the last moment that gives no renewal, then idle for the whole timeout.
+    // The worst case: the last use without a renewal, then idle for the whole timeout.
     assert_eq!(client.visit(A, at(100)).response, UNCHANGED);
     assert_eq!(client.visit(A, at(100 + IDLE)).outcomes(), (STEERED, RENEWED));
 }
@@ -89,7 +89,7 @@ fn renewals_do_not_extend_the_absolute_timeout() {
 }
 
 #[test]
-fn a_move_begins_the_absolute_timeout_anew() {
+fn a_move_restarts_the_absolute_timeout() {
     let site = Site::new(cookie_policy(json!({ "absoluteTimeout": "1000s" })));
     let client = site.client();
     client.visit(A, at(0));
@@ -107,7 +107,7 @@ fn an_absolute_timeout_alone_needs_no_renewal() {
 }
 
 #[test]
-fn without_a_timeout_the_configurations_bound_holds() {
+fn without_a_timeout_max_idle_holds() {
     let site = Site::configured(cookie_policy(json!({})), json!({ "maxIdle": "1000s" }));
     let request = || bringing(&claims(A, at(0), at(0)));
     let outcomes = |now| site.visit(&request(), &Response::by(A), now).outcomes();
@@ -118,7 +118,7 @@ fn without_a_timeout_the_configurations_bound_holds() {
 }
 
 #[test]
-fn the_configurations_bound_is_seven_days_where_it_says_nothing() {
+fn max_idle_is_seven_days_by_default() {
     let site = Site::new(cookie_policy(json!({})));
     let day = 24 * 3600;
     let outcome = |now| {
@@ -130,7 +130,7 @@ fn the_configurations_bound_is_seven_days_where_it_says_nothing() {
 }
 
 #[test]
-fn a_clock_behind_the_issuers_by_up_to_a_minute_is_no_reason_to_refuse() {
+fn a_clock_may_be_a_minute_behind_that_of_the_issuer() {
     let site = idle_site();
     let outcomes = |millis| {
         let ahead = later(at(0), millis);
@@ -143,7 +143,7 @@ fn a_clock_behind_the_issuers_by_up_to_a_minute_is_no_reason_to_refuse() {
 }
 
 #[test]
-fn how_far_clocks_differ_is_configurable() {
+fn the_clock_skew_is_configurable() {
     let site = Site::configured(cookie_policy(json!({})), json!({ "clockSkew": "0s" }));
     let outcome = |issued| {
         site.visit(&bringing(&claims(A, issued, issued)), &Response::by(A), at(1))
@@ -154,7 +154,7 @@ fn how_far_clocks_differ_is_configurable() {
 }
 
 #[test]
-fn a_clock_ahead_of_the_issuers_counts_from_what_the_token_says() {
+fn a_clock_ahead_of_that_of_the_issuer_counts_from_the_token() {
     let site = idle_site();
     let outcomes = |now| {
         site.visit(&bringing(&claims(A, at(100), at(100))), &Response::by(A), now)
@@ -166,7 +166,7 @@ fn a_clock_ahead_of_the_issuers_counts_from_what_the_token_says() {
 
 #[test]
 fn last_seen_never_goes_back() {
-    // A retiring key renews although nothing lags, so also where another Envoy's clock is ahead of this one.
+    // A retiring key renews although nothing lags, even if the clock of another Envoy is ahead.
     let keys = json!({ "keys": [key(1, "retiring"), key(2, "signing")] });
     let site = Site::configured(cookie_policy(json!({ "idleTimeout": "1000s" })), keys);
     let visit = site.visit(&bringing(&claims(A, at(30), at(45))), &Response::by(A), at(0));
@@ -177,7 +177,7 @@ fn last_seen_never_goes_back() {
 }
 
 #[test]
-fn a_clock_that_steps_back_between_request_and_response_moves_nothing_back() {
+fn a_clock_that_steps_back_does_not_move_last_seen_back() {
     let site = idle_site();
     let request = bringing(&claims(A, at(0), at(300)));
     let visit = site.visit_lasting(&request, &Response::by(A), at(500), at(200));
@@ -189,7 +189,7 @@ fn a_clock_that_steps_back_between_request_and_response_moves_nothing_back() {
 }
 
 #[test]
-fn the_end_of_time_is_a_time() {
+fn the_latest_time_is_valid() {
     let site = idle_site();
     let client = site.client();
     client.visit(A, Timestamp::MAX);
@@ -202,7 +202,7 @@ fn the_end_of_time_is_a_time() {
 
 proptest! {
     #[test]
-    fn however_a_session_is_used_it_lives_by_its_pauses(
+    fn the_pauses_decide_whether_a_session_survives(
         idle in 1..5000u64,
         pauses in prop::collection::vec(0.0..1.5f64, 1..30),
     ) {
@@ -211,7 +211,12 @@ proptest! {
         let mut now = at(0);
         client.visit(A, now);
         for part in pauses {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                reason = "small"
+            )]
             let pause = (part * idle as f64) as u64;
             now = later(now, pause);
             let outcome = client.visit(A, now).request;

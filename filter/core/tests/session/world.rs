@@ -21,12 +21,12 @@ pub(crate) const A: &str = "10.0.0.1:8080";
 pub(crate) const B: &str = "10.0.0.2:8080";
 pub(crate) const CLUSTER: &str = "backends";
 
-/// The route's metadata, so the policy and the scope of most tests.
+/// The metadata of the route: the policy and the scope of most tests.
 pub(crate) const SESSION: &str = "shop/cart";
 pub(crate) const COOKIE: &str = "session";
 pub(crate) const HEADER: &str = "x-session";
 
-/// A moment, `seconds` after the tests' beginning.
+/// The time `seconds` after the start of a test.
 pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_unix_seconds(1_763_718_000 + seconds)
 }
@@ -35,7 +35,7 @@ pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A key whose 32 bytes all are its id.
+/// A key whose 32 bytes are all its id.
 pub(crate) fn key(id: u8, state: &str) -> Value {
     json!({ "id": id, "state": state, "inline": inline(id) })
 }
@@ -45,17 +45,17 @@ fn inline(id: u8) -> String {
     base64::engine::general_purpose::STANDARD.encode([id; 32])
 }
 
-/// A policy with a cookie, and these further fields.
+/// A policy with a cookie and these other fields.
 pub(crate) fn cookie_policy(fields: Value) -> Value {
     with(json!({ "cookie": { "name": COOKIE } }), fields)
 }
 
-/// A policy with a header, and these further fields.
+/// A policy with a header and these other fields.
 pub(crate) fn header_policy(fields: Value) -> Value {
     with(json!({ "header": { "name": HEADER } }), fields)
 }
 
-/// `base` with `fields` put in, deeply.
+/// `base` with `fields` merged into it.
 pub(crate) fn with(mut base: Value, fields: Value) -> Value {
     match (&mut base, fields) {
         (Value::Object(base), Value::Object(fields)) => {
@@ -80,25 +80,25 @@ impl Site {
         Self::configured(policy, json!({}))
     }
 
-    /// One policy, `shop`, and these further fields of the configuration.
+    /// One policy, `shop`, and these other fields of the configuration.
     pub(crate) fn configured(policy: Value, fields: Value) -> Self {
         let base = json!({ "keys": [key(1, "signing")], "policies": { "shop": policy } });
         Self::of(&with(base, fields))
     }
 
-    /// A whole configuration.
+    /// A site with this configuration.
     pub(crate) fn of(config: &Value) -> Self {
         let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None)
             .unwrap_or_else(|error| panic!("{error} in {config}"));
         Self { filter }
     }
 
-    /// A request and its response at one moment; the route must have a session.
+    /// A request and its response at the same time. The route must have a session.
     pub(crate) fn visit(&self, request: &Request, response: &Response, now: Timestamp) -> Visit {
         self.visit_lasting(request, response, now, now)
     }
 
-    /// The same where the response comes later.
+    /// A request and a response that comes later.
     pub(crate) fn visit_lasting(
         &self,
         request: &Request,
@@ -113,18 +113,18 @@ impl Site {
         visit.answered(session.on_response(response, || Ok(answered)).unwrap())
     }
 
-    /// The policy of a request; `None` where it has no session.
+    /// The policy of a request; `None` if it has no session.
     pub(crate) fn policy_of(&self, request: &Request) -> Result<Option<String>, SessionError> {
         let session = self.filter.session(request)?;
         Ok(session.map(|session| session.policy().to_owned()))
     }
 
-    /// A session itself, for tests that need its two halves apart.
+    /// A session, for tests that call its methods.
     pub(crate) fn session(&self, request: &Request) -> limpet_core::Session {
         self.filter.session(request).unwrap().expect("the route has a session")
     }
 
-    /// A client that has no token yet.
+    /// A client without a token.
     pub(crate) fn client(&self) -> Client<'_> {
         Client {
             site: self,
@@ -133,7 +133,7 @@ impl Site {
     }
 }
 
-/// A client that keeps its session's token, in a cookie or in a header, and sends it with every request.
+/// A client that keeps its token and sends it with every request, in a cookie and in a header.
 pub(crate) struct Client<'a> {
     site: &'a Site,
     token: RefCell<Option<String>>,
@@ -145,7 +145,7 @@ impl Client<'_> {
         self.visit_by(Request::new(), &Response::by(host), now)
     }
 
-    /// This request, with the client's token put in.
+    /// This request with the token of the client.
     pub(crate) fn visit_by(&self, request: Request, response: &Response, now: Timestamp) -> Visit {
         let request = match &*self.token.borrow() {
             None => request,
@@ -158,7 +158,7 @@ impl Client<'_> {
         visit
     }
 
-    /// What the client's token says, under key 1.
+    /// The claims of the client's token, which key 1 made.
     pub(crate) fn claims(&self) -> Claims {
         let token = self.token.borrow().clone().expect("the client has a token");
         let modes = [(CarrierMode::Cookie, COOKIE), (CarrierMode::Header, HEADER)];
@@ -173,7 +173,7 @@ pub(crate) fn realm(key: u8, scope: &str, mode: CarrierMode, name: &str) -> Real
     Realm::new(&Keyring::new(vec![key]).unwrap(), scope.as_bytes(), mode, name)
 }
 
-/// What a token of a session on `host` says that was issued and last seen at these moments.
+/// The claims of a session on `host`.
 pub(crate) fn claims(host: &str, issued_at: Timestamp, last_seen: Timestamp) -> Claims {
     Claims {
         host: host.parse().unwrap(),
@@ -183,12 +183,12 @@ pub(crate) fn claims(host: &str, issued_at: Timestamp, last_seen: Timestamp) -> 
     }
 }
 
-/// A token of this scope, under key 1, in the tests' cookie.
+/// A token of this scope for the cookie of the tests, made with key 1.
 pub(crate) fn cookie_token(scope: &str, claims: &Claims) -> String {
     realm(1, scope, CarrierMode::Cookie, COOKIE).seal(Form::Sealed, claims, [7; 4])
 }
 
-/// A request with that token in its cookie.
+/// A request with a token in its cookie.
 pub(crate) fn bringing(claims: &Claims) -> Request {
     Request::new().cookie(&format!("{COOKIE}={}", cookie_token("cart", claims)))
 }

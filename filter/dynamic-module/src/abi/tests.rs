@@ -1,4 +1,4 @@
-//! The boundary, with a stand-in for Envoy.
+//! The boundary to Envoy, with a fake Envoy.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ const CONFIG: &[u8] = br#"{
 }"#;
 
 thread_local! {
-    /// The counters of the stand-in by their numbers, and how often each was incremented.
+    /// The counters of the fake by their numbers, and their values.
     static COUNTERS: RefCell<Vec<(String, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -81,7 +81,7 @@ fn counted() -> Vec<(String, u64)> {
     COUNTERS.with_borrow(|counters| counters.iter().filter(|(_, count)| *count > 0).cloned().collect())
 }
 
-/// A configuration and a stream of it, as Envoy gets them.
+/// A configuration and a stream, created as Envoy creates them.
 fn start() -> (*const c_void, *const c_void) {
     CALLBACKS.get_or_init(|| Callbacks {
         log,
@@ -113,7 +113,7 @@ fn start() -> (*const c_void, *const c_void) {
 }
 
 fn end((config, stream): (*const c_void, *const c_void)) {
-    // SAFETY: once each. Envoy may drop a configuration before its streams.
+    // SAFETY: each is destroyed once. Envoy may drop a configuration before its streams.
     unsafe {
         envoy_dynamic_module_on_http_filter_config_destroy(config);
         envoy_dynamic_module_on_http_filter_stream_complete(ptr::null_mut(), stream);
@@ -122,9 +122,9 @@ fn end((config, stream): (*const c_void, *const c_void)) {
 }
 
 #[test]
-fn a_panic_ends_in_its_hook_and_the_request_is_counted_and_left_alone() {
+fn a_panic_is_caught_and_the_request_is_counted_and_untouched() {
     let (config, stream) = start();
-    // SAFETY: the stream is alive; the stand-in ignores handles.
+    // SAFETY: the stream is alive, and the fake ignores handles.
     unsafe {
         about(ptr::null_mut(), stream, Stream::on_request);
         about(ptr::null_mut(), stream, |_, _| panic!("of a test"));
@@ -155,7 +155,7 @@ fn a_bad_configuration_is_refused() {
     assert!(made.is_null());
 }
 
-/// Outside of Envoy there are no callbacks, as in an Envoy that is too old.
+/// Outside of Envoy there are no callbacks, just as in an Envoy that is too old.
 #[test]
 fn without_its_callbacks_the_module_refuses_to_load() {
     assert_eq!(Callbacks::find().err(), Some(c"envoy_dynamic_module_callback_log"));

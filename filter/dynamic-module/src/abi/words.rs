@@ -1,8 +1,8 @@
-//! What Envoy's interface says in numbers and answers, and what is safe about it.
+//! The enumerations and errors of Envoy's interface, and the guard against panics. All of it is safe.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A callback that did not do what it was asked for.
+/// A callback that refused to do what it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("Envoy refused {0}")]
 pub(crate) struct HostError(pub(crate) &'static str);
@@ -11,7 +11,7 @@ pub(super) fn accepted(did: bool, what: &'static str) -> Result<(), HostError> {
     if did { Ok(()) } else { Err(HostError(what)) }
 }
 
-/// How loud a line of Envoy's log is.
+/// The level of a line in Envoy's log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Level {
     Debug = 1,
@@ -19,35 +19,35 @@ pub(crate) enum Level {
     Error = 4,
 }
 
-/// Whose headers are meant.
+/// The headers of a request or of a response (`envoy_dynamic_module_type_http_header_type`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Headers {
     Request = 0,
     Response = 2,
 }
 
-/// What Envoy can be asked about a request (`envoy_dynamic_module_type_attribute_id`).
+/// An attribute of a request (`envoy_dynamic_module_type_attribute_id`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Attribute {
     UpstreamAddress = 41,
     RouteName = 61,
-    /// Before 1.40 Envoy answers with the virtual cluster's name.
+    /// Before 1.40, Envoy returns the name of the virtual cluster instead.
     VirtualHostName = 63,
 }
 
-/// Whose metadata is meant (`envoy_dynamic_module_type_metadata_source`).
+/// The owner of metadata (`envoy_dynamic_module_type_metadata_source`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Metadata {
     Route = 1,
     Cluster = 2,
 }
 
-/// Runs a hook; a panic ends here, for Envoy has no use for one.
+/// Runs a hook and catches its panic, which would end Envoy's process.
 pub(super) fn guard<T>(hook: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(hook)) {
         Ok(answer) => Some(answer),
         Err(payload) => {
-            // Its destructor could panic in turn.
+            // Do not drop it: its destructor could panic, too.
             std::mem::forget(payload);
             None
         }

@@ -1,4 +1,4 @@
-//! What comes of secrets, without Envoy.
+//! Secrets and their filters, without Envoy.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -86,7 +86,7 @@ impl ResponseView for Exchange {
     }
 }
 
-/// The key that a filter signs with.
+/// The id of the key that a filter signs with.
 #[track_caller]
 fn signs_with(filter: Option<&Arc<Filter>>) -> u8 {
     let mut session = filter.expect("no keyring").session(&Exchange).unwrap().unwrap();
@@ -101,19 +101,19 @@ fn signs_with(filter: Option<&Arc<Filter>>) -> u8 {
 }
 
 #[test]
-fn there_is_no_keyring_until_the_secret_is_there() {
+fn there_is_no_keyring_until_the_secret_arrives() {
     let (discovered, keyless) = (discovered(), keyless());
     for nothing in [None, Some([].as_slice())] {
         assert!(discovered.filter(nothing, &keyless).unwrap().is_none());
     }
     let filter = discovered.filter(Some(&secret(1)), &keyless).unwrap();
     assert_eq!(signs_with(filter.as_ref()), 1);
-    // And where Envoy has none again, the last one goes on.
+    // If Envoy has no secret any more, the last keyring stays in use.
     assert_eq!(signs_with(discovered.filter(None, &keyless).unwrap().as_ref()), 1);
 }
 
 #[test]
-fn a_secret_is_read_once_and_a_new_one_is_taken() {
+fn a_secret_is_parsed_once_and_a_new_one_replaces_it() {
     let (discovered, keyless) = (discovered(), keyless());
     let first = discovered.filter(Some(&secret(1)), &keyless).unwrap().unwrap();
     let again = discovered.filter(Some(&secret(1)), &keyless).unwrap().unwrap();
@@ -122,9 +122,8 @@ fn a_secret_is_read_once_and_a_new_one_is_taken() {
     assert_eq!(signs_with(new.as_ref()), 2);
 }
 
-/// One that has not seen the new secret yet.
 #[test]
-fn a_worker_that_is_behind_keeps_its_filter_and_takes_nobody_elses() {
+fn a_worker_with_the_old_secret_keeps_its_filter() {
     let (discovered, keyless) = (discovered(), keyless());
     let old = discovered.filter(Some(&secret(1)), &keyless).unwrap().unwrap();
     let new = discovered.filter(Some(&secret(2)), &keyless).unwrap().unwrap();
@@ -141,7 +140,7 @@ fn a_worker_that_is_behind_keeps_its_filter_and_takes_nobody_elses() {
 }
 
 #[test]
-fn what_is_no_keyring_is_refused_once_and_the_keyring_before_goes_on() {
+fn a_bad_secret_is_refused_once_and_the_old_keyring_stays() {
     let (discovered, keyless) = (discovered(), keyless());
     assert!(discovered.filter(Some(b"nonsense"), &keyless).is_err());
     assert!(discovered.filter(Some(b"nonsense"), &keyless).unwrap().is_none());

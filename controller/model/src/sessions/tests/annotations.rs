@@ -1,10 +1,14 @@
 //! What annotations and defaults make of a session.
 
-use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{CookiePath, SessionDefaults};
+use crate::session_fields::{Of, SessionField, Values};
+use crate::sessions::annotations::camel_case;
+use crate::{CookiePath, SessionFields};
+use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
 
 fn named(name: &str) -> Value {
     json!({"sessionName": name})
@@ -34,50 +38,88 @@ fn worlds(persistence: &Value, name: &str, value: &str) -> [World; 3] {
 
 #[test]
 fn every_annotation_does_what_it_says() {
+    let mut tested = BTreeSet::from(["path".to_owned()]);
     for (name, value, pointer, expected) in [
         ("strict", "true", "/strict", json!(true)),
         ("strict-status", "410", "/strictStatus", json!(410)),
         ("same-site", "Lax", "/cookie/sameSite", json!("Lax")),
+        ("same-site", "None", "/cookie/sameSite", json!("None")),
         ("secure", "never", "/cookie/secure", json!("never")),
         ("domain", "example.com", "/cookie/domain", json!("example.com")),
         ("script-access", "true", "/cookie/httpOnly", json!(false)),
+        ("partitioned", "true", "/cookie/partitioned", json!(true)),
         ("token", "signed", "/token", json!("signed")),
         ("mode", "prefix", "/cookie/mode", json!("prefix")),
         ("mode", "rewrite", "/cookie/mode", json!("rewrite")),
         ("forward", "true", "/cookie/forward", json!(true)),
         ("cache-control", "keep", "/cacheControl", json!("keep")),
     ] {
-        for world in worlds(&named("s"), name, value) {
-            assert_eq!(at(&world.sessions(), pointer), expected, "{name}: {value}");
-        }
-    }
-    // Some need another.
-    for (name, value, pointer, expected) in [
-        ("same-site", "None", "/cookie/sameSite", json!("None")),
-        ("partitioned", "true", "/cookie/partitioned", json!(true)),
-    ] {
         for mut world in worlds(&named("s"), name, value) {
-            world.settings.session_defaults.secure = SecureConfig::Always;
+            // Some values need it.
+            world.settings.session_defaults.secure = Some(SecureConfig::Always);
             assert_eq!(at(&world.sessions(), pointer), expected, "{name}: {value}");
         }
+        tested.insert(name.to_owned());
     }
+    let all: BTreeSet<String> = SessionField::annotations().into_iter().collect();
+    assert_eq!(tested, all, "every annotation needs a row above");
+}
+
+#[test]
+fn the_pages_list_every_field_with_its_values() {
+    let rows = rows_of(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")));
+    for field in SessionField::ALL {
+        let annotation = field.annotation();
+        let listed = |name: &str, words: &[&str]| {
+            let mut rows = rows.iter().filter(|row| row.starts_with(&format!("| `{name}` |")));
+            assert!(
+                rows.any(|row| words.iter().all(|word| row.contains(word))),
+                "no page has a row of {name} with {words:?}"
+            );
+        };
+        let words: Vec<String> = match field.values {
+            Values::Words(words) => words.iter().map(|word| format!("`{word}`")).collect(),
+            Values::Like(..) => Vec::new(),
+        };
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        listed(&annotation, &words);
+        let is_flag = field.examples() == ["true", "false"];
+        listed(&camel_case(&annotation), if is_flag { &["| bool |"] } else { &words });
+    }
+}
+
+/// The rows of tables in all pages below the folder.
+#[expect(clippy::disallowed_methods, reason = "a test reads the pages")]
+fn rows_of(folder: &Path) -> Vec<String> {
+    let mut rows = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rows.extend(rows_of(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let page = std::fs::read_to_string(path).unwrap();
+            rows.extend(page.lines().filter(|line| line.starts_with('|')).map(str::to_owned));
+        }
+    }
+    rows
 }
 
 #[test]
 fn defaults_are_for_what_nobody_says() {
-    let defaults = SessionDefaults {
-        strict: true,
+    // No `..`: a new field does not compile until it is here and in what is expected.
+    let defaults = SessionFields {
+        strict: Some(true),
         strict_status: Some(410),
-        same_site: SameSiteConfig::None,
-        secure: SecureConfig::Always,
+        same_site: Some(SameSiteConfig::None),
+        secure: Some(SecureConfig::Always),
         domain: Some("example.com".to_owned()),
-        script_access: true,
-        partitioned: true,
-        path: CookiePath::Root,
-        token: TokenConfig::Signed,
-        mode: CookieModeConfig::Insert,
-        forward: true,
-        cache_control: CacheControlConfig::Keep,
+        script_access: Some(true),
+        partitioned: Some(true),
+        path: Some(CookiePath::Root),
+        token: Some(TokenConfig::Signed),
+        mode: Some(CookieModeConfig::Insert),
+        forward: Some(true),
+        cache_control: Some(CacheControlConfig::Keep),
     };
     let mut world = with_policy(&named("s"));
     world.settings.session_defaults = defaults.clone();
@@ -97,8 +139,8 @@ fn defaults_are_for_what_nobody_says() {
     // A cookie's attributes are not meant for the application's own.
     for mode in [CookieModeConfig::Prefix, CookieModeConfig::Rewrite] {
         let mut world = with_policy(&named("s"));
-        world.settings.session_defaults = SessionDefaults {
-            mode,
+        world.settings.session_defaults = SessionFields {
+            mode: Some(mode),
             ..defaults.clone()
         };
         let sessions = world.sessions();
@@ -130,7 +172,8 @@ fn a_routes_annotations_count_over_its_policies_field_by_field() {
 
 #[test]
 fn a_bad_annotation_is_named_and_nothing_is_guessed() {
-    let unknown = "expected no annotation of this name, but one of cache-control, domain, forward, mode, partitioned, path, same-site, script-access, secure, strict, strict-status, token";
+    let names = SessionField::annotations().join(", ");
+    let unknown = format!("expected no annotation of this name, but one of {names}");
     let secure = "expected always, because browsers drop a cookie with sameSite None that is not Secure";
     for (persistence, name, value, field, message) in [
         (
@@ -173,7 +216,7 @@ fn a_bad_annotation_is_named_and_nothing_is_guessed() {
             over_policy.status("p"),
             [
                 ACCEPTED,
-                "Programmed=False/Overridden: the route's annotations can not be followed, so there are no sessions, on: HTTPRoute shop/web spec.rules[0]"
+                "Programmed=False/Overridden: the route's annotations cannot be followed, so there are no sessions, on: HTTPRoute shop/web spec.rules[0]"
             ]
         );
         for sessions in [of_policy, over_policy, of_rule] {
@@ -183,7 +226,7 @@ fn a_bad_annotation_is_named_and_nothing_is_guessed() {
 }
 
 #[test]
-fn a_routes_bad_annotation_is_told_once_and_ends_all_of_its_sessions() {
+fn a_routes_bad_annotation_is_told_once_and_ends_its_sessions() {
     let mut world = with_policy(&named("s"));
     let rules = json!([
         rule(&["b"]),
@@ -245,18 +288,20 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
         world.add(annotated(policy, name, value));
         world.sessions().status("p")
     };
-    for (name, value) in [
-        ("same-site", "Lax"),
-        ("domain", "example.com"),
-        ("secure", "always"),
-        ("forward", "true"),
-    ] {
-        assert_eq!(
-            prefixed(name, value),
-            [format!(
-                "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/{name}]: {message}"
-            )]
+    // The path is of the filter's own cookie only: that of the application's stays what it is.
+    let fields = SessionField::ALL.iter().filter(|field| field.of != Of::Policy);
+    for name in fields.map(SessionField::annotation).filter(|name| name != "path") {
+        let field = SessionField::of_annotation(&name).unwrap();
+        let refused = format!("Accepted=False/Invalid: metadata.annotations[session.limpet.dev/{name}]: {message}");
+        let statuses: Vec<_> = field.examples().iter().map(|value| prefixed(&name, value)).collect();
+        assert!(
+            statuses
+                .iter()
+                .all(|status| *status == [refused.clone()] || *status == [ACCEPTED]),
+            "{statuses:?}"
         );
+        let accepted = statuses.iter().filter(|status| **status == [ACCEPTED]).count();
+        assert!(accepted < 2, "{name}: only the default is taken, {statuses:?}");
     }
     assert_eq!(prefixed("same-site", "Strict"), [ACCEPTED], "as it is by default");
     let permanent = json!({"sessionName": "s", "absoluteTimeout": "1h", "cookieConfig": {"lifetimeType": "Permanent"}});
@@ -281,14 +326,8 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
 #[test]
 fn what_is_for_cookies_is_refused_for_a_header() {
     let header = json!({"sessionName": "x-s", "type": "Header"});
-    for (name, value) in [
-        ("same-site", "Lax"),
-        ("secure", "always"),
-        ("domain", "example.com"),
-        ("script-access", "true"),
-        ("partitioned", "false"),
-        ("path", "route"),
-    ] {
+    for field in SessionField::ALL.iter().filter(|field| field.of == Of::Cookie) {
+        let (name, value) = (&field.annotation(), field.examples()[0]);
         let text = format!("metadata.annotations[session.limpet.dev/{name}]: expected none with type Header");
         let [of_policy, over_policy, of_rule] = worlds(&header, name, value).map(|world| world.sessions());
         assert_eq!(of_policy.status("p"), [format!("Accepted=False/Invalid: {text}")]);
@@ -358,7 +397,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
         ),
     ] {
         let mut world = super::world(SERVICE_AND_ROUTE);
-        world.settings.session_defaults.path = default;
+        world.settings.session_defaults.path = Some(default);
         let mut route = matched(&paths, &named("s"));
         if let Some(value) = annotation {
             route = annotated(route, "path", value);
@@ -381,7 +420,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
     }
     // Cookies of single paths count, too, where names are shared.
     let mut world = super::world(SERVICE_AND_ROUTE);
-    world.settings.session_defaults.path = CookiePath::Route;
+    world.settings.session_defaults.path = Some(CookiePath::Route);
     let [one, other] =
         [&["/a", "/b"][..], &["/a"]].map(|paths| matched(paths, &named("s"))["spec"]["rules"][0].clone());
     world.add(route("web", &json!([one, other])));
@@ -389,7 +428,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
     assert!((0..2).all(|rule| sessions.policy(rule).cookie.as_ref().unwrap().per_scope));
     // The newer shape has a field for it.
     let mut world = super::world(SERVICE_AND_ROUTE);
-    world.settings.session_defaults.path = CookiePath::Route;
+    world.settings.session_defaults.path = Some(CookiePath::Route);
     world.add(matched(&["/a"], &json!({"cookie": {}})));
     let sessions = world.sessions();
     assert_eq!(path_of(&sessions.rules[0].session, &sessions), "/");
@@ -400,7 +439,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
     );
     // A policy's is unset by that rule, which is the whole site for the filter, too.
     let mut world = with_policy(&named("s"));
-    world.settings.session_defaults.path = CookiePath::Route;
+    world.settings.session_defaults.path = Some(CookiePath::Route);
     let mut rule = rule(&["a"]);
     rule["matches"] = json!([{"path": {"value": "/a"}}]);
     world.add(super::route("web", &json!([rule])));

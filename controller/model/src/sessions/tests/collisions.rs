@@ -98,7 +98,7 @@ fn sessions_of(world: &World, rules: &[RuleFacts<'_>]) -> Sessions {
 
 /// Check 14, the GEP's own example: two Services of one split.
 #[test]
-fn of_two_policies_of_a_split_with_one_name_the_younger_conflicts() {
+fn of_two_policies_of_a_split_with_one_name_the_younger_loses() {
     for persistence in [named("s"), json!({"sessionName": "S-H", "type": "Header"})] {
         for (p, q, winner, loser) in [(1, 2, "p", "q"), (2, 1, "q", "p")] {
             let mut world = world(SERVICE_AND_ROUTE);
@@ -120,7 +120,7 @@ fn of_two_policies_of_a_split_with_one_name_the_younger_conflicts() {
 
 /// Check 14: two rules of one route.
 #[test]
-fn of_two_policies_of_a_route_with_one_name_the_younger_conflicts() {
+fn of_two_policies_of_a_route_with_one_name_the_younger_loses() {
     for (p, q, expected, winner, loser) in [(1, 2, ["s", ""], "p", "q"), (2, 1, ["", "s"], "q", "p")] {
         let mut world = world(SERVICE_AND_ROUTE);
         world.add(route("web", &json!([rule(&["a"]), rule(&["b"])])));

@@ -215,7 +215,7 @@ fn two_backends_of_a_split_with_one_name_are_refused() {
 }
 
 #[test]
-fn what_can_not_be_followed_is_the_backends_alone() {
+fn what_cannot_be_followed_is_the_backends_alone() {
     let none = "expected none in an XBackend, which has cookie and header";
     for (persistence, expected) in [
         (

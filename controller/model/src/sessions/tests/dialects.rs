@@ -88,7 +88,7 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
 }
 
 #[test]
-fn what_can_not_be_followed_is_named() {
+fn what_cannot_be_followed_is_named() {
     const NAME: &str = "1 to 128 letters, digits or !#$%&'*+-.^_`|~";
     const DURATION: &str = "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, each with h, m, s or ms; less than 100000h in all), found";
     let newer = "expected none beside cookie or header, which are the newer shape of sessionPersistence";

@@ -12,15 +12,16 @@ mod scale;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_core::config::schema::PolicyConfig;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{RuleBackend, RuleFacts, RuleSession, Sessions, sessions};
+use super::{RuleFacts, RuleSession, Sessions, sessions};
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
-use crate::reports::{AncestorReport, Condition, ConditionStatus, ObjectRef, PolicyReport};
+use crate::references::RuleBackend;
+use crate::reports::{AncestorReport, Condition, ConditionStatus, PolicyReport};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
-use limpet_api::{BackendRef, HttpMatch, Object, ObjectName, ParentRef, SessionPersistence};
+use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence};
+use limpet_core::config::schema::PolicyConfig;
 
 /// Objects, and what they are built with.
 #[derive(Default)]
@@ -71,7 +72,7 @@ impl World {
                 let refs = &rule.backend_refs;
                 let parents = (&route.spec.parent_refs[..], &route.spec.hostnames[..]);
                 self.facts(
-                    "HTTPRoute",
+                    Kind::HttpRoute,
                     name,
                     route,
                     index,
@@ -87,7 +88,7 @@ impl World {
                 let refs = &rule.backend_refs;
                 let parents = (&route.spec.parent_refs[..], &route.spec.hostnames[..]);
                 let inline = rule.session_persistence.as_ref();
-                self.facts("GRPCRoute", name, route, index, inline, refs, parents, Vec::new())
+                self.facts(Kind::GrpcRoute, name, route, index, inline, refs, parents, Vec::new())
             })
         });
         http.chain(grpc).collect()
@@ -96,7 +97,7 @@ impl World {
     #[expect(clippy::too_many_arguments, reason = "two kinds of routes, one shape")]
     fn facts<'a, S>(
         &self,
-        kind: &'static str,
+        kind: Kind,
         name: &ObjectName,
         route: &'a Object<S>,
         index: usize,
@@ -129,7 +130,7 @@ impl World {
             field: format!("spec.rules[{index}]"),
             name: RuleName(format!(
                 "{}/{}/{}/{index}",
-                kind.to_lowercase(),
+                kind.as_str().to_lowercase(),
                 name.namespace,
                 name.name
             )),

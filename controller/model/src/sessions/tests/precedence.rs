@@ -45,7 +45,7 @@ fn a_rules_own_persistence_counts_and_the_policy_says_so() {
 }
 
 #[test]
-fn a_rules_own_persistence_counts_even_where_it_can_not_be_followed() {
+fn a_rules_own_persistence_counts_even_if_it_is_invalid() {
     let mut world = with_policy(&named("of-policy"));
     world.add(route("web", &json!([inline(&["a"], &json!({"type": "Query"}))])));
     let sessions = world.sessions();

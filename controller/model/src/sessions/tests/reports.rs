@@ -92,7 +92,7 @@ fn a_missing_target_is_told_where_a_rule_names_it() {
 }
 
 #[test]
-fn a_policy_with_only_a_wrong_target_is_told_where_rules_lead_to_it() {
+fn a_policy_with_only_a_wrong_target_is_told_so() {
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(json!({"kind": "XBackend", "metadata": {"name": "blue"}, "spec": {"type": "EndpointSelector"}}));
     let reference = json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "blue"});
@@ -129,13 +129,13 @@ fn fields_that_nothing_reads_are_named() {
     assert_eq!(
         only_ancestor(sessions.report_of("XBackendTrafficPolicy", "p")),
         [
-            "Accepted=False/Invalid: spec.sessionPersistence: expected sessions, which are all that is supported of a policy; spec.retryConstraint can not be followed"
+            "Accepted=False/Invalid: spec.sessionPersistence: expected sessions, which are all that is supported of a policy; spec.retryConstraint cannot be followed"
         ]
     );
 }
 
 #[test]
-fn a_policy_without_sessions_asks_for_nothing_and_conflicts_with_none() {
+fn a_policy_without_sessions_conflicts_with_none() {
     let mut world = world(SERVICE_AND_ROUTE);
     let mut bare = policy("XBackendTrafficPolicy", "bare", &["a"], &Value::Null);
     bare["spec"].as_object_mut().unwrap().remove("sessionPersistence");
@@ -152,7 +152,7 @@ fn a_policy_without_sessions_asks_for_nothing_and_conflicts_with_none() {
 /// GEP-713: "If this slice is full, implementations MUST NOT add further entries. Instead they MUST consider the policy unimplementable and signal
 /// that on any related resources".
 #[test]
-fn the_seventeenth_gateway_has_no_sessions_and_its_routes_say_so() {
+fn the_seventeenth_gateway_has_no_sessions_and_routes_say_so() {
     let gateways: Vec<String> = (0..17).map(|index| format!("g{index:02}")).collect();
     let mut world = with_policy(&named("s"));
     world.objects.http_routes.clear();

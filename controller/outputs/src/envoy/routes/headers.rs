@@ -1,4 +1,4 @@
-//! Changes of headers.
+//! Header changes of routes.
 
 use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use envoy_types::pb::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
@@ -7,14 +7,14 @@ use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 
 use limpet_model::graph::{Destination, HeaderChanges, Route};
 
-/// Changes of the headers of requests and responses, in Envoy's words.
+/// Changes of request and response headers, as Envoy's messages.
 #[derive(Debug, Clone)]
 pub(super) struct Changes {
     requests: Direction,
     responses: Direction,
 }
 
-/// Envoy removes first, and adds then.
+/// Envoy removes headers first and then adds.
 #[derive(Debug, Clone)]
 struct Direction {
     remove: Vec<String>,
@@ -36,7 +36,7 @@ impl Changes {
         }
     }
 
-    /// These, and then those.
+    /// These changes, followed by others.
     pub(super) fn then(self, then: &Self) -> Self {
         Self {
             requests: self.requests.then(&then.requests),
@@ -97,7 +97,7 @@ fn option((name, value): &(String, String), action: HeaderAppendAction) -> Heade
     HeaderValueOption {
         header: Some(HeaderValue {
             key: name.clone(),
-            // To Envoy a value is a format, in which a percent sign begins a command.
+            // Envoy reads the value as a format, in which a percent sign starts a command.
             value: value.replace('%', "%%"),
             ..HeaderValue::default()
         }),
@@ -107,7 +107,7 @@ fn option((name, value): &(String, String), action: HeaderAppendAction) -> Heade
     }
 }
 
-/// Envoy refuses configurations that change others, and with one of them all.
+/// Whether Envoy permits changes of this header. One that it does not permit makes it refuse the whole configuration.
 fn is_changeable(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(':') && name != "host"
 }

@@ -1,4 +1,4 @@
-//! What requests have to have.
+//! Route matches.
 
 use envoy_types::pb::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use envoy_types::pb::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
@@ -31,17 +31,17 @@ pub(super) fn route_match(wanted: &Match) -> RouteMatch {
     }
 }
 
-/// The header by which a session is led to the cluster with this short hash.
+/// A match on the header that leads a session to the cluster with this short hash.
 pub(super) fn led_to(hash: &str) -> HeaderMatcher {
     header(DESTINATION_HEADER, exact(hash))
 }
 
-/// The header that tells the route's session, once there was one.
+/// A match on the header with the route's session, which an earlier match has set.
 pub(super) fn of_session(session: &str) -> HeaderMatcher {
     header(SESSION_HEADER, exact(session))
 }
 
-/// Envoy's regular expressions match all of what they are matched with.
+/// A regular expression. Envoy matches the whole value with it.
 pub(super) fn regex(pattern: &str) -> RegexMatcher {
     RegexMatcher {
         regex: pattern.to_owned(),

@@ -24,18 +24,18 @@ use super::chain::{Steering, internal_headers};
 use super::listeners::{plain_name, tls_name};
 use super::options::FilterBuild;
 use super::pack::{self, duration, metadata, no, number, session};
-use limpet_core::envoy::UNAVAILABLE_CLUSTER;
+use limpet_core::envoy::{DESTINATION_SESSION, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
 use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
 
-/// Makes routes.
+/// Builds route configurations.
 pub(super) struct Routes<'a> {
     pub(super) graph: &'a Graph,
     pub(super) build: &'a FilterBuild,
 }
 
 impl Routes<'_> {
-    /// The route configurations of one port: one for all listeners without TLS, and one for each that ends it.
+    /// The route configurations of one port: one for all listeners without TLS, and one for each that terminates TLS.
     pub(super) fn of_port(&self, port: u16, listeners: &[Listener]) -> Vec<RouteConfiguration> {
         let is_plain = |listener: &&Listener| listener.certificates.is_none();
         let plain: Vec<&Listener> = listeners.iter().filter(is_plain).collect();
@@ -68,9 +68,9 @@ impl Routes<'_> {
                 .iter()
                 .map(|name| (*name).to_owned())
                 .collect(),
-            // `example.com:8080` is for the virtual host of `example.com`, and the backend sees it as it was sent.
+            // Match the virtual host without the port of the Host header. The backend still sees the port.
             ignore_port_in_host_matching: true,
-            // What a backend's own filters say comes after what the rule's say.
+            // The filters of a backend apply after those of the rule.
             most_specific_header_mutations_wins: true,
             validate_clusters: no(),
             ..RouteConfiguration::default()
@@ -96,7 +96,7 @@ impl Routes<'_> {
             }
             Action::Respond { status, reason } => {
                 let mut made = EnvoyRoute {
-                    // For people who read it: nobody evaluates it.
+                    // For readers only: nothing evaluates it.
                     metadata: Some(metadata("limpet.controller", "reason", reason)),
                     ..respond(*status, made)
                 };
@@ -108,7 +108,7 @@ impl Routes<'_> {
 
     fn forward(&self, route: &Route, forward: &Forward, made: EnvoyRoute) -> Vec<EnvoyRoute> {
         let Session::Rule(used) = &forward.session else {
-            let metadata = matches!(forward.session, Session::Destinations).then(|| session("@destination"));
+            let metadata = matches!(forward.session, Session::Destinations).then(|| session(DESTINATION_SESSION));
             return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
         };
         let strict = self.is_strict(&used.policy);
@@ -128,9 +128,10 @@ impl Routes<'_> {
             let made = self.to_all(route, forward, made);
             return vec![self.steered(made, Steering::Active { strict })];
         }
-        // One route for each cluster, which its sessions are led to, whatever the weights are; and the one that chooses where a session begins.
+        // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
+        // sessions begin.
         let made = EnvoyRoute {
-            metadata: Some(session(&format!("@split/{name}"))),
+            metadata: Some(session(&format!("{SPLIT_PREFIX}{name}"))),
             ..made
         };
         let mut known = BTreeSet::new();
@@ -159,7 +160,7 @@ impl Routes<'_> {
         routes
     }
 
-    /// To one of the destinations, by weight.
+    /// The route to one of the destinations, by weight.
     fn to_all(&self, route: &Route, forward: &Forward, mut made: EnvoyRoute) -> EnvoyRoute {
         let of_destinations = matches!(forward.session, Session::Destinations);
         let leads_somewhere =
@@ -220,7 +221,7 @@ impl Routes<'_> {
         matches!(self.build, FilterBuild::Wasm(_))
     }
 
-    /// What sessions of a cluster's own need.
+    /// What sessions of a cluster need of its route.
     fn cluster_steering(&self, cluster: &ClusterName) -> Option<Steering> {
         let used = self.graph.clusters.get(cluster)?.session.as_ref()?;
         Some(Steering::Active {
@@ -233,7 +234,7 @@ impl Routes<'_> {
     }
 }
 
-/// With the header by which a session is led to the cluster with this short hash.
+/// The match with the header that leads a session to the cluster with this short hash.
 fn led_to(hash: &str, mut made: EnvoyRoute) -> EnvoyRoute {
     if let Some(matched) = &mut made.r#match {
         matched.headers.push(matching::led_to(hash));
@@ -241,8 +242,9 @@ fn led_to(hash: &str, mut made: EnvoyRoute) -> EnvoyRoute {
     made
 }
 
-/// The route by which the sessions of a rule are led to one of its destinations, for a table of routes that somebody else writes: it does not depend on
-/// its place there, because it is for requests that a route with this session (`@split/...`) had already.
+/// The route that leads the sessions of a rule to one of its destinations, for a route table that another control plane
+/// writes. Its place there does not matter: it matches only requests that a route with this session (`@split/...`) has
+/// matched before.
 pub(crate) fn destination_route(
     name: &str,
     session: &str,
@@ -291,9 +293,9 @@ fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
 fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> EnvoyAction {
     let mut action = RouteAction {
         cluster_specifier: Some(clusters),
-        // A reference that leads nowhere (HTTPRouteRule.backendRefs).
+        // An invalid reference answers 500 (HTTPRouteRule.backendRefs).
         cluster_not_found_response_code: ClusterNotFoundResponseCode::InternalServerError.into(),
-        // Envoy's own limit is 15 s.
+        // No limit: Envoy's default is 15 s.
         timeout: duration(forward.request_timeout.unwrap_or(Duration::ZERO)),
         retry_policy: Some(retries(forward.backend_timeout)),
         ..RouteAction::default()
@@ -308,8 +310,8 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
     EnvoyAction::Route(action)
 }
 
-/// A request whose backend refuses the connection has not begun: another backend gets it, and its session goes on there, with a new token. Strict
-/// sessions tell Envoy not to.
+/// Retries a request whose backend refuses the connection, on another backend: the request has not begun there. The
+/// session continues there with a new token. Strict sessions disable the retry.
 fn retries(backend_timeout: Option<Duration>) -> RetryPolicy {
     let predicate = retry_policy::RetryHostPredicate {
         name: "envoy.retry_host_predicates.previous_hosts".to_owned(),

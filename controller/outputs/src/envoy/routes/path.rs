@@ -9,13 +9,13 @@ use envoy_types::pb::envoy::r#type::matcher::v3::RegexMatchAndSubstitute;
 use super::matching;
 use limpet_model::graph::{PathChange, PathMatch, Redirect};
 
-/// A change of the path in Envoy's words.
+/// A change of the path, as Envoy's messages.
 #[derive(Debug, PartialEq)]
 enum Change {
     None,
-    /// The prefix that matched becomes this.
+    /// Replaces the matched prefix.
     Prefix(String),
-    /// What matches becomes this. It is matched with the path without the query, from its beginning.
+    /// Replaces what the expression matches, from the start of the path and without the query.
     Regex {
         pattern: String,
         becomes: String,
@@ -30,7 +30,7 @@ impl Change {
             (PathChange::Prefix(becomes), PathMatch::Exact(_)) => {
                 Self::full(Some(becomes.as_str()).filter(|path| !path.is_empty()).unwrap_or("/"))
             }
-            // There is no prefix to replace, and the graph has no such route.
+            // Only a prefix match has a prefix to replace, and the graph has no other such route.
             (PathChange::Prefix(_), PathMatch::Regex(_)) => Self::None,
         }
     }
@@ -42,15 +42,15 @@ impl Change {
         }
     }
 
-    /// The table of `HTTPPathModifier.replacePrefixMatch`: no slash is lost or doubled where the prefix ends.
+    /// As the table of `HTTPPathModifier.replacePrefixMatch`: no slash is lost or doubled at the end of the prefix.
     fn prefix(prefix: &str, becomes: &str) -> Self {
         let becomes = becomes.trim_end_matches('/');
         match (prefix.is_empty(), becomes.is_empty()) {
             (true, true) => Self::None,
-            // The root's match is its slash.
+            // The match of the root is its slash.
             (true, false) => Self::Prefix(format!("{becomes}/")),
             (false, false) => Self::Prefix(becomes.to_owned()),
-            // To Envoy an empty prefix is none at all.
+            // Envoy ignores an empty prefix.
             (false, true) => Self::Regex {
                 pattern: format!("^{}/*", regex::escape(prefix)),
                 becomes: "/".to_owned(),
@@ -59,7 +59,7 @@ impl Change {
     }
 }
 
-/// In a substitution a backslash begins a reference to a group.
+/// Escapes backslashes: in a substitution they start a reference to a group.
 fn escape_substitution(text: &str) -> String {
     text.replace('\\', r"\\")
 }
@@ -103,10 +103,10 @@ pub(super) fn redirect(redirect: &Redirect, matched: &PathMatch, port: u16, tls:
     }
 }
 
-/// The port in the Location header; 0 where it is to have none, or the request's.
+/// The port in the Location header; 0 if it has none, or the request's.
 ///
-/// `HTTPRequestRedirectFilter.port`: without one it is the well-known one of the scheme, and without a scheme the listener's; the well-known one is
-/// not to be written.
+/// `HTTPRequestRedirectFilter.port`: if unset, the well-known port of the scheme, or without a scheme the listener's. A
+/// well-known port is not written.
 fn redirect_port(redirect: &Redirect, port: u16, tls: bool) -> u16 {
     let scheme = redirect.scheme.as_deref().unwrap_or(if tls { "https" } else { "http" });
     let well_known = if scheme == "https" { 443 } else { 80 };
@@ -115,7 +115,7 @@ fn redirect_port(redirect: &Redirect, port: u16, tls: bool) -> u16 {
         (None, Some(_)) => well_known,
         (None, None) => port,
     };
-    // Envoy keeps the request's port where the host is the request's: what was asked for at a well-known port has none.
+    // Envoy keeps the port of the request when it keeps the host. A request to a well-known port has none.
     let request_has_none = matches!(port, 80 | 443);
     if wanted == well_known && (redirect.hostname.is_some() || request_has_none) {
         0

@@ -8,7 +8,7 @@ use limpet_model::graph::{ClusterName, Protocol, SessionUse};
 use limpet_resources::ResourceType;
 
 #[test]
-fn a_cluster_gets_its_endpoints_by_eds_and_lets_sessions_stay_where_it_drains() {
+fn a_cluster_has_eds_and_keeps_sessions_on_draining_hosts() {
     let graph = graph(vec![route(vec![to("v1", 1)])]);
     let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
     assert_eq!(

@@ -22,7 +22,7 @@ fn read(filter: &Value) -> Value {
 }
 
 #[test]
-fn the_configuration_passes_the_filters_own_checks_and_has_the_policies_that_are_used() {
+fn the_filter_accepts_the_configuration_of_the_used_policies() {
     let mut inputs = inputs();
     inputs.fences = vec![FenceConfig {
         address: "10.0.0.7".to_owned(),

@@ -209,7 +209,7 @@ fn equal_graphs_give_equal_bytes() {
 }
 
 #[test]
-fn a_gateway_that_is_not_there_gets_a_filter_that_lets_pass_and_nothing_else() {
+fn a_missing_gateway_gets_only_a_filter_that_lets_pass() {
     let other = ObjectName::new("shop", "other");
     let all = resources(
         &graph(vec![route(vec![to("v1", 1)])]),

@@ -106,7 +106,7 @@ fn sessions_go_on_at_weight_zero() {
 }
 
 #[test]
-fn sessions_are_led_to_clusters_and_not_to_references_that_lead_nowhere() {
+fn sessions_are_led_to_clusters_not_to_bad_references() {
     let split = with_session(forward(vec![to("v1", 1), nowhere(1)]), "web");
     let made = routes(&graph(vec![split]));
     assert_eq!(made.iter().map(led_to).collect::<Vec<_>>(), [Some(V1), None]);

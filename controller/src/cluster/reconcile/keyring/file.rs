@@ -1,4 +1,4 @@
-//! The keyring from a keyring file (`docs/keyring.md`) in place of a Secret: somebody else keeps and rotates it, and it is read again when it changes.
+//! The keyring from a keyring file (`docs/reference/keyring.md`) in place of a Secret: somebody else keeps and rotates it, and it is read again when it changes.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::cluster::kube::Backoff;
 use limpet_api::ObjectName;
-use limpet_model::Lost;
+use limpet_model::Extent;
 use limpet_model::reports::Condition;
 use limpet_outputs::ControlPlane;
 use limpet_outputs::manifests::{
@@ -64,9 +64,9 @@ struct Found {
 
 impl Found {
     fn object_to(&mut self, manifest: &Manifest, objection: &Objection) {
-        let by_gateway = match objection.lost {
-            Lost::All => &mut self.refusals,
-            Lost::Part => &mut self.parts,
+        let by_gateway = match objection.extent {
+            Extent::All => &mut self.refusals,
+            Extent::Part => &mut self.parts,
         };
         let concerns = |gateway: &&ObjectName| objection.gateway.as_ref().is_none_or(|of| of == *gateway);
         for gateway in manifest.gateways.iter().filter(concerns) {

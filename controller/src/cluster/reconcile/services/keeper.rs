@@ -6,10 +6,10 @@ use kube::{Api, Client, Error};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::cluster::kube::{Backoff, Kind};
+use crate::cluster::kube::Backoff;
 use crate::cluster::reconcile::manifests::FIELD_MANAGER;
 use crate::cluster::reconcile::status::{Observation, Reported};
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 
 use super::wanted::{changes, is_ours};
 

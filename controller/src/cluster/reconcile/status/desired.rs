@@ -1,9 +1,8 @@
 use std::collections::BTreeMap;
 
-use crate::cluster::kube::Kind;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
+use limpet_model::Reports;
 use limpet_model::reports::{Condition, PolicyReport, RouteReport};
-use limpet_model::{Reports, SessionPolicyKind};
 
 use super::shape::{Digest, Entry, GatewayStatus, Wanted, digest, merge};
 
@@ -54,11 +53,7 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
         }
     }
     for (name, report) in &reports.session_policies {
-        let kind = match name.kind {
-            SessionPolicyKind::BackendLbPolicy => Kind::BackendLbPolicy,
-            SessionPolicyKind::XBackendTrafficPolicy => Kind::XBackendTrafficPolicy,
-        };
-        add(kind, name.name.clone(), policy(&name.name, report, facts));
+        add(name.kind.into(), name.name.clone(), policy(&name.name, report, facts));
     }
     for (name, report) in &reports.backends {
         add(Kind::XBackend, name.clone(), policy(name, report, facts));

@@ -8,10 +8,10 @@ use kube::core::ApiResource;
 use tokio::sync::watch;
 
 use crate::cluster::controller::Metrics;
-use crate::cluster::kube::{Backoff, Kind, Observed};
+use crate::cluster::kube::{Backoff, Observed};
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::replicas::{Replicas, View};
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::{Objects, Reports};
 
 use super::desired::{Desired, Facts, desired};
@@ -238,7 +238,7 @@ impl Keeper {
         let mut failed = false;
         for (job, result) in results {
             let Some(result) = result else { continue };
-            let (kind, name) = (job.kind.name(), &job.name);
+            let (kind, name) = (job.kind.as_str(), &job.name);
             let outcome = result.as_ref().map_or("failed", |outcome| outcome.name());
             self.metrics.wrote_status(outcome);
             match result {
@@ -269,7 +269,7 @@ impl Keeper {
             let resource = observation.served.get(&kind);
             if let (false, Some(observed), Some(resource)) = (problems.is_empty(), observed, resource) {
                 let regarding = Regarding {
-                    kind: kind.name(),
+                    kind: kind.as_str(),
                     api_version: resource.api_version.clone(),
                     name: name.clone(),
                     uid: observed.uid.clone(),
@@ -290,14 +290,12 @@ impl Keeper {
             matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())
         };
         for (object, malformed) in objects.malformed() {
-            if let Some(kind) = Kind::of_name(object.kind)
-                && !has_condition(kind, &object.name)
-            {
+            if !has_condition(object.kind, &object.name) {
                 let problem = Problem {
                     reason: "Invalid".to_owned(),
                     note: malformed.to_string(),
                 };
-                add(kind, &object.name, [problem].into());
+                add(object.kind, &object.name, [problem].into());
             }
         }
         all

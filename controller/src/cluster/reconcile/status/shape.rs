@@ -6,8 +6,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::cluster::kube::Kind;
-use limpet_api::ParentRef;
+use limpet_api::{Kind, ParentRef};
 use limpet_model::reports::{Condition, ConditionStatus, ListenerReport};
 
 /// A message's longest text (`metav1.Condition`), with room for what it takes in another encoding.

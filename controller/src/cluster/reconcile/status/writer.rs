@@ -3,9 +3,8 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 
-use crate::cluster::kube::Kind;
 use crate::cluster::reconcile::manifests::FIELD_MANAGER;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 
 use super::shape::{Digest, Wanted, merge};
 

@@ -77,7 +77,7 @@ fn a_route_does_not_wait_for_ever() {
 }
 
 #[test]
-fn a_route_does_not_wait_for_a_cluster_that_is_refused_or_has_no_endpoints() {
+fn a_route_does_not_wait_for_a_refused_or_empty_cluster() {
     for protocol in BOTH {
         let mut bed = served(protocol);
         bed.publish(&[
@@ -109,7 +109,7 @@ fn routes_do_not_wait_for_endpoints_that_only_change() {
 }
 
 #[test]
-fn a_filter_configuration_and_a_secret_come_before_listeners_and_routes() {
+fn filters_and_secrets_come_before_listeners_and_routes() {
     for protocol in BOTH {
         for first in [(ExtensionConfig, "filter"), (Secret, "tls")] {
             let mut bed = served(protocol);
@@ -160,7 +160,7 @@ fn a_cluster_is_removed_after_its_routes_are_replaced() {
 }
 
 #[test]
-fn a_cluster_stays_as_long_as_its_routes_are_not_replaced_because_they_are_refused() {
+fn a_cluster_stays_while_its_routes_refuse_to_be_replaced() {
     for protocol in BOTH {
         let mut bed = served(protocol);
         bed.publish(&[(Cluster, "a", ""), (RouteConfiguration, "web", "bad")]);
@@ -179,7 +179,7 @@ fn a_cluster_stays_as_long_as_its_routes_are_not_replaced_because_they_are_refus
 }
 
 #[test]
-fn a_cluster_stays_until_the_node_has_routes_that_it_will_ask_for() {
+fn a_cluster_stays_until_the_node_has_the_routes_it_asks_for() {
     for protocol in BOTH {
         let mut bed = served(protocol);
         bed.publish(&[

@@ -1,4 +1,4 @@
-//! A gRPC service and its client, as tonic's generator would write them.
+//! A gRPC service and its client, written as tonic's generator would write them.
 //!
 //!     service Echo {
 //!       rpc Say(Note) returns (Note);
@@ -30,18 +30,18 @@ const REPEAT: &str = "/limpet.test.Echo/Repeat";
 const GATHER: &str = "/limpet.test.Echo/Gather";
 const CONVERSE: &str = "/limpet.test.Echo/Converse";
 
-/// Between two notes of `Repeat`.
+/// The time between two notes of `Repeat`.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is sent and answered.
+/// The message of all calls.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct Note {
     #[prost(string, tag = "1")]
     pub(crate) text: String,
-    /// In an answer: who gives it.
+    /// In an answer: the backend that sent it.
     #[prost(string, tag = "2")]
     pub(crate) backend: String,
-    /// The number of notes.
+    /// In an answer: the number of notes.
     #[prost(uint32, tag = "3")]
     pub(crate) count: u32,
 }
@@ -55,8 +55,8 @@ impl Note {
     }
 }
 
-/// The service. A note `fail` makes a call fail; metadata `x-note` and `x-note-bin` come back, and the answer says in `x-seen` what other
-/// metadata there were.
+/// The service. A note `fail` makes a call fail. Metadata `x-note` and `x-note-bin` are returned, and `x-seen` of the
+/// answer lists all other metadata.
 #[derive(Debug)]
 pub(crate) struct Echo;
 
@@ -160,7 +160,7 @@ fn answer(backend: &str, note: Note) -> Result<Note, Status> {
     })
 }
 
-/// The metadata of an answer to a call with these.
+/// The metadata of the answer to a call with this metadata.
 fn answered(asked: &MetadataMap) -> MetadataMap {
     let mut answer = MetadataMap::new();
     if let Some(note) = asked.get("x-note") {
@@ -177,7 +177,7 @@ fn answered(asked: &MetadataMap) -> MetadataMap {
     answer
 }
 
-/// The client, with a connection of its own.
+/// A client with its own connection.
 #[derive(Debug, Clone)]
 pub(crate) struct EchoClient(Calls<Channel>);
 

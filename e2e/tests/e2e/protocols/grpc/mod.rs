@@ -1,4 +1,4 @@
-//! gRPC: tokens come and go in metadata.
+//! gRPC: tokens travel in metadata.
 
 mod echo;
 
@@ -22,12 +22,12 @@ pub(crate) fn call<T>(session: &Session, message: T) -> Result<Request<T>> {
     Ok(call)
 }
 
-/// Takes note of the metadata of an answer.
+/// Checks the metadata of an answer against the session.
 pub(crate) fn answered(session: &mut Session, metadata: &MetadataMap) -> Result<()> {
     session.answered(metadata.as_ref())
 }
 
-/// What an answer has besides its metadata, of which the session takes note.
+/// Checks an answer's metadata against the session, and returns its message or stream.
 pub(crate) fn taken<T>(session: &mut Session, answer: Response<T>) -> Result<T> {
     answered(session, answer.metadata())?;
     Ok(answer.into_inner())
@@ -39,7 +39,7 @@ pub(crate) async fn say(client: &mut EchoClient, session: &mut Session, text: &s
     taken(session, answer)
 }
 
-/// A stream in both directions of this session: the answers to these notes.
+/// A bidirectional stream of this session. Sends these notes and returns the answers.
 pub(crate) async fn converse(
     client: &mut EchoClient,
     session: &mut Session,
@@ -49,13 +49,13 @@ pub(crate) async fn converse(
     taken(session, answer)
 }
 
-/// The next note of a stream that has one.
+/// The next note of a stream, which must have one.
 pub(crate) async fn next(notes: &mut Streaming<Note>) -> Result<Note> {
     let note = poll::patiently("the next note", async { Ok(notes.message().await?) }).await?;
     note.context("the stream has ended")
 }
 
-/// A stream of notes, and where to put them in.
+/// A stream of notes, and a sender for them.
 pub(crate) fn notes() -> (mpsc::Sender<Note>, impl Stream<Item = Note> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(1);
     let notes = stream::unfold(receiver, async |mut receiver: mpsc::Receiver<Note>| {
@@ -65,7 +65,7 @@ pub(crate) fn notes() -> (mpsc::Sender<Note>, impl Stream<Item = Note> + Send + 
 }
 
 #[tokio::test]
-async fn unary_calls_hold_their_session_and_keep_their_metadata() -> Result<()> {
+async fn unary_calls_keep_their_session_and_their_metadata() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let mut client = EchoClient::connect(address(&site, carrier)?).await?;
@@ -84,7 +84,7 @@ async fn unary_calls_hold_their_session_and_keep_their_metadata() -> Result<()> 
             assert_eq!(
                 answer.metadata().get("x-seen").context("no metadata")?,
                 "",
-                "the service sees a token"
+                "the service saw a token"
             );
             assert_eq!(
                 (&*answer.get_ref().text, &*answer.get_ref().backend),
@@ -97,7 +97,7 @@ async fn unary_calls_hold_their_session_and_keep_their_metadata() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_stream_of_answers_brings_the_token_before_its_first_message() -> Result<()> {
+async fn a_stream_has_its_token_before_its_first_message() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let mut client = EchoClient::connect(address(&site, carrier)?).await?;
@@ -109,7 +109,7 @@ async fn a_stream_of_answers_brings_the_token_before_its_first_message() -> Resu
         let answer = client.repeat(call(&session, endless)?).await?;
         let mut notes = taken(&mut session, answer)?;
         for number in 0..3 {
-            // The same connection, the same session, while the stream goes on.
+            // The same connection and the same session, while the stream continues.
             say(&mut client, &mut session, "meanwhile").await?;
             let note = next(&mut notes).await?;
             assert_eq!((note.count, &*note.backend), (number, session.backend()));
@@ -126,7 +126,7 @@ async fn a_stream_of_answers_brings_the_token_before_its_first_message() -> Resu
         assert_eq!(notes.message().await?, None);
         let trailers = notes.trailers().await?.context("no trailers")?;
         let names: Vec<_> = trailers.as_ref().keys().collect();
-        assert_eq!(names, ["grpc-status"], "something came with the trailers");
+        assert_eq!(names, ["grpc-status"], "there are unexpected trailers");
     }
     Ok(())
 }
@@ -152,7 +152,7 @@ async fn a_stream_of_requests_reaches_one_backend_whole() -> Result<()> {
 
 /// Each note is answered before the next one is sent.
 #[tokio::test]
-async fn streams_in_both_directions_are_not_held_up() -> Result<()> {
+async fn streams_in_both_directions_are_not_buffered() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let mut client = EchoClient::connect(address(&site, carrier)?).await?;
@@ -173,7 +173,7 @@ async fn streams_in_both_directions_are_not_held_up() -> Result<()> {
     Ok(())
 }
 
-/// An answer that is its trailers only: the token comes with them.
+/// The answer consists of trailers only, and the token comes with them.
 #[tokio::test]
 async fn a_call_that_fails_starts_a_session_too() -> Result<()> {
     let site = site().await?;
@@ -208,14 +208,14 @@ async fn a_stream_that_fails_keeps_its_trailing_metadata() -> Result<()> {
             let status = answers.message().await.err().context("the stream did not fail")?;
             assert_eq!(status.code(), Code::FailedPrecondition);
             assert_eq!(status.metadata().get("x-trailing").context("no metadata")?, "last");
-            assert_eq!(status.metadata().as_ref().len(), 1, "something came with the trailers");
+            assert_eq!(status.metadata().as_ref().len(), 1, "there is unexpected metadata");
         }
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_session_goes_on_after_its_backend_reset_a_stream() -> Result<()> {
+async fn a_session_continues_after_its_backend_reset_a_stream() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let mut client = EchoClient::connect(address(&site, carrier)?).await?;
@@ -232,7 +232,7 @@ async fn a_session_goes_on_after_its_backend_reset_a_stream() -> Result<()> {
             sender.send(Note::new("too much")).await?;
             let cut = poll::patiently("the reset", async { Ok(answers.message().await) }).await?;
             let status = cut.err().context("the stream was not reset")?;
-            // Which of the two depends on whether the reset is noticed while a message is read.
+            // The code depends on whether the reset is noticed while a message is read.
             assert!([Code::Unknown, Code::Internal].contains(&status.code()), "{status}");
             say(&mut client, &mut session, "well").await?;
         }
@@ -241,7 +241,7 @@ async fn a_session_goes_on_after_its_backend_reset_a_stream() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_backend_hears_of_a_client_that_goes() -> Result<()> {
+async fn a_backend_learns_that_its_client_has_gone() -> Result<()> {
     let site = site().await?;
     let mut client = EchoClient::connect(site.envoy.address()).await?;
     let mut session = Session::new(Carrier::Cookie);
@@ -254,7 +254,7 @@ async fn a_backend_hears_of_a_client_that_goes() -> Result<()> {
     next(&mut notes).await?;
     let busy = || site.backends.iter().map(limpet_e2e::Backend::under_way).sum::<usize>();
     assert_eq!(busy(), 1);
-    // The call is cancelled; the connection stays.
+    // This cancels the call. The connection stays open.
     drop(notes);
     until_idle(&site).await?;
     say(&mut client, &mut session, "well").await?;
@@ -274,7 +274,7 @@ async fn a_session_moves_when_its_backend_goes() -> Result<()> {
         site.backend(&lost)?.stop().await;
         let mut answers = answer.into_inner();
         let cut = poll::patiently("the end of the stream", async { Ok(answers.message().await) }).await?;
-        assert!(cut.is_err(), "the stream goes on without its backend");
+        assert!(cut.is_err(), "the stream continues without its backend");
         let answer = client.say(call(&session, Note::new("on"))?).await?;
         session.moved(answer.metadata().as_ref())?;
         say(&mut client, &mut session, "and on").await?;
@@ -283,7 +283,7 @@ async fn a_session_moves_when_its_backend_goes() -> Result<()> {
     Ok(())
 }
 
-/// Envoy's own answers are gRPC too, and no answers of a backend.
+/// Envoy's own answers are gRPC as well, but no backend gave them.
 #[tokio::test]
 async fn a_call_that_envoy_answers_starts_no_session() -> Result<()> {
     let mut site = site().await?;
@@ -293,7 +293,7 @@ async fn a_call_that_envoy_answers_starts_no_session() -> Result<()> {
     for carrier in Carrier::ALL {
         let mut client = EchoClient::connect(address(&site, carrier)?).await?;
         let failure = client.say(Request::new(Note::new("hello"))).await;
-        let status = failure.err().context("there is nobody to answer")?;
+        let status = failure.err().context("the call did not fail")?;
         assert_eq!(status.code(), Code::Unavailable);
         assert_eq!(carrier.token_in(status.metadata().as_ref()), None);
     }

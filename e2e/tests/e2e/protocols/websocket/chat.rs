@@ -21,8 +21,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::Session;
 
-/// The service: it says its name, and then everything that it is told. Told `close`, it closes the WebSocket; told `vanish`, the connection.
-/// At the path `/refuse` it opens none.
+/// The service. It sends its name, and then returns every message. At the message `close` it closes the WebSocket, at
+/// `vanish` the connection. At the path `/refuse` it opens no WebSocket.
 #[derive(Debug)]
 pub(crate) struct Chat;
 
@@ -38,7 +38,7 @@ impl Protocol for Chat {
         if !refuse {
             tasks.spawn(async move {
                 if let Ok(connection) = upgrade.await {
-                    // Where the client has gone, the conversation is over.
+                    // An error means that the client has gone.
                     let _ = converse(&backend, connection).await;
                 }
             });
@@ -71,7 +71,7 @@ async fn converse(backend: &str, connection: Upgraded) -> Result<(), Error> {
             Message::Text(text) if text == "vanish" => return Ok(()),
             Message::Text(text) if text == "close" => socket.close(None).await?,
             message @ (Message::Text(_) | Message::Binary(_)) => socket.send(message).await?,
-            // The library answers these.
+            // The library answers pings and close messages.
             _ => {}
         }
     }
@@ -82,14 +82,14 @@ async fn converse(backend: &str, connection: Upgraded) -> Result<(), Error> {
 pub(crate) struct Socket<S = TcpStream>(WebSocketStream<S>);
 
 impl Socket {
-    /// Opens one for this session, and hears from the session's backend.
+    /// Opens a WebSocket for this session, and checks that the session's backend greets it.
     pub(crate) async fn open(address: SocketAddr, session: &mut Session) -> Result<Self> {
         let (socket, headers) = Self::handshake(address, session).await?;
         session.answered(&headers)?;
         socket.greeted_by(session).await
     }
 
-    /// Opens one for this session, wherever it leads; with the headers of the answer.
+    /// Opens a WebSocket for this session at any backend. Also returns the headers of the answer.
     pub(crate) async fn handshake(address: SocketAddr, session: &Session) -> Result<(Self, hyper::HeaderMap)> {
         let mut request = format!("ws://{address}/chat").into_client_request()?;
         if let Some((name, value)) = session.field() {
@@ -106,27 +106,27 @@ impl Socket {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    /// The client's end of a WebSocket that was opened otherwise.
+    /// The client's end of a WebSocket on a stream that is already open.
     pub(crate) async fn over(stream: S) -> Self {
         Self(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
     }
 
-    /// Hears from the session's backend.
+    /// Waits for the greeting, which must come from the session's backend.
     pub(crate) async fn greeted_by(mut self, session: &Session) -> Result<Self> {
         let greeting = self.receive().await?;
         if greeting.to_text()? != session.backend() {
-            bail!("{greeting} answers a session of {}", session.backend());
+            bail!("{greeting} answered a session of {}", session.backend());
         }
         Ok(self)
     }
 
-    /// Sends a message that comes back.
+    /// Sends a message, which must come back.
     pub(crate) async fn echo(&mut self, message: impl Into<Message>) -> Result<()> {
         let message = message.into();
         self.send(message.clone()).await?;
         let back = self.receive().await?;
         if back != message {
-            bail!("{} bytes came back as other {}", message.len(), back.len());
+            bail!("{} bytes came back as {} other bytes", message.len(), back.len());
         }
         Ok(())
     }
@@ -141,12 +141,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(message.context("the WebSocket is closed")??)
     }
 
-    /// Closes it, and waits for the backend to do so too.
+    /// Closes the WebSocket, and waits until the backend has closed it too.
     pub(crate) async fn close(mut self) -> Result<()> {
         self.0.close(None).await?;
         match self.receive().await? {
             Message::Close(_) => Ok(()),
-            other => bail!("{other} in place of the end"),
+            other => bail!("{other} came instead of the end"),
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use chat::{Chat, Socket};
 use super::{Session, address, config, site, start, until_idle};
 
 #[tokio::test]
-async fn the_answer_that_opens_one_has_the_token_and_a_reconnect_lands_on_the_same_backend() -> Result<()> {
+async fn the_opening_answer_has_the_token_for_a_reconnect() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let at = address(&site, carrier)?;
@@ -31,13 +31,13 @@ async fn the_answer_that_opens_one_has_the_token_and_a_reconnect_lands_on_the_sa
         }
         assert_eq!(session.continued, 7);
         let answer = session.send(Request::get(at, "/")).await?;
-        assert_eq!(answer.status, 200, "plain requests have the same session");
+        assert_eq!(answer.status, 200, "a plain request of the session failed");
     }
     until_idle(&site).await
 }
 
 #[tokio::test]
-async fn a_client_has_several_of_them_and_plain_requests_beside() -> Result<()> {
+async fn several_websockets_and_plain_requests_share_a_session() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let at = address(&site, carrier)?;
@@ -73,7 +73,7 @@ async fn a_session_moves_when_its_backend_goes() -> Result<()> {
         let mut socket = Socket::open(at, &mut session).await?;
         let lost = session.backend().to_owned();
         site.backend(&lost)?.stop().await;
-        assert!(socket.receive().await.is_err(), "the WebSocket outlives its backend");
+        assert!(socket.receive().await.is_err(), "the WebSocket outlived its backend");
         let (socket, headers) = Socket::handshake(at, &session).await?;
         session.moved(&headers)?;
         socket.greeted_by(&session).await?;
@@ -84,7 +84,7 @@ async fn a_session_moves_when_its_backend_goes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_goes_on_after_its_backend_closed_or_dropped_one() -> Result<()> {
+async fn a_session_continues_after_its_websocket_was_closed() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let at = address(&site, carrier)?;
@@ -95,14 +95,14 @@ async fn a_session_goes_on_after_its_backend_closed_or_dropped_one() -> Result<(
             assert!(matches!(socket.receive().await?, Message::Close(_)));
             let mut socket = Socket::open(at, &mut session).await?;
             socket.send("vanish").await?;
-            assert!(socket.receive().await.is_err(), "the connection is still there");
+            assert!(socket.receive().await.is_err(), "the connection is still open");
         }
     }
     until_idle(&site).await
 }
 
 #[tokio::test]
-async fn a_backend_hears_of_a_client_that_goes() -> Result<()> {
+async fn a_backend_learns_that_its_client_has_gone() -> Result<()> {
     let site = site().await?;
     let mut session = Session::new(Carrier::Cookie);
     let socket = Socket::open(site.envoy.address(), &mut session).await?;
@@ -111,9 +111,9 @@ async fn a_backend_hears_of_a_client_that_goes() -> Result<()> {
     until_idle(&site).await
 }
 
-/// It is the answer to a request like any other.
+/// The answer starts a session like any other answer.
 #[tokio::test]
-async fn an_answer_that_opens_none_starts_a_session_too() -> Result<()> {
+async fn a_refused_websocket_starts_a_session_too() -> Result<()> {
     let site = site().await?;
     for carrier in Carrier::ALL {
         let at = address(&site, carrier)?;
@@ -131,9 +131,9 @@ async fn an_answer_that_opens_none_starts_a_session_too() -> Result<()> {
     Ok(())
 }
 
-/// RFC 8441: a stream of an HTTP/2 connection becomes the WebSocket; its answer is 200.
+/// RFC 8441: a stream of an HTTP/2 connection becomes the WebSocket. The answer has status 200.
 #[tokio::test]
-async fn sessions_hold_over_http2() -> Result<()> {
+async fn sessions_stay_over_http2() -> Result<()> {
     let config = config()?
         .connection_manager(&json!({"http2_protocol_options": {"allow_connect": true}}))
         .cluster(&json!({"typed_extension_protocol_options": null}));
@@ -148,13 +148,13 @@ async fn sessions_hold_over_http2() -> Result<()> {
         let mut request = hyper::Request::builder()
             .uri(format!("http://{at}/{}", if number == 0 { "" } else { "chat" }))
             .header("sec-websocket-version", "13")
-            // Not of RFC 8441, but Envoy makes none for a backend that speaks HTTP/1.1.
+            // RFC 8441 does not need this, but Envoy generates no key for a backend that speaks HTTP/1.1.
             .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
         if let Some((name, value)) = session.field() {
             request = request.header(name, value);
         }
         let mut request = request.body(http_body_util::Empty::<hyper::body::Bytes>::new())?;
-        // The client has to have heard that the server can do this: after the first answer it has.
+        // The client must know that the server supports this: it does after the first answer.
         if number > 0 {
             *request.method_mut() = Method::CONNECT;
             request.extensions_mut().insert(Protocol::from_static("websocket"));

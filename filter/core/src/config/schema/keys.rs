@@ -1,4 +1,4 @@
-//! Where the keyring comes from.
+//! The sources of the keyring.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use zeroize::Zeroize;
 #[cfg(feature = "schema")]
 use super::constraints::exactly_one;
 
-/// One key of the keyring. Its 32 bytes come from `env` or from `inline`.
+/// A key of the keyring. Its 32 bytes come from `env` or `inline`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["env", "inline"]))))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyConfig {
-    /// Names the key within tokens, 0 to 255.
+    /// Identifies the key in tokens, 0 to 255.
     pub id: u8,
     /// The environment variable of Envoy's process that holds the key, 32 bytes in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<String>,
-    /// The key itself, 32 bytes in base64. For development: Envoy shows it in `/config_dump`.
+    /// The key, 32 bytes in base64. Use it for development only: Envoy shows it in `/config_dump`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<InlineKey>,
-    /// Its phase in a rotation.
+    /// The phase of the key in a rotation.
     #[serde(default)]
     pub state: KeyStateConfig,
 }
 
-/// A key written into the configuration. Not shown by `Debug`, wiped when dropped.
+/// A key in the configuration. `Debug` does not show it, and it is wiped when dropped.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -51,32 +51,32 @@ impl Drop for InlineKey {
     }
 }
 
-/// A key's phase in a rotation.
+/// The phase of a key in a rotation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum KeyStateConfig {
-    /// Signs new tokens and verifies.
+    /// Signs new tokens and verifies its own.
     #[default]
     Signing,
-    /// Verifies only: it will sign once every Envoy has it.
+    /// Verifies only, until every Envoy has the key and it can sign.
     Verifying,
-    /// Verifies only: its tokens are renewed under the signing key.
+    /// Verifies only. Its tokens are renewed under the signing key.
     Retiring,
 }
 
-/// A sealed keyring. Envoy shows it in `/config_dump` as it is here.
+/// A sealed keyring. Envoy shows it in `/config_dump`, still sealed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WrappedKeysConfig {
-    /// The sealed keyring, as `limpet keys wrap` prints it. It names its key-encryption key.
+    /// The sealed keyring, as `limpet keys wrap` prints it. It contains the id of its key-encryption key.
     #[cfg_attr(
         feature = "schema",
         schemars(length(min = 70, max = 11630), regex(pattern = "^g[A-Za-z0-9_-]*$"))
     )]
     pub text: String,
-    /// The key-encryption keys that it may be sealed under; the others of them need not be there.
+    /// The key-encryption keys that the keyring may be sealed under. Only the one in use must be available.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub key_encryption_keys: Vec<KeyEncryptionKeyConfig>,
 }
@@ -86,27 +86,28 @@ pub struct WrappedKeysConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyEncryptionKeyConfig {
-    /// Names it within the sealed keyring, 0 to 255.
+    /// Identifies the key in the sealed keyring, 0 to 255.
     pub id: u8,
-    /// The environment variable of Envoy's process that holds it, 32 bytes in base64.
+    /// The environment variable of Envoy's process that holds the key, 32 bytes in base64.
     pub env: String,
 }
 
-/// A keyring in a generic secret of Envoy's (SDS).
+/// A keyring in a generic secret of Envoy (SDS).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SdsKeysConfig {
-    /// The secret's name. It holds a keyring file, as `limpet keys generate FILE` makes one.
+    /// The name of the secret. It holds a keyring file, as `limpet keys generate FILE` writes it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub name: String,
-    /// Where Envoy gets the secret from: its `ConfigSource`, as `sds_config` has it elsewhere. Without it, the secret is one of Envoy's bootstrap configuration.
+    /// Where Envoy gets the secret from: its `ConfigSource`, as `sds_config` has it elsewhere. Without it, the secret
+    /// is one of Envoy's bootstrap configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sds_config: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl SdsKeysConfig {
-    /// `sdsConfig` as text, as Envoy wants it from a module; empty where there is none.
+    /// `sdsConfig` as JSON text for Envoy; empty if it is not set.
     #[must_use]
     pub fn source(&self) -> String {
         let source = self.sds_config.clone().map(serde_json::Value::Object);

@@ -1,4 +1,4 @@
-//! A proxy that answers what it is asked, and notes what that was.
+//! A fake proxy that answers questions and records them.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -10,7 +10,7 @@ use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 
 use super::{CLUSTER, SESSION};
 
-/// What was asked, in order.
+/// The questions, in order.
 #[derive(Debug, Clone, Default)]
 struct Questions {
     asked: Rc<RefCell<Vec<String>>>,
@@ -34,7 +34,7 @@ impl Questions {
     }
 }
 
-/// A request as the proxy sees it. Clones note what they are asked in one list.
+/// A request as the proxy sees it. Clones share the record of questions.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     route_session: Option<Vec<u8>>,
@@ -42,16 +42,16 @@ pub(crate) struct Request {
     virtual_host: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
     cluster_session: Option<Vec<u8>>,
-    /// The clusters that have a route of their own in front of a split one.
+    /// The clusters with a route in front of the split one.
     destinations: Vec<String>,
-    /// Whether the proxy matches the request again only when the filter is done with it.
+    /// Whether the proxy matches the request again only after the filter returns.
     rerouted_later: bool,
     headers: BTreeMap<String, Vec<u8>>,
     questions: Questions,
 }
 
 impl Request {
-    /// Over plain HTTP, on a route whose metadata says [`SESSION`].
+    /// A plain HTTP request on a route with the metadata [`SESSION`].
     pub(crate) fn new() -> Self {
         Self {
             route_session: Some(SESSION.into()),
@@ -66,7 +66,7 @@ impl Request {
         }
     }
 
-    /// On a route without metadata.
+    /// A request on a route without metadata.
     pub(crate) fn on_route(name: &str) -> Self {
         Self {
             route_session: None,
@@ -75,7 +75,7 @@ impl Request {
         }
     }
 
-    /// On a route without metadata and without a name.
+    /// A request on a route without metadata and without a name.
     pub(crate) fn on_nameless_route() -> Self {
         Self {
             route_session: None,
@@ -105,7 +105,7 @@ impl Request {
         }
     }
 
-    /// What the metadata of the cluster says.
+    /// The metadata of the cluster.
     pub(crate) fn cluster_session(self, metadata: &str) -> Self {
         Self {
             cluster_session: Some(metadata.into()),
@@ -113,7 +113,7 @@ impl Request {
         }
     }
 
-    /// There are routes for these destinations.
+    /// The clusters with a route in front of the split one.
     pub(crate) fn destinations(self, clusters: &[&str]) -> Self {
         Self {
             destinations: clusters.iter().map(ToString::to_string).collect(),
@@ -121,7 +121,7 @@ impl Request {
         }
     }
 
-    /// The proxy matches the request again only when the filter is done with it.
+    /// The proxy matches the request again only after the filter returns.
     pub(crate) fn rerouted_later(self) -> Self {
         Self {
             rerouted_later: true,
@@ -142,7 +142,7 @@ impl Request {
         self
     }
 
-    /// The proxy fails this question.
+    /// The proxy does not answer this question.
     pub(crate) fn broken(mut self, what: &'static str) -> Self {
         self.questions.broken = Some(what);
         self
@@ -193,14 +193,14 @@ pub(crate) struct Response {
     address: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
     headers: Vec<(String, Vec<u8>)>,
-    /// The headers of the request that it answers.
+    /// The headers of the request.
     request: RefCell<BTreeMap<String, Vec<u8>>>,
     nonces: Cell<u8>,
     questions: Questions,
 }
 
 impl Response {
-    /// An answer of this backend. The proxy cannot tell whether it is the one that was asked for.
+    /// A response of this backend. The proxy does not know whether it is the one that was asked for.
     pub(crate) fn by(host: &str) -> Self {
         Self {
             other_host: true,
@@ -214,7 +214,7 @@ impl Response {
         }
     }
 
-    /// The proxy is sure that the host that was asked for answered.
+    /// The proxy knows that the host that was asked for answered.
     pub(crate) fn surely_as_asked(self) -> Self {
         Self {
             other_host: false,
@@ -222,7 +222,7 @@ impl Response {
         }
     }
 
-    /// An answer of a backend without an IP address.
+    /// A response of a backend without an IP address.
     pub(crate) fn by_a_pipe() -> Self {
         Self {
             address: None,
@@ -230,7 +230,7 @@ impl Response {
         }
     }
 
-    /// The proxy's own answer, with these details, while it still knows the host that it tried.
+    /// A reply of the proxy with these details. The proxy still has the address of the host that it tried.
     pub(crate) fn local(status: u16, details: &str, tried: &str) -> Self {
         Self {
             details: Some(details.into()),
@@ -254,18 +254,18 @@ impl Response {
         self.header(":status", &status.to_string())
     }
 
-    /// It is the answer to this request.
+    /// Makes this the response to a request.
     pub(super) fn answer(&self, request: &Request) {
         self.request.replace(request.headers.clone());
     }
 
-    /// One more field.
+    /// Adds a field.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    /// The proxy fails this question.
+    /// The proxy does not answer this question.
     pub(crate) fn broken(mut self, what: &'static str) -> Self {
         self.questions.broken = Some(what);
         self

@@ -1,11 +1,11 @@
-//! What came out of a request and its response.
+//! The results of a request and its response.
 
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, RequestPlan, ResponsePlan, Steering};
 
 use super::{COOKIE, HEADER};
 
-/// A [`HeaderEdit`] that stands for itself.
+/// An owned [`HeaderEdit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Edit {
     Remove(String),
@@ -27,7 +27,7 @@ impl From<HeaderEdit<'_>> for Edit {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Visit {
     pub(crate) request: RequestOutcome,
-    /// Whether that was known only with the response.
+    /// Whether only the response told the outcome.
     pub(crate) told_late: bool,
     pub(crate) request_edit: Option<Edit>,
     pub(crate) steering: Option<Steering>,
@@ -39,7 +39,7 @@ pub(crate) struct Visit {
 impl Visit {
     pub(crate) fn requested(plan: RequestPlan<'_>) -> Self {
         Self {
-            // Overwritten by what the response tells.
+            // The response overwrites it.
             request: plan.outcome.unwrap_or(RequestOutcome::NoToken),
             told_late: plan.outcome.is_none(),
             request_edit: plan.edit.map(Edit::from),
@@ -61,17 +61,17 @@ impl Visit {
         }
     }
 
-    /// Both outcomes, which is what most tests are about.
+    /// Both outcomes, which most tests compare.
     pub(crate) fn outcomes(&self) -> (RequestOutcome, ResponseOutcome) {
         (self.request, self.response)
     }
 
-    /// Where the request was sent.
+    /// The host that the request was steered to.
     pub(crate) fn host(&self) -> Option<String> {
         self.steering.map(|steering| steering.host.to_string())
     }
 
-    /// The response's Set-Cookie, of which there is at most one.
+    /// The Set-Cookie field of the response. There is at most one.
     pub(crate) fn set_cookie(&self) -> Option<&str> {
         let mut cookies = self.edits.iter().filter_map(|edit| match edit {
             Edit::Add(name, value) if name == "set-cookie" => Some(value.as_str()),
@@ -82,12 +82,12 @@ impl Visit {
         cookie
     }
 
-    /// The Set-Cookie's attributes, without its token.
+    /// The attributes of Set-Cookie, without the token.
     pub(crate) fn attributes(&self) -> Vec<&str> {
         self.set_cookie().expect("a Set-Cookie").split("; ").skip(1).collect()
     }
 
-    /// What the response's Cache-Control becomes.
+    /// The new Cache-Control of the response.
     pub(crate) fn cache_control(&self) -> Option<&str> {
         self.edits.iter().find_map(|edit| match edit {
             Edit::Set(name, value) if name == "cache-control" => Some(value.as_str()),
@@ -95,7 +95,7 @@ impl Visit {
         })
     }
 
-    /// The token that the client got.
+    /// The token that the client gets.
     pub(crate) fn token(&self) -> Option<String> {
         let in_header = self.edits.iter().find_map(|edit| match edit {
             Edit::Set(name, value) if name == HEADER => Some(value.clone()),

@@ -1,0 +1,343 @@
+//! What GEP-1619 has no field for: the table of the fields that annotations and the controller's `sessionDefaults` have.
+//!
+//! One entry for each field. Everything else follows from it: the annotation's name (`same_site` is `same-site`), the
+//! name in `sessionDefaults` (`sameSite`), which values are taken and what a bad one is told, which object counts, what
+//! is refused for a header, and which field of the object a complaint of the filter's own check is about. The tests go
+//! through the table as well, and ask for what it cannot know.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use limpet_core::config::schema::{
+    CacheControlConfig, CookieConfig, CookieModeConfig, PolicyConfig, SameSiteConfig, SecureConfig, TokenConfig,
+};
+
+/// Where a cookie's path comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CookiePath {
+    /// `/`: today's rule.
+    #[default]
+    Root,
+    /// The older rule of the GEP: from the route's matches for inline persistence.
+    Route,
+}
+
+macro_rules! session_fields {
+    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty {
+        values: $values:expr,
+        read: $read:expr,
+        of: $of:ident,
+        config: [$($config:literal),*],
+        set: $set:expr,
+    })+) => {
+        /// What is said of sessions beside `sessionPersistence`: by the controller's `sessionDefaults`, by a policy's
+        /// annotations, which count over these, and by a route's, which count over both, field by field.
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+        pub struct SessionFields {
+            $($(#[doc = $doc])+ pub $field: Option<$type>,)+
+        }
+
+        impl SessionField {
+            /// The table.
+            pub(crate) const ALL: &'static [Self] = &[$(Self {
+                name: stringify!($field),
+                values: $values,
+                of: Of::$of,
+                config: &[$($config),*],
+                read: |fields, text| {
+                    let read: fn(&str) -> Option<$type> = $read;
+                    fields.$field = read(text);
+                    fields.$field.is_some()
+                },
+                is_set: |fields| fields.$field.is_some(),
+                fill: |fields, below| {
+                    if fields.$field.is_none() {
+                        fields.$field.clone_from(&below.$field);
+                    }
+                },
+                clear: |fields| fields.$field = None,
+                apply: |fields, policy| {
+                    let set: fn(&mut PolicyConfig, $type) = $set;
+                    if let Some(value) = fields.$field.clone() {
+                        set(policy, value);
+                    }
+                },
+            },)+];
+        }
+    };
+}
+
+session_fields! {
+    /// Whether a request fails when its session's backend is gone.
+    strict: bool {
+        values: FLAG,
+        read: word,
+        of: Policy,
+        config: ["strict"],
+        set: |policy, strict| policy.strict = strict,
+    }
+    /// The status of a request that `strict` fails.
+    strict_status: u16 {
+        values: Values::Like("a status from 400 to 599", &["400", "599"]),
+        read: status,
+        of: Policy,
+        config: ["strictStatus"],
+        set: |policy, status| policy.strict_status = status,
+    }
+    /// The cookie's `SameSite`.
+    same_site: SameSiteConfig {
+        values: Values::Words(&["Strict", "Lax", "None"]),
+        read: word,
+        of: Cookie,
+        config: ["cookie.sameSite"],
+        set: |policy, same_site| cookie(policy, |cookie| cookie.same_site = same_site),
+    }
+    /// Whether the cookie is Secure.
+    secure: SecureConfig {
+        values: Values::Words(&["auto", "always", "never"]),
+        read: word,
+        of: Cookie,
+        config: ["cookie.secure"],
+        set: |policy, secure| cookie(policy, |cookie| cookie.secure = secure),
+    }
+    /// The cookie's `Domain`.
+    domain: String {
+        values: Values::Like("a domain name like example.com", &["example.com", "example.org"]),
+        read: non_empty,
+        of: Cookie,
+        config: ["cookie.domain"],
+        set: |policy, domain| cookie(policy, |cookie| cookie.domain = Some(domain)),
+    }
+    /// Whether scripts can read the cookie.
+    script_access: bool {
+        values: FLAG,
+        read: word,
+        of: Cookie,
+        config: ["cookie.httpOnly"],
+        set: |policy, access| cookie(policy, |cookie| cookie.http_only = !access),
+    }
+    /// Whether the cookie is kept apart per top-level site.
+    partitioned: bool {
+        values: FLAG,
+        read: word,
+        of: Cookie,
+        config: ["cookie.partitioned"],
+        set: |policy, partitioned| cookie(policy, |cookie| cookie.partitioned = partitioned),
+    }
+    /// The cookie's `Path`, where the object has no field for it.
+    path: CookiePath {
+        values: Values::Words(&["root", "route"]),
+        read: word,
+        of: Cookie,
+        config: [],
+        // The path itself depends on the rule's matches (`sessions/rules.rs`).
+        set: |_, _| {},
+    }
+    /// Whether a token's content is hidden from the client.
+    token: TokenConfig {
+        values: Values::Words(&["sealed", "signed"]),
+        read: word,
+        of: Policy,
+        config: ["token"],
+        set: |policy, token| policy.token = token,
+    }
+    /// Whose the cookie or header is. For headers `rewrite` is refused.
+    mode: CookieModeConfig {
+        values: Values::Words(&["insert", "prefix", "rewrite"]),
+        read: word,
+        of: Policy,
+        config: [],
+        // A header's mode is another type (`sessions/policy.rs`).
+        set: |policy, mode| cookie(policy, |cookie| cookie.mode = mode),
+    }
+    /// Whether the backend sees the cookie or header.
+    forward: bool {
+        values: FLAG,
+        read: word,
+        of: Carrier,
+        config: ["cookie.forward", "header.forward"],
+        set: |policy, forward| {
+            cookie(policy, |cookie| cookie.forward = forward);
+            if let Some(header) = &mut policy.header {
+                header.forward = forward;
+            }
+        },
+    }
+    /// What happens to the caching of a response that carries a token.
+    cache_control: CacheControlConfig {
+        values: Values::Words(&["private", "keep"]),
+        read: word,
+        of: Policy,
+        config: ["cacheControl"],
+        set: |policy, cache_control| policy.cache_control = cache_control,
+    }
+}
+
+const FLAG: Values = Values::Words(&["true", "false"]);
+
+/// What a field is a property of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Of the sessions, whatever their tokens travel in.
+    Policy,
+    /// Of the filter's own cookie or header. Defaults are not meant for the application's; the filter's own check
+    /// refuses an annotation for it.
+    Carrier,
+    /// The same of a cookie alone: an annotation is refused for a header.
+    Cookie,
+}
+
+/// Which values an annotation takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Values {
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// What the text describes, with examples for the tests: legal values that differ.
+    #[cfg_attr(not(test), expect(dead_code, reason = "nothing but tests needs examples"))]
+    Like(&'static str, &'static [&'static str]),
+}
+
+/// An entry of the table.
+#[derive(Debug)]
+pub(crate) struct SessionField {
+    /// The field's name in Rust.
+    name: &'static str,
+    pub(crate) values: Values,
+    pub(crate) of: Of,
+    /// The fields of the filter's policy that it sets, as the filter's check names them.
+    pub(crate) config: &'static [&'static str],
+    read: fn(&mut SessionFields, &str) -> bool,
+    is_set: fn(&SessionFields) -> bool,
+    fill: fn(&mut SessionFields, &SessionFields),
+    clear: fn(&mut SessionFields),
+    apply: fn(&SessionFields, &mut PolicyConfig),
+}
+
+impl SessionField {
+    /// The entry that sets this field of the filter's policy.
+    pub(crate) fn of_config(field: &str) -> Option<&'static Self> {
+        Self::ALL.iter().find(|entry| entry.config.contains(&field))
+    }
+
+    /// The entry of this annotation, named without the prefix.
+    pub(crate) fn of_annotation(name: &str) -> Option<&'static Self> {
+        Self::ALL.iter().find(|entry| entry.annotation() == name)
+    }
+
+    /// The annotation's name without the prefix.
+    pub(crate) fn annotation(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The names of all annotations, sorted.
+    pub(crate) fn annotations() -> Vec<String> {
+        let mut names: Vec<String> = Self::ALL.iter().map(Self::annotation).collect();
+        names.sort();
+        names
+    }
+
+    /// What its values are, for people.
+    pub(crate) fn expected(&self) -> String {
+        match self.values {
+            Values::Like(text, _) => text.to_owned(),
+            Values::Words(words) => match words {
+                [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+                words => words.concat(),
+            },
+        }
+    }
+
+    /// Sets the field to what the text says. `false`: the text is none of its values.
+    pub(crate) fn read(&self, fields: &mut SessionFields, text: &str) -> bool {
+        let is_known = match self.values {
+            Values::Words(words) => words.contains(&text),
+            Values::Like(..) => true,
+        };
+        is_known && (self.read)(fields, text)
+    }
+
+    /// Legal values that differ: all of them where they are words.
+    #[cfg(test)]
+    pub(crate) fn examples(&self) -> &'static [&'static str] {
+        match self.values {
+            Values::Words(examples) | Values::Like(_, examples) => examples,
+        }
+    }
+}
+
+impl SessionFields {
+    /// Whether nothing is said.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the annotation of this name is there.
+    pub(crate) fn has(&self, annotation: &str) -> bool {
+        SessionField::of_annotation(annotation).is_some_and(|entry| (entry.is_set)(self))
+    }
+
+    /// Those that are set and mean nothing to a header.
+    pub(crate) fn of_cookies(&self) -> impl Iterator<Item = &'static SessionField> {
+        let entries = SessionField::ALL.iter().filter(|entry| entry.of == Of::Cookie);
+        entries.filter(|entry| (entry.is_set)(self))
+    }
+
+    /// The same without what means nothing to a header.
+    pub(crate) fn for_header(&self) -> Self {
+        self.only(|of| of != Of::Cookie)
+    }
+
+    /// Of defaults, those that are meant for the application's cookie or header.
+    pub(crate) fn for_applications_carrier(&self) -> Self {
+        self.only(|of| of == Of::Policy)
+    }
+
+    fn only(&self, is_kept: impl Fn(Of) -> bool) -> Self {
+        let mut fields = self.clone();
+        for entry in SessionField::ALL.iter().filter(|entry| !is_kept(entry.of)) {
+            (entry.clear)(&mut fields);
+        }
+        fields
+    }
+
+    /// These, and what `below` says where they say nothing.
+    pub(crate) fn over(&self, below: &Self) -> Self {
+        let mut fields = self.clone();
+        for entry in SessionField::ALL {
+            (entry.fill)(&mut fields, below);
+        }
+        fields
+    }
+
+    /// Sets what is said in the policy. The rest stays.
+    pub(crate) fn apply(&self, policy: &mut PolicyConfig) {
+        for entry in SessionField::ALL {
+            (entry.apply)(self, policy);
+        }
+    }
+}
+
+fn cookie(policy: &mut PolicyConfig, set: impl FnOnce(&mut CookieConfig)) {
+    if let Some(cookie) = &mut policy.cookie {
+        set(cookie);
+    }
+}
+
+fn status(text: &str) -> Option<u16> {
+    let is_number = text.bytes().all(|b| b.is_ascii_digit());
+    let status = text.parse().ok().filter(|_| is_number)?;
+    (400..=599).contains(&status).then_some(status)
+}
+
+fn non_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// One of the words that the filter's configuration has.
+fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let flag = text.parse().map(serde_json::Value::Bool);
+    let value = flag.unwrap_or_else(|_| serde_json::Value::String(text.to_owned()));
+    serde_json::from_value(value).ok()
+}

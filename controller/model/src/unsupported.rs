@@ -1,0 +1,142 @@
+//! What an output cannot express, reported on the object that asks for it.
+
+use std::collections::BTreeMap;
+
+use super::graph::{AskedBy, Graph, RuleName};
+use super::reports::{Condition, Reports, UNSUPPORTED_VALUE};
+use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
+
+/// Something that a rule asks for and an output cannot express.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unsupported {
+    /// The rule.
+    pub rule: RuleName,
+    /// The Gateway where that is so; everywhere, where there is none.
+    pub gateway: Option<ObjectName>,
+    /// How much of the rule's sessions.
+    pub extent: Extent,
+    /// What, and why.
+    pub message: String,
+}
+
+/// How much of a rule's sessions is unsupported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// The rule has no sessions at all.
+    All,
+    /// Its sessions lack something.
+    Part,
+}
+
+impl Reports {
+    /// Reports what is unsupported: in `Programmed` of the policy or the XBackends that ask for the sessions; where the
+    /// rule itself asks, in `PartiallyInvalid` of its route.
+    pub fn add_unsupported(&mut self, graph: &Graph, unsupported: &[Unsupported]) {
+        let mut by_rule: BTreeMap<&RuleName, Vec<&Unsupported>> = BTreeMap::new();
+        for entry in unsupported {
+            by_rule.entry(&entry.rule).or_default().push(entry);
+        }
+        let mut of_policies: BTreeMap<(&AskedBy, &ObjectName), Told> = BTreeMap::new();
+        for (rule, origin) in &graph.rules {
+            for gateway in &origin.gateways {
+                let told = of_policies.entry((&origin.asked_by, gateway)).or_default();
+                let here = |entry: &&&Unsupported| entry.gateway.as_ref().is_none_or(|of| of == gateway);
+                let entries: Vec<&&Unsupported> = by_rule.get(rule).into_iter().flatten().filter(here).collect();
+                told.rules += 1;
+                told.without_sessions += usize::from(entries.iter().any(|entry| entry.extent == Extent::All));
+                let field = format!("{} spec.rules[{}]", origin.route, origin.index);
+                let message = |entry: &&&Unsupported| format!("{field}: {}", entry.message);
+                told.messages.extend(entries.iter().map(message));
+                if origin.asked_by == AskedBy::Rule && !entries.is_empty() {
+                    self.add_unsupported_inline(
+                        &origin.route,
+                        gateway,
+                        &entries.iter().map(message).collect::<Vec<_>>().join("; "),
+                    );
+                }
+            }
+        }
+        for ((asked_by, gateway), told) in of_policies {
+            if told.messages.is_empty() {
+                continue;
+            }
+            let reports = match asked_by {
+                AskedBy::Rule => Vec::new(),
+                AskedBy::Policy(policy) => self.session_policies.get_mut(policy).into_iter().collect(),
+                AskedBy::Backends(backends) => self
+                    .backends
+                    .iter_mut()
+                    .filter(|(name, _)| backends.contains(name))
+                    .map(|(_, report)| report)
+                    .collect(),
+            };
+            for report in reports {
+                let ancestors = report.ancestors.iter_mut();
+                for ancestor in ancestors.filter(|ancestor| is_gateway(&ancestor.ancestor_ref, gateway)) {
+                    told.add_to(&mut ancestor.conditions);
+                }
+            }
+        }
+    }
+
+    fn add_unsupported_inline(&mut self, route: &ObjectRef, gateway: &ObjectName, message: &str) {
+        let reports = if route.kind == Kind::HttpRoute {
+            &mut self.http_routes
+        } else {
+            &mut self.grpc_routes
+        };
+        let parents = reports
+            .get_mut(&route.name)
+            .into_iter()
+            .flat_map(|report| &mut report.parents);
+        for parent in parents.filter(|parent| {
+            let namespace = parent.parent_ref.namespace.as_deref().unwrap_or(&route.name.namespace);
+            namespace == gateway.namespace && parent.parent_ref.name == gateway.name
+        }) {
+            let partly = parent
+                .conditions
+                .iter_mut()
+                .find(|condition| condition.kind == "PartiallyInvalid");
+            match partly {
+                Some(partly) if partly.message.contains(message) => {}
+                Some(partly) => partly.message = format!("{}; {message}", partly.message),
+                None => {
+                    let partly = Condition::holds("PartiallyInvalid", UNSUPPORTED_VALUE, message);
+                    parent.conditions.push(partly);
+                }
+            }
+        }
+    }
+}
+
+fn is_gateway(reference: &ParentRef, gateway: &ObjectName) -> bool {
+    Kind::find(&reference.group, &reference.kind) == Some(Kind::Gateway)
+        && reference.namespace.as_deref() == Some(&gateway.namespace)
+        && reference.name == gateway.name
+}
+
+/// What is reported of one policy and one Gateway.
+#[derive(Debug, Default)]
+struct Told {
+    rules: usize,
+    without_sessions: usize,
+    messages: Vec<String>,
+}
+
+impl Told {
+    fn add_to(&self, conditions: &mut Vec<Condition>) {
+        let message = self.messages.join("; ");
+        let known = conditions.iter().position(|condition| condition.kind == "Programmed");
+        let known = known.map(|index| conditions.remove(index));
+        conditions.push(match known {
+            // It has no rules at all: that says more.
+            Some(known) if !known.is_true() => known,
+            _ if self.without_sessions == self.rules => Condition::fails("Programmed", "Invalid", message),
+            Some(known) => Condition {
+                message: format!("{}; {message}", known.message),
+                ..known
+            },
+            None => Condition::holds("Programmed", "PartiallyProgrammed", message),
+        });
+    }
+}

@@ -1,0 +1,103 @@
+//! What the pages for users show: each block of YAML is checked, each command is parsed by the program that it is for,
+//! and each transcript that says so is run.
+#![cfg(feature = "controller")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod commands;
+mod excerpts;
+mod objects;
+mod shell;
+mod transcripts;
+mod yaml;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use limpet_repo_tests::{Block, Page};
+use tempfile::TempDir;
+
+pub(crate) const LIMPET: &str = env!("CARGO_BIN_EXE_limpet");
+/// The key of the tests. No secret: everybody reads it here.
+const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+fn checkout() -> PathBuf {
+    limpet_repo_tests::checkout()
+}
+
+/// The pages for users, with their paths relative to the checkout.
+fn pages() -> Vec<(String, Page)> {
+    let pages = limpet_repo_tests::for_users().unwrap();
+    let parsed = pages.iter().map(|path| {
+        let text = fs::read_to_string(checkout().join(path)).unwrap();
+        (path.display().to_string(), Page::parse(&text))
+    });
+    parsed.collect()
+}
+
+/// The blocks in one of these languages, each with its page and line.
+fn blocks(languages: &[&str]) -> Vec<(String, Block)> {
+    let mut found = Vec::new();
+    for (path, page) in pages() {
+        for block in page.blocks {
+            if languages.contains(&block.language.as_str()) {
+                found.push((format!("{path}:{}", block.line), block));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no block in {languages:?}");
+    found
+}
+
+/// What fails is said at once, not one after the other.
+#[track_caller]
+fn assert_none(problems: &[String]) {
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+/// A folder with copies of what commands of the pages name.
+fn copy_of_the_checkout() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for part in ["envoy-configs", "controller/deploy"] {
+        copy(&checkout().join(part), &folder.path().join(part));
+    }
+    folder
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Runs the command on a file with this text, and gives its exit code and all that it said. Every variable that pages
+/// name keys by is set.
+fn limpet_on(text: &str, args: &[&str]) -> (Option<i32>, String) {
+    let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    let mut command = Command::new(LIMPET);
+    for name in [
+        "LIMPET_KEY",
+        "LIMPET_KEY_1",
+        "LIMPET_KEY_2",
+        "LIMPET_KEK_1",
+        "LIMPET_KEK_2",
+    ] {
+        command.env(name, KEY);
+    }
+    let output = command.args(args).arg(file.path()).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}

@@ -1,0 +1,199 @@
+//! Kubernetes objects of the pages. What a page leaves out, because its reader has it, is put beside them; the
+//! controller then has to accept all, and to leave no field aside. (That an API server takes them, fields of other
+//! projects included, `e2e/tests/kube/pages.rs` shows.)
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::limpet_on;
+
+/// A namespace and a name.
+type Name = (String, String);
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn namespace(object: &Value) -> &str {
+    object["metadata"]["namespace"].as_str().unwrap_or("default")
+}
+
+fn named(object: &Value) -> Name {
+    (
+        namespace(object).to_owned(),
+        text(&object["metadata"]["name"]).to_owned(),
+    )
+}
+
+/// What a reference of this object names.
+fn referred(object: &Value, reference: &Value) -> Name {
+    let namespace = reference["namespace"].as_str().unwrap_or(namespace(object));
+    (namespace.to_owned(), text(&reference["name"]).to_owned())
+}
+
+fn of_kind<'a>(objects: &'a [Value], kinds: &'a [&str]) -> impl Iterator<Item = &'a Value> {
+    objects.iter().filter(|object| kinds.contains(&text(&object["kind"])))
+}
+
+/// The GatewayClass's controller and the output that serves it.
+fn control_plane(class: &str) -> (&'static str, &'static str) {
+    match class {
+        "istio" => ("istio.io/gateway-controller", "istio"),
+        "eg" => ("gateway.envoyproxy.io/gatewayclass-controller", "envoy-gateway"),
+        _ => ("limpet.dev/controller", "envoy"),
+    }
+}
+
+/// Puts what is missing beside the objects: routes of Services with a policy, Gateways of routes, classes of Gateways,
+/// Services of backends.
+fn complete(objects: &mut Vec<Value>) -> &'static str {
+    const ROUTES: [&str; 2] = ["HTTPRoute", "GRPCRoute"];
+    let mut backends: BTreeMap<Name, u64> = BTreeMap::new();
+    for route in of_kind(objects, &ROUTES) {
+        for backend in list(&route["spec"]["rules"]).flat_map(|rule| list(&rule["backendRefs"])) {
+            if backend["kind"].as_str().is_none_or(|kind| kind == "Service") {
+                backends.insert(referred(route, backend), backend["port"].as_u64().unwrap_or(80));
+            }
+        }
+    }
+    let mut missing = Vec::new();
+    for policy in of_kind(objects, &["BackendLBPolicy", "XBackendTrafficPolicy"]) {
+        for (namespace, name) in list(&policy["spec"]["targetRefs"]).map(|target| referred(policy, target)) {
+            if !backends.contains_key(&(namespace.clone(), name.clone())) {
+                missing.push(json!({
+                    "apiVersion": "gateway.networking.k8s.io/v1",
+                    "kind": "HTTPRoute",
+                    "metadata": {"namespace": namespace, "name": format!("of-{name}")},
+                    "spec": {
+                        "parentRefs": [{"name": "web"}],
+                        "rules": [{"name": "all", "backendRefs": [{"name": name, "port": 80}]}],
+                    },
+                }));
+                backends.insert((namespace, name), 80);
+            }
+        }
+    }
+    objects.append(&mut missing);
+    let services: BTreeSet<Name> = of_kind(objects, &["Service"]).map(named).collect();
+    for ((namespace, name), port) in backends {
+        if !services.contains(&(namespace.clone(), name.clone())) {
+            missing.push(json!({
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"namespace": namespace, "name": name, "labels": {"istio.io/persistent-session": "any"}},
+                "spec": {"ports": [{"name": "http", "port": port}]},
+            }));
+        }
+    }
+    let gateways: BTreeSet<Name> = of_kind(objects, &["Gateway"]).map(named).collect();
+    let parents = of_kind(objects, &ROUTES);
+    let parents = parents.flat_map(|route| list(&route["spec"]["parentRefs"]).map(|parent| referred(route, parent)));
+    for (namespace, name) in parents.collect::<BTreeSet<_>>().difference(&gateways) {
+        missing.push(json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "Gateway",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {
+                "gatewayClassName": "limpet",
+                "listeners": [{
+                    "name": "http",
+                    "port": 8080,
+                    "protocol": "HTTP",
+                    "allowedRoutes": {"namespaces": {"from": "All"}},
+                }],
+            },
+        }));
+    }
+    objects.append(&mut missing);
+    let mut output = "envoy";
+    let there: BTreeSet<Name> = of_kind(objects, &["GatewayClass"]).map(named).collect();
+    let classes: BTreeSet<&str> = of_kind(objects, &["Gateway"])
+        .map(|gateway| text(&gateway["spec"]["gatewayClassName"]))
+        .collect();
+    for class in classes {
+        let (controller, serves) = control_plane(class);
+        output = serves;
+        if !there.contains(&("default".to_owned(), class.to_owned())) {
+            missing.push(json!({
+                "apiVersion": "gateway.networking.k8s.io/v1",
+                "kind": "GatewayClass",
+                "metadata": {"name": class},
+                "spec": {"controllerName": controller},
+            }));
+        }
+    }
+    objects.append(&mut missing);
+    output
+}
+
+/// Every message of a report that names a field of an object: something is wrong with it, or it has no effect.
+fn complaints(report: &Value, found: &mut Vec<String>) {
+    match report {
+        Value::Object(fields) => {
+            let message = fields.get("message").map_or("", text);
+            if message.contains("spec.") || message.contains("metadata.") {
+                found.push(message.to_owned());
+            }
+            fields.values().for_each(|value| complaints(value, found));
+        }
+        Value::Array(all) => all.iter().for_each(|value| complaints(value, found)),
+        _ => {}
+    }
+}
+
+/// What is wrong with the objects of a block.
+pub(crate) fn problem(mut objects: Vec<Value>) -> Option<String> {
+    let output = complete(&mut objects);
+    let texts = objects.iter().map(|object| serde_saphyr::to_string(object).unwrap());
+    let manifest = texts.collect::<Vec<_>>().join("\n---\n");
+    let (code, said) = limpet_on(&manifest, &["render", "--format", "json", "--output", output, "-f"]);
+    // For another control plane its objects are in front, as YAML.
+    let report = said
+        .find("\n{\n")
+        .map_or(said.as_str(), |at| said.get(at + 1..).unwrap_or_default());
+    let Ok(report) = serde_json::from_str::<Value>(report) else {
+        return Some(said);
+    };
+    let mut found = Vec::new();
+    complaints(&report, &mut found);
+    for (name, policy) in report["sessionPolicies"].as_object().into_iter().flatten() {
+        if list(&policy["ancestors"]).next().is_none() {
+            found.push(format!("{name} is without effect"));
+        }
+    }
+    if code != Some(0) {
+        found.push(format!("exit code {code:?}: {said}"));
+    }
+    (!found.is_empty()).then(|| found.join("\n"))
+}
+
+#[test]
+fn mistakes_in_objects_are_found() {
+    let policy = |spec: Value| {
+        let object = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1alpha2",
+            "kind": "BackendLBPolicy",
+            "metadata": {"name": "sticky", "namespace": "shop"},
+            "spec": spec,
+        });
+        problem(vec![object])
+    };
+    let target = json!([{"group": "", "kind": "Service", "name": "web"}]);
+    let good = json!({"targetRefs": target, "sessionPersistence": {"sessionName": "a"}});
+    assert_eq!(policy(good), None);
+    for (session, expected) in [
+        (json!({"idelTimeout": "3m"}), "spec.sessionPersistence.idelTimeout"),
+        (
+            json!({"idleTimeout": "3 minutes"}),
+            "spec.sessionPersistence.idleTimeout",
+        ),
+    ] {
+        let found = policy(json!({"targetRefs": target, "sessionPersistence": session})).unwrap_or_default();
+        assert!(found.contains(expected), "{found}");
+    }
+}

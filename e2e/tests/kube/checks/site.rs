@@ -1,0 +1,202 @@
+//! A Gateway in a cluster, served by `limpet controller`, with two Envoys and the pods of two versions of an
+//! application.
+
+use std::sync::LazyLock;
+
+use anyhow::{Context, Result};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
+use limpet_e2e::{Answer, Request, Visitor, poll};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
+
+use crate::site::condition;
+
+/// The pods of the first version.
+pub(crate) const V1: [&str; 2] = ["a", "b"];
+/// The pods of the second version.
+pub(crate) const V2: [&str; 2] = ["c", "d"];
+/// This many connections reach every worker of both Envoys.
+const EVERY_WORKER: usize = 24;
+
+/// The runtime of the shared sites: a test's own runtime ends with the test.
+static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(Runtime::new);
+
+/// A Gateway `web` with port 8080 and its two Envoys, which listen at the same address: a connection may reach either
+/// of them.
+pub(crate) struct GatewaySite {
+    pub(crate) namespace: Namespace,
+    pub(crate) controller: Controller,
+    pub(crate) envoys: [Proxy; 2],
+    _pods: Vec<Pod>,
+}
+
+impl GatewaySite {
+    /// The site that all checks of a release share. Each check has its own routes, policies and Services.
+    pub(crate) async fn shared(release: Release) -> Result<&'static Self> {
+        static SITES: [OnceCell<GatewaySite>; 3] = [const { OnceCell::const_new() }; 3];
+        let at = Release::ALL.iter().position(|known| *known == release);
+        let site = SITES.get(at.context("no such release")?).context("no such release")?;
+        let start = async || {
+            let runtime = RUNTIME
+                .as_ref()
+                .map_err(|error| anyhow::anyhow!("no runtime: {error}"))?;
+            let runtime = runtime.handle().clone();
+            // On a blocking thread, because the future is not `Send`.
+            tokio::task::spawn_blocking(move || runtime.block_on(Self::start(release, "checks", |_| ()))).await?
+        };
+        site.get_or_try_init(start).await
+    }
+
+    /// Starts a site for one test. `change` may change the controller's configuration.
+    pub(crate) async fn start(
+        release: Release,
+        prefix: &str,
+        change: impl FnOnce(&mut Value) + Send + 'static,
+    ) -> Result<Self> {
+        let cluster = Cluster::shared(release).await?;
+        let namespace = cluster.namespace(prefix).await?;
+        namespace.gateway_class().await?;
+        let gateway = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "Gateway",
+            "metadata": {"name": "web"},
+            "spec": {
+                "gatewayClassName": namespace.name(),
+                "listeners": [{"name": "http", "port": 8080, "protocol": "HTTP"}],
+            },
+        });
+        namespace.apply_object(&gateway).await?;
+        let mut pods = Vec::new();
+        for (version, names) in [("v1", V1), ("v2", V2)] {
+            for name in names {
+                pods.push(namespace.pod(name, &[("app", version)]).await?);
+            }
+        }
+        let controller = Controller::start(cluster.server(), &namespace, change).await?;
+        let (mut one, mut two) = tokio::try_join!(controller.envoy("web", "one"), controller.envoy("web", "two"))?;
+        one.until_ready().await?;
+        two.until_ready().await?;
+        Ok(Self {
+            namespace,
+            controller,
+            envoys: [one, two],
+            _pods: pods,
+        })
+    }
+
+    /// Creates two Services, `<prefix>-v1` and `<prefix>-v2`, for the pods of both versions.
+    pub(crate) async fn services(&self, prefix: &str) -> Result<[String; 2]> {
+        let names = ["v1", "v2"].map(|version| format!("{prefix}-{version}"));
+        for (name, version) in names.iter().zip(["v1", "v2"]) {
+            self.namespace.service(name, &[("app", version)]).await?;
+        }
+        for name in &names {
+            self.namespace.endpoints(name, |endpoints| endpoints.len() == 2).await?;
+        }
+        Ok(names)
+    }
+
+    /// Applies an `HTTPRoute` with these rules.
+    pub(crate) async fn route(&self, name: &str, rules: &[Value]) -> Result<()> {
+        self.annotated_route(name, rules, &json!({})).await
+    }
+
+    /// As [`GatewaySite::route`], with annotations of Limpet, whose names are given without their prefix.
+    pub(crate) async fn annotated_route(&self, name: &str, rules: &[Value], annotations: &Value) -> Result<()> {
+        let annotations = annotations.as_object().context("no annotations")?;
+        let annotations: serde_json::Map<_, _> = annotations
+            .iter()
+            .map(|(name, value)| (format!("session.limpet.dev/{name}"), value.clone()))
+            .collect();
+        let route = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "HTTPRoute",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"parentRefs": [{"name": "web"}], "rules": rules},
+        });
+        self.namespace.apply_object(&route).await.map(drop)
+    }
+
+    /// A client without cookies.
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor::of(self.controller.address(8080))
+    }
+
+    /// A GET request.
+    pub(crate) fn get(&self, path: &str) -> Request {
+        Request::get(self.controller.address(8080), path)
+    }
+
+    /// Waits until every worker of both Envoys answers new clients as `check` says.
+    pub(crate) async fn until(&self, what: &str, path: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
+        self.until_asked(what, || self.get(path), check).await
+    }
+
+    /// As [`GatewaySite::until`], for any request.
+    pub(crate) async fn until_asked(
+        &self,
+        what: &str,
+        request: impl Fn() -> Request,
+        check: impl Fn(&Answer) -> bool,
+    ) -> Result<()> {
+        let mut last = None;
+        let found = poll::until(what, async || {
+            for _ in 0..EVERY_WORKER {
+                let answer = request().send().await.ok()?;
+                let good = check(&answer);
+                last = Some((answer.status, answer.headers));
+                good.then_some(())?;
+            }
+            Some(())
+        })
+        .await;
+        found.with_context(|| format!("the last answer was {last:?}"))
+    }
+
+    /// Waits until new clients of a path get a session.
+    pub(crate) async fn until_sessions(&self, path: &str) -> Result<()> {
+        let begins = |answer: &Answer| answer.status == 200 && answer.set_cookies().len() == 1;
+        self.until("sessions to begin", path, begins).await
+    }
+
+    /// The sum of a counter of the filter over both Envoys and all policies: `refused.expired`, for example.
+    pub(crate) async fn count(&self, outcome: &str) -> Result<u64> {
+        let mut sum = 0;
+        for envoy in &self.envoys {
+            let stats = envoy.admin().stats(&format!("{outcome}$")).await?;
+            sum += stats.values().sum::<u64>();
+        }
+        Ok(sum)
+    }
+}
+
+/// A rule for a path prefix, with Services and their weights.
+pub(crate) fn rule(path: &str, backends: &[(&str, u32)]) -> Value {
+    let backends: Vec<Value> = backends
+        .iter()
+        .map(|(name, weight)| json!({"name": name, "port": 80, "weight": weight}))
+        .collect();
+    json!({"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": backends})
+}
+
+/// Whether one of these pods answered.
+pub(crate) fn is_from(pods: [&str; 2], answer: &Answer) -> bool {
+    answer.backend().is_some_and(|backend| pods.contains(&backend))
+}
+
+/// A condition of a route's only parent, or of a policy's only ancestor: `status/reason`, and its message.
+pub(crate) fn stated(object: &Value, name: &str) -> (String, String) {
+    let status = &object["status"];
+    let of = if status["parents"].is_array() {
+        &status["parents"]
+    } else {
+        &status["ancestors"]
+    };
+    let conditions = &of[0]["conditions"];
+    let all = conditions.as_array().into_iter().flatten();
+    let found = all
+        .filter(|condition| condition["type"] == name)
+        .find_map(|condition| condition["message"].as_str());
+    (condition(conditions, name), found.unwrap_or_default().to_owned())
+}

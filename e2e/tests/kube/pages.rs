@@ -1,0 +1,59 @@
+//! The objects that pages for users show: the API server takes them, strict about fields, with the kinds of Istio and
+//! Envoy Gateway as well.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Cluster, Release};
+use limpet_e2e::tools;
+use limpet_repo_tests::Page;
+use serde_json::{Value, json};
+
+/// The API server with every kind that pages show.
+async fn cluster() -> Result<Cluster> {
+    let mut definitions = Release::V1_7_0.definitions()?;
+    definitions.push(tools::istio_definitions()?);
+    definitions.push(tools::checkout().join("controller/deploy/crds/backendlbpolicies.yaml"));
+    for entry in fs::read_dir(tools::envoy_gateway_crds()?)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("gateway.envoyproxy.io_") {
+            definitions.push(path);
+        }
+    }
+    Cluster::start(&definitions).await
+}
+
+/// The objects of a block; none where it has something else.
+fn objects(text: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    let is_object = |document: &Value| !document["apiVersion"].is_null() && !document["kind"].is_null();
+    if documents.iter().all(is_object) {
+        return Ok(documents);
+    }
+    Ok(Vec::new())
+}
+
+#[tokio::test]
+async fn the_api_server_takes_every_object_of_the_pages() -> Result<()> {
+    let cluster = cluster().await?;
+    let mut taken = 0;
+    for path in limpet_repo_tests::for_users()? {
+        let page = Page::parse(&fs::read_to_string(tools::checkout().join(&path))?);
+        for block in page.blocks.iter().filter(|block| block.language == "yaml") {
+            let at = || format!("{}:{}", path.display(), block.line);
+            let objects = objects(&block.text).with_context(at)?;
+            if objects.is_empty() {
+                continue;
+            }
+            let namespace = cluster.namespace("page").await?;
+            for mut object in objects {
+                object["metadata"]["namespace"] = json!(namespace.name());
+                namespace.apply_object(&object).await.with_context(at)?;
+                taken += 1;
+            }
+        }
+    }
+    ensure!(taken > 10, "{taken} objects");
+    Ok(())
+}

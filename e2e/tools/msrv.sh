@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Checks the Rust versions that the repository names:
+#   1. all files that name a version agree;
+#   2. no dependency needs a newer Rust than `rust-version` in Cargo.toml;
+#   3. the Rust of that version compiles the workspace, tests included. Where it is not installed and rustup cannot
+#      download it, this is left out with a message. Clippy's lint incompatible_msrv still finds newer parts of std.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+say() { echo "msrv: $*" >&2; }
+die() { say "$*"; exit 1; }
+# value FILE KEY: the first string that KEY has in a TOML file.
+value() { sed -n "s/^$2 = \"\([^\"]*\)\".*/\1/p" "$1" | head -n 1; }
+
+tested=$(value rust-toolchain.toml channel)
+oldest=$(value Cargo.toml rust-version)
+image=$(sed -n 's/^FROM .*rust:\([0-9.]*\).*/\1/p' controller/deploy/Containerfile)
+fuzz=$(value filter/fuzz/Cargo.toml rust-version)
+[[ $tested && $oldest ]] || die "rust-toolchain.toml names no channel, or Cargo.toml no rust-version"
+[[ $image == "$tested" ]] ||
+  die "controller/deploy/Containerfile builds with Rust $image, but rust-toolchain.toml names $tested"
+[[ $fuzz == "$oldest" ]] || die "filter/fuzz/Cargo.toml has the rust-version $fuzz, but Cargo.toml has $oldest"
+
+# For the platforms that deny.toml names, too.
+cargo metadata --locked --format-version 1 --all-features --filter-platform x86_64-unknown-linux-gnu \
+  --filter-platform aarch64-unknown-linux-gnu --filter-platform wasm32-wasip1 | python3 -c '
+import json, sys
+
+def version(text):
+    return tuple(int(part) for part in (text + ".0.0").split("-")[0].split(".")[:3])
+
+oldest = sys.argv[1]
+metadata = json.load(sys.stdin)
+used = {node["id"] for node in metadata["resolve"]["nodes"]}
+newer = [
+    "{name} {version} needs Rust {rust_version}".format(**package)
+    for package in metadata["packages"]
+    if package["id"] in used and package["rust_version"] and version(package["rust_version"]) > version(oldest)
+]
+if newer:
+    sys.exit("msrv: the rust-version in Cargo.toml is {}, but:\n  {}".format(oldest, "\n  ".join(newer)))
+' "$oldest"
+
+# 1.89 would be the newest patch of 1.89.
+toolchain=$oldest
+[[ $toolchain == *.*.* ]] || toolchain+=.0
+has_toolchain() { rustup run "$toolchain" rustc --version >/dev/null 2>&1; }
+if ! command -v rustup >/dev/null; then
+  say "rustup is not installed: Rust $toolchain did NOT compile the workspace."
+  exit
+fi
+if ! has_toolchain; then
+  say "getting Rust $toolchain with rustup (a download of 80 MB, some seconds)"
+  RUST_BACKTRACE=0 timeout 120 rustup toolchain install "$toolchain" --profile minimal --no-self-update >&2 || true
+fi
+if ! has_toolchain; then
+  say "rustup could not download Rust $toolchain: it did NOT compile the workspace."
+  exit
+fi
+say "compiling the workspace with Rust $toolchain (about 2 minutes the first time)"
+# A directory of its own: the two versions would otherwise replace each other's output.
+rustup run "$toolchain" cargo check --locked --workspace --all-features --all-targets \
+  --target-dir "${CARGO_TARGET_DIR:-target}/msrv"

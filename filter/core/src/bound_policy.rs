@@ -1,0 +1,113 @@
+//! A policy within a scope, and the tokens that it honours.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::carrier::cookie_name::CookieNames;
+use crate::config::{Carrier, Fences, IdleBound, Policy};
+use crate::keyring::Keyring;
+use crate::outcome::RequestOutcome;
+use crate::time::Timestamp;
+use crate::token::{Claims, Destination, Opened, Realm, Refusal};
+
+/// What applies to every session of a configuration.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    pub(crate) clock_skew: Duration,
+    pub(crate) fences: Fences,
+}
+
+/// A policy within a scope, with everything that a session needs.
+#[derive(Debug)]
+pub(crate) struct BoundPolicy {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) realm: Realm,
+    /// `None` unless the carrier is the filter's own cookie.
+    pub(crate) cookie_names: Option<CookieNames>,
+    pub(crate) limits: Arc<Limits>,
+}
+
+/// A token that the policy honours.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Honoured {
+    pub(crate) claims: Claims,
+    /// Whether the client needs a new token even if the same host answers.
+    pub(crate) renew: bool,
+    /// Whether the token came under the former name of the cookie and has to move to the current one.
+    pub(crate) under_former_name: bool,
+}
+
+impl BoundPolicy {
+    pub(crate) fn new(keyring: &Keyring, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Self {
+        let carrier = &policy.carrier;
+        let cookie_names = match carrier {
+            Carrier::Cookie { name, per_scope, .. } => Some(CookieNames::new(name, scope, *per_scope)),
+            _ => None,
+        };
+        Self {
+            policy: Arc::clone(policy),
+            realm: Realm::new(keyring, scope, carrier.mode(), carrier.name()),
+            cookie_names,
+            limits: Arc::clone(limits),
+        }
+    }
+
+    /// The first candidate whose session is alive. If there is none, why the first candidate is refused.
+    pub(crate) fn first_alive<'c>(
+        &self,
+        candidates: impl Iterator<Item = &'c [u8]>,
+        now: Timestamp,
+    ) -> Result<Honoured, RequestOutcome> {
+        let mut verdict = Err(RequestOutcome::NoToken);
+        for candidate in candidates {
+            match self.realm.open(candidate).and_then(|opened| self.check(opened, now)) {
+                Ok(honoured) => return Ok(honoured),
+                Err(refusal) if verdict.is_err_and(|outcome| outcome == RequestOutcome::NoToken) => {
+                    verdict = Err(RequestOutcome::Refused(refusal));
+                }
+                Err(_) => {}
+            }
+        }
+        verdict
+    }
+
+    /// Whether the session of a verified token is still alive.
+    fn check(&self, Opened { claims, key_retiring }: Opened, now: Timestamp) -> Result<Honoured, Refusal> {
+        let absolute_timeout = self.policy.absolute_timeout;
+        if absolute_timeout.is_some_and(|timeout| now.since(claims.issued_at) >= timeout) {
+            return Err(Refusal::Expired);
+        }
+        let idle = now.since(claims.last_seen);
+        let (too_idle, lagging) = match self.policy.idle_bound {
+            None => (false, false),
+            Some(IdleBound { bound, lag }) => (idle > bound + lag, idle > lag),
+        };
+        if too_idle {
+            return Err(Refusal::Idle);
+        }
+        let horizon = now.after(self.limits.clock_skew);
+        if claims.issued_at > horizon || claims.last_seen > horizon {
+            return Err(Refusal::FromTheFuture);
+        }
+        if self.limits.fences.refuse(claims.host, claims.issued_at) {
+            return Err(Refusal::Fenced);
+        }
+        Ok(Honoured {
+            claims,
+            renew: lagging || key_retiring,
+            under_former_name: false,
+        })
+    }
+}
+
+impl Honoured {
+    /// The claims of a session that continues. `last_seen` never goes back, and `issued_at` stays, so a renewal does
+    /// not extend the absolute timeout.
+    pub(crate) fn renewed(self, destination: Destination, now: Timestamp) -> Claims {
+        Claims {
+            destination,
+            last_seen: self.claims.last_seen.max(now),
+            ..self.claims
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Rules of the JSON Schema that the types do not express. `compile` checks the same rules; `tests/schema.rs` compares
+//! the two.
+
+use schemars::Schema;
+use serde_json::{Value, json};
+
+pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
+/// RFC 9110's `token`.
+pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$";
+pub(super) const DOMAIN: &str =
+    "^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
+
+pub(super) fn pattern(pattern: &str) -> Value {
+    json!({"pattern": pattern})
+}
+
+pub(super) fn exactly_one(fields: &[&str]) -> Value {
+    fields.iter().map(|field| json!({"required": [field]})).collect()
+}
+
+/// Matches a key that signs; a key without a state does.
+pub(super) fn one_signs() -> Value {
+    json!({"properties": {"state": {"const": "signing"}}})
+}
+
+pub(super) fn permanent_needs_a_timeout() -> Value {
+    let permanent = json!({"properties": {"lifetimeType": {"const": "Permanent"}}, "required": ["lifetimeType"]});
+    json!({
+        "if": {"properties": {"cookie": permanent}, "required": ["cookie"]},
+        "then": {"required": ["absoluteTimeout"]},
+    })
+}
+
+pub(super) fn needs_secure(field: &str, value: &Value) -> Value {
+    json!({
+        "if": {"properties": {field: {"const": value}}, "required": [field]},
+        "then": {"properties": {"secure": {"const": "always"}}, "required": ["secure"]},
+    })
+}
+
+/// Matches a cookie or header that is the application's.
+fn other_mode() -> Value {
+    json!({"properties": {"mode": {"enum": ["prefix", "rewrite"]}}, "required": ["mode"]})
+}
+
+/// Adds a rule to the schema of a cookie or header: in a mode in which it is the application's, every property but
+/// `name` and `mode` keeps its default. A new property is covered without being listed here.
+pub(super) fn only_defaults_in_other_modes(schema: &mut Schema) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let defaults: serde_json::Map<String, Value> = properties
+        .into_iter()
+        .flatten()
+        .filter(|(field, _)| !["name", "mode"].contains(&field.as_str()))
+        .map(|(field, property)| match property.get("default") {
+            Some(default) => (field.clone(), json!({"const": default})),
+            None => (field.clone(), json!({"type": "null"})),
+        })
+        .collect();
+    let rule = json!({"if": other_mode(), "then": {"properties": defaults}});
+    let rules = schema.ensure_object().entry("allOf").or_insert_with(|| json!([]));
+    if let Value::Array(rules) = rules {
+        rules.push(rule);
+    }
+}
+
+pub(super) fn no_idle_timeout_in_other_modes() -> Value {
+    let in_mode = |carrier: &str| json!({"properties": {carrier: other_mode()}, "required": [carrier]});
+    json!({
+        "if": {"anyOf": [in_mode("cookie"), in_mode("header")]},
+        "then": {"properties": {"idleTimeout": {"type": "null"}}},
+    })
+}

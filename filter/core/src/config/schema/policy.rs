@@ -1,0 +1,303 @@
+//! The policies: everything under `policies.<name>`.
+//!
+//! **A field that is not set must not be written.** The controller names a policy by a hash of its JSON. A new field
+//! that is written with its default renames every policy of every cluster, and its metrics with it. So a new field has
+//!
+//! - `#[serde(default, skip_serializing_if = "...")]`, where the function is true for the default;
+//! - `schemars(extend("default" = ...))` unless it is an `Option`, since schemars omits a default that serde skips.
+//!
+//! Fields without `skip_serializing_if` are older than this rule. They stay as they are, and so does the order of all
+//! fields. `tests/configuration/policy_json.rs` and `tests/schema.rs` fail otherwise and name the field.
+
+use serde::{Deserialize, Serialize};
+
+use super::is_false;
+use crate::time::GatewayDuration;
+use crate::token::CarrierMode;
+
+#[cfg(feature = "schema")]
+use super::constraints::{
+    DOMAIN, TOKEN, exactly_one, needs_secure, no_idle_timeout_in_other_modes, only_defaults_in_other_modes,
+    permanent_needs_a_timeout,
+};
+
+/// How sessions of this policy persist. Exactly one of `cookie` and `header`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(extend(
+        "oneOf" = exactly_one(&["cookie", "header"]),
+        "allOf" = [permanent_needs_a_timeout(), no_idle_timeout_in_other_modes()],
+    ))
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// The token travels in a cookie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<CookieConfig>,
+    /// The token travels in a header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<HeaderConfig>,
+    /// Whether a request fails if the backend of its session is gone or unhealthy. If `false`, the request is
+    /// load-balanced and the client gets a new token.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub strict: bool,
+    /// The status of requests that fail because of `strict`, 400 to 599.
+    #[serde(default = "service_unavailable", skip_serializing_if = "is_service_unavailable")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 400, max = 599), extend("default" = SERVICE_UNAVAILABLE)))]
+    pub strict_status: u16,
+    /// How long a session on one backend lasts, counted from its first token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absolute_timeout: Option<GatewayDuration>,
+    /// How long a session may stay unused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<GatewayDuration>,
+    /// Whether the content of tokens is hidden from clients.
+    #[serde(default)]
+    pub token: TokenConfig,
+    /// What happens to the caching of a response that carries a token.
+    #[serde(default)]
+    pub cache_control: CacheControlConfig,
+}
+
+impl PolicyConfig {
+    /// The carrier mode and the name of the session; `None` unless exactly one of `cookie` and `header` is set.
+    #[must_use]
+    pub fn carrier(&self) -> Option<(CarrierMode, &str)> {
+        match (&self.cookie, &self.header) {
+            (Some(CookieConfig { name, mode, .. }), None) => Some((
+                match mode {
+                    CookieModeConfig::Insert => CarrierMode::Cookie,
+                    CookieModeConfig::Prefix => CarrierMode::CookiePrefix,
+                    CookieModeConfig::Rewrite => CarrierMode::CookieRewrite,
+                },
+                name,
+            )),
+            (None, Some(HeaderConfig { name, mode, .. })) => Some((
+                match mode {
+                    HeaderModeConfig::Insert => CarrierMode::Header,
+                    HeaderModeConfig::Prefix => CarrierMode::HeaderPrefix,
+                },
+                name,
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// The session cookie.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of its own in the configuration"
+)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(
+        extend("allOf" = [
+            needs_secure("sameSite", &serde_json::json!("None")),
+            needs_secure("partitioned", &serde_json::json!(true)),
+        ]),
+        transform = only_defaults_in_other_modes,
+    )
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CookieConfig {
+    /// The name of the cookie (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
+    pub name: String,
+    /// Who sets the cookie. In modes other than `insert` it is the application, and only `name` and `mode` may be set.
+    #[serde(default)]
+    pub mode: CookieModeConfig,
+    /// The Path attribute, at most 1,024 characters.
+    #[serde(default = "root")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 1024), regex(pattern = "^/[!-+\\--:<-~]*$"))
+    )]
+    pub path: String,
+    /// The Domain attribute. Without it, the cookie belongs to the host of the request only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 253), regex(pattern = DOMAIN)))]
+    pub domain: Option<String>,
+    /// Whether the cookie is Secure.
+    #[serde(default)]
+    pub secure: SecureConfig,
+    /// Whether the cookie is hidden from scripts.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
+    pub http_only: bool,
+    /// Whether browsers send the cookie with requests from other sites.
+    #[serde(default)]
+    pub same_site: SameSiteConfig,
+    /// Whether browsers keep a cookie for each top-level site (CHIPS). Requires `secure: always`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub partitioned: bool,
+    /// How long a browser keeps the cookie.
+    #[serde(default)]
+    pub lifetime_type: LifetimeTypeConfig,
+    /// Whether the name of the cookie ends in eight characters for its scope, as in `session~k3rp2x7a`. For a policy of
+    /// several rules whose cookies have the same path, so that a client keeps one for each rule.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub per_scope: bool,
+    /// Whether the backend sees the cookie.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub forward: bool,
+}
+
+impl CookieConfig {
+    /// A cookie of this name. All other fields have their defaults.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            mode: CookieModeConfig::default(),
+            path: root(),
+            domain: None,
+            secure: SecureConfig::default(),
+            http_only: yes(),
+            same_site: SameSiteConfig::default(),
+            partitioned: false,
+            lifetime_type: LifetimeTypeConfig::default(),
+            per_scope: false,
+            forward: false,
+        }
+    }
+}
+
+/// Who sets the cookie, and where the token goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum CookieModeConfig {
+    /// The filter's own cookie, which the application does not see.
+    #[default]
+    Insert,
+    /// The application's cookie. The token is put in front of its value, as `<token>~<value>`, and removed on requests.
+    Prefix,
+    /// The application's cookie. The token replaces its value.
+    Rewrite,
+}
+
+/// Whether the cookie is Secure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum SecureConfig {
+    /// If the scheme of the request is https.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The `SameSite` attribute of the cookie.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SameSiteConfig {
+    /// Only with requests from the same site.
+    #[default]
+    Strict,
+    /// Also with links and redirects from other sites.
+    Lax,
+    /// With every request. Requires `secure: always`.
+    None,
+}
+
+/// How long a browser keeps the cookie (GEP-1619).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum LifetimeTypeConfig {
+    /// Until the browser's session ends: neither Expires nor Max-Age.
+    #[default]
+    Session,
+    /// For the rest of `absoluteTimeout`, which is then required.
+    Permanent,
+}
+
+/// The session header.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = only_defaults_in_other_modes))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HeaderConfig {
+    /// The name of the header. Case does not matter.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
+    pub name: String,
+    /// Who sets the header.
+    #[serde(default)]
+    pub mode: HeaderModeConfig,
+    /// Whether the backend sees the header. In mode `prefix` it sees its own value.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub forward: bool,
+}
+
+/// Who sets the header, and where the token goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum HeaderModeConfig {
+    /// The filter's own header, which the application does not see.
+    #[default]
+    Insert,
+    /// The application's header. The token is put in front of its value, as `<token>~<value>`, and removed on requests.
+    Prefix,
+}
+
+/// Whether the content of tokens is hidden from clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum TokenConfig {
+    /// Nothing is readable.
+    #[default]
+    Sealed,
+    /// Clients can read address and times. For debugging.
+    Signed,
+}
+
+/// What happens to the caching of a response that carries a token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum CacheControlConfig {
+    /// A response that a shared cache could store becomes `Cache-Control: private`.
+    #[default]
+    Private,
+    /// Cache-Control stays as the backend sent it.
+    Keep,
+}
+
+fn yes() -> bool {
+    true
+}
+
+// serde passes the field by reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+const SERVICE_UNAVAILABLE: u16 = 503;
+
+fn service_unavailable() -> u16 {
+    SERVICE_UNAVAILABLE
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_service_unavailable(status: &u16) -> bool {
+    *status == SERVICE_UNAVAILABLE
+}
+
+fn root() -> String {
+    "/".to_owned()
+}

@@ -1,0 +1,126 @@
+//! The tokens that a request brings in its cookie or header, and what the backend sees of them.
+
+use crate::bound_policy::{BoundPolicy, Honoured};
+use crate::carrier::cookie_field::{self, Verdict, unquoted};
+use crate::carrier::cookie_name::{CookieNames, Whose};
+use crate::carrier::{Candidates, header, prefix};
+use crate::config::Carrier;
+use crate::outcome::RequestOutcome;
+use crate::session::HeaderEdit;
+use crate::time::Timestamp;
+use crate::view::{RequestView, ViewError};
+
+/// What came of the tokens of a request.
+pub(crate) struct RequestTokens<'a> {
+    /// The first token that is honoured, or why none is.
+    pub(crate) verdict: Result<Honoured, RequestOutcome>,
+    /// The change of the header before the backend sees it.
+    pub(crate) edit: Option<HeaderEdit<'a>>,
+}
+
+impl RequestTokens<'_> {
+    const NONE: Self = Self {
+        verdict: Err(RequestOutcome::NoToken),
+        edit: None,
+    };
+}
+
+impl BoundPolicy {
+    /// Reads the cookie or header of the request.
+    pub(crate) fn read(&self, request: &impl RequestView, now: Timestamp) -> Result<RequestTokens<'_>, ViewError> {
+        let carrier = &self.policy.carrier;
+        let header = match carrier {
+            Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
+            Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
+        };
+        let Some(field) = request.header(header)? else {
+            return Ok(RequestTokens::NONE);
+        };
+        let read = match (carrier, &self.cookie_names) {
+            (Carrier::Cookie { forward, .. }, Some(names)) => return Ok(self.own_cookie(&field, names, *forward, now)),
+            (Carrier::CookiePrefix { name }, _) => prefixed_cookie(&field, name),
+            (Carrier::CookieRewrite { name }, _) => rewritten_cookie(&field, name),
+            (Carrier::HeaderPrefix { .. }, _) => prefixed_header(&field),
+            (Carrier::Header { forward, .. } | Carrier::Cookie { forward, .. }, _) => {
+                (header::candidates(&field), (!forward).then(Vec::new))
+            }
+        };
+        let (candidates, rest) = read;
+        Ok(RequestTokens {
+            verdict: self.first_alive(candidates.iter(), now),
+            edit: rest.map(|rest| edit(header, rest)),
+        })
+    }
+
+    fn own_cookie(&self, field: &[u8], names: &CookieNames, forward: bool, now: Timestamp) -> RequestTokens<'static> {
+        let (mut current, mut former) = (Candidates::default(), Candidates::default());
+        let rest = cookie_field::edit(field, |name, value| {
+            match names.whose(name) {
+                Whose::Other => return Verdict::Keep,
+                Whose::OtherScope => return Verdict::Remove,
+                Whose::Current => current.push(unquoted(value)),
+                Whose::Former => former.push(unquoted(value)),
+            }
+            if forward { Verdict::Keep } else { Verdict::Remove }
+        });
+        let mut verdict = self.first_alive(current.iter(), now);
+        if let Err(why) = verdict {
+            match self.first_alive(former.iter(), now) {
+                Ok(honoured) => {
+                    verdict = Ok(Honoured {
+                        renew: true,
+                        under_former_name: true,
+                        ..honoured
+                    });
+                }
+                Err(former) if why == RequestOutcome::NoToken => verdict = Err(former),
+                Err(_) => {}
+            }
+        }
+        RequestTokens {
+            verdict,
+            edit: rest.map(|rest| edit("cookie", rest)),
+        }
+    }
+}
+
+/// Replaces a header by what is left of it, and removes it if nothing is left.
+fn edit(name: &str, rest: Vec<u8>) -> HeaderEdit<'_> {
+    if rest.is_empty() {
+        HeaderEdit::Remove(name)
+    } else {
+        HeaderEdit::Set(name, rest)
+    }
+}
+
+fn prefixed_cookie<'f>(field: &'f [u8], session_name: &str) -> (Candidates<'f>, Option<Vec<u8>>) {
+    let mut candidates = Candidates::default();
+    let rest = cookie_field::edit(field, |name, value| {
+        let found = (name == session_name.as_bytes()).then(|| prefix::find(value));
+        let Some(prefix) = found.flatten() else {
+            return Verdict::Keep;
+        };
+        candidates.push(prefix.token(value));
+        Verdict::Cut(prefix.0)
+    });
+    (candidates, rest)
+}
+
+/// The application sees the token: all that it learns is that the client has its cookie.
+fn rewritten_cookie<'f>(field: &'f [u8], session_name: &str) -> (Candidates<'f>, Option<Vec<u8>>) {
+    let mut candidates = Candidates::default();
+    let rest = cookie_field::edit(field, |name, value| {
+        if name == session_name.as_bytes() {
+            candidates.push(unquoted(value));
+        }
+        Verdict::Keep
+    });
+    (candidates, rest)
+}
+
+fn prefixed_header(field: &[u8]) -> (Candidates<'_>, Option<Vec<u8>>) {
+    match header::without_prefixes(field) {
+        Some((candidates, rest)) => (candidates, Some(rest)),
+        None => (Candidates::default(), None),
+    }
+}

@@ -1,0 +1,79 @@
+//! The JSON of policies. The controller names a policy by a hash of it, so it must not change: see
+//! `src/config/schema/policy.rs`.
+
+use std::collections::BTreeSet;
+
+use limpet_core::config::schema::PolicyConfig;
+use serde_json::Value;
+
+/// Policies that set only what is required, and their JSON.
+const SHORTEST: [(&str, &str); 2] = [
+    (
+        r#"{"cookie":{"name":"s"}}"#,
+        concat!(
+            r#"{"cookie":{"name":"s","mode":"insert","path":"/","secure":"auto","sameSite":"Strict","#,
+            r#""lifetimeType":"Session"},"token":"sealed","cacheControl":"private"}"#
+        ),
+    ),
+    (
+        r#"{"header":{"name":"s"}}"#,
+        r#"{"header":{"name":"s","mode":"insert"},"token":"sealed","cacheControl":"private"}"#,
+    ),
+];
+
+/// Policies that set every field to another value than its default.
+const LONGEST: [&str; 2] = [
+    concat!(
+        r#"{"cookie":{"name":"s","mode":"prefix","path":"/a","domain":"example.com","secure":"always","#,
+        r#""httpOnly":false,"sameSite":"Lax","partitioned":true,"lifetimeType":"Permanent","perScope":true,"#,
+        r#""forward":true},"strict":true,"strictStatus":421,"absoluteTimeout":"1h","idleTimeout":"1m","#,
+        r#""token":"signed","cacheControl":"keep"}"#
+    ),
+    concat!(
+        r#"{"header":{"name":"s","mode":"prefix","forward":true},"strict":true,"strictStatus":421,"#,
+        r#""absoluteTimeout":"1h","idleTimeout":"1m","token":"signed","cacheControl":"keep"}"#
+    ),
+];
+
+fn written(policy: &str) -> String {
+    let policy: PolicyConfig = serde_json::from_str(policy).unwrap();
+    serde_json::to_string(&policy).unwrap()
+}
+
+/// The paths of all fields of a JSON object, such as `cookie.name`.
+fn paths(json: &str) -> BTreeSet<String> {
+    fn collect(value: &Value, path: &str, paths: &mut BTreeSet<String>) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let path = format!("{path}{name}");
+            collect(value, &format!("{path}."), paths);
+            paths.insert(path);
+        }
+    }
+    let mut paths = BTreeSet::new();
+    collect(&serde_json::from_str(json).unwrap(), "", &mut paths);
+    paths
+}
+
+#[test]
+fn a_field_that_is_not_set_is_not_written() {
+    for (policy, expected) in SHORTEST {
+        let written = written(policy);
+        let new: Vec<_> = paths(&written).difference(&paths(expected)).cloned().collect();
+        assert!(
+            new.is_empty(),
+            "{new:?} would be written for every policy and rename all of them: add skip_serializing_if"
+        );
+        assert_eq!(written, expected, "policies that set nothing would be renamed");
+    }
+}
+
+#[test]
+fn fields_keep_their_order() {
+    for policy in LONGEST {
+        assert_eq!(
+            written(policy),
+            policy,
+            "policies that set these fields would be renamed"
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! Tests of the repository itself. They are in `tests/`; what they share is here.
+
+mod links;
+mod page;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use links::broken_links;
+pub use page::{Block, Link, Page};
+
+/// The root of the repository.
+#[must_use]
+pub fn checkout() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    root.canonicalize().unwrap_or(root)
+}
+
+/// The pages for users: README.md, and those of `docs/` and `envoy-configs/`.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn for_users() -> io::Result<Vec<PathBuf>> {
+    let mut pages = markdown_files(&checkout())?;
+    pages
+        .retain(|page| page == Path::new("README.md") || page.starts_with("docs") || page.starts_with("envoy-configs"));
+    Ok(pages)
+}
+
+/// Every Markdown file below `root`, as paths relative to it, sorted. Hidden folders and what is built are left out.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn markdown_files(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = files(root)?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    Ok(files)
+}
+
+/// Every file below `root`, as [`markdown_files`].
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let path = folder.join(&name);
+            let is_built = folder.as_os_str().is_empty() && (name == "target" || name == "dist");
+            if name.to_string_lossy().starts_with('.') || is_built {
+                continue;
+            }
+            if entry.file_type()?.is_dir() {
+                if name != "target" {
+                    folders.push(path);
+                }
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

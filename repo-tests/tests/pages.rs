@@ -1,0 +1,144 @@
+//! The pages of the repository: README.md, `docs/` and all others.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use limpet_repo_tests::{Page, broken_links, checkout, files, for_users, markdown_files};
+
+fn read(path: &str) -> String {
+    fs::read_to_string(checkout().join(path)).unwrap()
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let problems = broken_links(&checkout()).unwrap();
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn broken_links_are_found_with_page_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "README.md",
+        "# Here\n\n[a](docs/a.md) [b](docs/b.md)\n[site](https://example.com/none#x)\n",
+    );
+    write(
+        "docs/a.md",
+        "# A\n\n[up](../README.md#here) [self](#a) [no](#b)\n\n\
+        [no](../README.md#there) [out](../../x.md) [no](x.yaml#l)\n",
+    );
+    write("docs/x.yaml", "x: 1\n");
+    let expected = [
+        "README.md:3: docs/b.md: there is no docs/b.md",
+        "docs/a.md:3: #b: docs/a.md has no heading #b",
+        "docs/a.md:5: ../README.md#there: README.md has no heading #there",
+        "docs/a.md:5: ../../x.md: leads out of the repository",
+        "docs/a.md:5: x.yaml#l: docs/x.yaml is no page, so it has no anchors",
+    ];
+    assert_eq!(broken_links(folder.path()).unwrap(), expected);
+}
+
+/// The pages that a text names, as `docs/reference/token.md`.
+fn named_pages(text: &str) -> Vec<&str> {
+    let behind = text.match_indices("docs/").filter_map(|(at, _)| text.get(at..));
+    let paths = behind.map(|rest| {
+        let is_part = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
+        let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+        rest.get(..end).unwrap_or_default().trim_end_matches('.')
+    });
+    let is_page = |path: &&str| Path::new(path).extension().is_some_and(|extension| extension == "md");
+    paths.filter(is_page).collect()
+}
+
+#[test]
+fn pages_that_code_and_comments_name_exist() {
+    let root = checkout();
+    let mut problems = Vec::new();
+    let mut named = 0;
+    for path in files(&root).unwrap() {
+        // Links of pages are followed above. What is no text names nothing.
+        let is_page = path.extension().is_some_and(|extension| extension == "md");
+        if is_page || path.starts_with("repo-tests") {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(&path)).unwrap_or_default();
+        for page in named_pages(&text) {
+            named += 1;
+            if !root.join(page).exists() {
+                problems.push(format!("{}: there is no {page}", path.display()));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    assert!(named > 10, "{named}");
+}
+
+#[test]
+fn the_summary_has_every_page_of_docs_once() {
+    let summary = Page::parse(&read("docs/SUMMARY.md"));
+    let mut listed: Vec<PathBuf> = summary.links.iter().map(|link| PathBuf::from(&link.target)).collect();
+    listed.sort();
+    let there = markdown_files(&checkout().join("docs")).unwrap();
+    let there: Vec<PathBuf> = there
+        .into_iter()
+        .filter(|path| path != Path::new("SUMMARY.md"))
+        .collect();
+    assert_eq!(listed, there);
+}
+
+#[test]
+fn the_index_of_docs_names_every_page() {
+    let index = Page::parse(&read("docs/README.md"));
+    let named: BTreeSet<&str> = index.links.iter().map(|link| link.target.as_str()).collect();
+    for link in Page::parse(&read("docs/SUMMARY.md")).links {
+        let named = named.contains(link.target.as_str()) || link.target == "README.md";
+        assert!(named, "docs/README.md does not name {}", link.target);
+    }
+}
+
+/// `controller/tests/pages` runs or checks each block by its language.
+#[test]
+fn every_block_says_what_it_is() {
+    let known = ["console", "console,run", "json", "sh", "text", "yaml", "yaml,excerpt"];
+    let mut problems = Vec::new();
+    for path in for_users().unwrap() {
+        let blocks = Page::parse(&fs::read_to_string(checkout().join(&path)).unwrap()).blocks;
+        let unknown = blocks.iter().filter(|block| !known.contains(&block.language.as_str()));
+        problems.extend(unknown.map(|block| format!("{}:{}: {:?}", path.display(), block.line, block.language)));
+    }
+    assert!(
+        problems.is_empty(),
+        "expected a fence with one of {known:?}:\n{}",
+        problems.join("\n")
+    );
+}
+
+#[test]
+fn the_readme_has_at_most_150_lines() {
+    let lines = read("README.md").lines().count();
+    assert!(lines <= 150, "README.md has {lines} lines");
+}
+
+/// The end-to-end tests hold that page to the real products.
+#[test]
+fn the_readme_compares_as_the_comparison_does() {
+    let rows = |text: &str| -> Vec<String> {
+        let rows = text.lines().skip_while(|line| !line.starts_with("| | Envoy"));
+        rows.take_while(|line| line.starts_with('|'))
+            .map(str::to_owned)
+            .collect()
+    };
+    let all = rows(&read("docs/background/comparison.md"));
+    let of_readme = rows(&read("README.md"));
+    assert!(of_readme.len() > 5, "{of_readme:?}");
+    for row in of_readme {
+        assert!(all.contains(&row), "not in docs/background/comparison.md: {row}");
+    }
+}
