@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::cluster::cli::BootstrapArgs;
-use crate::cluster::render::write_file;
+use crate::cluster::write_file::write_file;
 use crate::output::{self, Output};
 use crate::{Failure, Verdict};
 use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets};

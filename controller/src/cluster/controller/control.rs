@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cluster::kube::{Change, Reader, Store};
+use crate::cluster::kube::{Change, Observation, Reader, Store};
 use crate::cluster::reconcile::delivery::Carried;
-use crate::cluster::reconcile::status::{Observation, Reported};
+use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::Settings;
 

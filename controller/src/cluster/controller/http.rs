@@ -7,11 +7,10 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::metrics;
+use super::metrics::Exposition;
 
 /// The text format's name.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,30 +26,18 @@ pub(crate) enum Readiness {
 
 #[derive(Debug)]
 struct Shared {
-    registry: Registry,
+    exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
-    refresh: Box<dyn Refresh>,
-}
-
-/// Brings the figures up to date that nobody keeps.
-pub(crate) trait Refresh: std::fmt::Debug + Send + Sync + 'static {
-    /// Before they are told.
-    fn refresh(&self);
 }
 
 /// Serves `/metrics`, `/healthz` and `/readyz` until `shutdown`.
 pub(crate) async fn serve(
     listener: TcpListener,
-    registry: Registry,
+    exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
-    refresh: impl Refresh,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let shared = Shared {
-        registry,
-        readiness,
-        refresh: Box::new(refresh),
-    };
+    let shared = Shared { exposition, readiness };
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
@@ -66,8 +53,7 @@ pub(crate) async fn serve(
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    shared.refresh.refresh();
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics::text(&shared.registry))
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], shared.exposition.text())
 }
 
 async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {

@@ -17,8 +17,8 @@ use crate::cluster::reconcile::replicas::{Exchange, Place, Replicas};
 use crate::cluster::reconcile::status::{KeptTeller, Teller};
 use limpet_outputs::{FilterInputs, FilterKeys};
 
-use super::config::Config;
 use super::guard::Guard;
+use crate::cluster::config::Config;
 
 /// Where all of it comes from.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 use tokio::sync::watch;
 
-use super::config::LeaderConfig;
+use crate::cluster::config::LeaderConfig;
 
 /// How long a Lease that is not renewed is held.
 const LEASE: Duration = Duration::from_secs(15);

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 
 use crate::cluster::kube::Store;
 use crate::cluster::reconcile::keyring;
+use crate::cluster::reconcile::status::StatusMetrics;
 
 use super::guard;
-use super::http::Refresh;
 
 /// What the controller counts. Clones count together.
 #[derive(Debug, Clone)]
@@ -25,8 +25,7 @@ pub(crate) struct Metrics {
     builds: Histogram,
     last_build: Gauge<f64, AtomicU64>,
     pub(crate) endpoint_updates: Counter,
-    status_writes: Family<OfWrites, Counter>,
-    pub(crate) leads: Gauge,
+    pub(crate) statuses: StatusMetrics,
     resources: Family<OfType, Gauge>,
     clients: Family<OfGateway, Gauge>,
     answers: Family<OfAnswers, Counter>,
@@ -50,11 +49,6 @@ struct OfObjects {
 enum State {
     read,
     malformed,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfWrites {
-    result: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -82,8 +76,7 @@ impl Metrics {
             builds: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
             last_build: Gauge::default(),
             endpoint_updates: Counter::default(),
-            status_writes: Family::default(),
-            leads: Gauge::default(),
+            statuses: StatusMetrics::default(),
             resources: Family::default(),
             clients: Family::default(),
             answers: Family::default(),
@@ -116,9 +109,9 @@ impl Metrics {
         registry.register(
             "status_writes",
             "Statuses of objects by what became of writing them",
-            metrics.status_writes.clone(),
+            metrics.statuses.writes.clone(),
         );
-        registry.register("leader", "Whether this replica writes", metrics.leads.clone());
+        registry.register("leader", "Whether this replica writes", metrics.statuses.leads.clone());
         registry.register(
             "resources",
             "Published Envoy resources by type",
@@ -200,11 +193,6 @@ impl Metrics {
         self.resources.get_or_create(&OfType { r#type }).set(gauge(count));
     }
 
-    /// A write of a status ended: `written`, `unchanged`, `gone`, `conflict` or `failed`.
-    pub(crate) fn wrote_status(&self, result: &'static str) {
-        self.status_writes.get_or_create(&OfWrites { result }).inc();
-    }
-
     /// A build took `time` and ended now, in Unix time.
     pub(crate) fn built(&self, time: Duration, now: Duration) {
         self.builds.observe(time.as_secs_f64());
@@ -212,20 +200,31 @@ impl Metrics {
     }
 }
 
-/// Figures that are looked up when they are asked for.
+/// What `/metrics` shows: what is counted, and figures that are looked up when they are asked for.
 #[derive(Debug)]
-pub(crate) struct OfEnvoys {
+pub(crate) struct Exposition {
+    pub(crate) registry: Registry,
     pub(crate) metrics: Metrics,
     pub(crate) snapshots: limpet_xds::Snapshots,
     pub(crate) keys: watch::Receiver<keyring::Keys>,
 }
 
-impl Refresh for OfEnvoys {
+impl Exposition {
+    /// The page.
+    pub(crate) fn text(&self) -> String {
+        self.refresh();
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
     fn refresh(&self) {
         let Self {
             metrics,
             snapshots,
             keys,
+            ..
         } = self;
         metrics.of_keys(&keys.borrow().figures);
         metrics.clients.clear();
@@ -249,12 +248,4 @@ impl Refresh for OfEnvoys {
 
 fn gauge(count: usize) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
-}
-
-/// The text.
-pub(crate) fn text(registry: &Registry) -> String {
-    let mut text = String::new();
-    // Writing to a String does not fail.
-    let _ = encode(&mut text, registry);
-    text
 }

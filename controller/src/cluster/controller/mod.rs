@@ -3,10 +3,9 @@
 //! - `control`: the event loop.
 //! - `publish`: from objects to what is given. `target`: to whom.
 //! - `bootstrap`: what an Envoy is started with.
-//! - `config`, `logs`, `metrics`, `http`, `leader`: what a service in a cluster has.
+//! - `logs`, `metrics`, `http`, `leader`: what a service in a cluster has.
 
 mod bootstrap;
-mod config;
 mod control;
 mod guard;
 mod http;
@@ -26,20 +25,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
-use crate::cluster::kube::{Reader, Store, Watched, connect};
+use crate::cluster::config::Config;
+use crate::cluster::kube::{Observation, Reader, Store, Watched, connect};
 use crate::cluster::reconcile::services;
-use crate::cluster::reconcile::status::{Inputs, Keeper, Observation, Teller};
+use crate::cluster::reconcile::status::{Inputs, Keeper, Teller};
 use crate::output::Output;
 use crate::{Failure, Verdict};
 
-pub(crate) use config::Config;
 use control::{Control, Told};
 use http::Readiness;
 use leader::Candidate;
-use metrics::OfEnvoys;
+use metrics::{Exposition, Metrics};
 use publish::Publisher;
-
-pub(crate) use metrics::Metrics;
 
 /// Runs until it is told to end, or prints what an Envoy is started with.
 pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failure> {
@@ -126,7 +123,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     let keeper = Keeper::new(
         client,
         inputs,
-        metrics.clone(),
+        metrics.statuses.clone(),
         settings.controller_name.clone(),
         config.addresses(),
         instance,
@@ -136,12 +133,13 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     // Whose routes lead to XBackends, who serves them.
     let keeping_services = settings.judges().then(|| tokio::spawn(services.run()));
     let controlling = tokio::spawn(control.run(shutdown.clone()));
-    let figures = OfEnvoys {
+    let exposition = Exposition {
+        registry,
         metrics,
         snapshots,
         keys,
     };
-    let telling = tokio::spawn(http::serve(http, registry, is_ready, figures, shutdown.clone()));
+    let telling = tokio::spawn(http::serve(http, exposition, is_ready, shutdown.clone()));
     let electing = config
         .leader_election
         .enabled

@@ -10,7 +10,7 @@ use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::manifests::{self, Wanted};
 use limpet_outputs::ControlPlane;
 
-use super::config::Config;
+use crate::cluster::config::Config;
 
 /// Who gets it.
 #[derive(Debug)]

@@ -23,6 +23,9 @@ pub(crate) enum ConnectError {
     Client(#[from] kube::Error),
 }
 
+/// Our field manager in server-side applies.
+pub(crate) const FIELD_MANAGER: &str = "limpet";
+
 /// Longer than a watch lasts, so that only a connection that is dead ends by it.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);
 

@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::cluster::reconcile::status::{Digest, digest};
 use limpet_api::{
     DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec,
     ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
@@ -12,6 +11,7 @@ use limpet_model::endpoints::EndpointSlice;
 
 use super::item::Item;
 use super::kind::Kind;
+use super::own_status::{Digest, status_digest};
 
 /// An object, read.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) fn entry(kind: Kind, item: Item, controller: &str) -> Entry {
     );
     let uid = meta.uid.clone().unwrap_or_default();
     let version = meta.resource_version.clone().unwrap_or_default();
-    let status = digest(kind, &item.status, controller);
+    let status = status_digest(kind, &item.status, controller);
     if kind == Kind::Namespace {
         return Entry {
             name,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use kube::core::ApiResource;
 
-use crate::cluster::reconcile::status::{Digest, Observation};
 use limpet_api::ObjectName;
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
 use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 
 use super::decode::{Content, Entry};
 use super::kind::Kind;
+use super::own_status::Digest;
 use super::reader::Watched;
 use super::secrets;
 use super::watch::Update;
@@ -40,6 +40,15 @@ pub(crate) struct Observed {
     pub(crate) version: String,
     /// What of its status is ours.
     pub(crate) status: Digest,
+}
+
+/// What objects say of themselves, as the watches have it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Observation {
+    /// Objects that can have a status of ours.
+    pub(crate) objects: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
+    /// How kinds are asked for.
+    pub(crate) served: BTreeMap<Kind, ApiResource>,
 }
 
 /// What an update changed.

@@ -11,5 +11,6 @@ pub(super) mod fences;
 pub(super) mod keyring;
 pub(super) mod manifests;
 pub(super) mod replicas;
+pub(super) mod reported;
 pub(super) mod services;
 pub(super) mod status;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cluster::kube::Backoff;
+use crate::cluster::kube::{Backoff, FIELD_MANAGER};
 use limpet_api::ObjectName;
 use limpet_model::Lost;
 use limpet_model::reports::Condition;
@@ -19,8 +19,8 @@ use limpet_outputs::manifests::{
 };
 
 use super::difference::{Live, excess, is_as_wanted};
+use super::proxies;
 use super::written::{Wanted, Written};
-use super::{FIELD_MANAGER, proxies};
 
 /// Changes that come together are one round.
 const GATHER: Duration = Duration::from_millis(50);

@@ -12,6 +12,3 @@ mod written;
 
 pub(crate) use keeper::Keeper;
 pub(crate) use written::{Wanted, Written};
-
-/// Who we are to a server-side apply.
-pub(crate) const FIELD_MANAGER: &str = "limpet";

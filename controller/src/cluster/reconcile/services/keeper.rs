@@ -6,9 +6,8 @@ use kube::{Api, Client, Error};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::cluster::kube::{Backoff, Kind};
-use crate::cluster::reconcile::manifests::FIELD_MANAGER;
-use crate::cluster::reconcile::status::{Observation, Reported};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER, Kind, Observation};
+use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 
 use super::wanted::{changes, is_ours};

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
-use crate::cluster::kube::Kind;
+use crate::cluster::kube::{Digest, Kind, status_digest};
 use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, PolicyReport, RouteReport};
 use limpet_model::{Reports, SessionPolicyKind};
 
-use super::shape::{Digest, Entry, GatewayStatus, Wanted, digest, merge};
+use super::shape::{Entry, GatewayStatus, Wanted, merge};
 
 /// The statuses that are wanted, by kind and name, with what ours in them is known by; `None`: that is not known yet, and it stays as it is.
 pub(crate) type Desired = BTreeMap<Kind, BTreeMap<ObjectName, Option<(Digest, Wanted)>>>;
@@ -30,7 +30,7 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
             return;
         };
         let alone = merge(kind, &serde_json::Value::Null, &wanted, &facts.controller, "");
-        if let Some(digest) = digest(kind, &alone, &facts.controller) {
+        if let Some(digest) = status_digest(kind, &alone, &facts.controller) {
             desired.entry(kind).or_default().insert(name, Some((digest, wanted)));
         }
     };

@@ -8,11 +8,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
-use crate::cluster::kube::Backoff;
+use crate::cluster::kube::{Backoff, Digest};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
 
-use super::shape::{Digest, Wanted, shortened};
+use super::shape::{Wanted, shortened};
 
 /// The longest note (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;

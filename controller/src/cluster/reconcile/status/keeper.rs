@@ -4,20 +4,20 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use kube::Client;
-use kube::core::ApiResource;
 use tokio::sync::watch;
 
-use crate::cluster::controller::Metrics;
-use crate::cluster::kube::{Backoff, Kind, Observed};
+use crate::cluster::kube::{Backoff, Digest, Kind, Observation};
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::replicas::{Replicas, View};
+use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::{Objects, Reports};
 
 use super::desired::{Desired, Facts, desired};
 use super::events::{Problem, Regarding, Teller, problems};
+use super::metrics::StatusMetrics;
 use super::programmed::{Programmed, seen};
-use super::shape::{Digest, Wanted};
+use super::shape::Wanted;
 use super::writer::{self, Job, Outcome};
 
 /// Changes that come together are one round.
@@ -26,24 +26,6 @@ const GATHER: Duration = Duration::from_millis(100);
 const PARALLEL: usize = 4;
 /// Writes of a round. Then it is looked anew what is to be written.
 const ROUND: usize = 128;
-
-/// What objects say of themselves, as the watches have it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Observation {
-    /// Objects that can have a status of ours.
-    pub(crate) objects: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
-    /// How kinds are asked for.
-    pub(crate) served: BTreeMap<Kind, ApiResource>,
-}
-
-/// What a build said.
-#[derive(Debug, Clone)]
-pub(crate) struct Reported {
-    /// Of objects that could be read.
-    pub(crate) reports: Arc<Reports>,
-    /// What it was built from.
-    pub(crate) objects: Arc<Objects>,
-}
 
 /// Where the keeper's knowledge comes from.
 #[derive(Debug, Clone)]
@@ -60,7 +42,7 @@ pub(crate) struct Inputs {
 pub(crate) struct Keeper {
     client: Client,
     inputs: Inputs,
-    metrics: Metrics,
+    metrics: StatusMetrics,
     facts: Facts,
     programmed: Programmed,
     /// What other replicas said last. While they can not say anything, it counts on.
@@ -79,7 +61,7 @@ impl Keeper {
     pub(crate) fn new(
         client: Client,
         inputs: Inputs,
-        metrics: Metrics,
+        metrics: StatusMetrics,
         controller: String,
         addresses: Vec<(&'static str, String)>,
         instance: String,
@@ -176,7 +158,7 @@ impl Keeper {
     /// What differs.
     fn jobs(&mut self, observation: &Observation) -> Vec<Job> {
         let mut jobs = Vec::new();
-        let nothing = super::shape::nothing();
+        let nothing = Digest::of_nothing();
         let is_judged = |kind: Kind| matches!(self.inputs.delivery, Delivery::Xds(_)) || kind.is_session_policy();
         for (kind, observed) in &*observation.objects {
             let Some(resource) = observation.served.get(kind).filter(|_| is_judged(*kind)) else {
@@ -240,7 +222,7 @@ impl Keeper {
             let Some(result) = result else { continue };
             let (kind, name) = (job.kind.name(), &job.name);
             let outcome = result.as_ref().map_or("failed", |outcome| outcome.name());
-            self.metrics.wrote_status(outcome);
+            self.metrics.wrote(outcome);
             match result {
                 Ok(Outcome::Conflict) => failed = true,
                 Ok(outcome) => {

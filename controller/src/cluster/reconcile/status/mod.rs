@@ -5,17 +5,19 @@
 //! - `programmed`: what Envoys acknowledge, as a condition. Pure.
 //! - `keeper`: what differs, and when to write.
 //! - `writer`: reads, changes and writes back, one object at a time, and only what differs.
+//! - `metrics`: how writes ended.
 //! - `events`: for what a person must act on; `kept`: those on the controller's own objects.
 
 mod desired;
 mod events;
 mod keeper;
 mod kept;
+mod metrics;
 mod programmed;
 mod shape;
 mod writer;
 
 pub(crate) use events::Teller;
-pub(crate) use keeper::{Inputs, Keeper, Observation, Reported};
+pub(crate) use keeper::{Inputs, Keeper};
 pub(crate) use kept::KeptTeller;
-pub(crate) use shape::{Digest, digest};
+pub(crate) use metrics::StatusMetrics;

@@ -3,11 +3,10 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 
-use crate::cluster::kube::Kind;
-use crate::cluster::reconcile::manifests::FIELD_MANAGER;
+use crate::cluster::kube::{Digest, FIELD_MANAGER, Kind};
 use limpet_api::ObjectName;
 
-use super::shape::{Digest, Wanted, merge};
+use super::shape::{Wanted, merge};
 
 /// How often a write is tried anew that came too late.
 const ATTEMPTS: u32 = 5;

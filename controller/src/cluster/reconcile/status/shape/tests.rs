@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cluster::kube::{Digest, status_digest};
 
 const OURS: &str = "limpet.dev/controller";
 const BEFORE: &str = "2026-01-01T00:00:00Z";
@@ -155,9 +156,9 @@ fn of_a_gateway_conditions_of_other_types_stay() {
 
 #[test]
 fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
-    let digest = |status: &Value| digest(Kind::HttpRoute, status, OURS).unwrap();
-    assert_eq!(digest(&Value::Null), nothing());
-    assert_eq!(digest(&json!({"parents": foreign(&["x"])})), nothing());
+    let digest = |status: &Value| status_digest(Kind::HttpRoute, status, OURS).unwrap();
+    assert_eq!(digest(&Value::Null), Digest::of_nothing());
+    assert_eq!(digest(&json!({"parents": foreign(&["x"])})), Digest::of_nothing());
     let two = merged(&Value::Null, &entries(&[("a", true), ("b", true)]), BEFORE);
     let turned = merged(
         &json!({"parents": foreign(&["x"])}),
@@ -178,7 +179,7 @@ fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
             Kind::EndpointSlice | Kind::Namespace | Kind::ReferenceGrant | Kind::Service
         );
         assert_eq!(
-            super::digest(kind, &Value::Null, OURS).is_some(),
+            status_digest(kind, &Value::Null, OURS).is_some(),
             has_status,
             "{kind:?}"
         );

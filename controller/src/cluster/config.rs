@@ -1,4 +1,4 @@
-//! The controller's configuration file.
+//! The controller's configuration file, which `limpet controller` and `limpet render` read.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
