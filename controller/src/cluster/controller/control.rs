@@ -6,14 +6,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use crate::cluster::kube::{Change, Observation, Reader, Store};
+use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
 use crate::cluster::reconcile::delivery::Carried;
+use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::Settings;
 
+use super::context::Context;
 use super::guard::Guard;
 use super::http::Readiness;
 use super::inputs::Known;
@@ -43,6 +45,37 @@ pub(crate) struct Told {
     pub(crate) carried: watch::Sender<Option<Carried>>,
 }
 
+/// The other ends of [`Told`].
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) reported: watch::Receiver<Option<Reported>>,
+    pub(crate) observation: watch::Receiver<Observation>,
+    pub(crate) readiness: watch::Receiver<Readiness>,
+    pub(crate) carried: watch::Receiver<Option<Carried>>,
+}
+
+impl Told {
+    pub(crate) fn channels() -> (Self, Heard) {
+        let (reported, heard_reported) = watch::channel(None);
+        let (observation, heard_observation) = watch::channel(Observation::default());
+        let (readiness, heard_readiness) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
+        let (carried, heard_carried) = watch::channel(None);
+        let told = Self {
+            reported,
+            observation,
+            readiness,
+            carried,
+        };
+        let heard = Heard {
+            reported: heard_reported,
+            observation: heard_observation,
+            readiness: heard_readiness,
+            carried: heard_carried,
+        };
+        (told, heard)
+    }
+}
+
 /// The loop's state.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -64,21 +97,78 @@ pub(crate) struct Control {
     building: Option<JoinHandle<Built>>,
 }
 
+impl Reconcile for Control {
+    /// Changes of objects are gathered by [`Control::due`]; endpoints do not wait.
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            update = self.reader.next() => {
+                let mut change = self.store.apply(update.ok_or(Closed)?);
+                for _ in 1..BATCH {
+                    let Some(update) = self.reader.ready() else { break };
+                    change.merge(self.store.apply(update));
+                }
+                self.take(&change);
+            }
+            built = ended(self.building.as_mut()) => {
+                self.building = None;
+                if let Some(built) = built {
+                    self.publish(built);
+                }
+            }
+            () = changed_or_never(&mut self.inputs) => {
+                self.mark();
+                self.tell_missing();
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is due.
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let is_due = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+        if is_due(Some(self.guard.due())) {
+            self.look();
+        }
+        if is_due(self.due()) {
+            self.build();
+        }
+        if is_due(self.supersede) {
+            self.drop_superseded();
+        }
+        if is_due(self.look) {
+            self.look = None;
+            self.told.observation.send_replace(self.store.observation());
+        }
+        let next = [Some(self.guard.due()), self.due(), self.supersede, self.look];
+        let next = next.into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+}
+
 impl Control {
     pub(crate) fn new(
-        reader: Reader,
-        store: Store,
-        settings: Settings,
+        context: &Context,
         publisher: Publisher,
         told: Told,
         metrics: Metrics,
-        (inputs, guard): (watch::Receiver<Known>, Guard),
+        inputs: watch::Receiver<Known>,
+        guard: Guard,
     ) -> Self {
+        let settings = &context.settings;
+        let namespaces = context.config.namespaces.iter();
+        let watched = Watched {
+            controller: settings.controller_name.as_str().into(),
+            certificates: settings.judges(),
+            namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
+        };
         let now = Instant::now();
         Self {
-            reader,
-            store,
-            settings: Arc::new(settings),
+            reader: Reader::start(&context.client, watched.clone()),
+            store: Store::new(watched),
+            settings: Arc::clone(settings),
             publisher,
             told,
             metrics,
@@ -93,43 +183,11 @@ impl Control {
         }
     }
 
-    /// Goes on until `shutdown`.
-    pub(crate) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
-        loop {
-            let due = self.due();
-            let look = self.look;
-            let guarded = self.guard.due();
-            let supersede = self.supersede;
-            tokio::select! {
-                _ = shutdown.wait_for(|ends| *ends) => return,
-                update = self.reader.next() => {
-                    // The reader ends with this loop, and never before.
-                    let Some(update) = update else { return };
-                    let mut change = self.store.apply(update);
-                    for _ in 1..BATCH {
-                        let Some(update) = self.reader.ready() else { break };
-                        change.merge(self.store.apply(update));
-                    }
-                    self.take(&change);
-                }
-                built = ended(self.building.as_mut()) => {
-                    self.building = None;
-                    if let Some(built) = built {
-                        self.publish(built);
-                    }
-                }
-                () = changed(&mut self.inputs) => {
-                    self.mark();
-                    self.tell_missing();
-                }
-                () = sleep_until(guarded) => self.look(),
-                () = at(due) => self.build(),
-                () = at(supersede) => self.drop_superseded(),
-                () = at(look) => {
-                    self.look = None;
-                    self.told.observation.send_replace(self.store.observation());
-                }
-            }
+    /// Runs until `shutdown`.
+    pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
+        tokio::select! {
+            () = reconcile_loop::run(self) => {}
+            _ = shutdown.wait_for(|ends| *ends) => {}
         }
     }
 
@@ -264,21 +322,6 @@ impl Control {
         self.told.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
         self.told.reported.send_replace(Some(Reported { reports, objects }));
-    }
-}
-
-/// The next change; never, where there will be none.
-async fn changed<T>(receiver: &mut watch::Receiver<T>) {
-    if receiver.changed().await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// At this time, or never.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Metrics and health, for Kubernetes and for people.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,6 +10,8 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+use crate::Failure;
 
 use super::metrics::Exposition;
 
@@ -28,6 +31,13 @@ pub(crate) enum Readiness {
 struct Shared {
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
+}
+
+/// # Errors
+/// If nobody can listen on the address.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| Failure(format!("http.address: cannot listen on {address}: {error}")))
 }
 
 /// Serves `/metrics`, `/healthz` and `/readyz` until `shutdown`.

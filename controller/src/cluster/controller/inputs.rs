@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use kube::{Api, Client};
+use kube::Api;
 use limpet_core::time::GatewayDuration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,10 +14,12 @@ use crate::cluster::reconcile::delivery::{Carried, Delivery};
 use crate::cluster::reconcile::diagnostics::{Trouble, Troubles};
 use crate::cluster::reconcile::fences::{self, List};
 use crate::cluster::reconcile::keyring::{self, Keys};
+use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Exchange, Place, Replicas};
-use crate::cluster::reconcile::status::{KeptTeller, Teller};
+use crate::cluster::reconcile::status::KeptTeller;
 use limpet_outputs::{FilterInputs, FilterKeys};
 
+use super::context::Context;
 use super::guard::Guard;
 use crate::cluster::config::Config;
 
@@ -32,36 +35,29 @@ pub(crate) struct Filter {
     pub(crate) tasks: JoinSet<()>,
 }
 
-/// Begins to read and keep the keyring and the fences. `carried` tells what is published of them, `delivery` whether proxies have it; `replica` is
-/// this one's name, `teller` tells what a person must see to.
+/// Begins to read and keep the keyring and the fences. `carried` tells what is published of them, `delivery` whether proxies have it.
 ///
 /// # Errors
-/// The keyring is to come from a file, and that can not be read.
+/// If the keyring is to come from a file that cannot be read.
 pub(crate) fn start(
-    client: &Client,
-    config: &Config,
+    context: &Context,
     delivery: &Delivery,
-    leads: &watch::Receiver<bool>,
     carried: watch::Receiver<Option<Carried>>,
-    replica: String,
-    teller: Teller,
 ) -> Result<Filter, Failure> {
+    let Context {
+        client, config, leads, ..
+    } = context;
+    let namespace = context.namespace();
     let mut tasks = JoinSet::new();
     let troubles = Troubles::new();
-    let namespace = config.leader_election.namespace(client);
     let place = Place {
         namespace: namespace.to_owned(),
         lease: format!("{}-replicas", config.leader_election.name),
-        replica,
+        replica: context.replica(),
     };
     let (exchange, replicas) = Exchange::new(client, &place, config.keyring.phase_time.get(), leads.clone());
     let keys = if let Some(file) = &config.keyring.file {
-        let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
-        let read = keyring::file::read(file, key, env);
-        let read = read.map_err(|error| Failure(format!("keyring: {error}")))?;
-        let (sender, keys) = watch::channel(read);
-        tasks.spawn(keyring::file::follow(file.clone(), key.clone(), env.clone(), sender));
-        keys
+        keys_of_file(file, config, &mut tasks)?
     } else {
         let (keeper, keys) = keyring::Keeper::new(
             Api::namespaced(client.clone(), namespace),
@@ -72,12 +68,12 @@ pub(crate) fn start(
             replicas.clone(),
             troubles.clone(),
         );
-        tasks.spawn(keeper.run());
+        tasks.spawn(reconcile_loop::run(keeper));
         keys
     };
     // Who serves no Envoy and keeps no keyring has nothing to say.
     if matches!(delivery, Delivery::Xds(_)) || config.keyring.file.is_none() {
-        tasks.spawn(exchange.run());
+        tasks.spawn(reconcile_loop::run(exchange));
     }
     let (wanting, wanted) = watch::channel(None);
     let (keeper, fences) = fences::Keeper::new(
@@ -88,19 +84,11 @@ pub(crate) fn start(
         leads.clone(),
         troubles.clone(),
     );
-    tasks.spawn(keeper.run());
-    let kept = KeptTeller::new(teller, namespace.to_owned(), &troubles, leads.clone());
-    tasks.spawn(kept.run());
-    let mut together = Together {
-        keys: keys.clone(),
-        fences: fences.clone(),
-        troubles: troubles.clone(),
-        followed: troubles.follow(),
-        max_idle: config.max_idle,
-        clock_skew: config.clock_skew,
-    };
-    let (sender, inputs) = watch::channel(together.now());
-    tasks.spawn(together.run(sender));
+    tasks.spawn(reconcile_loop::run(keeper));
+    let kept = KeptTeller::new(context.teller(), namespace.to_owned(), &troubles, leads.clone());
+    tasks.spawn(reconcile_loop::run(kept));
+    let (together, inputs) = Together::new(config, keys.clone(), fences.clone(), troubles);
+    tasks.spawn(reconcile_loop::run(together));
     Ok(Filter {
         keys,
         inputs,
@@ -108,6 +96,15 @@ pub(crate) fn start(
         replicas,
         tasks,
     })
+}
+
+/// Reads the keyring file, and begins to look for changes of it.
+fn keys_of_file(file: &str, config: &Config, tasks: &mut JoinSet<()>) -> Result<watch::Receiver<Keys>, Failure> {
+    let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
+    let read = keyring::file::read(file, key, env);
+    let (sender, keys) = watch::channel(read.map_err(|error| Failure(format!("keyring: {error}")))?);
+    tasks.spawn(keyring::file::follow(file.to_owned(), key.clone(), env.clone(), sender));
+    Ok(keys)
 }
 
 /// Puts them together.
@@ -119,12 +116,35 @@ struct Together {
     followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Trouble>>>,
     max_idle: Option<GatewayDuration>,
     clock_skew: Option<GatewayDuration>,
+    told: watch::Sender<Known>,
 }
 
 /// The inputs, or what is missing.
 pub(crate) type Known = Result<Arc<FilterInputs>, String>;
 
 impl Together {
+    fn new(
+        config: &Config,
+        keys: watch::Receiver<Keys>,
+        fences: watch::Receiver<Option<List>>,
+        troubles: Troubles,
+    ) -> (Self, watch::Receiver<Known>) {
+        let (told, mut inputs) = watch::channel(Err(String::new()));
+        let mut together = Self {
+            keys,
+            fences,
+            followed: troubles.follow(),
+            troubles,
+            max_idle: config.max_idle,
+            clock_skew: config.clock_skew,
+            told,
+        };
+        let first = together.now();
+        together.told.send_modify(|known| *known = first);
+        inputs.mark_unchanged();
+        (together, inputs)
+    }
+
     /// As they are now.
     fn now(&mut self) -> Known {
         let keys = self.keys.borrow_and_update();
@@ -146,25 +166,29 @@ impl Together {
             ..FilterInputs::with_keys(FilterKeys::Wrapped(wrapped.clone()))
         }))
     }
+}
 
-    /// Tells each change, until nobody listens.
-    async fn run(mut self, inputs: watch::Sender<Known>) {
-        loop {
-            let now = self.now();
-            inputs.send_if_modified(|known| {
-                let changed = *known != now;
-                *known = now;
-                changed
-            });
-            let changed = tokio::select! {
-                changed = self.keys.changed() => changed,
-                changed = self.fences.changed() => changed,
-                changed = self.followed.changed() => changed,
-                () = inputs.closed() => return,
-            };
-            if changed.is_err() {
-                return;
-            }
+impl Reconcile for Together {
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            changed = self.keys.changed() => Ok(changed?),
+            changed = self.fences.changed() => Ok(changed?),
+            changed = self.followed.changed() => Ok(changed?),
+            () = self.told.closed() => Err(Closed),
         }
+    }
+
+    /// Tells what changed.
+    async fn reconcile(&mut self) -> Option<Duration> {
+        self.followed.mark_unchanged();
+        let now = self.now();
+        self.told.send_if_modified(|known| {
+            let changed = *known != now;
+            *known = now;
+            changed
+        });
+        None
     }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Candidate {
     leases: Api<Lease>,
     name: String,
     identity: String,
+    enabled: bool,
     leads: watch::Sender<bool>,
     /// The Lease as it was seen last, and since when it is like that.
     seen: Option<(LeaseSpec, Instant)>,
@@ -49,6 +50,7 @@ impl Candidate {
             leases: Api::namespaced(client.clone(), config.namespace(client)),
             name: config.name.clone(),
             identity,
+            enabled: config.enabled,
             leads,
             seen: None,
             renewed: None,
@@ -58,6 +60,10 @@ impl Candidate {
 
     /// Takes part until `shutdown`, and then gives the Lease back, if it is held, so that another need not wait for its end.
     pub(crate) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        if !self.enabled {
+            let _ = shutdown.wait_for(|ends| *ends).await;
+            return;
+        }
         loop {
             let turn = match tokio::time::timeout(CALL, self.turn()).await {
                 Ok(Ok(turn)) => Some(turn),

@@ -90,46 +90,46 @@ impl Metrics {
         };
         metrics.key_created.set(f64::NAN);
         let mut registry = Registry::with_prefix("limpet");
-        registry.register("objects", "Objects by kind and state", metrics.objects.clone());
-        registry.register(
-            "build_seconds",
-            "Time from objects to resources",
-            metrics.builds.clone(),
-        );
+        metrics.register_of_cluster(&mut registry);
+        metrics.register_of_envoys(&mut registry);
+        metrics.register_of_filter(&mut registry);
+        (metrics, registry)
+    }
+
+    fn register_of_cluster(&self, registry: &mut Registry) {
+        registry.register("objects", "Objects by kind and state", self.objects.clone());
+        registry.register("build_seconds", "Time from objects to resources", self.builds.clone());
         registry.register(
             "last_build_timestamp_seconds",
             "When objects last became resources, in Unix time",
-            metrics.last_build.clone(),
+            self.last_build.clone(),
         );
         registry.register(
             "endpoint_updates",
             "Changes of a cluster's endpoints that were published alone",
-            metrics.endpoint_updates.clone(),
+            self.endpoint_updates.clone(),
         );
         registry.register(
             "status_writes",
             "Statuses of objects by what became of writing them",
-            metrics.statuses.writes.clone(),
+            self.statuses.writes.clone(),
         );
-        registry.register("leader", "Whether this replica writes", metrics.statuses.leads.clone());
-        registry.register(
-            "resources",
-            "Published Envoy resources by type",
-            metrics.resources.clone(),
-        );
-        registry.register("clients", "Connected Envoys by Gateway", metrics.clients.clone());
+        registry.register("leader", "Whether this replica writes", self.statuses.leads.clone());
+    }
+
+    fn register_of_envoys(&self, registry: &mut Registry) {
+        registry.register("resources", "Published Envoy resources by type", self.resources.clone());
+        registry.register("clients", "Connected Envoys by Gateway", self.clients.clone());
         registry.register(
             "xds_responses",
             "Responses to Envoys since the start, by type and by what Envoy answered",
-            metrics.answers.clone(),
+            self.answers.clone(),
         );
         registry.register(
             "sent_resources",
             "Resources sent to Envoys since the start, by type",
-            metrics.sent.clone(),
+            self.sent.clone(),
         );
-        metrics.register_of_filter(&mut registry);
-        (metrics, registry)
     }
 
     fn register_of_filter(&self, registry: &mut Registry) {

@@ -12,12 +12,12 @@ use crate::cluster::reconcile::manifests::Wanted;
 use limpet_api::ObjectName;
 use limpet_core::envoy::FILTER_NAME;
 use limpet_model::endpoints::Endpoint;
-use limpet_model::graph::{ClusterName, Graph};
+use limpet_model::graph::{Cluster, ClusterName, Graph};
 use limpet_model::{Objects, Reports, Settings};
 use limpet_outputs::envoy::{self, EnvoyOptions};
 use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, filter_config, variables};
-use limpet_resources::{Resource, ResourceType, Resources};
+use limpet_resources::{Name, Resource, ResourceType, Resources, Version};
 use limpet_xds::Snapshots;
 
 use super::metrics::Metrics;
@@ -90,6 +90,19 @@ struct Served {
     gateways: Vec<ObjectName>,
 }
 
+/// What Envoys were given.
+#[derive(Debug, Default)]
+struct Sent {
+    /// The Gateways that lead to each cluster.
+    clusters: ServedClusters,
+    /// The version of the filter's configuration, by group.
+    versions: BTreeMap<Name, Version>,
+    /// How many resources there are of each type.
+    counts: BTreeMap<&'static str, usize>,
+}
+
+type ServedClusters = BTreeMap<ClusterName, Vec<ObjectName>>;
+
 impl Builder {
     /// What `objects` are to become.
     pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
@@ -119,25 +132,17 @@ impl Builder {
                 && published.manifests == manifests
         });
         let changes = (!is_published).then(|| {
-            let of_envoys = gateways.iter().filter(|_| self.plane.is_none());
-            let resources = of_envoys.map(|gateway| {
-                let inputs = FilterInputs {
-                    superseded: superseded.get(gateway).cloned().unwrap_or_default(),
-                    ..FilterInputs::clone(&self.inputs)
-                };
-                let resources = envoy::resources(&graph, gateway, &self.options, &inputs);
-                (gateway.clone(), resources)
-            });
+            let made = Made {
+                graph: Arc::new(graph),
+                gateways,
+                inputs: Arc::clone(&self.inputs),
+                superseded,
+                manifests,
+            };
             Changes {
-                life: self.life(&graph),
-                resources: resources.collect(),
-                made: Made {
-                    graph: Arc::new(graph),
-                    gateways: gateways.clone(),
-                    inputs: Arc::clone(&self.inputs),
-                    superseded,
-                    manifests,
-                },
+                life: self.life(&made.graph),
+                resources: self.resources(&made),
+                made,
             }
         });
         Built {
@@ -161,6 +166,20 @@ impl Builder {
             &none
         };
         superseded(&published.graph, kept, graph)
+    }
+
+    /// None, where a control plane gets objects instead.
+    fn resources(&self, made: &Made) -> BTreeMap<ObjectName, Vec<Resource>> {
+        let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
+        let resources = of_envoys.map(|gateway| {
+            let inputs = FilterInputs {
+                superseded: made.superseded.get(gateway).cloned().unwrap_or_default(),
+                ..FilterInputs::clone(&self.inputs)
+            };
+            let resources = envoy::resources(&made.graph, gateway, &self.options, &inputs);
+            (gateway.clone(), resources)
+        });
+        resources.collect()
     }
 
     fn life(&self, graph: &Graph) -> Duration {
@@ -226,76 +245,78 @@ impl Publisher {
     ) -> Reports {
         if let Some(Changes { made, life, resources }) = built.changes {
             self.leave(&made.gateways);
-            let mut versions = BTreeMap::new();
-            let mut clusters = BTreeMap::new();
-            let mut assignments = BTreeMap::new();
-            let mut counts = BTreeMap::new();
-            for (gateway, resources) in resources {
-                let mut all: Resources = resources.into_iter().collect();
-                let names: Vec<_> = all
-                    .of_type(ResourceType::Cluster)
-                    .map(|of| ClusterName(of.name().to_string()))
-                    .collect();
-                for name in names {
-                    let Some(cluster) = made.graph.clusters.get(&name) else {
-                        // One that is no backend.
-                        continue;
-                    };
-                    let assignment = assignments.entry(name.clone()).or_insert_with(|| {
-                        let endpoints = endpoints(&cluster.service, &cluster.port_name);
-                        Arc::new(envoy::load_assignment(&name, &endpoints))
-                    });
-                    all.insert(Arc::clone(assignment));
-                    let served = clusters.entry(name).or_insert_with(|| (cluster, Vec::new()));
-                    served.1.push(gateway.clone());
-                }
-                for of_type in ResourceType::ALL {
-                    *counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
-                }
-                let group = gateway.to_string();
-                if let Some(filter) = all.get(ResourceType::ExtensionConfig, FILTER_NAME) {
-                    versions.insert(group.as_str().into(), filter.version());
-                }
-                self.snapshots.publish(&group, all);
+            let sent = self.publish_resources(&made.graph, resources, &mut endpoints);
+            let mut clusters = sent.clusters;
+            if self.hand_over_objects(&made) {
+                clusters.extend(fenced_clusters(&made.graph, &mut endpoints));
             }
-            if let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) {
-                self.generation += 1;
-                objects.wanted.send_replace(Some(Arc::new(Wanted {
-                    generation: self.generation,
-                    manifests: Arc::clone(manifests),
-                    gateways: made.gateways.clone(),
-                    variables: variables(&filter_config(BTreeMap::new(), false, &made.inputs))
-                        .into_iter()
-                        .collect(),
-                })));
-                // Their endpoints are somebody else's to tell, and ours to know: an address that changes its owner is fenced.
-                for (name, cluster) in &made.graph.clusters {
-                    endpoints(&cluster.service, &cluster.port_name);
-                    clusters.insert(name.clone(), (cluster, Vec::new()));
-                }
+            for of_type in ResourceType::ALL {
+                let count = sent.counts.get(of_type.name()).copied().unwrap_or_default();
+                self.metrics.count_resources(of_type.name(), count);
             }
             self.carried = Some(Carried {
                 inputs: Arc::clone(&made.inputs),
                 life,
-                versions,
+                versions: sent.versions,
                 generation: self.generation,
             });
-            for of_type in ResourceType::ALL {
-                let count = counts.get(of_type.name()).copied().unwrap_or_default();
-                self.metrics.count_resources(of_type.name(), count);
-            }
-            self.clusters.clear();
-            for (name, (cluster, gateways)) in clusters {
-                let of_service = self.clusters.entry(cluster.service.clone()).or_default();
-                of_service.push(Served {
-                    cluster: name,
-                    port_name: cluster.port_name.clone(),
-                    gateways,
-                });
-            }
+            self.clusters = by_service(&made.graph, clusters);
             self.published = Some(made);
         }
         built.reports
+    }
+
+    /// Gives Envoys the resources of each Gateway, with the endpoints of its clusters.
+    fn publish_resources(
+        &self,
+        graph: &Graph,
+        resources: BTreeMap<ObjectName, Vec<Resource>>,
+        endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+    ) -> Sent {
+        let mut sent = Sent::default();
+        let mut assignments = BTreeMap::new();
+        for (gateway, resources) in resources {
+            let mut all: Resources = resources.into_iter().collect();
+            let clusters = all.of_type(ResourceType::Cluster);
+            let names: Vec<_> = clusters.map(|of| ClusterName(of.name().to_string())).collect();
+            for name in names {
+                let Some(cluster) = graph.clusters.get(&name) else {
+                    // One that is no backend.
+                    continue;
+                };
+                let assignment = assignments.entry(name.clone()).or_insert_with(|| {
+                    let endpoints = endpoints(&cluster.service, &cluster.port_name);
+                    Arc::new(envoy::load_assignment(&name, &endpoints))
+                });
+                all.insert(Arc::clone(assignment));
+                sent.clusters.entry(name).or_default().push(gateway.clone());
+            }
+            for of_type in ResourceType::ALL {
+                *sent.counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
+            }
+            let group = gateway.to_string();
+            if let Some(filter) = all.get(ResourceType::ExtensionConfig, FILTER_NAME) {
+                sent.versions.insert(group.as_str().into(), filter.version());
+            }
+            self.snapshots.publish(&group, all);
+        }
+        sent
+    }
+
+    /// Gives a control plane its objects. Whether there is one.
+    fn hand_over_objects(&mut self, made: &Made) -> bool {
+        let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) else {
+            return false;
+        };
+        self.generation += 1;
+        let config = filter_config(BTreeMap::new(), false, &made.inputs);
+        objects.wanted.send_replace(Some(Arc::new(Wanted {
+            generation: self.generation,
+            manifests: Arc::clone(manifests),
+            gateways: made.gateways.clone(),
+            variables: variables(&config).into_iter().collect(),
+        })));
+        true
     }
 
     /// What is published of the filter's configuration.
@@ -348,4 +369,27 @@ impl Publisher {
         }
         published
     }
+}
+
+/// All clusters, where another control plane tells Envoys of their endpoints: an address that changes its owner is fenced here all the same.
+fn fenced_clusters(graph: &Graph, endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>) -> ServedClusters {
+    let observe = |(name, cluster): (&ClusterName, &Cluster)| {
+        endpoints(&cluster.service, &cluster.port_name);
+        (name.clone(), Vec::new())
+    };
+    graph.clusters.iter().map(observe).collect()
+}
+
+fn by_service(graph: &Graph, clusters: ServedClusters) -> BTreeMap<ObjectName, Vec<Served>> {
+    let mut services: BTreeMap<ObjectName, Vec<Served>> = BTreeMap::new();
+    for (name, gateways) in clusters {
+        if let Some(cluster) = graph.clusters.get(&name) {
+            services.entry(cluster.service.clone()).or_default().push(Served {
+                cluster: name,
+                port_name: cluster.port_name.clone(),
+                gateways,
+            });
+        }
+    }
+    services
 }

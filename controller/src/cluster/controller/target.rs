@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use kube::Client;
 use tokio::sync::watch;
 
 use crate::Failure;
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::manifests::{self, Wanted};
+use crate::cluster::reconcile::reconcile_loop;
+
 use limpet_outputs::ControlPlane;
 
-use crate::cluster::config::Config;
+use super::context::Context;
 
 /// Who gets it.
 #[derive(Debug)]
@@ -43,13 +44,13 @@ pub(crate) enum Giver {
 /// # Errors
 /// The address of the xDS server can not be listened on.
 pub(crate) async fn target(
-    client: &Client,
-    config: &Config,
-    controller_name: &str,
+    context: &Context,
     plane: Option<ControlPlane>,
     snapshots: &limpet_xds::Snapshots,
-    leads: &watch::Receiver<bool>,
 ) -> Result<(Target, Giver), Failure> {
+    let Context {
+        client, config, leads, ..
+    } = context;
     let Some(plane) = plane else {
         let server = limpet_xds::Server::bind(config.xds_options(), snapshots.clone()).await;
         let server = server.map_err(|error| Failure(error.to_string()))?;
@@ -63,7 +64,7 @@ pub(crate) async fn target(
     let (writer, written) = manifests::Keeper::new(
         client.clone(),
         plane.clone(),
-        controller_name,
+        &context.settings.controller_name,
         config.propagation_time.get(),
         wanted,
         leads.clone(),
@@ -98,7 +99,7 @@ impl Giver {
             }
             Self::Writer(writer) => {
                 tokio::select! {
-                    () = writer.run() => {}
+                    () = reconcile_loop::run(*writer) => {}
                     () = ended => {}
                 }
                 Ok(())

@@ -3,6 +3,7 @@
 //! - `discovery`: which kinds are served, in which versions, again and again: a CRD that comes or goes is noticed within seconds.
 //! - `watch`: one watch for each kind (and namespace), which goes on whatever happens to it. Objects are decoded there, one by one, so that one that
 //!   can not be read is reported as malformed and no other suffers.
+//! - `named_object`: follows one object by its name.
 //! - `secrets`: one watch for each Secret that a listener names, and for no other.
 //! - [`Store`]: what is there now. Watches send it [`Update`]s; nobody else writes to it, so it has no locks.
 //!
@@ -17,6 +18,7 @@ mod discovery;
 mod item;
 mod kind;
 mod manifest;
+pub(crate) mod named_object;
 mod own_status;
 mod reader;
 mod secrets;
@@ -30,6 +32,5 @@ pub(crate) use kind::Kind;
 pub(crate) use manifest::{from_manifest, secret_from_manifest};
 pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
 pub(crate) use reader::{Reader, Watched};
-pub(crate) use secrets::is_forbidden;
 pub(crate) use store::{Change, Observation, Store};
 pub(crate) use watch::Update;

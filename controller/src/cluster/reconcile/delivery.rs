@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::cluster::reconcile::manifests::Written;
+use crate::cluster::reconcile::reconcile_loop::changed_or_never;
 use limpet_core::envoy::FILTER_NAME;
 use limpet_outputs::FilterInputs;
 use limpet_resources::{Name, ResourceType, Version};
@@ -55,11 +56,7 @@ impl Delivery {
     pub(crate) async fn changed(&mut self) {
         match self {
             Self::Xds(status) => status.changed().await,
-            Self::Objects { written, .. } => {
-                if written.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
+            Self::Objects { written, .. } => changed_or_never(written).await,
         }
     }
 }

@@ -1,19 +1,19 @@
 //! Keeps the list of fences in a ConfigMap.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
-use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, Error};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use crate::cluster::kube::{Backoff, is_forbidden};
+use crate::cluster::kube::{Backoff, named_object};
 use crate::cluster::reconcile::diagnostics::{Reason, Trouble, Troubles, refusal};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_model::{MANAGED_BY, MANAGER};
 
 use super::list::List;
@@ -40,8 +40,12 @@ pub(crate) struct Keeper {
     /// What is wrong with what the ConfigMap holds, and what the API server refuses, in its words.
     wrong: BTreeMap<Reason, String>,
     uid: String,
+    /// The ConfigMap, whenever it changes.
+    states: BoxStream<'static, named_object::Seen<ConfigMap>>,
     /// As it was seen last.
     seen: Seen,
+    /// It is not written before.
+    next_write: Instant,
     backoff: Backoff,
 }
 
@@ -51,6 +55,40 @@ enum Seen {
     There(Box<ConfigMap>),
     /// It is for a person to put it in order: it is not written over.
     Broken,
+}
+
+impl Reconcile for Keeper {
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            seen = self.states.next() => match seen.ok_or(Closed)? {
+                Ok(map) => self.see(map),
+                Err(error) => {
+                    let refusal = format!("grant list and watch on the ConfigMap: {error}");
+                    self.complain(Reason::ReadRefused, refusal);
+                }
+            },
+            changed = self.leads.changed() => changed?,
+            changed = self.wanted.changed() => changed?,
+            () = self.kept.closed() => return Err(Closed),
+        }
+        Ok(())
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let is_due = *self.leads.borrow_and_update() && self.wanted.borrow_and_update().is_some();
+        if !is_due || !matches!(self.seen, Seen::Missing | Seen::There(_)) {
+            return None;
+        }
+        let rest = self.next_write.saturating_duration_since(Instant::now());
+        if !rest.is_zero() {
+            return Some(rest);
+        }
+        let wait = self.write().await;
+        self.next_write = Instant::now() + wait;
+        Some(wait)
+    }
 }
 
 impl Keeper {
@@ -64,8 +102,10 @@ impl Keeper {
         troubles: Troubles,
     ) -> (Self, watch::Receiver<Option<List>>) {
         let (kept, receiver) = watch::channel(None);
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
         let keeper = Self {
-            maps: Api::namespaced(client.clone(), namespace),
+            states: named_object::follow(maps.clone(), CONFIG_MAP, name).boxed(),
+            maps,
             name: name.to_owned(),
             kept,
             wanted,
@@ -74,34 +114,10 @@ impl Keeper {
             wrong: BTreeMap::new(),
             uid: String::new(),
             seen: Seen::Unknown,
+            next_write: Instant::now(),
             backoff: Backoff::of_the_api(),
         };
         (keeper, receiver)
-    }
-
-    /// Goes on until it is dropped, or nobody listens any more.
-    pub(crate) async fn run(mut self) {
-        let (sender, mut maps) = mpsc::channel(4);
-        let following = tokio::spawn(follow(self.maps.clone(), self.name.clone(), sender));
-        let mut next = Instant::now();
-        loop {
-            let is_due = *self.leads.borrow_and_update() && self.wanted.borrow_and_update().is_some();
-            let writes = is_due && matches!(self.seen, Seen::Missing | Seen::There(_));
-            tokio::select! {
-                map = maps.recv() => match map {
-                    Some(Ok(map)) => self.see(map),
-                    Some(Err(refusal)) => self.complain(Reason::ReadRefused, refusal),
-                    None => break,
-                },
-                changed = self.leads.changed() => if changed.is_err() { break },
-                changed = self.wanted.changed() => if changed.is_err() { break },
-                () = tokio::time::sleep_until(next.into()), if writes => {
-                    next = Instant::now() + self.write().await;
-                }
-                () = self.kept.closed() => break,
-            }
-        }
-        following.abort();
     }
 
     fn see(&mut self, map: Option<ConfigMap>) {
@@ -174,27 +190,12 @@ impl Keeper {
         let Some(list) = self.wanted.borrow_and_update().clone() else {
             return INTERVAL;
         };
-        let data = BTreeMap::from([(FIELD.to_owned(), list.text())]);
+        let map = self.map(&list);
         let post = PostParams::default();
         let call = async {
-            if let Seen::There(known) = &self.seen {
-                let mut map = ConfigMap::clone(known);
-                map.data.get_or_insert_default().extend(data);
-                self.maps.replace(&self.name, &post, &map).await
-            } else {
-                let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
-                let metadata = ObjectMeta {
-                    name: Some(self.name.clone()),
-                    labels: Some(labels),
-                    ..ObjectMeta::default()
-                };
-                let data = Some(data);
-                let map = ConfigMap {
-                    metadata,
-                    data,
-                    ..ConfigMap::default()
-                };
-                self.maps.create(&post, &map).await
+            match self.seen {
+                Seen::There(_) => self.maps.replace(&self.name, &post, &map).await,
+                _ => self.maps.create(&post, &map).await,
             }
         };
         match tokio::time::timeout(CALL, call).await {
@@ -223,29 +224,20 @@ impl Keeper {
             }
         }
     }
-}
-
-async fn follow(maps: Api<ConfigMap>, name: String, seen: mpsc::Sender<Result<Option<ConfigMap>, String>>) {
-    let mut changes = pin!(watch_object(maps, &name));
-    let mut backoff = Backoff::of_the_api();
-    while let Some(change) = changes.next().await {
-        match change {
-            Ok(map) => {
-                backoff.reset();
-                if seen.send(Ok(map)).await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                tracing::warn!(configmap = name, %error, "can not be watched");
-                if is_forbidden(&error) {
-                    let refusal = format!("grant list and watch on the ConfigMap: {error}");
-                    if seen.send(Err(refusal)).await.is_err() {
-                        return;
-                    }
-                }
-                backoff.wait().await;
-            }
-        }
+    /// With the `resourceVersion` of the one that is there: a write of somebody else's meanwhile is not overwritten.
+    fn map(&self, list: &List) -> ConfigMap {
+        let mut map = match &self.seen {
+            Seen::There(known) => ConfigMap::clone(known),
+            _ => ConfigMap {
+                metadata: ObjectMeta {
+                    name: Some(self.name.clone()),
+                    labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
+                    ..ObjectMeta::default()
+                },
+                ..ConfigMap::default()
+            },
+        };
+        map.data.get_or_insert_default().insert(FIELD.to_owned(), list.text());
+        map
     }
 }

@@ -1,23 +1,23 @@
 //! Reads both Secrets, tells what is to be served, and writes what the leader is to write.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 use kube::api::PostParams;
-use kube::runtime::watcher::watch_object;
 use kube::{Api, Error};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
 use limpet_core::time::Timestamp;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 
-use crate::cluster::kube::{Backoff, is_forbidden};
+use crate::cluster::kube::Backoff;
+use crate::cluster::kube::named_object::{self, Seen};
 use crate::cluster::reconcile::delivery::{Carried, Delivery};
 use crate::cluster::reconcile::diagnostics::{Reason, Trouble, Troubles, refusal};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Replicas, Standing, behind, digest};
 use crate::time_format;
 use crate::tools::keys::{generate, rotation};
@@ -61,6 +61,8 @@ pub(crate) struct Figures {
 pub(crate) struct Keeper {
     secrets: Api<SecretObject>,
     config: KeyringConfig,
+    /// Both Secrets, whenever one of them changes.
+    states: BoxStream<'static, (Which, Seen<SecretObject>)>,
     state: State,
     told: watch::Sender<Keys>,
     troubles: Troubles,
@@ -80,6 +82,58 @@ pub(crate) struct Keeper {
     backoff: Backoff,
 }
 
+impl Reconcile for Keeper {
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        let rotates = self.told.borrow().figures.phase != 0;
+        tokio::select! {
+            seen = self.states.next() => {
+                let (which, seen) = seen.ok_or(Closed)?;
+                self.saw(which, seen);
+            }
+            changed = self.leads.changed() => changed?,
+            changed = self.carried.changed() => changed?,
+            () = self.replicas.changed() => {}
+            // What proxies have matters to a rotation alone.
+            () = self.delivery.changed(), if rotates => {}
+            () = self.told.closed() => return Err(Closed),
+        }
+        Ok(())
+    }
+
+    /// Says how far this replica's Envoys are, and does what the leader is to do. How long until the next look.
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let mut served = self.served();
+        let rest = self.stand(served.as_ref());
+        if !*self.leads.borrow_and_update() {
+            return rest;
+        }
+        self.wait_for_others(served.as_mut());
+        if let Some(rest) = self
+            .wrote
+            .map(|at| SEEN.saturating_sub(at.elapsed()))
+            .filter(|rest| !rest.is_zero())
+        {
+            return Some(rest);
+        }
+        self.wrote = None;
+        let fresh = match generate::secret() {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                tracing::error!(%error, "no key can be made");
+                return Some(self.backoff.next());
+            }
+        };
+        match self.state.next(time_format::now(), served, fresh) {
+            Next::Wait(None) => rest,
+            // A day's sleep may be longer than it seems, where the machine sleeps as well.
+            Next::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
+            Next::Write(write) => self.write(write).await,
+        }
+    }
+}
+
 impl Keeper {
     pub(crate) fn new(
         secrets: Api<SecretObject>,
@@ -97,7 +151,14 @@ impl Keeper {
         };
         let (told, keys) = watch::channel(first);
         replicas.say_keyring(unpublished());
+        let follow = |which, name: &str| {
+            let states = named_object::follow(secrets.clone(), SECRET, name);
+            states.map(move |seen| (which, seen))
+        };
+        let keyring = follow(Which::Keyring, &config.secret);
+        let key_encryption_key = follow(Which::KeyEncryptionKey, &config.key_encryption_key_secret);
         let keeper = Self {
+            states: stream::select(keyring, key_encryption_key).boxed(),
             secrets,
             config: config.clone(),
             state,
@@ -116,42 +177,19 @@ impl Keeper {
         (keeper, keys)
     }
 
-    /// Goes on until it is dropped, or nobody listens any more.
-    pub(crate) async fn run(mut self) {
-        let (sender, mut seen) = mpsc::channel(4);
-        let mut watches = JoinSet::new();
-        for which in [Which::Keyring, Which::KeyEncryptionKey] {
-            watches.spawn(follow(
-                self.secrets.clone(),
-                which,
-                self.name(which).to_owned(),
-                sender.clone(),
-            ));
-        }
-        loop {
-            let wait = self.turn().await;
-            let rotates = self.told.borrow().figures.phase != 0;
-            tokio::select! {
-                Some((which, seen)) = seen.recv() => {
-                    match seen {
-                        Ok(secret) => {
-                            self.wrote = None;
-                            self.refused.remove(&(which, Reason::ReadRefused));
-                            self.state.saw(which, secret);
-                        }
-                        Err(refusal) => drop(self.refused.insert((which, Reason::ReadRefused), refusal)),
-                    }
-                    self.tell();
-                }
-                changed = self.leads.changed() => if changed.is_err() { return },
-                changed = self.carried.changed() => if changed.is_err() { return },
-                () = self.replicas.changed() => {}
-                // What proxies have matters to a rotation alone.
-                () = self.delivery.changed(), if rotates => {}
-                () = after(wait) => {}
-                () = self.told.closed() => return,
+    fn saw(&mut self, which: Which, seen: Seen<SecretObject>) {
+        match seen {
+            Ok(secret) => {
+                self.wrote = None;
+                self.refused.remove(&(which, Reason::ReadRefused));
+                self.state.saw(which, secret);
+            }
+            Err(error) => {
+                let refusal = format!("grant list and watch on the Secret: {error}");
+                self.refused.insert((which, Reason::ReadRefused), refusal);
             }
         }
+        self.tell();
     }
 
     fn name(&self, which: Which) -> &str {
@@ -204,37 +242,6 @@ impl Keeper {
             );
         }
         self.troubles.set(SECRET, troubles);
-    }
-
-    /// Says how far this replica's Envoys are, and does what the leader is to do. How long until the next look.
-    async fn turn(&mut self) -> Option<Duration> {
-        let mut served = self.served();
-        let rest = self.stand(served.as_ref());
-        if !*self.leads.borrow_and_update() {
-            return rest;
-        }
-        self.wait_for_others(served.as_mut());
-        if let Some(rest) = self
-            .wrote
-            .map(|at| SEEN.saturating_sub(at.elapsed()))
-            .filter(|rest| !rest.is_zero())
-        {
-            return Some(rest);
-        }
-        self.wrote = None;
-        let fresh = match generate::secret() {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                tracing::error!(%error, "no key can be made");
-                return Some(self.backoff.next());
-            }
-        };
-        match self.state.next(time_format::now(), served, fresh) {
-            Next::Wait(None) => rest,
-            // A day's sleep may be longer than it seems, where the machine sleeps as well.
-            Next::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
-            Next::Write(write) => self.write(write).await,
-        }
     }
 
     /// Tells the others how far this replica's Envoys are. How long until that may be something else, if nothing happens before.
@@ -375,44 +382,5 @@ pub(super) fn figures(document: &KeyringDocument) -> Figures {
         created: signing.and_then(rotation::created).map(Timestamp::unix_seconds),
         phase: phase.and_then(rotation::Phase::number).unwrap_or(0),
         keys: document.keys.len(),
-    }
-}
-
-/// Tells how a Secret is, again and again. Watched by its name, so that a right to read it suffices.
-async fn follow(
-    secrets: Api<SecretObject>,
-    which: Which,
-    name: String,
-    seen: mpsc::Sender<(Which, Result<Option<SecretObject>, String>)>,
-) {
-    let mut changes = pin!(watch_object(secrets, &name));
-    let mut backoff = Backoff::of_the_api();
-    while let Some(change) = changes.next().await {
-        match change {
-            Ok(secret) => {
-                backoff.reset();
-                if seen.send((which, Ok(secret))).await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                tracing::warn!(secret = name, %error, "can not be watched");
-                if is_forbidden(&error) {
-                    let refusal = format!("grant list and watch on the Secret: {error}");
-                    if seen.send((which, Err(refusal))).await.is_err() {
-                        return;
-                    }
-                }
-                backoff.wait().await;
-            }
-        }
-    }
-}
-
-/// After so long, or never.
-async fn after(wait: Option<Duration>) {
-    match wait {
-        Some(wait) => tokio::time::sleep(wait).await,
-        None => std::future::pending().await,
     }
 }

@@ -7,9 +7,10 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::cluster::kube::{Backoff, FIELD_MANAGER};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, at};
 use limpet_api::ObjectName;
 use limpet_model::Lost;
 use limpet_model::reports::Condition;
@@ -22,8 +23,6 @@ use super::difference::{Live, excess, is_as_wanted};
 use super::proxies;
 use super::written::{Wanted, Written};
 
-/// Changes that come together are one round.
-const GATHER: Duration = Duration::from_millis(50);
 /// What others do to our objects is seen, and undone, so often.
 const LOOK: Duration = Duration::from_secs(10);
 /// How many problems of a Gateway are told.
@@ -77,6 +76,13 @@ impl Found {
         }
     }
 
+    fn refuse(&mut self, manifest: &Manifest, problem: &str) {
+        for gateway in &manifest.gateways {
+            let of_gateway = self.problems.entry(gateway.clone()).or_default();
+            of_gateway.insert(problem.to_owned());
+        }
+    }
+
     /// Whether nothing is to be looked at again soon.
     fn is_settled(&self) -> bool {
         self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
@@ -100,12 +106,57 @@ impl Found {
     }
 }
 
+/// What the API server has.
+#[derive(Debug, Default)]
+struct There {
+    live: Live,
+    /// The kinds that it does not know.
+    not_served: BTreeSet<&'static Definition>,
+}
+
 /// How a round ended.
 enum Round {
     /// All is there.
     Done(Found),
     /// Something else is wanted meanwhile.
     Outdated,
+}
+
+impl Reconcile for Keeper {
+    const GATHER: Duration = Duration::from_millis(50);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        loop {
+            tokio::select! {
+                changed = self.wanted.changed() => return Ok(changed?),
+                changed = self.leads.changed() => return Ok(changed?),
+                () = at(self.settles) => {
+                    self.settles = None;
+                    self.told.send_modify(|written| written.settled = true);
+                }
+            }
+        }
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let leads = *self.leads.borrow_and_update();
+        let wanted = self.wanted.borrow_and_update().clone();
+        let (true, Some(wanted)) = (leads, wanted) else {
+            return None;
+        };
+        match self.round(&wanted).await {
+            Ok(Round::Outdated) => Some(Self::GATHER),
+            Ok(Round::Done(found)) => {
+                self.backoff.reset();
+                self.tell(&wanted, &found);
+                Some(if found.is_settled() { LOOK } else { LOOK / 5 })
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the objects for {} can not be written", self.plane.name());
+                Some(self.backoff.next())
+            }
+        }
+    }
 }
 
 impl Keeper {
@@ -131,49 +182,6 @@ impl Keeper {
             settles: None,
         };
         (keeper, written)
-    }
-
-    /// Goes on until it is dropped, or nobody tells it anything any more.
-    pub(crate) async fn run(mut self) {
-        let mut again = None;
-        loop {
-            let is_told = tokio::select! {
-                changed = self.wanted.changed() => changed.is_ok(),
-                changed = self.leads.changed() => changed.is_ok(),
-                () = at(again) => true,
-                () = at(self.settles) => {
-                    self.settles = None;
-                    self.told.send_modify(|written| written.settled = true);
-                    continue;
-                }
-            };
-            if !is_told {
-                return;
-            }
-            tokio::time::sleep(GATHER).await;
-            again = self.turn().await.map(|wait| Instant::now() + wait);
-        }
-    }
-
-    /// How long until the next look.
-    async fn turn(&mut self) -> Option<Duration> {
-        let leads = *self.leads.borrow_and_update();
-        let wanted = self.wanted.borrow_and_update().clone();
-        let (true, Some(wanted)) = (leads, wanted) else {
-            return None;
-        };
-        match self.round(&wanted).await {
-            Ok(Round::Outdated) => Some(Duration::ZERO),
-            Ok(Round::Done(found)) => {
-                self.backoff.reset();
-                self.tell(&wanted, &found);
-                Some(if found.is_settled() { LOOK } else { LOOK / 5 })
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the objects for {} can not be written", self.plane.name());
-                Some(self.backoff.next())
-            }
-        }
     }
 
     fn tell(&mut self, wanted: &Wanted, found: &Found) {
@@ -202,77 +210,76 @@ impl Keeper {
     /// Brings everything to where it is to be.
     async fn round(&mut self, wanted: &Wanted) -> Result<Round, Error> {
         let mut found = Found::default();
-        let (live, not_served) = self.live().await?;
+        let there = self.live().await?;
         let manifests = &wanted.manifests.objects;
         for stage in [Stage::Filter, Stage::Routes] {
-            let mut wrote = false;
-            for manifest in manifests.iter().filter(|manifest| manifest.stage == stage) {
-                // The Lease may be lost meanwhile.
-                if !*self.leads.borrow() {
-                    return Ok(Round::Outdated);
-                }
-                let outcome = if not_served.contains(manifest.definition) {
-                    let Definition {
-                        plural, group, version, ..
-                    } = manifest.definition;
-                    Outcome::Refused(format!(
-                        "expected the CustomResourceDefinition {plural}.{group} with version {version}, which is not there"
-                    ))
-                } else {
-                    self.keep(manifest, &live).await?
-                };
-                match outcome {
-                    Outcome::Unchanged => {
-                        let object = live.get(&(manifest.definition, manifest.name.clone()));
-                        let object = object.and_then(|object| serde_json::to_value(object).ok());
-                        for objection in object.iter().flat_map(|object| self.plane.objections(object)) {
-                            found.object_to(manifest, &objection);
-                        }
-                    }
-                    Outcome::Written => wrote = true,
-                    Outcome::Refused(problem) => {
-                        for gateway in &manifest.gateways {
-                            found
-                                .problems
-                                .entry(gateway.clone())
-                                .or_default()
-                                .insert(problem.clone());
-                        }
-                    }
-                }
-            }
+            let Some(wrote) = self.write_stage(stage, manifests, &there, &mut found).await? else {
+                return Ok(Round::Outdated);
+            };
             found.wrote |= wrote;
             let later = || {
-                manifests
-                    .iter()
-                    .any(|manifest| manifest.stage > stage && !is_there(manifest, &self.object(manifest), &live))
+                let mut later = manifests.iter().filter(|manifest| manifest.stage > stage);
+                later.any(|manifest| !is_there(manifest, &self.object(manifest), &there.live))
             };
             if wrote && later() && self.outdated_within(self.propagation).await {
                 return Ok(Round::Outdated);
             }
         }
-        for (definition, name, object) in excess(&live, manifests) {
+        for (definition, name, object) in excess(&there.live, manifests) {
             if !*self.leads.borrow() {
                 return Ok(Round::Outdated);
             }
             self.delete(definition, name, object).await?;
         }
+        self.look_at_proxies(wanted, &mut found).await;
+        Ok(Round::Done(found))
+    }
+
+    /// Whether an object was written; `None`: this replica does not lead any more.
+    async fn write_stage(
+        &self,
+        stage: Stage,
+        manifests: &[Manifest],
+        there: &There,
+        found: &mut Found,
+    ) -> Result<Option<bool>, Error> {
+        let mut wrote = false;
+        for manifest in manifests.iter().filter(|manifest| manifest.stage == stage) {
+            // The Lease may be lost meanwhile.
+            if !*self.leads.borrow() {
+                return Ok(None);
+            }
+            match self.keep(manifest, there).await? {
+                Outcome::Unchanged => {
+                    let object = there.live.get(&(manifest.definition, manifest.name.clone()));
+                    let object = object.and_then(|object| serde_json::to_value(object).ok());
+                    for objection in object.iter().flat_map(|object| self.plane.objections(object)) {
+                        found.object_to(manifest, &objection);
+                    }
+                }
+                Outcome::Written => wrote = true,
+                Outcome::Refused(problem) => found.refuse(manifest, &problem),
+            }
+        }
+        Ok(Some(wrote))
+    }
+
+    /// Finds proxies that lack what the filter needs. Everything is written by then, so neither a rotation of keys nor another Gateway waits for them.
+    async fn look_at_proxies(&self, wanted: &Wanted, found: &mut Found) {
+        let manifests = &wanted.manifests.objects;
         for gateway in &wanted.gateways {
             if !manifests.iter().any(|manifest| manifest.gateways.contains(gateway)) {
                 continue;
             }
             match proxies::missing(&self.client, &self.plane.proxies(gateway), &wanted.variables).await {
-                Ok(missing) => {
-                    // All is written, so nothing has to wait for it: no rotation of keys, and no other Gateway.
-                    if let Some(missing) = missing {
-                        found.refusals.entry(gateway.clone()).or_default().insert(missing);
-                    }
+                Ok(Some(missing)) => {
+                    found.refusals.entry(gateway.clone()).or_default().insert(missing);
                 }
-                // Only a look: without the right to it, nothing else suffers.
+                Ok(None) => {}
+                // Without the right to look, nothing else suffers.
                 Err(error) => tracing::warn!(%gateway, %error, "the environment of the proxies can not be looked at"),
             }
         }
-        Ok(Round::Done(found))
     }
 
     /// Whether something else is wanted before so long.
@@ -291,10 +298,9 @@ impl Keeper {
         true
     }
 
-    /// Our objects, and the kinds that the API server does not know.
-    async fn live(&self) -> Result<(Live, BTreeSet<&'static Definition>), Error> {
-        let mut live = Live::new();
-        let mut not_served = BTreeSet::new();
+    /// Reads our objects.
+    async fn live(&self) -> Result<There, Error> {
+        let mut there = There::default();
         let label = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={}", self.label);
         for definition in self.plane.definitions() {
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(definition));
@@ -304,16 +310,16 @@ impl Keeper {
                         let meta = &object.metadata;
                         let namespace = meta.namespace.as_deref().unwrap_or_default();
                         let name = ObjectName::new(namespace, meta.name.as_deref().unwrap_or_default());
-                        live.insert((definition, name), object);
+                        there.live.insert((definition, name), object);
                     }
                 }
                 Err(Error::Api(status)) if status.code == 404 => {
-                    not_served.insert(*definition);
+                    there.not_served.insert(*definition);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok((live, not_served))
+        Ok(there)
     }
 
     /// The object with what we need of it later.
@@ -327,7 +333,16 @@ impl Keeper {
     }
 
     /// Writes an object where it is not as it is to be.
-    async fn keep(&self, manifest: &Manifest, live: &Live) -> Result<Outcome, Error> {
+    async fn keep(&self, manifest: &Manifest, there: &There) -> Result<Outcome, Error> {
+        let There { live, not_served } = there;
+        if not_served.contains(manifest.definition) {
+            let Definition {
+                plural, group, version, ..
+            } = manifest.definition;
+            return Ok(Outcome::Refused(format!(
+                "expected the CustomResourceDefinition {plural}.{group} with version {version}, which is not there"
+            )));
+        }
         let mut object = self.object(manifest);
         if is_there(manifest, &object, live) {
             return Ok(Outcome::Unchanged);
@@ -414,13 +429,5 @@ fn resource(definition: &Definition) -> ApiResource {
         api_version: definition.api_version(),
         kind: definition.kind.to_owned(),
         plural: definition.plural.to_owned(),
-    }
-}
-
-/// At this time, or never.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }

@@ -9,13 +9,12 @@ use kube::{Api, Client, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
 use limpet_model::{MANAGED_BY, MANAGER};
 
 use super::presence::{BEAT, Presence};
 use super::report::{Envoys, Own, Standing, View};
 
-/// Changes that come together are told together.
-const GATHER: Duration = Duration::from_millis(200);
 /// How long one call may last.
 const CALL: Duration = Duration::from_secs(5);
 
@@ -65,9 +64,7 @@ impl Replicas {
 
     /// Waits until the others say something else; for ever where nobody asks them.
     pub(crate) async fn changed(&mut self) {
-        if self.others.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        changed_or_never(&mut self.others).await;
     }
 }
 
@@ -81,6 +78,40 @@ pub(crate) struct Exchange {
     told: watch::Sender<Option<Arc<View>>>,
     /// What failed last, so that it is said once.
     failed: Option<String>,
+}
+
+impl Reconcile for Exchange {
+    const GATHER: Duration = Duration::from_millis(200);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        Ok(self.own.changed().await?)
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let own = self.own.borrow_and_update().clone();
+        let view = match tokio::time::timeout(CALL, self.beat(&own)).await {
+            Ok(Ok(view)) => Ok(Arc::new(view)),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer".to_owned()),
+        };
+        if let Err(error) = &view
+            && self.failed.as_ref() != Some(error)
+        {
+            tracing::warn!(
+                lease = self.name,
+                %error,
+                "replicas can not tell each other what their Envoys have; rotations of the key wait, and what was said last of Gateways' Envoys counts"
+            );
+        }
+        self.failed = view.as_ref().err().cloned();
+        let view = view.ok();
+        self.told.send_if_modified(|known| {
+            let changed = *known != view;
+            *known = view;
+            changed
+        });
+        Some(BEAT)
+    }
 }
 
 impl Exchange {
@@ -103,43 +134,6 @@ impl Exchange {
             failed: None,
         };
         (exchange, Replicas { own: saying, others })
-    }
-
-    /// Goes on until it is dropped, or nobody has anything to tell any more.
-    pub(crate) async fn run(mut self) {
-        loop {
-            let own = self.own.borrow_and_update().clone();
-            let view = match tokio::time::timeout(CALL, self.beat(&own)).await {
-                Ok(Ok(view)) => Ok(Arc::new(view)),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err("no answer".to_owned()),
-            };
-            if let Err(error) = &view
-                && self.failed.as_ref() != Some(error)
-            {
-                tracing::warn!(
-                    lease = self.name,
-                    %error,
-                    "replicas can not tell each other what their Envoys have; rotations of the key wait, and what was said last of Gateways' Envoys counts"
-                );
-            }
-            self.failed = view.as_ref().err().cloned();
-            let view = view.ok();
-            self.told.send_if_modified(|known| {
-                let changed = *known != view;
-                *known = view;
-                changed
-            });
-            tokio::select! {
-                () = tokio::time::sleep(BEAT) => {}
-                changed = self.own.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                    tokio::time::sleep(GATHER).await;
-                }
-            }
-        }
     }
 
     async fn beat(&mut self, own: &Own) -> Result<View, Error> {

@@ -7,13 +7,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, Kind, Observation};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 
 use super::wanted::{changes, is_ours};
-
-/// Changes that come together are one round.
-const GATHER: Duration = Duration::from_millis(50);
 
 /// Keeps the Services of `XBackend`s.
 pub(crate) struct Keeper {
@@ -22,6 +20,25 @@ pub(crate) struct Keeper {
     observation: watch::Receiver<Observation>,
     leads: watch::Receiver<bool>,
     backoff: Backoff,
+}
+
+impl Reconcile for Keeper {
+    const GATHER: Duration = Duration::from_millis(50);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            changed = self.reported.changed() => Ok(changed?),
+            changed = self.leads.changed() => Ok(changed?),
+        }
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let failed = self.round().await;
+        if !failed {
+            self.backoff.reset();
+        }
+        failed.then(|| self.backoff.next())
+    }
 }
 
 impl Keeper {
@@ -38,27 +55,6 @@ impl Keeper {
             observation,
             leads,
             backoff: Backoff::of_the_api(),
-        }
-    }
-
-    /// Goes on until it is dropped, or nobody tells it anything any more.
-    pub(crate) async fn run(mut self) {
-        let mut again = None;
-        loop {
-            let changed = tokio::select! {
-                changed = self.reported.changed() => changed.is_ok(),
-                changed = self.leads.changed() => changed.is_ok(),
-                () = after(again) => true,
-            };
-            if !changed {
-                return;
-            }
-            tokio::time::sleep(GATHER).await;
-            let failed = self.round().await;
-            if !failed {
-                self.backoff.reset();
-            }
-            again = failed.then(|| self.backoff.next());
         }
     }
 
@@ -138,12 +134,5 @@ impl Keeper {
 
     fn api(&self, name: &ObjectName) -> Api<Service> {
         Api::namespaced(self.client.clone(), &name.namespace)
-    }
-}
-
-async fn after(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
     }
 }

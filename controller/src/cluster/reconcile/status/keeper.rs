@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::cluster::kube::{Backoff, Digest, Kind, Observation};
 use crate::cluster::reconcile::delivery::Delivery;
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
@@ -20,8 +21,6 @@ use super::programmed::{Programmed, seen};
 use super::shape::Wanted;
 use super::writer::{self, Job, Outcome};
 
-/// Changes that come together are one round.
-const GATHER: Duration = Duration::from_millis(100);
 /// Writes under way at once.
 const PARALLEL: usize = 4;
 /// Writes of a round. Then it is looked anew what is to be written.
@@ -35,13 +34,13 @@ pub(crate) struct Inputs {
     pub(crate) delivery: Delivery,
     /// What other replicas are told of this one's Envoys, and what they tell of theirs.
     pub(crate) replicas: Replicas,
-    pub(crate) leads: watch::Receiver<bool>,
 }
 
 /// Keeps statuses as they are to be.
 pub(crate) struct Keeper {
     client: Client,
     inputs: Inputs,
+    leads: watch::Receiver<bool>,
     metrics: StatusMetrics,
     facts: Facts,
     programmed: Programmed,
@@ -56,58 +55,22 @@ pub(crate) struct Keeper {
     backoff: Backoff,
 }
 
-impl Keeper {
-    /// Of the replica `instance`.
-    pub(crate) fn new(
-        client: Client,
-        inputs: Inputs,
-        metrics: StatusMetrics,
-        controller: String,
-        addresses: Vec<(&'static str, String)>,
-        instance: String,
-    ) -> Self {
-        Self {
-            teller: Teller::new(client.clone(), controller.clone(), instance),
-            client,
-            inputs,
-            metrics,
-            facts: Facts {
-                controller,
-                addresses,
-                programmed: BTreeMap::new(),
-            },
-            programmed: Programmed::default(),
-            others: Arc::default(),
-            desired: Desired::new(),
-            of: None,
-            written: BTreeMap::new(),
-            backoff: Backoff::of_the_api(),
+impl Reconcile for Keeper {
+    const GATHER: Duration = Duration::from_millis(100);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        let inputs = &mut self.inputs;
+        tokio::select! {
+            changed = inputs.reported.changed() => Ok(changed?),
+            changed = inputs.observation.changed() => Ok(changed?),
+            changed = self.leads.changed() => Ok(changed?),
+            () = inputs.delivery.changed() => Ok(()),
+            () = inputs.replicas.changed() => Ok(()),
         }
     }
 
-    /// Goes on until it is dropped, or nobody tells it anything any more.
-    pub(crate) async fn run(mut self) {
-        let mut again = None;
-        loop {
-            let changed = tokio::select! {
-                changed = self.inputs.reported.changed() => changed.is_ok(),
-                changed = self.inputs.observation.changed() => changed.is_ok(),
-                changed = self.inputs.leads.changed() => changed.is_ok(),
-                () = self.inputs.delivery.changed() => true,
-                () = self.inputs.replicas.changed() => true,
-                () = after(again) => true,
-            };
-            if !changed {
-                return;
-            }
-            tokio::time::sleep(GATHER).await;
-            again = self.round().await;
-        }
-    }
-
-    /// One look at everything. How long until the next one, if nothing happens before.
-    async fn round(&mut self) -> Option<Duration> {
-        let leads = *self.inputs.leads.borrow_and_update();
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let leads = *self.leads.borrow_and_update();
         self.metrics.leads.set(leads.into());
         let reported = self.inputs.reported.borrow_and_update().clone()?;
         let observation = self.inputs.observation.borrow_and_update().clone();
@@ -126,9 +89,35 @@ impl Keeper {
         }
         self.backoff.reset();
         if more {
-            return Some(Duration::ZERO);
+            return Some(Self::GATHER);
         }
         look.into_iter().chain(tell).min()
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        client: Client,
+        inputs: Inputs,
+        leads: watch::Receiver<bool>,
+        metrics: StatusMetrics,
+        facts: Facts,
+        teller: Teller,
+    ) -> Self {
+        Self {
+            teller,
+            client,
+            inputs,
+            leads,
+            metrics,
+            facts,
+            programmed: Programmed::default(),
+            others: Arc::default(),
+            desired: Desired::new(),
+            of: None,
+            written: BTreeMap::new(),
+            backoff: Backoff::of_the_api(),
+        }
     }
 
     /// Brings what is wanted up to date.
@@ -199,7 +188,7 @@ impl Keeper {
     async fn write(&mut self, jobs: Vec<Job>) -> bool {
         let client = &self.client;
         let controller = self.facts.controller.as_str();
-        let leads = self.inputs.leads.clone();
+        let leads = self.leads.clone();
         let write = |job: Job| {
             let leads = leads.clone();
             async move {
@@ -283,13 +272,5 @@ impl Keeper {
             }
         }
         all
-    }
-}
-
-/// After so long, or never.
-pub(super) async fn after(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
     }
 }

@@ -7,13 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::cluster::reconcile::diagnostics::{Trouble, Troubles};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_api::ObjectName;
 
 use super::events::{Problem, Regarding, Teller};
-use super::keeper::after;
-
-/// Troubles that come together are told together.
-const GATHER: Duration = Duration::from_millis(100);
 
 /// Tells of [`Troubles`].
 pub(crate) struct KeptTeller {
@@ -21,6 +18,25 @@ pub(crate) struct KeptTeller {
     namespace: String,
     troubles: watch::Receiver<BTreeMap<&'static str, BTreeSet<Trouble>>>,
     leads: watch::Receiver<bool>,
+}
+
+impl Reconcile for KeptTeller {
+    const GATHER: Duration = Duration::from_millis(100);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            changed = self.troubles.changed() => Ok(changed?),
+            changed = self.leads.changed() => Ok(changed?),
+        }
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        if !*self.leads.borrow_and_update() {
+            return None;
+        }
+        let problems = self.problems();
+        self.teller.tell(problems).await
+    }
 }
 
 impl KeptTeller {
@@ -32,26 +48,6 @@ impl KeptTeller {
             namespace,
             troubles,
             leads,
-        }
-    }
-
-    /// Goes on until it is dropped, or nobody tells it anything any more.
-    pub(crate) async fn run(mut self) {
-        loop {
-            let mut again = None;
-            if *self.leads.borrow_and_update() {
-                let problems = self.problems();
-                again = self.teller.tell(problems).await;
-            }
-            let changed = tokio::select! {
-                () = after(again) => Ok(()),
-                changed = self.troubles.changed() => changed,
-                changed = self.leads.changed() => changed,
-            };
-            if changed.is_err() {
-                return;
-            }
-            tokio::time::sleep(GATHER).await;
         }
     }
 

@@ -17,6 +17,7 @@ mod programmed;
 mod shape;
 mod writer;
 
+pub(crate) use desired::Facts;
 pub(crate) use events::Teller;
 pub(crate) use keeper::{Inputs, Keeper};
 pub(crate) use kept::KeptTeller;

@@ -1,0 +1,46 @@
+use std::sync::Arc;
+
+use kube::Client;
+use limpet_model::Settings;
+use tokio::sync::watch;
+
+use crate::cluster::config::Config;
+use crate::cluster::reconcile::status::Teller;
+
+/// What every part of the controller is started with.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) config: Arc<Config>,
+    pub(crate) settings: Arc<Settings>,
+    /// Who this replica is among others, and among those before it in its pod.
+    pub(crate) instance: String,
+    /// Whether this replica writes.
+    pub(crate) leads: watch::Receiver<bool>,
+}
+
+impl Context {
+    /// The namespace of everything that the controller keeps for itself.
+    pub(crate) fn namespace(&self) -> &str {
+        self.config.leader_election.namespace(&self.client)
+    }
+
+    /// Writes the Events of this replica.
+    pub(crate) fn teller(&self) -> Teller {
+        let controller = self.settings.controller_name.clone();
+        Teller::new(self.client.clone(), controller, self.instance.clone())
+    }
+
+    /// What the other replicas call this one. A container that starts again in its pod keeps the name, so that nobody waits for the one before.
+    pub(crate) fn replica(&self) -> String {
+        std::env::var("POD_NAME").unwrap_or_else(|_| self.instance.clone())
+    }
+}
+
+/// The pod's name, and what no other process of that name has.
+pub(crate) fn instance() -> String {
+    let host = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME"));
+    let host = host.unwrap_or_else(|_| "limpet".to_owned());
+    let unique = getrandom::u32().unwrap_or_else(|_| std::process::id());
+    format!("{host}_{unique:08x}")
+}
