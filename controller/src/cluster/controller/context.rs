@@ -5,7 +5,7 @@ use limpet_model::Settings;
 use tokio::sync::watch;
 
 use crate::cluster::config::Config;
-use crate::cluster::reconcile::status::Teller;
+use crate::cluster::reconcile::status::EventRecorder;
 
 /// What every part of the controller is started with.
 #[derive(Clone)]
@@ -26,9 +26,9 @@ impl Context {
     }
 
     /// Writes the Events of this replica.
-    pub(crate) fn teller(&self) -> Teller {
+    pub(crate) fn recorder(&self) -> EventRecorder {
         let controller = self.settings.controller_name.clone();
-        Teller::new(self.client.clone(), controller, self.instance.clone())
+        EventRecorder::new(self.client.clone(), controller, self.instance.clone())
     }
 
     /// What the other replicas call this one. A container that starts again in its pod keeps the name, so that nobody waits for the one before.

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
-use crate::cluster::reconcile::delivery::Carried;
+use crate::cluster::reconcile::delivery::PublishedFilter;
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
@@ -18,7 +18,7 @@ use limpet_model::Settings;
 use super::context::Context;
 use super::guard::Guard;
 use super::http::Readiness;
-use super::inputs::Known;
+use super::inputs::InputsOrReason;
 use super::metrics::Metrics;
 use super::publish::{Built, Publisher};
 
@@ -34,45 +34,45 @@ const BATCH: usize = 512;
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Policies that no route uses any more are kept at least so long; then as long as an Envoy may have such routes.
-const SUPERSEDED: Duration = Duration::from_secs(5);
+const RETAINED: Duration = Duration::from_secs(5);
 
 /// Whom the loop tells what statuses are about.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Outlets {
     pub(crate) reported: watch::Sender<Option<Reported>>,
     pub(crate) observation: watch::Sender<Observation>,
     pub(crate) readiness: watch::Sender<Readiness>,
-    pub(crate) carried: watch::Sender<Option<Carried>>,
+    pub(crate) published_filter: watch::Sender<Option<PublishedFilter>>,
 }
 
-/// The other ends of [`Told`].
+/// The other ends of [`Outlets`].
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Feeds {
     pub(crate) reported: watch::Receiver<Option<Reported>>,
     pub(crate) observation: watch::Receiver<Observation>,
     pub(crate) readiness: watch::Receiver<Readiness>,
-    pub(crate) carried: watch::Receiver<Option<Carried>>,
+    pub(crate) published_filter: watch::Receiver<Option<PublishedFilter>>,
 }
 
-impl Told {
-    pub(crate) fn channels() -> (Self, Heard) {
-        let (reported, heard_reported) = watch::channel(None);
-        let (observation, heard_observation) = watch::channel(Observation::default());
-        let (readiness, heard_readiness) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
-        let (carried, heard_carried) = watch::channel(None);
-        let told = Self {
+impl Outlets {
+    pub(crate) fn channels() -> (Self, Feeds) {
+        let (reported, reported_feed) = watch::channel(None);
+        let (observation, observation_feed) = watch::channel(Observation::default());
+        let (readiness, readiness_feed) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
+        let (published_filter, published_filter_feed) = watch::channel(None);
+        let outlets = Self {
             reported,
             observation,
             readiness,
-            carried,
+            published_filter,
         };
-        let heard = Heard {
-            reported: heard_reported,
-            observation: heard_observation,
-            readiness: heard_readiness,
-            carried: heard_carried,
+        let feeds = Feeds {
+            reported: reported_feed,
+            observation: observation_feed,
+            readiness: readiness_feed,
+            published_filter: published_filter_feed,
         };
-        (told, heard)
+        (outlets, feeds)
     }
 }
 
@@ -83,17 +83,17 @@ pub(crate) struct Control {
     store: Store,
     settings: Arc<Settings>,
     publisher: Publisher,
-    told: Told,
+    outlets: Outlets,
     metrics: Metrics,
-    inputs: watch::Receiver<Known>,
+    inputs: watch::Receiver<InputsOrReason>,
     guard: Guard,
     /// When objects changed first and last since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When statuses are to be looked at.
     look: Option<Instant>,
-    /// When to see whether superseded policies can be dropped, and whether the next build does.
-    supersede: Option<Instant>,
-    drops_superseded: bool,
+    /// When to see whether retained policies can be dropped, and whether the next build does.
+    retained_check: Option<Instant>,
+    drops_retained: bool,
     building: Option<JoinHandle<Built>>,
 }
 
@@ -135,14 +135,14 @@ impl Reconcile for Control {
         if is_due(self.due()) {
             self.build();
         }
-        if is_due(self.supersede) {
-            self.drop_superseded();
+        if is_due(self.retained_check) {
+            self.drop_retained();
         }
         if is_due(self.look) {
             self.look = None;
-            self.told.observation.send_replace(self.store.observation());
+            self.outlets.observation.send_replace(self.store.observation());
         }
-        let next = [Some(self.guard.due()), self.due(), self.supersede, self.look];
+        let next = [Some(self.guard.due()), self.due(), self.retained_check, self.look];
         let next = next.into_iter().flatten().min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
@@ -152,9 +152,9 @@ impl Control {
     pub(crate) fn new(
         context: &Context,
         publisher: Publisher,
-        told: Told,
+        outlets: Outlets,
         metrics: Metrics,
-        inputs: watch::Receiver<Known>,
+        inputs: watch::Receiver<InputsOrReason>,
         guard: Guard,
     ) -> Self {
         let settings = &context.settings;
@@ -170,15 +170,15 @@ impl Control {
             store: Store::new(watched),
             settings: Arc::clone(settings),
             publisher,
-            told,
+            outlets,
             metrics,
             inputs,
             guard,
             // Also a cluster without any object is built.
             changed: Some((now, now)),
             look: None,
-            supersede: None,
-            drops_superseded: false,
+            retained_check: None,
+            drops_retained: false,
             building: None,
         }
     }
@@ -227,9 +227,9 @@ impl Control {
 
     /// Looks which addresses need not be held back any more.
     fn look(&mut self) {
-        let services = self.guard.look(self.publisher.carried());
+        let services = self.guard.look(self.publisher.published_filter());
         self.publish_endpoints(&services);
-        self.metrics.guarded(self.guard.figures());
+        self.metrics.set_fences(self.guard.figures());
     }
 
     fn tell_missing(&self) {
@@ -241,7 +241,7 @@ impl Control {
             Some(format!("not read yet: {}", missing.join(", ")))
         };
         if let Some(why) = why {
-            self.told.readiness.send_replace(Readiness::Waiting(why));
+            self.outlets.readiness.send_replace(Readiness::Waiting(why));
         }
     }
 
@@ -274,19 +274,19 @@ impl Control {
         self.metrics.count_objects(&self.store);
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
-        let keeps_superseded = !std::mem::take(&mut self.drops_superseded);
-        let builder = self.publisher.builder(inputs, keeps_superseded);
+        let keeps_retained = !std::mem::take(&mut self.drops_retained);
+        let builder = self.publisher.builder(inputs, keeps_retained);
         self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
     }
 
     /// Once all Envoys have the routes that are published, nobody needs the policies of those before.
-    fn drop_superseded(&mut self) {
-        let has_superseded = self.publisher.has_superseded();
-        self.drops_superseded = has_superseded && self.publisher.is_everywhere();
-        if self.drops_superseded {
+    fn drop_retained(&mut self) {
+        let has_retained = self.publisher.has_retained();
+        self.drops_retained = has_retained && self.publisher.is_everywhere();
+        if self.drops_retained {
             self.mark();
         }
-        self.supersede = (has_superseded && !self.drops_superseded).then(|| Instant::now() + SUPERSEDED);
+        self.retained_check = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
     }
 
     fn publish(&mut self, built: Built) {
@@ -304,14 +304,16 @@ impl Control {
             guard.endpoints(service, port, all)
         });
         guard.watch(|service, port| publisher.serves(service, port));
-        if publisher.has_superseded() {
-            self.supersede.get_or_insert(Instant::now() + SUPERSEDED);
+        if publisher.has_retained() {
+            self.retained_check.get_or_insert(Instant::now() + RETAINED);
         }
-        self.told.carried.send_replace(publisher.carried().cloned());
+        self.outlets
+            .published_filter
+            .send_replace(publisher.published_filter().cloned());
         let newly_held = guard.newly_held();
         self.publish_endpoints(&newly_held);
         self.look();
-        self.told.readiness.send_if_modified(|known| {
+        self.outlets.readiness.send_if_modified(|known| {
             let first = *known != Readiness::Ready;
             if first {
                 tracing::info!("the first complete state is published");
@@ -319,9 +321,9 @@ impl Control {
             }
             first
         });
-        self.told.observation.send_replace(self.store.observation());
+        self.outlets.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
-        self.told.reported.send_replace(Some(Reported { reports, objects }));
+        self.outlets.reported.send_replace(Some(Reported { reports, objects }));
     }
 }
 

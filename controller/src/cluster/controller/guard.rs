@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cluster::reconcile::delivery::{Carried, Delivery};
+use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::fences::{self, Fences, List};
 use crate::time_format;
 use limpet_api::ObjectName;
@@ -97,17 +97,17 @@ impl Guard {
     }
 
     /// Looks what Envoys have, and what is to be kept. The answer is the Services whose endpoints are to be published.
-    pub(crate) fn look(&mut self, carried: Option<&Carried>) -> BTreeSet<ObjectName> {
+    pub(crate) fn look(&mut self, published_filter: Option<&PublishedFilter>) -> BTreeSet<ObjectName> {
         self.refresh();
         let now = time_format::now();
-        let of = carried.map(|carried| fences::Carried {
-            fences: &carried.inputs.fences,
-            everywhere: self.delivery.has(carried),
+        let of = published_filter.map(|published_filter| fences::PublishedFences {
+            fences: &published_filter.inputs.fences,
+            everywhere: self.delivery.has(published_filter),
         });
         let services = self.fences.release(of, now);
-        if let Some(carried) = carried {
-            self.fences.forget(carried.life, now);
-            let wanted = self.fences.wanted(carried.life, now);
+        if let Some(published_filter) = published_filter {
+            self.fences.forget(published_filter.life, now);
+            let wanted = self.fences.wanted(published_filter.life, now);
             let excess = wanted.as_ref().map_or(0, |(_, excess)| *excess);
             let wanted = wanted.map(|(list, _)| list);
             self.wanted.send_if_modified(|known| {

@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::Failure;
-use crate::cluster::reconcile::delivery::{Carried, Delivery};
-use crate::cluster::reconcile::diagnostics::{Trouble, Troubles};
+use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
 use crate::cluster::reconcile::fences::{self, List};
 use crate::cluster::reconcile::keyring::{self, Keys};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile};
-use crate::cluster::reconcile::replicas::{Exchange, Place, Replicas};
-use crate::cluster::reconcile::status::KeptTeller;
+use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease, Replicas};
+use crate::cluster::reconcile::status::DiagnosticEvents;
 use limpet_outputs::{FilterInputs, FilterKeys};
 
 use super::context::Context;
@@ -27,7 +27,7 @@ use crate::cluster::config::Config;
 #[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) keys: watch::Receiver<Keys>,
-    pub(crate) inputs: watch::Receiver<Known>,
+    pub(crate) inputs: watch::Receiver<InputsOrReason>,
     pub(crate) guard: Guard,
     /// What other replicas are told of this one's Envoys, and what they tell of theirs.
     pub(crate) replicas: Replicas,
@@ -35,40 +35,40 @@ pub(crate) struct Filter {
     pub(crate) tasks: JoinSet<()>,
 }
 
-/// Begins to read and keep the keyring and the fences. `carried` tells what is published of them, `delivery` whether proxies have it.
+/// Begins to read and keep the keyring and the fences. `published_filter` tells what is published of them, `delivery` whether proxies have it.
 ///
 /// # Errors
 /// If the keyring is to come from a file that cannot be read.
 pub(crate) fn start(
     context: &Context,
     delivery: &Delivery,
-    carried: watch::Receiver<Option<Carried>>,
+    published_filter: watch::Receiver<Option<PublishedFilter>>,
 ) -> Result<Filter, Failure> {
     let Context {
         client, config, leads, ..
     } = context;
     let namespace = context.namespace();
     let mut tasks = JoinSet::new();
-    let troubles = Troubles::new();
-    let place = Place {
+    let diagnostics = Diagnostics::new();
+    let lease = ReplicaLease {
         namespace: namespace.to_owned(),
-        lease: format!("{}-replicas", config.leader_election.name),
+        name: format!("{}-replicas", config.leader_election.name),
         replica: context.replica(),
     };
-    let (exchange, replicas) = Exchange::new(client, &place, config.keyring.phase_time.get(), leads.clone());
+    let (exchange, replicas) = Exchange::new(client, &lease, config.keyring.phase_time.get(), leads.clone());
     let keys = if let Some(file) = &config.keyring.file {
         keys_of_file(file, config, &mut tasks)?
     } else {
-        let (keeper, keys) = keyring::Keeper::new(
+        let (reconciler, keys) = keyring::Reconciler::new(
             Api::namespaced(client.clone(), namespace),
             &config.keyring,
-            carried,
+            published_filter,
             delivery.clone(),
             leads.clone(),
             replicas.clone(),
-            troubles.clone(),
+            diagnostics.clone(),
         );
-        tasks.spawn(reconcile_loop::run(keeper));
+        tasks.spawn(reconcile_loop::run(reconciler));
         keys
     };
     // Who serves no Envoy and keeps no keyring has nothing to say.
@@ -76,19 +76,19 @@ pub(crate) fn start(
         tasks.spawn(reconcile_loop::run(exchange));
     }
     let (wanting, wanted) = watch::channel(None);
-    let (keeper, fences) = fences::Keeper::new(
+    let (reconciler, fences) = fences::Reconciler::new(
         client,
         namespace,
         &config.fences,
         wanted,
         leads.clone(),
-        troubles.clone(),
+        diagnostics.clone(),
     );
-    tasks.spawn(reconcile_loop::run(keeper));
-    let kept = KeptTeller::new(context.teller(), namespace.to_owned(), &troubles, leads.clone());
+    tasks.spawn(reconcile_loop::run(reconciler));
+    let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), &diagnostics, leads.clone());
     tasks.spawn(reconcile_loop::run(kept));
-    let (together, inputs) = Together::new(config, keys.clone(), fences.clone(), troubles);
-    tasks.spawn(reconcile_loop::run(together));
+    let (combined, inputs) = CombinedInputs::new(config, keys.clone(), fences.clone(), diagnostics);
+    tasks.spawn(reconcile_loop::run(combined));
     Ok(Filter {
         keys,
         inputs,
@@ -109,53 +109,53 @@ fn keys_of_file(file: &str, config: &Config, tasks: &mut JoinSet<()>) -> Result<
 
 /// Puts them together.
 #[derive(Debug)]
-struct Together {
+struct CombinedInputs {
     keys: watch::Receiver<Keys>,
     fences: watch::Receiver<Option<List>>,
-    troubles: Troubles,
-    followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Trouble>>>,
+    diagnostics: Diagnostics,
+    followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
     max_idle: Option<GatewayDuration>,
     clock_skew: Option<GatewayDuration>,
-    told: watch::Sender<Known>,
+    told: watch::Sender<InputsOrReason>,
 }
 
 /// The inputs, or what is missing.
-pub(crate) type Known = Result<Arc<FilterInputs>, String>;
+pub(crate) type InputsOrReason = Result<Arc<FilterInputs>, String>;
 
-impl Together {
+impl CombinedInputs {
     fn new(
         config: &Config,
         keys: watch::Receiver<Keys>,
         fences: watch::Receiver<Option<List>>,
-        troubles: Troubles,
-    ) -> (Self, watch::Receiver<Known>) {
+        diagnostics: Diagnostics,
+    ) -> (Self, watch::Receiver<InputsOrReason>) {
         let (told, mut inputs) = watch::channel(Err(String::new()));
-        let mut together = Self {
+        let mut combined = Self {
             keys,
             fences,
-            followed: troubles.follow(),
-            troubles,
+            followed: diagnostics.follow(),
+            diagnostics,
             max_idle: config.max_idle,
             clock_skew: config.clock_skew,
             told,
         };
-        let first = together.now();
-        together.told.send_modify(|known| *known = first);
+        let first = combined.now();
+        combined.told.send_modify(|known| *known = first);
         inputs.mark_unchanged();
-        (together, inputs)
+        (combined, inputs)
     }
 
     /// As they are now.
-    fn now(&mut self) -> Known {
+    fn now(&mut self) -> InputsOrReason {
         let keys = self.keys.borrow_and_update();
         let Some(wrapped) = &keys.config else {
             return Err(keys.missing.clone().unwrap_or_default());
         };
         let fences = self.fences.borrow_and_update();
         let Some(list) = fences.as_ref() else {
-            let why = self.troubles.of(fences::CONFIG_MAP).into_iter().next();
+            let why = self.diagnostics.of(fences::CONFIG_MAP).into_iter().next();
             return Err(match why {
-                Some(trouble) => format!("the ConfigMap {}: {}", trouble.name, trouble.message),
+                Some(diagnostic) => format!("the ConfigMap {}: {}", diagnostic.name, diagnostic.message),
                 None => "the ConfigMap with fences was not read yet".to_owned(),
             });
         };
@@ -168,7 +168,7 @@ impl Together {
     }
 }
 
-impl Reconcile for Together {
+impl Reconcile for CombinedInputs {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {

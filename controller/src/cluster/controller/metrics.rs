@@ -21,15 +21,15 @@ use super::guard;
 /// What the controller counts. Clones count together.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
-    objects: Family<OfObjects, Gauge>,
+    objects: Family<ObjectLabels, Gauge>,
     builds: Histogram,
     last_build: Gauge<f64, AtomicU64>,
     pub(crate) endpoint_updates: Counter,
     pub(crate) statuses: StatusMetrics,
-    resources: Family<OfType, Gauge>,
-    clients: Family<OfGateway, Gauge>,
-    answers: Family<OfAnswers, Counter>,
-    sent: Family<OfType, Counter>,
+    resources: Family<TypeLabels, Gauge>,
+    clients: Family<GatewayLabels, Gauge>,
+    answers: Family<AnswerLabels, Counter>,
+    sent: Family<TypeLabels, Counter>,
     key_created: Gauge<f64, AtomicU64>,
     key_rotation_phase: Gauge,
     keys: Gauge,
@@ -39,7 +39,7 @@ pub(crate) struct Metrics {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfObjects {
+struct ObjectLabels {
     kind: &'static str,
     state: State,
 }
@@ -52,17 +52,17 @@ enum State {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfType {
+struct TypeLabels {
     r#type: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfGateway {
+struct GatewayLabels {
     gateway: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfAnswers {
+struct AnswerLabels {
     r#type: &'static str,
     answer: &'static str,
 }
@@ -158,7 +158,7 @@ impl Metrics {
     }
 
     /// What is known of the keyring.
-    pub(crate) fn of_keys(&self, figures: &keyring::Figures) {
+    pub(crate) fn set_keys(&self, figures: &keyring::Figures) {
         // Times of 2^52 seconds are far away.
         #[allow(clippy::cast_precision_loss)]
         let created = figures.created.map_or(f64::NAN, |created| created as f64);
@@ -168,7 +168,7 @@ impl Metrics {
     }
 
     /// What is known of fences.
-    pub(crate) fn guarded(&self, figures: guard::Figures) {
+    pub(crate) fn set_fences(&self, figures: guard::Figures) {
         self.fences.set(gauge(figures.fences));
         self.held_back.set(gauge(figures.held_back));
         let counter = self.unacknowledged_fences.inner();
@@ -179,7 +179,7 @@ impl Metrics {
     pub(crate) fn count_objects(&self, store: &Store) {
         for (kind, (read, malformed)) in store.counts() {
             for (state, count) in [(State::read, read), (State::malformed, malformed)] {
-                let labels = OfObjects {
+                let labels = ObjectLabels {
                     kind: kind.name(),
                     state,
                 };
@@ -190,7 +190,7 @@ impl Metrics {
 
     /// How many resources of a type are published.
     pub(crate) fn count_resources(&self, r#type: &'static str, count: usize) {
-        self.resources.get_or_create(&OfType { r#type }).set(gauge(count));
+        self.resources.get_or_create(&TypeLabels { r#type }).set(gauge(count));
     }
 
     /// A build took `time` and ended now, in Unix time.
@@ -226,10 +226,10 @@ impl Exposition {
             keys,
             ..
         } = self;
-        metrics.of_keys(&keys.borrow().figures);
+        metrics.set_keys(&keys.borrow().figures);
         metrics.clients.clear();
         for (group, connected) in snapshots.status().groups() {
-            let labels = OfGateway {
+            let labels = GatewayLabels {
                 gateway: group.to_string(),
             };
             metrics.clients.get_or_create(&labels).set(gauge(connected));
@@ -237,10 +237,10 @@ impl Exposition {
         for counts in snapshots.counts().0 {
             let r#type = counts.resource_type.name();
             for (answer, count) in [("acknowledged", counts.acknowledged), ("refused", counts.refused)] {
-                let of = metrics.answers.get_or_create(&OfAnswers { r#type, answer });
+                let of = metrics.answers.get_or_create(&AnswerLabels { r#type, answer });
                 of.inner().store(count, Ordering::Relaxed);
             }
-            let sent = metrics.sent.get_or_create(&OfType { r#type });
+            let sent = metrics.sent.get_or_create(&TypeLabels { r#type });
             sent.inner().store(counts.sent, Ordering::Relaxed);
         }
     }

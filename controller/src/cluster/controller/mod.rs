@@ -15,7 +15,7 @@ mod leader;
 mod logs;
 mod metrics;
 mod publish;
-mod superseded;
+mod retained_policies;
 mod target;
 
 use std::path::Path;
@@ -34,7 +34,7 @@ use crate::output::Output;
 use crate::{Failure, Verdict};
 
 use context::{Context, instance};
-use control::{Control, Told};
+use control::{Control, Outlets};
 use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
@@ -78,10 +78,10 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     };
 
     let snapshots = limpet_xds::Snapshots::new();
-    let (target, giver) = target::target(&context, plane, &snapshots).await?;
+    let (target, deliverer) = target::target(&context, plane, &snapshots).await?;
     let delivery = target.delivery.clone();
-    let (told, heard) = Told::channels();
-    let filter = inputs::start(&context, &delivery, heard.carried)?;
+    let (outlets, feeds) = Outlets::channels();
+    let filter = inputs::start(&context, &delivery, feeds.published_filter)?;
     let (metrics, registry) = Metrics::new();
     let exposition = Exposition {
         registry,
@@ -91,22 +91,22 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     };
 
     let inputs = Inputs {
-        reported: heard.reported,
-        observation: heard.observation,
+        reported: feeds.reported,
+        observation: feeds.observation,
         delivery,
         replicas: filter.replicas,
     };
     let mut reconcilers = filter.tasks;
     start_reconcilers(&mut reconcilers, &context, inputs, &metrics);
     let publisher = Publisher::new(snapshots, metrics.clone(), context.config.envoy.clone(), target);
-    let control = Control::new(&context, publisher, told, metrics, filter.inputs, filter.guard);
+    let control = Control::new(&context, publisher, outlets, metrics, filter.inputs, filter.guard);
 
     let (end, shutdown) = watch::channel(false);
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
-    services.spawn(http::serve(listener, exposition, heard.readiness, shutdown.clone()));
+    services.spawn(http::serve(listener, exposition, feeds.readiness, shutdown.clone()));
     services.spawn(candidate.run(shutdown.clone()));
-    let mut serving = tokio::spawn(giver.run(shutdown));
+    let mut serving = tokio::spawn(deliverer.run(shutdown));
 
     let result = tokio::select! {
         () = told_to_end() => {
@@ -127,7 +127,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
 fn start_reconcilers(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, metrics: &Metrics) {
     // Whose routes lead to XBackends, who serves them.
     if context.settings.judges() {
-        let services = services::Keeper::new(
+        let services = services::Reconciler::new(
             context.client.clone(),
             inputs.reported.clone(),
             inputs.observation.clone(),
@@ -140,13 +140,13 @@ fn start_reconcilers(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs,
         addresses: context.config.addresses(),
         ..Facts::default()
     };
-    let statuses = status::Keeper::new(
+    let statuses = status::Reconciler::new(
         context.client.clone(),
         inputs,
         context.leads.clone(),
         metrics.statuses.clone(),
         facts,
-        context.teller(),
+        context.recorder(),
     );
     tasks.spawn(reconcile_loop::run(statuses));
 }

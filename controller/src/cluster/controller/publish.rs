@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::FilterConfig;
 
-use crate::cluster::reconcile::delivery::{Carried, Delivery};
+use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::manifests::Wanted;
 use limpet_api::ObjectName;
 use limpet_core::envoy::FILTER_NAME;
@@ -21,7 +21,7 @@ use limpet_resources::{Name, Resource, ResourceType, Resources, Version};
 use limpet_xds::Snapshots;
 
 use super::metrics::Metrics;
-use super::superseded::{Superseded, superseded};
+use super::retained_policies::{RetainedPolicies, retained_policies};
 use super::target::Target;
 
 /// What a build gave.
@@ -51,7 +51,7 @@ struct Made {
     graph: Arc<Graph>,
     gateways: BTreeSet<ObjectName>,
     inputs: Arc<FilterInputs>,
-    superseded: Superseded,
+    retained: RetainedPolicies,
     manifests: Option<Arc<Manifests>>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Builder {
     inputs: Arc<FilterInputs>,
     published: Option<Made>,
     /// Whether Envoys may still have routes from before those that are published.
-    keeps_superseded: bool,
+    keeps_retained: bool,
 }
 
 /// Publishes, and knows what is published.
@@ -75,7 +75,7 @@ pub(crate) struct Publisher {
     target: Target,
     generation: u64,
     published: Option<Made>,
-    carried: Option<Carried>,
+    published_filter: Option<PublishedFilter>,
     /// By Service.
     clusters: BTreeMap<ObjectName, Vec<Served>>,
     /// Gateways that are gone, with Envoys that are not.
@@ -110,14 +110,14 @@ impl Builder {
         let (graph, mut reports) = limpet_model::build(&objects, settings);
         // A Gateway that serves nothing is served: with nothing.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
-        let superseded = self.superseded(&graph);
+        let retained = self.retained(&graph);
         let manifests = self.plane.as_ref().map(|plane| {
             let source = Source {
                 objects: &objects,
                 graph: &graph,
                 options: &self.options,
                 inputs: &self.inputs,
-                superseded: &superseded,
+                superseded: &retained,
             };
             Arc::new(plane.manifests(&source))
         });
@@ -128,7 +128,7 @@ impl Builder {
             *published.graph == graph
                 && published.gateways == gateways
                 && published.inputs == self.inputs
-                && published.superseded == superseded
+                && published.retained == retained
                 && published.manifests == manifests
         });
         let changes = (!is_published).then(|| {
@@ -136,7 +136,7 @@ impl Builder {
                 graph: Arc::new(graph),
                 gateways,
                 inputs: Arc::clone(&self.inputs),
-                superseded,
+                retained,
                 manifests,
             };
             Changes {
@@ -155,17 +155,17 @@ impl Builder {
 }
 
 impl Builder {
-    fn superseded(&self, graph: &Graph) -> Superseded {
+    fn retained(&self, graph: &Graph) -> RetainedPolicies {
         let Some(published) = &self.published else {
-            return Superseded::new();
+            return RetainedPolicies::new();
         };
-        let none = Superseded::new();
-        let kept = if self.keeps_superseded {
-            &published.superseded
+        let none = RetainedPolicies::new();
+        let kept = if self.keeps_retained {
+            &published.retained
         } else {
             &none
         };
-        superseded(&published.graph, kept, graph)
+        retained_policies(&published.graph, kept, graph)
     }
 
     /// None, where a control plane gets objects instead.
@@ -173,7 +173,7 @@ impl Builder {
         let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
         let resources = of_envoys.map(|gateway| {
             let inputs = FilterInputs {
-                superseded: made.superseded.get(gateway).cloned().unwrap_or_default(),
+                superseded: made.retained.get(gateway).cloned().unwrap_or_default(),
                 ..FilterInputs::clone(&self.inputs)
             };
             let resources = envoy::resources(&made.graph, gateway, &self.options, &inputs);
@@ -200,36 +200,36 @@ impl Publisher {
             target,
             generation: 0,
             published: None,
-            carried: None,
+            published_filter: None,
             clusters: BTreeMap::new(),
             left: BTreeSet::new(),
         }
     }
 
-    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>, keeps_superseded: bool) -> Builder {
+    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>, keeps_retained: bool) -> Builder {
         Builder {
             options: Arc::clone(&self.options),
             plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
             inputs,
             published: self.published.clone(),
-            keeps_superseded,
+            keeps_retained,
         }
     }
 
     /// Whether something is kept that no route uses any more.
-    pub(crate) fn has_superseded(&self) -> bool {
+    pub(crate) fn has_retained(&self) -> bool {
         self.published
             .as_ref()
-            .is_some_and(|published| !published.superseded.is_empty())
+            .is_some_and(|published| !published.retained.is_empty())
     }
 
     /// Whether all proxies have what is published.
     pub(crate) fn is_everywhere(&self) -> bool {
         let Delivery::Xds(status) = &self.target.delivery else {
             return self
-                .carried
+                .published_filter
                 .as_ref()
-                .is_none_or(|carried| self.target.delivery.has(carried));
+                .is_none_or(|published_filter| self.target.delivery.has(published_filter));
         };
         let gateways = self.published.iter().flat_map(|published| &published.gateways);
         gateways
@@ -254,7 +254,7 @@ impl Publisher {
                 let count = sent.counts.get(of_type.name()).copied().unwrap_or_default();
                 self.metrics.count_resources(of_type.name(), count);
             }
-            self.carried = Some(Carried {
+            self.published_filter = Some(PublishedFilter {
                 inputs: Arc::clone(&made.inputs),
                 life,
                 versions: sent.versions,
@@ -320,8 +320,8 @@ impl Publisher {
     }
 
     /// What is published of the filter's configuration.
-    pub(crate) fn carried(&self) -> Option<&Carried> {
-        self.carried.as_ref()
+    pub(crate) fn published_filter(&self) -> Option<&PublishedFilter> {
+        self.published_filter.as_ref()
     }
 
     /// Whether Envoys are told of the endpoints of a Service's port.

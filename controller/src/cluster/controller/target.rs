@@ -32,11 +32,11 @@ pub(crate) struct Objects {
 }
 
 /// What gives it to them.
-pub(crate) enum Giver {
+pub(crate) enum Deliverer {
     /// Asked by Envoys.
     Server(limpet_xds::Server),
     /// Writes objects.
-    Writer(Box<manifests::Keeper>),
+    Writer(Box<manifests::Reconciler>),
 }
 
 /// Envoys, or `plane` if there is one.
@@ -47,7 +47,7 @@ pub(crate) async fn target(
     context: &Context,
     plane: Option<ControlPlane>,
     snapshots: &limpet_xds::Snapshots,
-) -> Result<(Target, Giver), Failure> {
+) -> Result<(Target, Deliverer), Failure> {
     let Context {
         client, config, leads, ..
     } = context;
@@ -58,10 +58,10 @@ pub(crate) async fn target(
             delivery: Delivery::Xds(snapshots.status()),
             objects: None,
         };
-        return Ok((target, Giver::Server(server)));
+        return Ok((target, Deliverer::Server(server)));
     };
     let (wanting, wanted) = watch::channel(None);
-    let (writer, written) = manifests::Keeper::new(
+    let (writer, written) = manifests::Reconciler::new(
         client.clone(),
         plane.clone(),
         &context.settings.controller_name,
@@ -79,10 +79,10 @@ pub(crate) async fn target(
             wanted: wanting,
         }),
     };
-    Ok((target, Giver::Writer(Box::new(writer))))
+    Ok((target, Deliverer::Writer(Box::new(writer))))
 }
 
-impl Giver {
+impl Deliverer {
     /// Goes on until `shutdown`.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use limpet_xds::Status;
 
 /// What is published of the filter's configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct Carried {
+pub(crate) struct PublishedFilter {
     /// The keyring and the fences in it.
     pub(crate) inputs: Arc<FilterInputs>,
     /// How long a token may live unused, under any of the configurations: `limpet_core::config::longest_life`.
@@ -42,13 +42,13 @@ pub(crate) enum Delivery {
 impl Delivery {
     /// Whether all proxies have it. An Envoy that has not asked for its filter's configuration yet gets this one, and no other, when it does; so it is
     /// not waited for.
-    pub(crate) fn has(&self, carried: &Carried) -> bool {
+    pub(crate) fn has(&self, published_filter: &PublishedFilter) -> bool {
         match self {
-            Self::Xds(status) => carried.versions.iter().all(|(group, version)| {
+            Self::Xds(status) => published_filter.versions.iter().all(|(group, version)| {
                 let progress = status.progress(group, ResourceType::ExtensionConfig, FILTER_NAME, *version);
                 progress.refused + progress.pending == 0
             }),
-            Self::Objects { written, leads } => !*leads.borrow() || written.borrow().has(carried.generation),
+            Self::Objects { written, leads } => !*leads.borrow() || written.borrow().has(published_filter.generation),
         }
     }
 

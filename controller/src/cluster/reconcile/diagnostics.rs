@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 /// Something that a person must see to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Trouble {
+pub(crate) struct Diagnostic {
     /// The object's kind, of `v1`.
     pub(crate) kind: &'static str,
     /// Its name, in the controller's own namespace.
@@ -44,29 +44,29 @@ impl Reason {
 
 /// All that there is, by kinds.
 #[derive(Debug, Clone)]
-pub(crate) struct Troubles(watch::Sender<BTreeMap<&'static str, BTreeSet<Trouble>>>);
+pub(crate) struct Diagnostics(watch::Sender<BTreeMap<&'static str, BTreeSet<Diagnostic>>>);
 
-impl Troubles {
+impl Diagnostics {
     /// None.
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(BTreeMap::new()))
     }
 
     /// These are all that there are with objects of a kind.
-    pub(crate) fn set(&self, kind: &'static str, troubles: BTreeSet<Trouble>) {
+    pub(crate) fn set(&self, kind: &'static str, diagnostics: BTreeSet<Diagnostic>) {
         self.0.send_if_modified(|all| {
-            let before = all.insert(kind, troubles);
+            let before = all.insert(kind, diagnostics);
             before.unwrap_or_default() != *all.entry(kind).or_default()
         });
     }
 
     /// All that there are with objects of a kind.
-    pub(crate) fn of(&self, kind: &str) -> BTreeSet<Trouble> {
+    pub(crate) fn of(&self, kind: &str) -> BTreeSet<Diagnostic> {
         self.0.borrow().get(kind).cloned().unwrap_or_default()
     }
 
     /// Tells each change.
-    pub(crate) fn follow(&self) -> watch::Receiver<BTreeMap<&'static str, BTreeSet<Trouble>>> {
+    pub(crate) fn follow(&self) -> watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>> {
         self.0.subscribe()
     }
 }
@@ -85,26 +85,26 @@ mod tests {
 
     #[test]
     fn only_changes_are_told_and_each_kind_has_its_own() {
-        let troubles = Troubles::new();
-        let mut follower = troubles.follow();
-        let trouble = |kind| Trouble {
+        let diagnostics = Diagnostics::new();
+        let mut follower = diagnostics.follow();
+        let diagnostic = |kind| Diagnostic {
             kind,
             name: "limpet".to_owned(),
             uid: String::new(),
             reason: Reason::Invalid,
             message: "data: expected something".to_owned(),
         };
-        troubles.set("Secret", BTreeSet::new());
+        diagnostics.set("Secret", BTreeSet::new());
         assert!(!follower.has_changed().unwrap());
-        troubles.set("Secret", [trouble("Secret")].into());
-        troubles.set("ConfigMap", [trouble("ConfigMap")].into());
+        diagnostics.set("Secret", [diagnostic("Secret")].into());
+        diagnostics.set("ConfigMap", [diagnostic("ConfigMap")].into());
         assert!(follower.has_changed().unwrap());
         follower.mark_unchanged();
-        troubles.set("Secret", [trouble("Secret")].into());
+        diagnostics.set("Secret", [diagnostic("Secret")].into());
         assert!(!follower.has_changed().unwrap());
-        troubles.set("Secret", BTreeSet::new());
+        diagnostics.set("Secret", BTreeSet::new());
         assert!(follower.has_changed().unwrap());
-        assert_eq!(troubles.of("ConfigMap").len(), 1);
-        assert_eq!(troubles.of("Secret").len(), 0);
+        assert_eq!(diagnostics.of("ConfigMap").len(), 1);
+        assert_eq!(diagnostics.of("Secret").len(), 0);
     }
 }

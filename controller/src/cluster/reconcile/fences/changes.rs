@@ -20,7 +20,7 @@ const MARGIN: u64 = 2;
 
 /// What Envoys have.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Carried<'a> {
+pub(crate) struct PublishedFences<'a> {
     /// The fences that are published.
     pub(crate) fences: &'a [FenceConfig],
     /// Whether every connected Envoy has acknowledged them.
@@ -104,17 +104,17 @@ impl Fences {
 
     /// Lets go of the addresses whose fence Envoys have, once its time has come; and of those that waited for too long. The answer is the Services
     /// whose endpoints are to be published again.
-    pub(crate) fn release(&mut self, carried: Option<Carried<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {
+    pub(crate) fn release(&mut self, published: Option<PublishedFences<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {
         let mut services = BTreeSet::new();
         for (address, change) in &mut self.changes {
             let fenced = |fence: &Fence| {
                 let text = address.to_string();
-                let has = |carried: Carried<'_>| {
-                    let mut fences = carried.fences.iter();
-                    carried.everywhere
+                let has = |published: PublishedFences<'_>| {
+                    let mut fences = published.fences.iter();
+                    published.everywhere
                         && fences.any(|known| known.address == text && known.not_before >= fence.not_before)
                 };
-                now.unix_seconds() >= fence.not_before && carried.is_some_and(has)
+                now.unix_seconds() >= fence.not_before && published.is_some_and(has)
             };
             let is_late = now.since(change.seen) >= LONGEST;
             let is_fenced = change.held && change.fence_in(*address, &self.list).is_some_and(fenced);

@@ -14,13 +14,13 @@ use limpet_model::endpoints::Endpoint;
 pub(super) type Owner = Arc<str>;
 
 /// A Service and the name of its port: where addresses are seen.
-type Place = (ObjectName, String);
+type NamedPort = (ObjectName, String);
 
 /// The owners of addresses. An address is one with its port: pods in their node's network share the rest.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     /// Who has what, by where that was seen.
-    seen: BTreeMap<Place, BTreeMap<SocketAddr, Owner>>,
+    seen: BTreeMap<NamedPort, BTreeMap<SocketAddr, Owner>>,
     addresses: HashMap<SocketAddr, Owned>,
 }
 
@@ -34,13 +34,13 @@ struct Owned {
 }
 
 impl Owners {
-    /// What a place shows now. The answer is the addresses that somebody new has. An endpoint without an owner tells nothing.
-    pub(super) fn see(&mut self, place: Place, endpoints: &[Endpoint], now: Timestamp) -> Vec<(SocketAddr, Owner)> {
+    /// What a port shows now. The answer is the addresses that somebody new has. An endpoint without an owner tells nothing.
+    pub(super) fn see(&mut self, port: NamedPort, endpoints: &[Endpoint], now: Timestamp) -> Vec<(SocketAddr, Owner)> {
         let now_seen: BTreeMap<SocketAddr, Owner> = endpoints
             .iter()
             .filter_map(|endpoint| Some((endpoint.address, endpoint.owner.clone()?)))
             .collect();
-        if self.seen.get(&place).is_some_and(|seen| *seen == now_seen) {
+        if self.seen.get(&port).is_some_and(|seen| *seen == now_seen) {
             return Vec::new();
         }
         let mut new = Vec::new();
@@ -51,9 +51,9 @@ impl Owners {
             }
         }
         let before = if now_seen.is_empty() {
-            self.seen.remove(&place)
+            self.seen.remove(&port)
         } else {
-            self.seen.insert(place, now_seen)
+            self.seen.insert(port, now_seen)
         };
         for (address, owner) in before.unwrap_or_default() {
             self.go(address, &owner, now);
@@ -64,8 +64,8 @@ impl Owners {
     /// Places that are not watched any more show nothing.
     pub(super) fn retain(&mut self, watched: impl Fn(&ObjectName, &str) -> bool, now: Timestamp) {
         let unwatched = self.seen.keys().filter(|(service, port)| !watched(service, port));
-        for place in unwatched.cloned().collect::<Vec<_>>() {
-            self.see(place, &[], now);
+        for port in unwatched.cloned().collect::<Vec<_>>() {
+            self.see(port, &[], now);
         }
     }
 

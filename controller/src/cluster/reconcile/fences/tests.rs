@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 
-use super::changes::Carried;
+use super::changes::PublishedFences;
 use super::{Fence, Fences, List};
 
 const LIFE: Duration = Duration::from_secs(3600);
@@ -55,7 +55,7 @@ fn keep(fences: &mut Fences, millis: u64) -> List {
 /// Whether Envoys are told of the endpoints of any Service again.
 fn release(fences: &mut Fences, everywhere: bool, millis: u64) -> bool {
     let config = fences.list().config();
-    let fences_of = Carried {
+    let fences_of = PublishedFences {
         fences: &config,
         everywhere,
     };
@@ -308,7 +308,7 @@ proptest! {
             }
             let config = fences.list().config();
             let all = everywhere == *fences.list();
-            fences.release(Some(Carried { fences: &config, everywhere: all }), at(now));
+            fences.release(Some(PublishedFences { fences: &config, everywhere: all }), at(now));
             for (text, (since, owner)) in &changed {
                 let since = *since;
                 if fences.holds(address(text)) {

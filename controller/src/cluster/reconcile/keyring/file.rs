@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::tools::keys::source;
 
 use super::config::KeyEncryptionKey;
-use super::keeper::{Keys, figures};
+use super::reconciler::{Keys, figures};
 
 /// How often the file is looked at.
 const INTERVAL: Duration = Duration::from_secs(2);

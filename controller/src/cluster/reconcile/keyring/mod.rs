@@ -3,7 +3,7 @@
 //! - `content`: what the Secrets hold. Pure.
 //! - `schedule`: when the next phase of a rotation begins. Pure.
 //! - `state`: what is known of both Secrets, what is served of it, and what the leader is to write. Pure.
-//! - `keeper`: the task that reads, writes and tells.
+//! - `reconciler`: the task that reads, writes and tells.
 //! - `file`: a keyring file in the place of all that.
 //!
 //! Everything that a rotation needs to go on is in the Secret, and every phase is one write of it by its `resourceVersion`. So whoever leads next
@@ -12,11 +12,11 @@
 mod config;
 mod content;
 pub(crate) mod file;
-mod keeper;
+mod reconciler;
 mod schedule;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use config::KeyringConfig;
-pub(crate) use keeper::{Figures, Keeper, Keys};
+pub(crate) use reconciler::{Figures, Keys, Reconciler};

@@ -13,18 +13,18 @@ use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_ne
 use limpet_model::{MANAGED_BY, MANAGER};
 
 use super::presence::{BEAT, Presence};
-use super::report::{Envoys, Own, Standing, View};
+use super::report::{Envoys, KeyringDelivery, Own, View};
 
 /// How long one call may last.
 const CALL: Duration = Duration::from_secs(5);
 
 /// Which Lease, and who this replica is.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ReplicaLease {
     /// The namespace of the Lease, and of the Secrets.
     pub(crate) namespace: String,
     /// The Lease's name.
-    pub(crate) lease: String,
+    pub(crate) name: String,
     /// This replica's name, which no other one has.
     pub(crate) replica: String,
 }
@@ -39,11 +39,11 @@ pub(crate) struct Replicas {
 
 impl Replicas {
     /// Whether this replica's Envoys have the keyring. To be called first before the exchange runs, or others take it that nobody has to wait.
-    pub(crate) fn say_keyring(&self, standing: Standing) {
-        let standing = Some(standing);
+    pub(crate) fn say_keyring(&self, delivery: KeyringDelivery) {
+        let delivery = Some(delivery);
         self.own.send_if_modified(|own| {
-            let changed = own.keyring != standing;
-            own.keyring = standing;
+            let changed = own.keyring != delivery;
+            own.keyring = delivery;
             changed
         });
     }
@@ -118,16 +118,16 @@ impl Exchange {
     /// Who holds `leads` tidies up. A replica that is silent is waited for by the keyring for `phase_time`.
     pub(crate) fn new(
         client: &Client,
-        place: &Place,
+        lease: &ReplicaLease,
         phase_time: Duration,
         leads: watch::Receiver<bool>,
     ) -> (Self, Replicas) {
         let (saying, own) = watch::channel(Own::default());
         let (told, others) = watch::channel(None);
         let exchange = Self {
-            leases: Api::namespaced(client.clone(), &place.namespace),
-            name: place.lease.clone(),
-            presence: Presence::new(&place.replica, phase_time),
+            leases: Api::namespaced(client.clone(), &lease.namespace),
+            name: lease.name.clone(),
+            presence: Presence::new(&lease.replica, phase_time),
             own,
             leads,
             told,

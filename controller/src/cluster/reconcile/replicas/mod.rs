@@ -8,7 +8,7 @@ mod exchange;
 mod presence;
 mod report;
 
-pub(crate) use exchange::{Exchange, Place, Replicas};
+pub(crate) use exchange::{Exchange, ReplicaLease, Replicas};
 #[cfg(test)]
 pub(crate) use report::Said;
-pub(crate) use report::{Envoys, Standing, View, behind, digest};
+pub(crate) use report::{Envoys, KeyringDelivery, View, behind, digest};

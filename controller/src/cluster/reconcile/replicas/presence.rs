@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use limpet_model::short_hash::hash;
 
-use super::report::{Own, Said, Standing, View};
+use super::report::{KeyringDelivery, Own, Said, View};
 
 /// How often a replica says that it is there.
 pub(super) const BEAT: Duration = Duration::from_secs(2);
@@ -105,7 +105,9 @@ impl Presence {
             Err(error) => (
                 key.clone(),
                 Said {
-                    keyring: Some(Standing::WaitsFor(format!("its report can not be read: {error}"))),
+                    keyring: Some(KeyringDelivery::WaitsFor(format!(
+                        "its report can not be read: {error}"
+                    ))),
                     ..Said::default()
                 },
             ),
@@ -158,14 +160,14 @@ mod tests {
 
     fn has(keyring: &str) -> Own {
         Own {
-            keyring: Some(Standing::Keyring(digest(keyring))),
+            keyring: Some(KeyringDelivery::Has(digest(keyring))),
             ..Own::default()
         }
     }
 
     fn lacks() -> Own {
         Own {
-            keyring: Some(Standing::WaitsFor("1 Envoy".to_owned())),
+            keyring: Some(KeyringDelivery::WaitsFor("1 Envoy".to_owned())),
             ..Own::default()
         }
     }

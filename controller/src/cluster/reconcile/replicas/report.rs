@@ -10,11 +10,10 @@ pub(crate) fn digest(text: &str) -> String {
 }
 
 /// Whether a replica's Envoys have a keyring.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Standing {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeyringDelivery {
     /// All that are connected have this keyring, and have had the time to come back: its [`digest`].
-    Keyring(String),
+    Has(String),
     /// Why that can not be said.
     WaitsFor(String),
 }
@@ -33,7 +32,7 @@ pub(crate) struct Envoys {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Own {
     /// `None`: its keyring is not the cluster's.
-    pub(super) keyring: Option<Standing>,
+    pub(super) keyring: Option<KeyringDelivery>,
     /// Of each Gateway that has any, by its name.
     pub(super) envoys: BTreeMap<String, Envoys>,
 }
@@ -41,7 +40,7 @@ pub(super) struct Own {
 /// What another replica has said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    pub(crate) keyring: Option<Standing>,
+    pub(crate) keyring: Option<KeyringDelivery>,
     /// Of each Gateway that has any, by its name.
     pub(crate) envoys: BTreeMap<String, Envoys>,
     /// How many Gateways there was no room for.
@@ -54,9 +53,9 @@ pub(crate) type View = BTreeMap<String, Said>;
 /// The first replica whose Envoys do not all have this keyring, and why.
 pub(crate) fn behind<'a>(view: &'a View, keyring: &str) -> Option<(&'a str, &'a str)> {
     view.iter().find_map(|(replica, said)| match said.keyring.as_ref()? {
-        Standing::Keyring(known) if known == keyring => None,
-        Standing::Keyring(_) => Some((&**replica, "its Envoys had another keyring when it said something last")),
-        Standing::WaitsFor(reason) => Some((&**replica, &**reason)),
+        KeyringDelivery::Has(known) if known == keyring => None,
+        KeyringDelivery::Has(_) => Some((&**replica, "its Envoys had another keyring when it said something last")),
+        KeyringDelivery::WaitsFor(reason) => Some((&**replica, &**reason)),
     })
 }
 
@@ -94,8 +93,8 @@ impl Own {
     /// As the replica of this name writes it, in so many bytes. Where they do not suffice, fewer refusals are told, then none, then fewer Gateways.
     pub(super) fn text(&self, replica: &str, beat: u64, room: usize) -> String {
         let (keyring, waits_for) = match self.keyring.clone() {
-            Some(Standing::Keyring(keyring)) => (Some(keyring), None),
-            Some(Standing::WaitsFor(reason)) => (None, Some(reason)),
+            Some(KeyringDelivery::Has(keyring)) => (Some(keyring), None),
+            Some(KeyringDelivery::WaitsFor(reason)) => (None, Some(reason)),
             None => (None, None),
         };
         let figures = |envoys: &Envoys| (envoys.connected, envoys.settled);
@@ -151,7 +150,7 @@ impl Said {
     /// It is no report: one of another release, perhaps.
     pub(super) fn read(text: &str) -> Result<(String, Self), serde_json::Error> {
         let report: Report = serde_json::from_str(text)?;
-        let keyring = report.keyring.map(Standing::Keyring);
+        let keyring = report.keyring.map(KeyringDelivery::Has);
         let mut refusals = report.refusals;
         let envoys = report.envoys.into_iter().map(|(name, (connected, settled))| {
             let envoys = Envoys {
@@ -163,7 +162,7 @@ impl Said {
         });
         let said = Self {
             envoys: envoys.collect(),
-            keyring: keyring.or_else(|| report.waits_for.map(Standing::WaitsFor)),
+            keyring: keyring.or_else(|| report.waits_for.map(KeyringDelivery::WaitsFor)),
             untold: report.untold,
         };
         Ok((report.replica, said))
@@ -181,7 +180,7 @@ mod tests {
             refusals: vec![words.to_owned(); 3],
         };
         Own {
-            keyring: Some(Standing::Keyring(digest("a"))),
+            keyring: Some(KeyringDelivery::Has(digest("a"))),
             envoys: (0..count)
                 .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
                 .collect(),
@@ -196,7 +195,7 @@ mod tests {
         );
         assert_eq!(gateways(1, "no").text("leader", 1, 1000), expected);
         let own = Own {
-            keyring: Some(Standing::WaitsFor("1 Envoy".to_owned())),
+            keyring: Some(KeyringDelivery::WaitsFor("1 Envoy".to_owned())),
             ..Own::default()
         };
         let expected = r#"{"replica":"leader","waitsFor":"1 Envoy","beat":2}"#;

@@ -2,9 +2,9 @@
 //! may do so, with the `XBackend` as the Service's owner. Only the leader writes.
 //!
 //! - `wanted`: which Services are to be there. Pure.
-//! - `keeper`: makes them so.
+//! - `reconciler`: makes them so.
 
-mod keeper;
+mod reconciler;
 mod wanted;
 
-pub(crate) use keeper::Keeper;
+pub(crate) use reconciler::Reconciler;

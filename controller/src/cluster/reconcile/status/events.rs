@@ -81,7 +81,7 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
 }
 
 /// Tells problems, each once: not while it lasts, and not again by another replica or after a restart as long as the event is there.
-pub(crate) struct Teller {
+pub(crate) struct EventRecorder {
     client: Client,
     controller: String,
     instance: String,
@@ -121,7 +121,7 @@ impl Failure {
     }
 }
 
-impl Teller {
+impl EventRecorder {
     pub(crate) fn new(client: Client, controller: String, instance: String) -> Self {
         Self {
             client,

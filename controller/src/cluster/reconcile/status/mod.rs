@@ -3,22 +3,22 @@
 //! - `shape`: what a status is like, which part of it is ours, and how ours is put into it. Pure.
 //! - `desired`: the reports as statuses, with `Programmed` by what Envoys have acknowledged. Pure.
 //! - `programmed`: what Envoys acknowledge, as a condition. Pure.
-//! - `keeper`: what differs, and when to write.
+//! - `reconciler`: what differs, and when to write.
 //! - `writer`: reads, changes and writes back, one object at a time, and only what differs.
 //! - `metrics`: how writes ended.
-//! - `events`: for what a person must act on; `kept`: those on the controller's own objects.
+//! - `events`: for what a person must act on; `diagnostic_events`: those on the controller's own objects.
 
 mod desired;
+mod diagnostic_events;
 mod events;
-mod keeper;
-mod kept;
 mod metrics;
 mod programmed;
+mod reconciler;
 mod shape;
 mod writer;
 
 pub(crate) use desired::Facts;
-pub(crate) use events::Teller;
-pub(crate) use keeper::{Inputs, Keeper};
-pub(crate) use kept::KeptTeller;
+pub(crate) use diagnostic_events::DiagnosticEvents;
+pub(crate) use events::EventRecorder;
 pub(crate) use metrics::StatusMetrics;
+pub(crate) use reconciler::{Inputs, Reconciler};

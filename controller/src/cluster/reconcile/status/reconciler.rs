@@ -15,7 +15,7 @@ use limpet_api::ObjectName;
 use limpet_model::{Objects, Reports};
 
 use super::desired::{Desired, Facts, desired};
-use super::events::{Problem, Regarding, Teller, problems};
+use super::events::{EventRecorder, Problem, Regarding, problems};
 use super::metrics::StatusMetrics;
 use super::programmed::{Programmed, seen};
 use super::shape::Wanted;
@@ -26,7 +26,7 @@ const PARALLEL: usize = 4;
 /// Writes of a round. Then it is looked anew what is to be written.
 const ROUND: usize = 128;
 
-/// Where the keeper's knowledge comes from.
+/// Where the reconciler's knowledge comes from.
 #[derive(Debug, Clone)]
 pub(crate) struct Inputs {
     pub(crate) reported: watch::Receiver<Option<Reported>>,
@@ -37,7 +37,7 @@ pub(crate) struct Inputs {
 }
 
 /// Keeps statuses as they are to be.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     client: Client,
     inputs: Inputs,
     leads: watch::Receiver<bool>,
@@ -51,11 +51,11 @@ pub(crate) struct Keeper {
     of: Option<Arc<Reports>>,
     /// What was written, and which version of the object had been seen: until the watch brings another one, it is not written again.
     written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
-    teller: Teller,
+    recorder: EventRecorder,
     backoff: Backoff,
 }
 
-impl Reconcile for Keeper {
+impl Reconcile for Reconciler {
     const GATHER: Duration = Duration::from_millis(100);
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -83,7 +83,7 @@ impl Reconcile for Keeper {
         let jobs = self.jobs(&observation);
         let more = jobs.len() >= ROUND;
         let failed = self.write(jobs).await;
-        let tell = self.teller.tell(self.problems(&observation, &reported.objects)).await;
+        let tell = self.recorder.tell(self.problems(&observation, &reported.objects)).await;
         if failed {
             return Some(self.backoff.next());
         }
@@ -95,17 +95,17 @@ impl Reconcile for Keeper {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     pub(crate) fn new(
         client: Client,
         inputs: Inputs,
         leads: watch::Receiver<bool>,
         metrics: StatusMetrics,
         facts: Facts,
-        teller: Teller,
+        recorder: EventRecorder,
     ) -> Self {
         Self {
-            teller,
+            recorder,
             client,
             inputs,
             leads,

@@ -13,11 +13,11 @@ use limpet_model::Graph;
 use limpet_outputs::used_policies;
 
 /// Of each Gateway.
-pub(super) type Superseded = BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>;
+pub(super) type RetainedPolicies = BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>;
 
 /// What is to be kept of `published`, and of what is kept beside it, next to the policies of `graph`.
-pub(super) fn superseded(published: &Graph, kept: &Superseded, graph: &Graph) -> Superseded {
-    let mut superseded = Superseded::new();
+pub(super) fn retained_policies(published: &Graph, kept: &RetainedPolicies, graph: &Graph) -> RetainedPolicies {
+    let mut retained = RetainedPolicies::new();
     for gateway in published
         .gateways
         .keys()
@@ -28,8 +28,8 @@ pub(super) fn superseded(published: &Graph, kept: &Superseded, graph: &Graph) ->
         let used = used_policies(graph, gateway);
         policies.retain(|name, _| !used.contains_key(name));
         if !policies.is_empty() {
-            superseded.insert(gateway.clone(), policies);
+            retained.insert(gateway.clone(), policies);
         }
     }
-    superseded
+    retained
 }

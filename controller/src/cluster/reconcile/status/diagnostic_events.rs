@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::cluster::reconcile::diagnostics::{Trouble, Troubles};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_api::ObjectName;
 
-use super::events::{Problem, Regarding, Teller};
+use super::events::{EventRecorder, Problem, Regarding};
 
-/// Tells of [`Troubles`].
-pub(crate) struct KeptTeller {
-    teller: Teller,
+/// Tells of [`Diagnostics`].
+pub(crate) struct DiagnosticEvents {
+    recorder: EventRecorder,
     namespace: String,
-    troubles: watch::Receiver<BTreeMap<&'static str, BTreeSet<Trouble>>>,
+    diagnostics: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
     leads: watch::Receiver<bool>,
 }
 
-impl Reconcile for KeptTeller {
+impl Reconcile for DiagnosticEvents {
     const GATHER: Duration = Duration::from_millis(100);
 
     async fn changed(&mut self) -> Result<(), Closed> {
         tokio::select! {
-            changed = self.troubles.changed() => Ok(changed?),
+            changed = self.diagnostics.changed() => Ok(changed?),
             changed = self.leads.changed() => Ok(changed?),
         }
     }
@@ -35,34 +35,39 @@ impl Reconcile for KeptTeller {
             return None;
         }
         let problems = self.problems();
-        self.teller.tell(problems).await
+        self.recorder.tell(problems).await
     }
 }
 
-impl KeptTeller {
+impl DiagnosticEvents {
     /// Of objects in this namespace.
-    pub(crate) fn new(teller: Teller, namespace: String, troubles: &Troubles, leads: watch::Receiver<bool>) -> Self {
-        let troubles = troubles.follow();
+    pub(crate) fn new(
+        recorder: EventRecorder,
+        namespace: String,
+        diagnostics: &Diagnostics,
+        leads: watch::Receiver<bool>,
+    ) -> Self {
+        let diagnostics = diagnostics.follow();
         Self {
-            teller,
+            recorder,
             namespace,
-            troubles,
+            diagnostics,
             leads,
         }
     }
 
     fn problems(&mut self) -> BTreeMap<Regarding, BTreeSet<Problem>> {
         let mut problems: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for trouble in self.troubles.borrow_and_update().values().flatten() {
+        for diagnostic in self.diagnostics.borrow_and_update().values().flatten() {
             let regarding = Regarding {
-                kind: trouble.kind,
+                kind: diagnostic.kind,
                 api_version: "v1".to_owned(),
-                name: ObjectName::new(&self.namespace, &trouble.name),
-                uid: trouble.uid.clone(),
+                name: ObjectName::new(&self.namespace, &diagnostic.name),
+                uid: diagnostic.uid.clone(),
             };
             problems.entry(regarding).or_default().insert(Problem {
-                reason: trouble.reason.name().to_owned(),
-                note: trouble.message.clone(),
+                reason: diagnostic.reason.name().to_owned(),
+                note: diagnostic.message.clone(),
             });
         }
         problems

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use crate::cluster::kube::Backoff;
 use crate::cluster::kube::named_object::{self, Seen};
-use crate::cluster::reconcile::delivery::{Carried, Delivery};
-use crate::cluster::reconcile::diagnostics::{Reason, Trouble, Troubles, refusal};
+use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
-use crate::cluster::reconcile::replicas::{Replicas, Standing, behind, digest};
+use crate::cluster::reconcile::replicas::{KeyringDelivery, Replicas, behind, digest};
 use crate::time_format;
 use crate::tools::keys::{generate, rotation};
 use limpet_outputs::FilterKeys;
@@ -58,17 +58,17 @@ pub(crate) struct Figures {
 }
 
 /// Keeps the Secrets, and tells [`Keys`].
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     secrets: Api<SecretObject>,
     config: KeyringConfig,
     /// Both Secrets, whenever one of them changes.
     states: BoxStream<'static, (Which, Seen<SecretObject>)>,
     state: State,
     told: watch::Sender<Keys>,
-    troubles: Troubles,
+    diagnostics: Diagnostics,
     /// What the API server refuses, in its words.
     refused: BTreeMap<(Which, Reason), String>,
-    carried: watch::Receiver<Option<Carried>>,
+    published_filter: watch::Receiver<Option<PublishedFilter>>,
     delivery: Delivery,
     leads: watch::Receiver<bool>,
     /// What other replicas are told of this one's Envoys, and what they tell of theirs.
@@ -82,7 +82,7 @@ pub(crate) struct Keeper {
     backoff: Backoff,
 }
 
-impl Reconcile for Keeper {
+impl Reconcile for Reconciler {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -93,7 +93,7 @@ impl Reconcile for Keeper {
                 self.saw(which, seen);
             }
             changed = self.leads.changed() => changed?,
-            changed = self.carried.changed() => changed?,
+            changed = self.published_filter.changed() => changed?,
             () = self.replicas.changed() => {}
             // What proxies have matters to a rotation alone.
             () = self.delivery.changed(), if rotates => {}
@@ -105,7 +105,7 @@ impl Reconcile for Keeper {
     /// Says how far this replica's Envoys are, and does what the leader is to do. How long until the next look.
     async fn reconcile(&mut self) -> Option<Duration> {
         let mut served = self.served();
-        let rest = self.stand(served.as_ref());
+        let rest = self.say_keyring(served.as_ref());
         if !*self.leads.borrow_and_update() {
             return rest;
         }
@@ -134,15 +134,15 @@ impl Reconcile for Keeper {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     pub(crate) fn new(
         secrets: Api<SecretObject>,
         config: &KeyringConfig,
-        carried: watch::Receiver<Option<Carried>>,
+        published_filter: watch::Receiver<Option<PublishedFilter>>,
         delivery: Delivery,
         leads: watch::Receiver<bool>,
         replicas: Replicas,
-        troubles: Troubles,
+        diagnostics: Diagnostics,
     ) -> (Self, watch::Receiver<Keys>) {
         let state = State::new(config.clone());
         let first = Keys {
@@ -157,15 +157,15 @@ impl Keeper {
         };
         let keyring = follow(Which::Keyring, &config.secret);
         let key_encryption_key = follow(Which::KeyEncryptionKey, &config.key_encryption_key_secret);
-        let keeper = Self {
+        let reconciler = Self {
             states: stream::select(keyring, key_encryption_key).boxed(),
             secrets,
             config: config.clone(),
             state,
             told,
-            troubles,
+            diagnostics,
             refused: BTreeMap::new(),
-            carried,
+            published_filter,
             delivery,
             leads,
             replicas,
@@ -174,7 +174,7 @@ impl Keeper {
             wrote: None,
             backoff: Backoff::of_the_api(),
         };
-        (keeper, keys)
+        (reconciler, keys)
     }
 
     fn saw(&mut self, which: Which, seen: Seen<SecretObject>) {
@@ -218,7 +218,7 @@ impl Keeper {
 
     /// Tells what a person has to see to.
     fn complain(&self) {
-        let trouble = |which, reason, message| Trouble {
+        let diagnostic = |which, reason, message| Diagnostic {
             kind: SECRET,
             name: self.name(which).to_owned(),
             uid: self.state.uid(which),
@@ -228,37 +228,37 @@ impl Keeper {
         let invalid = self.state.problems().into_iter();
         let invalid = invalid.map(|(which, message)| {
             let message = format!("{message}; what it held before is served on, where there is something");
-            trouble(which, Reason::Invalid, message)
+            diagnostic(which, Reason::Invalid, message)
         });
         let refused = self.refused.iter();
-        let refused = refused.map(|((which, reason), message)| trouble(*which, *reason, message.clone()));
-        let troubles: BTreeSet<Trouble> = invalid.chain(refused).collect();
-        for trouble in troubles.difference(&self.troubles.of(SECRET)) {
+        let refused = refused.map(|((which, reason), message)| diagnostic(*which, *reason, message.clone()));
+        let diagnostics: BTreeSet<Diagnostic> = invalid.chain(refused).collect();
+        for diagnostic in diagnostics.difference(&self.diagnostics.of(SECRET)) {
             tracing::error!(
-                secret = trouble.name,
-                reason = trouble.reason.name(),
+                secret = diagnostic.name,
+                reason = diagnostic.reason.name(),
                 "{}",
-                trouble.message
+                diagnostic.message
             );
         }
-        self.troubles.set(SECRET, troubles);
+        self.diagnostics.set(SECRET, diagnostics);
     }
 
     /// Tells the others how far this replica's Envoys are. How long until that may be something else, if nothing happens before.
-    fn stand(&self, served: Option<&Served>) -> Option<Duration> {
+    fn say_keyring(&self, served: Option<&Served>) -> Option<Duration> {
         let rest = served.map(|served| self.config.phase_time.get().saturating_sub(served.since));
         let text = self.published.as_ref().map(|(text, _)| text);
-        let standing = match (served, text) {
+        let delivery = match (served, text) {
             (Some(served), Some(_)) if !served.everywhere => {
-                Standing::WaitsFor("not all its Envoys have acknowledged the keyring".to_owned())
+                KeyringDelivery::WaitsFor("not all its Envoys have acknowledged the keyring".to_owned())
             }
             (Some(_), Some(_)) if rest.is_some_and(|rest| !rest.is_zero()) => {
-                Standing::WaitsFor("it has published the keyring for less than phaseTime".to_owned())
+                KeyringDelivery::WaitsFor("it has published the keyring for less than phaseTime".to_owned())
             }
-            (Some(_), Some(text)) => Standing::Keyring(digest(text)),
+            (Some(_), Some(text)) => KeyringDelivery::Has(digest(text)),
             _ => unpublished(),
         };
-        self.replicas.say_keyring(standing);
+        self.replicas.say_keyring(delivery);
         rest.filter(|rest| !rest.is_zero())
     }
 
@@ -286,13 +286,16 @@ impl Keeper {
 
     /// What Envoys have of the keyring that is served.
     fn served(&mut self) -> Option<Served> {
-        let carried = self.carried.borrow_and_update();
-        let text = match carried.as_ref().map(|carried| &carried.inputs.keys) {
+        let published_filter = self.published_filter.borrow_and_update();
+        let text = match published_filter
+            .as_ref()
+            .map(|published_filter| &published_filter.inputs.keys)
+        {
             Some(FilterKeys::Wrapped(keys)) => Some(&keys.text),
             _ => None,
         };
         let is_current = text.is_some() && text == self.told.borrow().config.as_ref().map(|keys| &keys.text);
-        let Some((carried, text)) = carried.as_ref().zip(text).filter(|_| is_current) else {
+        let Some((published_filter, text)) = published_filter.as_ref().zip(text).filter(|_| is_current) else {
             self.published = None;
             return None;
         };
@@ -306,8 +309,8 @@ impl Keeper {
         };
         Some(Served {
             since: since.elapsed(),
-            everywhere: self.delivery.has(carried),
-            life: carried.life,
+            everywhere: self.delivery.has(published_filter),
+            life: published_filter.life,
         })
     }
 
@@ -359,8 +362,8 @@ impl Keeper {
     }
 }
 
-fn unpublished() -> Standing {
-    Standing::WaitsFor("it has not published the keyring yet".to_owned())
+fn unpublished() -> KeyringDelivery {
+    KeyringDelivery::WaitsFor("it has not published the keyring yet".to_owned())
 }
 
 /// What a step out of this phase leads to.

@@ -14,7 +14,7 @@ use limpet_api::ObjectName;
 use super::wanted::{changes, is_ours};
 
 /// Keeps the Services of `XBackend`s.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     client: Client,
     reported: watch::Receiver<Option<Reported>>,
     observation: watch::Receiver<Observation>,
@@ -22,7 +22,7 @@ pub(crate) struct Keeper {
     backoff: Backoff,
 }
 
-impl Reconcile for Keeper {
+impl Reconcile for Reconciler {
     const GATHER: Duration = Duration::from_millis(50);
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -41,7 +41,7 @@ impl Reconcile for Keeper {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Of what was built and is observed, while this replica leads.
     pub(crate) fn new(
         client: Client,

@@ -31,7 +31,7 @@ const TOLD: usize = 3;
 const DIGEST: &str = "limpet.dev/digest";
 
 /// Keeps the objects.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     client: Client,
     plane: ControlPlane,
     label: String,
@@ -122,7 +122,7 @@ enum Round {
     Outdated,
 }
 
-impl Reconcile for Keeper {
+impl Reconcile for Reconciler {
     const GATHER: Duration = Duration::from_millis(50);
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -159,7 +159,7 @@ impl Reconcile for Keeper {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Of the controller of this name, for this control plane, while this replica leads.
     pub(crate) fn new(
         client: Client,
@@ -170,7 +170,7 @@ impl Keeper {
         leads: watch::Receiver<bool>,
     ) -> (Self, watch::Receiver<Written>) {
         let (told, written) = watch::channel(Written::default());
-        let keeper = Self {
+        let reconciler = Self {
             client,
             plane,
             label: controller_label(controller_name),
@@ -181,7 +181,7 @@ impl Keeper {
             backoff: Backoff::of_the_api(),
             settles: None,
         };
-        (keeper, written)
+        (reconciler, written)
     }
 
     fn tell(&mut self, wanted: &Wanted, found: &Found) {

@@ -12,7 +12,7 @@ use kube::{Api, Client, Error};
 use tokio::sync::watch;
 
 use crate::cluster::kube::{Backoff, named_object};
-use crate::cluster::reconcile::diagnostics::{Reason, Trouble, Troubles, refusal};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_model::{MANAGED_BY, MANAGER};
 
@@ -28,7 +28,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const CALL: Duration = Duration::from_secs(5);
 
 /// Keeps what is wanted, and tells what is kept.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     maps: Api<ConfigMap>,
     name: String,
     /// What is kept; `None`: that was not read yet.
@@ -36,7 +36,7 @@ pub(crate) struct Keeper {
     /// What is to be kept, where that is something else.
     wanted: watch::Receiver<Option<List>>,
     leads: watch::Receiver<bool>,
-    troubles: Troubles,
+    diagnostics: Diagnostics,
     /// What is wrong with what the ConfigMap holds, and what the API server refuses, in its words.
     wrong: BTreeMap<Reason, String>,
     uid: String,
@@ -57,7 +57,7 @@ enum Seen {
     Broken,
 }
 
-impl Reconcile for Keeper {
+impl Reconcile for Reconciler {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -91,7 +91,7 @@ impl Reconcile for Keeper {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Of the ConfigMap of this name.
     pub(crate) fn new(
         client: &Client,
@@ -99,25 +99,25 @@ impl Keeper {
         name: &str,
         wanted: watch::Receiver<Option<List>>,
         leads: watch::Receiver<bool>,
-        troubles: Troubles,
+        diagnostics: Diagnostics,
     ) -> (Self, watch::Receiver<Option<List>>) {
         let (kept, receiver) = watch::channel(None);
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        let keeper = Self {
+        let reconciler = Self {
             states: named_object::follow(maps.clone(), CONFIG_MAP, name).boxed(),
             maps,
             name: name.to_owned(),
             kept,
             wanted,
             leads,
-            troubles,
+            diagnostics,
             wrong: BTreeMap::new(),
             uid: String::new(),
             seen: Seen::Unknown,
             next_write: Instant::now(),
             backoff: Backoff::of_the_api(),
         };
-        (keeper, receiver)
+        (reconciler, receiver)
     }
 
     fn see(&mut self, map: Option<ConfigMap>) {
@@ -157,24 +157,25 @@ impl Keeper {
             tracing::error!(configmap = self.name, reason = reason.name(), "{message}");
             self.wrong.insert(reason, message);
         }
-        self.set_troubles();
+        self.set_diagnostics();
     }
 
     /// Tells that it is over.
     fn is_over(&mut self, reason: Reason) {
         self.wrong.remove(&reason);
-        self.set_troubles();
+        self.set_diagnostics();
     }
 
-    fn set_troubles(&self) {
-        let trouble = |(reason, message): (&Reason, &String)| Trouble {
+    fn set_diagnostics(&self) {
+        let diagnostic = |(reason, message): (&Reason, &String)| Diagnostic {
             kind: CONFIG_MAP,
             name: self.name.clone(),
             uid: self.uid.clone(),
             reason: *reason,
             message: message.clone(),
         };
-        self.troubles.set(CONFIG_MAP, self.wrong.iter().map(trouble).collect());
+        self.diagnostics
+            .set(CONFIG_MAP, self.wrong.iter().map(diagnostic).collect());
     }
 
     fn tell(&self, list: List) {
