@@ -39,35 +39,61 @@ pub(super) enum Content {
     Slice(EndpointSlice),
 }
 
-/// Reads an object of a kind. Our status is what stands under `controller`, our controllers' name.
-pub(super) fn entry(kind: Kind, item: Item, controller: &str) -> Entry {
+/// How objects of a kind are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// Ports and endpoints, as [`super::slice`] reads them.
+    Slice,
+    Item(ItemForm),
+}
+
+/// How what a watch brings as an [`Item`] is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ItemForm {
+    /// Of a Namespace, nothing else matters.
+    Labels,
+    /// The metadata and the spec.
+    Spec(fn(&Value) -> Content),
+}
+
+pub(super) fn form(kind: Kind) -> Form {
+    let spec: fn(&Value) -> Content = match kind {
+        Kind::EndpointSlice => return Form::Slice,
+        Kind::Namespace => return Form::Item(ItemForm::Labels),
+        Kind::BackendLbPolicy => |value| Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
+        Kind::XBackendTrafficPolicy => {
+            |value| Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
+        }
+        Kind::Gateway => |value| Content::Gateway(readable(value)),
+        Kind::GatewayClass => |value| Content::GatewayClass(readable(value)),
+        Kind::GrpcRoute => |value| Content::GrpcRoute(readable(value)),
+        Kind::HttpRoute => |value| Content::HttpRoute(readable(value)),
+        Kind::ReferenceGrant => |value| Content::ReferenceGrant(readable(value)),
+        Kind::Service => |value| Content::Service(readable(value)),
+        Kind::XBackend => |value| Content::XBackend(readable(value)),
+    };
+    Form::Item(ItemForm::Spec(spec))
+}
+
+/// Reads an object. Our part of its status is what stands under `controller`, our controllers' name.
+pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) -> Entry {
     let meta = item.metadata;
-    let name = ObjectName::new(
-        meta.namespace.as_deref().unwrap_or_default(),
-        meta.name.as_deref().unwrap_or_default(),
-    );
-    let uid = meta.uid.clone().unwrap_or_default();
-    let version = meta.resource_version.clone().unwrap_or_default();
-    let status = status_digest(kind, &item.status, controller);
-    if kind == Kind::Namespace {
-        return Entry {
-            name,
-            uid,
-            version,
-            status,
-            content: Content::Namespace(meta.labels.unwrap_or_default()),
-        };
-    }
-    let mut value = Map::new();
-    let meta = ours(meta);
-    value.insert("metadata".to_owned(), meta);
-    value.extend(item.spec.map(|spec| ("spec".to_owned(), spec)));
     Entry {
-        name,
-        uid,
-        version,
-        status,
-        content: content(kind, &Value::Object(value)),
+        name: ObjectName::new(
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        ),
+        uid: meta.uid.clone().unwrap_or_default(),
+        version: meta.resource_version.clone().unwrap_or_default(),
+        status: status_digest(kind, &item.status, controller),
+        content: match form {
+            ItemForm::Labels => Content::Namespace(meta.labels.unwrap_or_default()),
+            ItemForm::Spec(read) => {
+                let mut value = Map::from_iter([("metadata".to_owned(), ours(meta))]);
+                value.extend(item.spec.map(|spec| ("spec".to_owned(), spec)));
+                read(&Value::Object(value))
+            }
+        },
     }
 }
 
@@ -80,23 +106,6 @@ fn ours(mut meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) ->
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
     serde_json::to_value(meta).unwrap_or_default()
-}
-
-fn content(kind: Kind, value: &Value) -> Content {
-    match kind {
-        Kind::BackendLbPolicy => Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
-        Kind::XBackendTrafficPolicy => {
-            Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
-        }
-        Kind::Gateway => Content::Gateway(readable(value)),
-        Kind::GatewayClass => Content::GatewayClass(readable(value)),
-        Kind::GrpcRoute => Content::GrpcRoute(readable(value)),
-        Kind::HttpRoute => Content::HttpRoute(readable(value)),
-        Kind::ReferenceGrant => Content::ReferenceGrant(readable(value)),
-        Kind::XBackend => Content::XBackend(readable(value)),
-        // Namespaces and EndpointSlices are read elsewhere.
-        Kind::Service | Kind::Namespace | Kind::EndpointSlice => Content::Service(readable(value)),
-    }
 }
 
 impl Content {

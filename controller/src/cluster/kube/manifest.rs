@@ -4,11 +4,10 @@ use serde_json::Value;
 
 use limpet_model::Certificate;
 
-use super::decode::{self, Entry};
+use super::decode::{self, Entry, Form};
 use super::item::Item;
 use super::kind::Kind;
 use super::secrets::{self, RawSecret};
-use super::slice::RawSlice;
 use super::watch;
 
 /// Reads an object of a kind. `None`: it is a slice of no Service.
@@ -16,12 +15,13 @@ use super::watch;
 /// # Errors
 /// Its metadata are none. What else is wrong is in the entry, as it is for objects of a watch.
 pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Result<Option<Entry>, serde_json::Error> {
-    if kind == Kind::EndpointSlice {
-        let slice: RawSlice = serde_json::from_value(value)?;
-        return Ok(watch::slice_entry(slice));
-    }
-    let item: Item = serde_json::from_value(value)?;
-    Ok(Some(decode::entry(kind, item, controller)))
+    Ok(match decode::form(kind) {
+        Form::Slice => watch::slice_entry(serde_json::from_value(value)?),
+        Form::Item(form) => {
+            let item: Item = serde_json::from_value(value)?;
+            Some(decode::entry(kind, form, item, controller))
+        }
+    })
 }
 
 /// What a Secret holds.

@@ -13,7 +13,7 @@ use limpet_api::ObjectName;
 use limpet_model::Certificate;
 
 use super::backoff::Backoff;
-use super::decode::{self, Content, Entry};
+use super::decode::{self, Content, Entry, Form};
 use super::item::Item;
 use super::kind::Kind;
 use super::slice::{self, RawSlice};
@@ -52,13 +52,12 @@ pub(super) struct Scope {
 /// Watches until nobody listens.
 pub(super) async fn watch(client: Client, scope: Scope, controller: Arc<str>, updates: Updates) {
     let kind = scope.kind;
-    if kind == Kind::EndpointSlice {
-        run(client, &scope, &updates, slice_entry).await;
-    } else {
-        run(client, &scope, &updates, |item: Item| {
-            Some(decode::entry(kind, item, &controller))
-        })
-        .await;
+    match decode::form(kind) {
+        Form::Slice => run(client, &scope, &updates, slice_entry).await,
+        Form::Item(form) => {
+            let read = |item: Item| Some(decode::entry(kind, form, item, &controller));
+            run(client, &scope, &updates, read).await;
+        }
     }
 }
 
