@@ -1,5 +1,3 @@
-//! Writing the files that an Envoy reads.
-
 use std::fs::Permissions;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +5,7 @@ use std::path::Path;
 
 use crate::Failure;
 
-/// Whole files, each at once: an Envoy may be watching them. Those with a private key are their owner's alone.
+/// Writes a file in one step, since an Envoy may be watching it. If `secret`, only the owner may read it.
 pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Failure> {
     let written = || {
         let folder = file
@@ -20,5 +18,5 @@ pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Fa
         new.write_all(text.as_bytes())?;
         new.persist(file).map_err(|error| error.error).map(drop)
     };
-    written().map_err(|error: std::io::Error| Failure(format!("{}: can not be written: {error}", file.display())))
+    written().map_err(|error: std::io::Error| Failure(format!("{}: cannot be written: {error}", file.display())))
 }

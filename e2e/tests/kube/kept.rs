@@ -120,7 +120,7 @@ async fn fences_that_can_not_be_read_are_an_event_and_the_last_good_ones_stay() 
     shop.namespace.apply_object(&map(&broken)).await?;
     let words = "data[fences.json]: [0].nowAndThen: unknown field";
     let note = until_event(&shop.namespace, "ConfigMap", FENCES, "Invalid", words).await?;
-    assert!(note.contains("the fences that were there before stay"), "{note}");
+    assert!(note.contains("the previous fences stay in use"), "{note}");
     sessions_go_on(&shop, &mut visitor, &backend).await?;
     assert_eq!(shop.controller.metric("limpet_fences").await?, "1");
 

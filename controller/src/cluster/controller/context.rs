@@ -13,7 +13,7 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) config: Arc<Config>,
     pub(crate) settings: Arc<Settings>,
-    /// Who this replica is among others, and among those before it in its pod.
+    /// The identity of this process: no other replica has it, and no earlier process in the same pod.
     pub(crate) instance: String,
     /// Whether this replica writes.
     pub(crate) leads: watch::Receiver<bool>,
@@ -31,13 +31,14 @@ impl Context {
         EventRecorder::new(self.client.clone(), controller, self.instance.clone())
     }
 
-    /// What the other replicas call this one. A container that starts again in its pod keeps the name, so that nobody waits for the one before.
+    /// This replica's name among the others. A container that restarts in its pod keeps the name, so that nobody waits
+    /// for its predecessor.
     pub(crate) fn replica(&self) -> String {
         std::env::var("POD_NAME").unwrap_or_else(|_| self.instance.clone())
     }
 }
 
-/// The pod's name, and what no other process of that name has.
+/// A new identity: the pod's name with a random suffix.
 pub(crate) fn instance() -> String {
     let host = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME"));
     let host = host.unwrap_or_else(|_| "limpet".to_owned());

@@ -1,4 +1,4 @@
-//! The event loop: what changed, when it is time to build, and what is published.
+//! The event loop: takes in changes, builds when it is time, and publishes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,21 +22,22 @@ use super::inputs::InputsOrReason;
 use super::metrics::Metrics;
 use super::publish::{Built, Publisher};
 
-/// After a change, further ones are waited for so long: what is applied together is built once.
+/// How long a change waits for further ones: what is applied together is built once.
 const QUIET: Duration = Duration::from_millis(20);
-/// Changes that do not end are built after so long.
+/// How long a build waits while changes keep coming.
 const LONGEST: Duration = Duration::from_millis(250);
-/// A listener's Secret is waited for so long; then the listener is reported as it is.
+/// How long a build waits for a listener's Secret. After that, the listener is reported without it.
 const SECRETS: Duration = Duration::from_secs(3);
-/// How many updates are taken in at once.
+/// How many updates are taken in before anything else happens.
 const BATCH: usize = 512;
-/// Who is told of changes of statuses is told so often.
+/// How often changes of statuses are passed on.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Policies that no route uses any more are kept at least so long; then as long as an Envoy may have such routes.
+/// The minimum time for which retained policies are kept. They stay longer while an Envoy may still have routes with
+/// them.
 const RETAINED: Duration = Duration::from_secs(5);
 
-/// Whom the loop tells what statuses are about.
+/// Where the loop sends what other tasks need.
 #[derive(Debug)]
 pub(crate) struct Outlets {
     pub(crate) reported: watch::Sender<Option<Reported>>,
@@ -45,7 +46,7 @@ pub(crate) struct Outlets {
     pub(crate) published_filter: watch::Sender<Option<PublishedFilter>>,
 }
 
-/// The other ends of [`Outlets`].
+/// The receiving ends of [`Outlets`].
 #[derive(Debug)]
 pub(crate) struct Feeds {
     pub(crate) reported: watch::Receiver<Option<Reported>>,
@@ -87,18 +88,18 @@ pub(crate) struct Control {
     metrics: Metrics,
     inputs: watch::Receiver<InputsOrReason>,
     guard: Guard,
-    /// When objects changed first and last since the last build began.
+    /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
-    /// When statuses are to be looked at.
+    /// When to pass on changed statuses.
     look: Option<Instant>,
-    /// When to see whether retained policies can be dropped, and whether the next build does.
+    /// When to check whether retained policies can be dropped, and whether the next build drops them.
     retained_check: Option<Instant>,
     drops_retained: bool,
     building: Option<JoinHandle<Built>>,
 }
 
 impl Reconcile for Control {
-    /// Changes of objects are gathered by [`Control::due`]; endpoints do not wait.
+    /// [`Control::due`] gathers changes of objects; endpoints do not wait.
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -174,7 +175,7 @@ impl Control {
             metrics,
             inputs,
             guard,
-            // Also a cluster without any object is built.
+            // The first build needs no change: a cluster may have no object.
             changed: Some((now, now)),
             look: None,
             retained_check: None,
@@ -191,7 +192,7 @@ impl Control {
         }
     }
 
-    /// What changed.
+    /// Takes in what an update changed.
     fn take(&mut self, change: &Change) {
         if change.objects {
             self.mark();
@@ -204,7 +205,7 @@ impl Control {
         self.tell_missing();
     }
 
-    /// Tells Envoys of the endpoints of these Services, but for addresses that are held back.
+    /// Publishes the endpoints of these Services, except addresses that are held back.
     fn publish_endpoints(&mut self, services: &BTreeSet<ObjectName>) {
         let Self {
             store,
@@ -225,7 +226,7 @@ impl Control {
         self.metrics.endpoint_updates.inc_by(published);
     }
 
-    /// Looks which addresses need not be held back any more.
+    /// Releases addresses that need not be held back any more.
     fn look(&mut self) {
         let services = self.guard.look(self.publisher.published_filter());
         self.publish_endpoints(&services);
@@ -245,14 +246,14 @@ impl Control {
         }
     }
 
-    /// Something changed that is built from.
+    /// Notes that something changed that graphs are built from.
     fn mark(&mut self) {
         let now = Instant::now();
         let first = self.changed.map_or(now, |(first, _)| first);
         self.changed = Some((first, now));
     }
 
-    /// When to build, if at all.
+    /// When to build next; `None`: not before something else happens.
     fn due(&self) -> Option<Instant> {
         let (first, last) = self.changed?;
         if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
@@ -279,7 +280,7 @@ impl Control {
         self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
     }
 
-    /// Once all Envoys have the routes that are published, nobody needs the policies of those before.
+    /// Once all Envoys have the published routes, no Envoy needs the policies of earlier ones.
     fn drop_retained(&mut self) {
         let has_retained = self.publisher.has_retained();
         self.drops_retained = has_retained && self.publisher.is_everywhere();
@@ -327,12 +328,12 @@ impl Control {
     }
 }
 
-/// What a build gave, once it has ended; never where there is none.
+/// Waits for the result of the build; for ever if none is running.
 async fn ended(building: Option<&mut JoinHandle<Built>>) -> Option<Built> {
     match building {
         Some(building) => building
             .await
-            .inspect_err(|error| tracing::error!(%error, "a build failed; what was published before is served on"))
+            .inspect_err(|error| tracing::error!(%error, "a build failed; what was published before stays in use"))
             .ok(),
         None => std::future::pending().await,
     }

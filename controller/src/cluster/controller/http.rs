@@ -1,4 +1,4 @@
-//! Metrics and health, for Kubernetes and for people.
+//! Metrics and health.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,15 +15,14 @@ use crate::Failure;
 
 use super::metrics::Exposition;
 
-/// The text format's name.
+/// The content type of the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Whether there is something to serve, or what is missing.
+/// Whether the first complete state is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// The first complete state is published.
     Ready,
-    /// Why not yet.
+    /// What is missing.
     Waiting(String),
 }
 
@@ -34,7 +33,7 @@ struct Shared {
 }
 
 /// # Errors
-/// If nobody can listen on the address.
+/// If the address cannot be listened on.
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|error| Failure(format!("http.address: cannot listen on {address}: {error}")))
@@ -54,11 +53,11 @@ pub(crate) async fn serve(
         .route("/readyz", get(readyz))
         .with_state(Arc::new(shared));
     let ended = async move {
-        // Also when nobody is left to tell.
+        // Also if the sender is gone.
         let _ = shutdown.wait_for(|ends| *ends).await;
     };
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(ended).await {
-        tracing::error!(%error, "metrics and health are not served any more");
+        tracing::error!(%error, "metrics and health are no longer served");
     }
 }
 

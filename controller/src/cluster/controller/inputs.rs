@@ -1,4 +1,4 @@
-//! What comes into the filter's configuration from elsewhere: the keyring and the fences.
+//! What the filter's configuration gets from Secrets and the ConfigMap: the keyring and the fences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,22 +23,23 @@ use super::context::Context;
 use super::guard::Guard;
 use crate::cluster::config::Config;
 
-/// Where all of it comes from.
+/// The sources, and the tasks that keep them.
 #[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) keys: watch::Receiver<Keys>,
     pub(crate) inputs: watch::Receiver<InputsOrReason>,
     pub(crate) guard: Guard,
-    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
-    /// What is done as long as it is there.
+    /// Aborted when it is dropped.
     pub(crate) tasks: JoinSet<()>,
 }
 
-/// Begins to read and keep the keyring and the fences. `published_filter` tells what is published of them, `delivery` whether proxies have it.
+/// Starts the tasks that read and write the keyring and the fences. `published_filter` is what is published of both,
+/// and `delivery` tells whether proxies have it.
 ///
 /// # Errors
-/// If the keyring is to come from a file that cannot be read.
+/// If a keyring file is configured and cannot be read.
 pub(crate) fn start(
     context: &Context,
     delivery: &Delivery,
@@ -71,7 +72,7 @@ pub(crate) fn start(
         tasks.spawn(reconcile_loop::run(reconciler));
         keys
     };
-    // Who serves no Envoy and keeps no keyring has nothing to say.
+    // A replica that serves no Envoy and rotates no keyring has nothing to tell the others.
     if matches!(delivery, Delivery::Xds(_)) || config.keyring.file.is_none() {
         tasks.spawn(reconcile_loop::run(exchange));
     }
@@ -98,7 +99,7 @@ pub(crate) fn start(
     })
 }
 
-/// Reads the keyring file, and begins to look for changes of it.
+/// Reads the keyring file, and starts to follow its changes.
 fn keys_of_file(file: &str, config: &Config, tasks: &mut JoinSet<()>) -> Result<watch::Receiver<Keys>, Failure> {
     let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
     let read = keyring::file::read(file, key, env);
@@ -107,7 +108,7 @@ fn keys_of_file(file: &str, config: &Config, tasks: &mut JoinSet<()>) -> Result<
     Ok(keys)
 }
 
-/// Puts them together.
+/// Combines both into the inputs of the filter's configuration.
 #[derive(Debug)]
 struct CombinedInputs {
     keys: watch::Receiver<Keys>,
@@ -119,7 +120,7 @@ struct CombinedInputs {
     told: watch::Sender<InputsOrReason>,
 }
 
-/// The inputs, or what is missing.
+/// The inputs, or why there are none yet.
 pub(crate) type InputsOrReason = Result<Arc<FilterInputs>, String>;
 
 impl CombinedInputs {
@@ -145,7 +146,6 @@ impl CombinedInputs {
         (combined, inputs)
     }
 
-    /// As they are now.
     fn now(&mut self) -> InputsOrReason {
         let keys = self.keys.borrow_and_update();
         let Some(wrapped) = &keys.config else {
@@ -180,7 +180,6 @@ impl Reconcile for CombinedInputs {
         }
     }
 
-    /// Tells what changed.
     async fn reconcile(&mut self) -> Option<Duration> {
         self.followed.mark_unchanged();
         let now = self.now();

@@ -18,7 +18,7 @@ use crate::cluster::reconcile::status::StatusMetrics;
 
 use super::guard;
 
-/// What the controller counts. Clones count together.
+/// The controller's metrics. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     objects: Family<ObjectLabels, Gauge>,
@@ -68,7 +68,7 @@ struct AnswerLabels {
 }
 
 impl Metrics {
-    /// All of them at zero, and the registry that tells them.
+    /// The metrics at zero, and the registry that exposes them.
     pub(crate) fn new() -> (Self, Registry) {
         let metrics = Self {
             objects: Family::default(),
@@ -98,20 +98,24 @@ impl Metrics {
 
     fn register_of_cluster(&self, registry: &mut Registry) {
         registry.register("objects", "Objects by kind and state", self.objects.clone());
-        registry.register("build_seconds", "Time from objects to resources", self.builds.clone());
+        registry.register(
+            "build_seconds",
+            "Time to build resources from objects",
+            self.builds.clone(),
+        );
         registry.register(
             "last_build_timestamp_seconds",
-            "When objects last became resources, in Unix time",
+            "Unix time of the last build",
             self.last_build.clone(),
         );
         registry.register(
             "endpoint_updates",
-            "Changes of a cluster's endpoints that were published alone",
+            "Changes of a cluster's endpoints that were published without a build",
             self.endpoint_updates.clone(),
         );
         registry.register(
             "status_writes",
-            "Statuses of objects by what became of writing them",
+            "Writes of statuses by result",
             self.statuses.writes.clone(),
         );
         registry.register("leader", "Whether this replica writes", self.statuses.leads.clone());
@@ -122,7 +126,7 @@ impl Metrics {
         registry.register("clients", "Connected Envoys by Gateway", self.clients.clone());
         registry.register(
             "xds_responses",
-            "Responses to Envoys since the start, by type and by what Envoy answered",
+            "Responses to Envoys since the start, by type and by Envoy's answer",
             self.answers.clone(),
         );
         registry.register(
@@ -135,31 +139,34 @@ impl Metrics {
     fn register_of_filter(&self, registry: &mut Registry) {
         registry.register(
             "key_created_timestamp_seconds",
-            "When the key that signs was made, in Unix time; NaN where that is not known",
+            "Unix time at which the signing key was made; NaN if unknown",
             self.key_created.clone(),
         );
         registry.register(
             "key_rotation_phase",
-            "The phase of the rotation under way, 1 to 3; 0 where there is none",
+            "Phase of the current rotation, 1 to 3; 0 if there is none",
             self.key_rotation_phase.clone(),
         );
         registry.register("keys", "Keys in the keyring", self.keys.clone());
-        registry.register("fences", "Addresses that changed their owner", self.fences.clone());
+        registry.register(
+            "fences",
+            "Fenced addresses: those that changed their owner",
+            self.fences.clone(),
+        );
         registry.register(
             "held_back_addresses",
-            "Addresses with a new owner that Envoys are not told of yet",
+            "Addresses with a new owner that are not published yet",
             self.held_back.clone(),
         );
         registry.register(
             "unacknowledged_fences",
-            "Addresses that Envoys were told of before all of them had acknowledged the fence",
+            "Addresses that were published before all Envoys had acknowledged the fence",
             self.unacknowledged_fences.clone(),
         );
     }
 
-    /// What is known of the keyring.
     pub(crate) fn set_keys(&self, figures: &keyring::Figures) {
-        // Times of 2^52 seconds are far away.
+        // Unix times are far below 2^52.
         #[allow(clippy::cast_precision_loss)]
         let created = figures.created.map_or(f64::NAN, |created| created as f64);
         self.key_created.set(created);
@@ -167,7 +174,6 @@ impl Metrics {
         self.keys.set(gauge(figures.keys));
     }
 
-    /// What is known of fences.
     pub(crate) fn set_fences(&self, figures: guard::Figures) {
         self.fences.set(gauge(figures.fences));
         self.held_back.set(gauge(figures.held_back));
@@ -175,7 +181,6 @@ impl Metrics {
         counter.store(figures.unacknowledged, Ordering::Relaxed);
     }
 
-    /// What objects there are.
     pub(crate) fn count_objects(&self, store: &Store) {
         for (kind, (read, malformed)) in store.counts() {
             for (state, count) in [(State::read, read), (State::malformed, malformed)] {
@@ -188,19 +193,18 @@ impl Metrics {
         }
     }
 
-    /// How many resources of a type are published.
     pub(crate) fn count_resources(&self, r#type: &'static str, count: usize) {
         self.resources.get_or_create(&TypeLabels { r#type }).set(gauge(count));
     }
 
-    /// A build took `time` and ended now, in Unix time.
+    /// `now` is Unix time.
     pub(crate) fn built(&self, time: Duration, now: Duration) {
         self.builds.observe(time.as_secs_f64());
         self.last_build.set(now.as_secs_f64());
     }
 }
 
-/// What `/metrics` shows: what is counted, and figures that are looked up when they are asked for.
+/// What `/metrics` shows: the metrics, and figures that are looked up at each request.
 #[derive(Debug)]
 pub(crate) struct Exposition {
     pub(crate) registry: Registry,
@@ -210,7 +214,6 @@ pub(crate) struct Exposition {
 }
 
 impl Exposition {
-    /// The page.
     pub(crate) fn text(&self) -> String {
         self.refresh();
         let mut text = String::new();

@@ -1,9 +1,10 @@
-//! `limpet controller`: watches a cluster, serves what its objects mean, and says on them what became of it.
+//! `limpet controller`: watches a cluster, serves what its objects mean, and writes their statuses.
 //!
 //! - `control`: the event loop.
-//! - `publish`: from objects to what is given. `target`: to whom.
-//! - `bootstrap`: what an Envoy is started with.
-//! - `logs`, `metrics`, `http`, `leader`: what a service in a cluster has.
+//! - `publish`: from objects to resources. `target`: who gets them. `retained_policies`: policies of earlier routes.
+//! - `inputs`: the keyring and the fences. `guard`: fences in the event loop.
+//! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
+//! - `bootstrap`: the subcommand of this name.
 
 mod bootstrap;
 mod context;
@@ -39,7 +40,7 @@ use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
 
-/// Runs until it is told to end, or prints what an Envoy is started with.
+/// Runs the controller until a signal ends it, or a subcommand.
 pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failure> {
     if let Some(ControllerCommand::Bootstrap(args)) = &args.command {
         return bootstrap::run(args, form);
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(format!("threads can not be started: {error}")))?;
+        .map_err(|error| Failure(format!("cannot start threads: {error}")))?;
     runtime.block_on(serve(config, output, args.kubeconfig.as_deref()))?;
     Ok(Verdict::Good)
 }
@@ -110,7 +111,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
 
     let result = tokio::select! {
         () = told_to_end() => {
-            tracing::info!("ending");
+            tracing::info!("shutting down");
             end.send_replace(true);
             serving.await
         }
@@ -118,14 +119,14 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     };
     end.send_replace(true);
     drop(reconcilers);
-    // What was begun is brought to its end: the Lease is given back, requests are answered.
+    // These end by themselves: the Lease is released, and requests are answered.
     while services.join_next().await.is_some() {}
     result.map_err(|error| failed(&error))?
 }
 
-/// Starts to write what objects mean to the cluster.
+/// Starts what writes statuses and Services to the cluster.
 fn start_reconcilers(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, metrics: &Metrics) {
-    // Whose routes lead to XBackends, who serves them.
+    // Only for routes that we serve ourselves.
     if context.settings.judges() {
         let services = services::Reconciler::new(
             context.client.clone(),
@@ -151,7 +152,7 @@ fn start_reconcilers(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs,
     tasks.spawn(reconcile_loop::run(statuses));
 }
 
-/// SIGTERM, or Ctrl-C.
+/// Waits for SIGTERM or Ctrl-C.
 async fn told_to_end() {
     let interrupt = tokio::signal::ctrl_c();
     match signal(SignalKind::terminate()) {
@@ -162,7 +163,7 @@ async fn told_to_end() {
             }
         }
         Err(error) => {
-            tracing::warn!(%error, "SIGTERM can not be waited for");
+            tracing::warn!(%error, "cannot wait for SIGTERM");
             let _ = interrupt.await;
         }
     }

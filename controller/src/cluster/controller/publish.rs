@@ -1,4 +1,4 @@
-//! From objects to what proxies have.
+//! Builds resources from objects, and publishes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,28 +24,26 @@ use super::metrics::Metrics;
 use super::retained_policies::{RetainedPolicies, retained_policies};
 use super::target::Target;
 
-/// What a build gave.
+/// The result of a build.
 #[derive(Debug)]
 pub(crate) struct Built {
     reports: Reports,
-    /// What it is built from.
     pub(crate) objects: Arc<Objects>,
-    /// How long it took.
     pub(crate) took: Duration,
-    /// What is to be published; nothing where it is what is published already.
+    /// `None`: the same is published already.
     changes: Option<Changes>,
 }
 
 #[derive(Debug)]
 struct Changes {
     made: Made,
-    /// How long a token may live unused, under any of the policies.
+    /// How long a token may live unused under any of the policies.
     life: Duration,
-    /// Of each Gateway, all but endpoints. Nothing, where a control plane gets objects instead.
+    /// By Gateway, everything except endpoints. Empty if a control plane gets objects instead.
     resources: BTreeMap<ObjectName, Vec<Resource>>,
 }
 
-/// What resources are made of.
+/// Everything that resources depend on.
 #[derive(Debug, Clone)]
 struct Made {
     graph: Arc<Graph>,
@@ -55,18 +53,17 @@ struct Made {
     manifests: Option<Arc<Manifests>>,
 }
 
-/// Builds, on a thread of its own.
+/// Builds on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Builder {
     options: Arc<EnvoyOptions>,
     plane: Option<Arc<ControlPlane>>,
     inputs: Arc<FilterInputs>,
     published: Option<Made>,
-    /// Whether Envoys may still have routes from before those that are published.
+    /// Whether Envoys may still have earlier routes than the published ones.
     keeps_retained: bool,
 }
 
-/// Publishes, and knows what is published.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     snapshots: Snapshots,
@@ -76,13 +73,13 @@ pub(crate) struct Publisher {
     generation: u64,
     published: Option<Made>,
     published_filter: Option<PublishedFilter>,
-    /// By Service.
+    /// The published clusters, by Service.
     clusters: BTreeMap<ObjectName, Vec<Served>>,
-    /// Gateways that are gone, with Envoys that are not.
+    /// Deleted Gateways that still have connected Envoys.
     left: BTreeSet<ObjectName>,
 }
 
-/// A cluster, and the Gateways that lead to it.
+/// A cluster, and the Gateways whose Envoys have it.
 #[derive(Debug)]
 struct Served {
     cluster: ClusterName,
@@ -90,25 +87,22 @@ struct Served {
     gateways: Vec<ObjectName>,
 }
 
-/// What Envoys were given.
+/// What was published to Envoys.
 #[derive(Debug, Default)]
 struct Sent {
-    /// The Gateways that lead to each cluster.
     clusters: ServedClusters,
-    /// The version of the filter's configuration, by group.
+    /// The version of the filter's configuration, by xDS group.
     versions: BTreeMap<Name, Version>,
-    /// How many resources there are of each type.
     counts: BTreeMap<&'static str, usize>,
 }
 
 type ServedClusters = BTreeMap<ClusterName, Vec<ObjectName>>;
 
 impl Builder {
-    /// What `objects` are to become.
     pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
         let start = Instant::now();
         let (graph, mut reports) = limpet_model::build(&objects, settings);
-        // A Gateway that serves nothing is served: with nothing.
+        // A Gateway without any route gets resources, too.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
         let retained = self.retained(&graph);
         let manifests = self.plane.as_ref().map(|plane| {
@@ -168,7 +162,7 @@ impl Builder {
         retained_policies(&published.graph, kept, graph)
     }
 
-    /// None, where a control plane gets objects instead.
+    /// Empty if a control plane gets objects instead.
     fn resources(&self, made: &Made) -> BTreeMap<ObjectName, Vec<Resource>> {
         let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
         let resources = of_envoys.map(|gateway| {
@@ -191,7 +185,6 @@ impl Builder {
 }
 
 impl Publisher {
-    /// Of which nothing is published yet.
     pub(crate) fn new(snapshots: Snapshots, metrics: Metrics, options: EnvoyOptions, target: Target) -> Self {
         Self {
             snapshots,
@@ -216,14 +209,13 @@ impl Publisher {
         }
     }
 
-    /// Whether something is kept that no route uses any more.
+    /// Whether policies are retained that no route uses any more.
     pub(crate) fn has_retained(&self) -> bool {
         self.published
             .as_ref()
             .is_some_and(|published| !published.retained.is_empty())
     }
 
-    /// Whether all proxies have what is published.
     pub(crate) fn is_everywhere(&self) -> bool {
         let Delivery::Xds(status) = &self.target.delivery else {
             return self
@@ -237,7 +229,7 @@ impl Publisher {
             .all(|gateway| status.is_settled(&gateway.to_string()))
     }
 
-    /// Publishes all of it; what did not change is sent to nobody.
+    /// Publishes a build. Resources that did not change are not sent again.
     pub(crate) fn publish(
         &mut self,
         built: Built,
@@ -266,7 +258,7 @@ impl Publisher {
         built.reports
     }
 
-    /// Gives Envoys the resources of each Gateway, with the endpoints of its clusters.
+    /// Publishes the resources of each Gateway, with the endpoints of its clusters.
     fn publish_resources(
         &self,
         graph: &Graph,
@@ -281,7 +273,7 @@ impl Publisher {
             let names: Vec<_> = clusters.map(|of| ClusterName(of.name().to_string())).collect();
             for name in names {
                 let Some(cluster) = graph.clusters.get(&name) else {
-                    // One that is no backend.
+                    // A cluster that is not a backend has no endpoints from us.
                     continue;
                 };
                 let assignment = assignments.entry(name.clone()).or_insert_with(|| {
@@ -303,7 +295,7 @@ impl Publisher {
         sent
     }
 
-    /// Gives a control plane its objects. Whether there is one.
+    /// Passes the objects for a control plane on. Returns whether there is one.
     fn hand_over_objects(&mut self, made: &Made) -> bool {
         let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) else {
             return false;
@@ -319,18 +311,18 @@ impl Publisher {
         true
     }
 
-    /// What is published of the filter's configuration.
+    /// The published configuration of the filter.
     pub(crate) fn published_filter(&self) -> Option<&PublishedFilter> {
         self.published_filter.as_ref()
     }
 
-    /// Whether Envoys are told of the endpoints of a Service's port.
+    /// Whether the endpoints of a Service's port are published.
     pub(crate) fn serves(&self, service: &ObjectName, port: &str) -> bool {
         let clusters = self.clusters.get(service).into_iter().flatten();
         clusters.into_iter().any(|served| served.port_name == port)
     }
 
-    /// Takes everything from the Envoys of Gateways that are gone.
+    /// Takes all resources from the Envoys of deleted Gateways.
     fn leave(&mut self, gateways: &BTreeSet<ObjectName>) {
         let before = self.published.iter().flat_map(|published| &published.gateways);
         for gone in before.filter(|gateway| !gateways.contains(gateway)) {
@@ -349,7 +341,7 @@ impl Publisher {
         });
     }
 
-    /// Publishes the endpoints of the clusters of these Services, and nothing else. How many clusters there were.
+    /// Publishes the endpoints of these Services alone. Returns the number of clusters.
     pub(crate) fn publish_endpoints(
         &self,
         services: &BTreeSet<ObjectName>,
@@ -371,7 +363,7 @@ impl Publisher {
     }
 }
 
-/// All clusters, where another control plane tells Envoys of their endpoints: an address that changes its owner is fenced here all the same.
+/// All clusters. Another control plane publishes their endpoints, but an address that changes its owner is fenced here.
 fn fenced_clusters(graph: &Graph, endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>) -> ServedClusters {
     let observe = |(name, cluster): (&ClusterName, &Cluster)| {
         endpoints(&cluster.service, &cluster.port_name);

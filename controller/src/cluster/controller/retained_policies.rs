@@ -1,8 +1,9 @@
-//! Policies that no route uses any more.
+//! Retained policies: policies that no route uses any more.
 //!
-//! A policy's name tells what is in it, so a policy that changes is another one. Envoy gets the filter's configuration before the routes that name the new
-//! policy; if it lost the old one with it, the routes that it still has would be without sessions for that moment. So what the routes that were published
-//! last use is kept beside what the new ones use, and dropped once all connected Envoys have these.
+//! A policy's name is a hash of its content, so a policy that changes gets another name. Envoy gets the filter's
+//! configuration before the routes that name the new policy. Without the old policy, the routes that it still has would
+//! lose their sessions for that moment. So the policies of the last published routes are retained until all connected
+//! Envoys have the new routes.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,10 @@ use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_outputs::used_policies;
 
-/// Of each Gateway.
+/// By Gateway, and by the policy's name.
 pub(super) type RetainedPolicies = BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>;
 
-/// What is to be kept of `published`, and of what is kept beside it, next to the policies of `graph`.
+/// The policies of `published`, and of what it retains in `kept`, that `graph` does not use.
 pub(super) fn retained_policies(published: &Graph, kept: &RetainedPolicies, graph: &Graph) -> RetainedPolicies {
     let mut retained = RetainedPolicies::new();
     for gateway in published

@@ -1,4 +1,4 @@
-//! Who gets what is built: Envoys over xDS, or a control plane as objects.
+//! Who gets what is built: Envoys get resources over xDS, or a control plane gets objects.
 
 use std::sync::Arc;
 
@@ -13,36 +13,32 @@ use limpet_outputs::ControlPlane;
 
 use super::context::Context;
 
-/// Who gets it.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// How it is known that they have it.
+    /// How to find out whether proxies have what is published.
     pub(crate) delivery: Delivery,
-    /// What is given in place of resources.
+    /// For a control plane.
     pub(crate) objects: Option<Objects>,
 }
 
-/// Objects for a control plane.
+/// Where objects for a control plane go.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    /// The control plane.
     pub(crate) plane: Arc<ControlPlane>,
-    /// Who writes them is told here.
+    /// To the reconciler that writes them.
     pub(crate) wanted: watch::Sender<Option<Arc<Wanted>>>,
 }
 
-/// What gives it to them.
+/// The task that delivers what is published.
 pub(crate) enum Deliverer {
-    /// Asked by Envoys.
     Server(limpet_xds::Server),
-    /// Writes objects.
     Writer(Box<manifests::Reconciler>),
 }
 
-/// Envoys, or `plane` if there is one.
+/// Objects go to `plane` if there is one, else resources go to Envoys.
 ///
 /// # Errors
-/// The address of the xDS server can not be listened on.
+/// If the address of the xDS server cannot be listened on.
 pub(crate) async fn target(
     context: &Context,
     plane: Option<ControlPlane>,
@@ -83,12 +79,12 @@ pub(crate) async fn target(
 }
 
 impl Deliverer {
-    /// Goes on until `shutdown`.
+    /// Runs until `shutdown`.
     ///
     /// # Errors
-    /// The server can not go on.
+    /// If the server fails.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) -> Result<(), Failure> {
-        // Also when nobody is left to tell.
+        // Also if the sender is gone.
         let ended = async move {
             let _ = shutdown.wait_for(|ends| *ends).await;
         };

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 
-/// How long to wait before the next try: longer each time, and with jitter, so that several controllers do not come back at once.
+/// How long to wait before the next try: longer each time, and with jitter, so that several controllers do not come
+/// back at once.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     builder: ExponentialBuilder,
@@ -13,7 +14,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Waits `first`, twice that, and so on up to `longest`; each time at least half of it, and at most all of it.
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
-        // The jitter of backon adds up to the whole delay to it.
+        // backon's jitter adds between nothing and the whole delay.
         let builder = ExponentialBuilder::new()
             .with_min_delay(first / 2)
             .with_max_delay(longest / 2)

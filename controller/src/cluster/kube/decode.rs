@@ -13,18 +13,17 @@ use super::item::Item;
 use super::kind::Kind;
 use super::own_status::{Digest, status_digest};
 
-/// An object, read.
+/// An object as the store takes it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) name: ObjectName,
     pub(super) uid: String,
     pub(super) version: String,
-    /// Of a kind that has a status of ours: what of it is ours.
+    /// The digest of our part of its status, if we write statuses of its kind.
     pub(super) status: Option<Digest>,
     pub(super) content: Content,
 }
 
-/// What an object says.
 #[derive(Debug)]
 pub(super) enum Content {
     GatewayClass(Object<GatewayClassSpec>),
@@ -50,7 +49,7 @@ pub(super) enum Form {
 /// How what a watch brings as an [`Item`] is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ItemForm {
-    /// Of a Namespace, nothing else matters.
+    /// Only the labels matter of a Namespace.
     Labels,
     /// The metadata and the spec.
     Spec(fn(&Value) -> Content),
@@ -75,7 +74,7 @@ pub(super) fn form(kind: Kind) -> Form {
     Form::Item(ItemForm::Spec(spec))
 }
 
-/// Reads an object. Our part of its status is what stands under `controller`, our controllers' name.
+/// Reads an object. `controller` is our `controllerName`: entries under it are our part of the status.
 pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) -> Entry {
     let meta = item.metadata;
     Entry {
@@ -97,11 +96,11 @@ pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) ->
     }
 }
 
-/// The metadata that `limpet_api` reads; the rest is never kept.
+/// The metadata that `limpet_api` reads. The rest is dropped to save memory.
 fn ours(mut meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Value {
     meta.managed_fields = None;
     meta.owner_references = None;
-    // What kubectl keeps there is the object once more.
+    // kubectl keeps a whole copy of the object there.
     if let Some(annotations) = &mut meta.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
@@ -109,7 +108,7 @@ fn ours(mut meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) ->
 }
 
 impl Content {
-    /// Why it could not be read.
+    /// Why the object could not be read.
     pub(super) fn malformed(&self) -> Option<&DecodeError> {
         match self {
             Self::GatewayClass(object) => object.malformed.as_ref(),

@@ -6,10 +6,10 @@ use kube::{Client, Error};
 
 use super::kind::Kind;
 
-/// The kinds that are served, in the best version that can be read.
+/// The served kinds, each in the best version that can be read.
 pub(super) type Served = BTreeMap<Kind, ApiResource>;
 
-/// Asks which kinds there are.
+/// Asks which kinds the API server serves.
 ///
 /// # Errors
 /// If the API server does not answer, or not well. Then nothing is known, and no kind counts as gone.
@@ -29,7 +29,7 @@ pub(super) async fn discover(client: &Client) -> Result<Served, Error> {
         for offered in readable {
             match client.list_api_group_resources(&offered.group_version).await {
                 Ok(list) => add(&mut served, &group.name, &offered.version, &list),
-                // Its last definition is gone since the groups were listed.
+                // The last definition in this version was deleted after the groups were listed.
                 Err(Error::Api(status)) if status.code == 404 => {}
                 Err(error) => return Err(error),
             }
@@ -38,17 +38,17 @@ pub(super) async fn discover(client: &Client) -> Result<Served, Error> {
     Ok(served)
 }
 
-/// Whether a kind that comes with a definition can be read in this version.
+/// Whether any kind of the group that comes from a CRD can be read in this version.
 fn is_readable(group: &str, version: &str) -> bool {
     let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.built_in().is_none());
     kinds.any(|kind| kind.group() == group && kind.versions().contains(&version))
 }
 
-/// Adds the kinds of a version, where they are not served in a better one.
+/// Adds the kinds of a version, except those that are already there in a better one.
 fn add(served: &mut Served, group: &str, version: &str, list: &APIResourceList) {
     let rank = |kind: Kind, version: &str| kind.versions().iter().position(|known| *known == version);
     for offered in &list.resources {
-        // `gateways/status` and the like are of the same kind.
+        // Subresources such as `gateways/status` have the same kind.
         let Some(kind) =
             Kind::of_name(&offered.kind).filter(|kind| kind.group() == group && !offered.name.contains('/'))
         else {

@@ -2,7 +2,7 @@ use std::fmt;
 
 use limpet_api::{GATEWAY_GROUP, GATEWAY_X_GROUP};
 
-/// The kinds that are read. In the order of their names in logs and metrics.
+/// The kinds that are read, in the order in which logs and metrics name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     BackendLbPolicy,
@@ -33,7 +33,6 @@ impl Kind {
         Self::XBackendTrafficPolicy,
     ];
 
-    /// Its name in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::BackendLbPolicy => "BackendLBPolicy",
@@ -50,12 +49,11 @@ impl Kind {
         }
     }
 
-    /// The kind of this name, if it is read.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Its API group; empty for the core group.
+    /// The API group; empty for the core group.
     pub(crate) fn group(self) -> &'static str {
         match self {
             Self::Namespace | Self::Service => "",
@@ -76,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// The kinds of the API server itself, with their plurals; the others come and go with their CRDs, which tell the plural.
+    /// The plural of a built-in kind. Other kinds come and go with their CRDs, and discovery tells their plurals.
     pub(crate) fn built_in(self) -> Option<&'static str> {
         match self {
             Self::EndpointSlice => Some("endpointslices"),
@@ -86,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is for sessions alone, so that nobody else judges its objects.
+    /// Whether the kind is for sessions alone, so that no other controller reports on its objects.
     pub(crate) fn is_session_policy(self) -> bool {
         matches!(
             self,
@@ -94,12 +92,12 @@ impl Kind {
         )
     }
 
-    /// Whether its objects are in namespaces.
     pub(crate) fn is_namespaced(self) -> bool {
         !matches!(self, Self::GatewayClass | Self::Namespace)
     }
 
-    /// How many objects are listed at once: an EndpointSlice has up to 1,000 endpoints, so few of them are held in the API's own form.
+    /// How many objects a page of a list has. An EndpointSlice has up to 1,000 endpoints, so few of them are held
+    /// undecoded.
     pub(crate) fn page_size(self) -> u32 {
         match self {
             Self::EndpointSlice => 50,

@@ -1,4 +1,4 @@
-//! Objects that come one by one, in the API's own form, instead of from a watch.
+//! Reads objects from manifests in the same way as from watches.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use super::kind::Kind;
 use super::secrets::{self, RawSecret};
 use super::watch;
 
-/// Reads an object of a kind. `None`: it is a slice of no Service.
+/// Reads an object of a kind. `None`: an EndpointSlice that belongs to no Service.
 ///
 /// # Errors
-/// Its metadata are none. What else is wrong is in the entry, as it is for objects of a watch.
+/// If it has no valid metadata. Any other mistake is reported in the entry, as for objects from a watch.
 pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Result<Option<Entry>, serde_json::Error> {
     Ok(match decode::form(kind) {
         Form::Slice => watch::slice_entry(serde_json::from_value(value)?),
@@ -24,10 +24,10 @@ pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Resul
     })
 }
 
-/// What a Secret holds.
+/// Reads the certificate in a Secret.
 ///
 /// # Errors
-/// It is no certificate.
+/// If the Secret holds no certificate.
 pub(crate) fn secret_from_manifest(value: Value) -> Result<Certificate, String> {
     let secret: RawSecret = serde_json::from_value(value).map_err(|error| error.to_string())?;
     secrets::read(&secret)

@@ -1,4 +1,5 @@
-//! Follows one object by its name. RBAC can grant `list` and `watch` on a single name, but not on what another selector chooses.
+//! Follows one object by its name. RBAC can grant `list` and `watch` for a single name, but not for what another
+//! selector would choose.
 
 use std::fmt::Debug;
 
@@ -11,10 +12,11 @@ use serde::de::DeserializeOwned;
 
 use super::backoff::Backoff;
 
-/// The object as it is now (`None`: it is not there), or the API server's words if it may not be read.
+/// The object as it is now (`None`: it does not exist), or the API server's message if the right to read it is missing.
 pub(crate) type Seen<K> = Result<Option<K>, String>;
 
-/// Yields every state of the object. It does not end, and tries again whatever happens; only a missing right is told.
+/// Yields every state of the object. The stream retries after every error and does not end; the only error that it
+/// yields is a missing right.
 pub(crate) fn follow<K>(api: Api<K>, kind: &'static str, name: &str) -> impl Stream<Item = Seen<K>> + Send + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,

@@ -1,4 +1,4 @@
-//! Which part of an object's status is ours, and the digest that it is compared by.
+//! Which part of an object's status is ours, and the digest by which it is compared.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::kind::Kind;
 
-/// The conditions of classes and Gateways that are ours; others may be somebody else's.
+/// The conditions of GatewayClasses and Gateways that are ours. Others may belong to other controllers.
 const OWN_CONDITIONS: [&str; 3] = ["Accepted", "Programmed", "SupportedVersion"];
 
-/// Equal for parts of statuses that differ in times and order alone.
+/// Parts of statuses that differ only in times and order have equal digests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest([u8; 16]);
 
@@ -24,7 +24,7 @@ impl Digest {
         Self(digest)
     }
 
-    /// Of a status in which nothing is ours.
+    /// The digest of a status in which nothing is ours.
     pub(crate) fn of_nothing() -> Self {
         of_parts(std::iter::empty())
     }
@@ -42,17 +42,17 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The list in a status that each controller has its own entries in.
+/// The list in a status in which each controller has its own entries.
 pub(crate) struct EntryList {
     pub(crate) name: &'static str,
-    /// The field of an entry that says what it is about.
+    /// The field of an entry that names the parent or ancestor.
     pub(crate) reference: &'static str,
     /// How many entries the definition allows.
     pub(crate) max_entries: usize,
 }
 
 impl EntryList {
-    /// `None`: statuses of the kind have no entries.
+    /// `None`: statuses of the kind have no such list.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
         let list = |name, reference, max_entries| EntryList {
             name,
@@ -96,12 +96,12 @@ pub(crate) fn is_own_entry(entry: &Value, controller: &str) -> bool {
     entry["controllerName"] == controller
 }
 
-/// Of a class or a Gateway.
+/// Of a GatewayClass or a Gateway.
 pub(crate) fn is_own_condition(condition: &Value) -> bool {
     OWN_CONDITIONS.iter().any(|own| condition["type"] == *own)
 }
 
-/// The items of a list in an object; none where there is no list.
+/// The items of a list in an object; nothing if there is no such list.
 pub(crate) fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }

@@ -17,10 +17,9 @@ use super::item::dynamic_resource;
 use super::named_object;
 use super::watch::{Update, Updates};
 
-/// The type of Secrets that are certificates.
 const TLS: &str = "kubernetes.io/tls";
 
-/// What is read of a Secret. Its values are in base64.
+/// What is read of a Secret. The values are in base64.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawSecret {
@@ -30,7 +29,7 @@ pub(super) struct RawSecret {
     data: BTreeMap<String, SecretText>,
 }
 
-/// Forgotten when it is dropped.
+/// Wiped when it is dropped.
 #[derive(Clone, Deserialize)]
 #[serde(from = "String")]
 struct SecretText(Zeroizing<String>);
@@ -43,7 +42,7 @@ impl From<String> for SecretText {
 
 dynamic_resource!(RawSecret);
 
-/// Watches one Secret by its name, so that a right to read that one suffices.
+/// Watches one Secret, until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
     let resource = ApiResource {
         group: String::new(),
@@ -81,7 +80,7 @@ pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
     certificate::read(&value("tls.crt")?, value("tls.key")?)
 }
 
-/// The Secrets that listeners of our classes' Gateways name, as far as they may.
+/// The Secrets that listeners of our Gateways name, and may name.
 pub(crate) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
     let references = References::new(objects);
     let mut wanted = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! What is written to the cluster: each part compares what is there with what is wanted, and writes the difference.
+//! Everything that is written to the cluster. A reconciler compares what is there with what is wanted, and writes the
+//! difference.
 //!
 //! - [`reconcile_loop`]: the loop that all of them run in.
 //! - [`status`]: statuses and Events. [`keyring`], [`fences`]: the Secret and the ConfigMap that Limpet keeps.

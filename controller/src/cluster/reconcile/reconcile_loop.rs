@@ -1,28 +1,30 @@
-//! The one loop that compares and writes: a turn, then waiting for a change or for the time of the next turn, and again.
+//! The loop of every reconciler: take a turn, wait for a change or for the time of the next turn, repeat.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Something that is brought to where it is to be, turn by turn.
+/// A task that takes a turn whenever something has changed.
 pub(crate) trait Reconcile: Send {
-    /// How long to wait for further changes after one: what changes together is one turn.
+    /// How long to wait for further changes after one, so that changes which come together are one turn.
     const GATHER: Duration;
 
-    /// Waits for a change of anything that a turn depends on.
+    /// Waits for a change of anything on which a turn depends.
     ///
-    /// The future is dropped when the time of the next turn comes first, so it must not lose a change between two of its awaits.
+    /// The future is dropped if the time of the next turn comes first. So it must be cancel safe: it may not lose a
+    /// change.
     ///
     /// # Errors
-    /// If whoever tells of changes, or whoever is told, is gone: the loop ends.
+    /// If a channel to or from another task is closed. The loop ends then.
     fn changed(&mut self) -> impl Future<Output = Result<(), Closed>> + Send;
 
-    /// One turn. Returns how long to wait for the next one if nothing changes before; `None`: until something changes.
+    /// Takes a turn. Returns how long to wait for the next one if nothing changes before; `None`: until something
+    /// changes.
     fn reconcile(&mut self) -> impl Future<Output = Option<Duration>> + Send;
 }
 
-/// The other end of a channel is gone.
+/// The other end of a channel was dropped.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -32,7 +34,7 @@ impl From<watch::error::RecvError> for Closed {
     }
 }
 
-/// Runs until it is dropped, or until a channel closes.
+/// Runs until the future is dropped, or a channel is closed.
 pub(crate) async fn run<R: Reconcile>(mut reconciler: R) {
     loop {
         let next = reconciler.reconcile().await;
@@ -54,7 +56,7 @@ async fn after(wait: Option<Duration>) {
     }
 }
 
-/// Waits for the next change; for ever once nobody is left who could send one.
+/// Waits for the next change; for ever if the sender was dropped.
 pub(crate) async fn changed_or_never<T>(receiver: &mut watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
         std::future::pending::<()>().await;

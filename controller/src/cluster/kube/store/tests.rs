@@ -138,7 +138,7 @@ fn it_is_known_what_was_not_listed_yet() {
 }
 
 #[test]
-fn what_can_not_be_read_takes_the_place_of_what_it_was() {
+fn what_cannot_be_read_takes_the_place_of_what_it_was() {
     let mut store = store(&[]);
     applied(&mut store, Kind::HttpRoute, route("shop", "web", "a"));
     let bad = |version: &str| {

@@ -1,4 +1,4 @@
-//! Keeps the list of fences in a ConfigMap.
+//! Reads and writes the list of fences in a ConfigMap.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,33 +18,32 @@ use limpet_model::{MANAGED_BY, MANAGER};
 
 use super::list::List;
 
-/// The kind of what is kept.
+/// The kind of the object.
 pub(crate) const CONFIG_MAP: &str = "ConfigMap";
-/// The field of the ConfigMap.
+/// The field with the list.
 const FIELD: &str = "fences.json";
-/// The list is written so often at the most: each time, every Envoy sets up the filter again.
+/// The minimum time between two writes: after each one, every Envoy sets up the filter again.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long one call may last.
+/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
-/// Keeps what is wanted, and tells what is kept.
 pub(crate) struct Reconciler {
     maps: Api<ConfigMap>,
     name: String,
-    /// What is kept; `None`: that was not read yet.
+    /// The list of the ConfigMap; `None`: it was not read yet.
     kept: watch::Sender<Option<List>>,
-    /// What is to be kept, where that is something else.
+    /// The list to write, if it differs.
     wanted: watch::Receiver<Option<List>>,
     leads: watch::Receiver<bool>,
     diagnostics: Diagnostics,
-    /// What is wrong with what the ConfigMap holds, and what the API server refuses, in its words.
+    /// What is wrong with the ConfigMap, and the API server's messages for what it refuses.
     wrong: BTreeMap<Reason, String>,
     uid: String,
-    /// The ConfigMap, whenever it changes.
+    /// The states of the ConfigMap, as it changes.
     states: BoxStream<'static, named_object::Seen<ConfigMap>>,
-    /// As it was seen last.
+    /// The last state.
     seen: Seen,
-    /// It is not written before.
+    /// When the next write may happen.
     next_write: Instant,
     backoff: Backoff,
 }
@@ -53,7 +52,7 @@ enum Seen {
     Unknown,
     Missing,
     There(Box<ConfigMap>),
-    /// It is for a person to put it in order: it is not written over.
+    /// A person must correct it: it is not overwritten.
     Broken,
 }
 
@@ -92,7 +91,6 @@ impl Reconcile for Reconciler {
 }
 
 impl Reconciler {
-    /// Of the ConfigMap of this name.
     pub(crate) fn new(
         client: &Client,
         namespace: &str,
@@ -135,23 +133,25 @@ impl Reconciler {
                 self.is_over(Reason::Invalid);
                 self.tell(list);
             }
-            // Whoever starts now does not know what Envoys have; without their fences, sessions would reach other pods. So it waits.
+            // A replica that starts now does not know which fences Envoys have. Without them, sessions would reach
+            // other pods, so it waits.
             (Some(Err(error)), _) => {
                 self.seen = Seen::Broken;
-                let advice = "the fences that were there before stay, where they are known. Put it in order, or delete it if no fence is needed any more";
+                let advice = "the previous fences stay in use where they are known. \
+                              Correct it, or delete it if no fence is needed any more";
                 self.complain(Reason::Invalid, format!("data[{FIELD}]: {error}; {advice}"));
             }
             _ => {
                 self.seen = Seen::Missing;
                 self.is_over(Reason::Invalid);
-                // One that is gone comes back with the next change.
+                // A deleted ConfigMap is created again with the next change.
                 self.kept
                     .send_if_modified(|kept| kept.is_none() && kept.insert(List::default()).len() == 0);
             }
         }
     }
 
-    /// Tells what a person has to see to.
+    /// Reports what a person must correct.
     fn complain(&mut self, reason: Reason, message: String) {
         if self.wrong.get(&reason) != Some(&message) {
             tracing::error!(configmap = self.name, reason = reason.name(), "{message}");
@@ -160,7 +160,7 @@ impl Reconciler {
         self.set_diagnostics();
     }
 
-    /// Tells that it is over.
+    /// Takes a report back.
     fn is_over(&mut self, reason: Reason) {
         self.wrong.remove(&reason);
         self.set_diagnostics();
@@ -186,7 +186,7 @@ impl Reconciler {
         });
     }
 
-    /// Writes what is wanted. How long to wait until the next time.
+    /// Writes the list. Returns how long to wait before the next write.
     async fn write(&mut self) -> Duration {
         let Some(list) = self.wanted.borrow_and_update().clone() else {
             return INTERVAL;
@@ -208,7 +208,7 @@ impl Reconciler {
                 self.tell(list);
                 INTERVAL
             }
-            // The watch tells what somebody else wrote.
+            // The watch brings what somebody else wrote.
             Ok(Err(Error::Api(status))) if status.code == 409 => INTERVAL,
             failed => {
                 let error = match failed {
@@ -220,12 +220,13 @@ impl Reconciler {
                     }
                     _ => "no answer".to_owned(),
                 };
-                tracing::warn!(configmap = self.name, error, "can not be written");
+                tracing::warn!(configmap = self.name, error, "cannot be written");
                 INTERVAL + self.backoff.next()
             }
         }
     }
-    /// With the `resourceVersion` of the one that is there: a write of somebody else's meanwhile is not overwritten.
+    /// The object to write. It keeps the `resourceVersion` of an existing one, so that another write meanwhile is not
+    /// overwritten.
     fn map(&self, list: &List) -> ConfigMap {
         let mut map = match &self.seen {
             Seen::There(known) => ConfigMap::clone(known),

@@ -63,7 +63,7 @@ fn release(fences: &mut Fences, everywhere: bool, millis: u64) -> bool {
 }
 
 #[test]
-fn an_address_with_another_owner_is_held_back_until_its_fence_is_everywhere() {
+fn an_address_with_a_new_owner_waits_for_its_fence() {
     let mut fences = Fences::default();
     assert!(!observe(&mut fences, "shop", &[(A, "a"), (B, "b")], 0));
     assert!(fences.wanted(LIFE, at(0)).is_none());
@@ -152,7 +152,7 @@ fn another_replicas_fence_is_as_good() {
 }
 
 #[test]
-fn who_starts_knows_the_owners_that_are_in_the_list_and_writes_nothing() {
+fn a_new_process_knows_the_owners_in_the_list() {
     let mut first = Fences::default();
     observe(&mut first, "shop", &[(A, "a")], 0);
     observe(&mut first, "shop", &[(A, "heir")], 0);
@@ -187,7 +187,7 @@ fn services_that_are_not_watched_are_remembered() {
 }
 
 #[test]
-fn fences_that_are_over_go_with_others_and_the_oldest_where_there_are_too_many() {
+fn expired_fences_go_together_and_the_oldest_of_too_many() {
     let fence = |n: u32, seconds: u64| Fence {
         address: SocketAddr::new(std::net::Ipv4Addr::from(n).into(), 80),
         not_before: at(0).unix_seconds() + seconds,
@@ -208,7 +208,7 @@ fn fences_that_are_over_go_with_others_and_the_oldest_where_there_are_too_many()
 }
 
 #[test]
-fn a_list_that_can_not_be_read_is_told_by_its_field() {
+fn a_list_that_cannot_be_read_is_told_by_its_field() {
     let error = List::parse(r#"[{"address": "10.0.0.1", "notBefore": 1, "owner": "a"}]"#).unwrap_err();
     assert!(error.starts_with("[0].address: invalid socket address"), "{error}");
     assert!(List::parse("[]x").is_err());
@@ -218,7 +218,8 @@ fn a_list_that_can_not_be_read_is_told_by_its_field() {
 enum Event {
     /// A pod has one of two addresses now.
     Pod(usize),
-    /// One of two Services shows who has an address of two, or does not show it any more. What it shows stays until then, true or not.
+    /// One of two Services shows who has an address of two, or does not show it any more. What it shows stays until
+    /// then, true or not.
     Show(usize, usize, bool),
     /// The leader writes what it wants.
     Keep,
@@ -233,7 +234,8 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         2 => (0..2usize).prop_map(Event::Pod),
-        4 => (0..2usize, 0..2usize, any::<bool>()).prop_map(|(service, address, shows)| Event::Show(service, address, shows)),
+        4 => (0..2usize, 0..2usize, any::<bool>())
+            .prop_map(|(service, address, shows)| Event::Show(service, address, shows)),
         2 => Just(Event::Keep),
         2 => Just(Event::Acknowledge),
         2 => (0..2500u64).prop_map(Event::Wait),
@@ -244,8 +246,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// An address that Envoys are told of has, if its owner followed another one before our eyes, a fence that they all have and that no session of
-    /// the other one is young enough for; or it waited for as long as it may.
+    /// An address that Envoys are told of has, if its owner followed another one before our eyes, a fence that they all
+    /// have and that no session of the other one is young enough for; or it waited for as long as it may.
     #[test]
     fn no_address_is_given_before_its_fence(events in prop::collection::vec(event(), 1..120)) {
         const ADDRESSES: [&str; 2] = [A, B];

@@ -1,4 +1,4 @@
-//! Reads both Secrets, tells what is to be served, and writes what the leader is to write.
+//! Reads both Secrets, tells which keyring to serve, and does the leader's writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -28,56 +28,51 @@ use super::content::Wiped;
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
 
-/// How long one call may last.
+/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
-/// What was written is seen by the watch; it is waited for so long before anything else is written.
+/// How long to wait for the watch to show what was written, before anything else is written.
 const SEEN: Duration = Duration::from_secs(5);
 
-/// The kind of what is kept.
 const SECRET: &str = "Secret";
 
-/// What is known of the keyring.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keys {
-    /// The keyring for the filter's configuration: the last one that was in order.
+    /// The last valid keyring, for the filter's configuration.
     pub(crate) config: Option<WrappedKeysConfig>,
-    /// Why there is none.
+    /// Why there is no keyring.
     pub(crate) missing: Option<String>,
     pub(crate) figures: Figures,
 }
 
-/// Figures for metrics.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// When the key that signs was made, in Unix seconds; `None`: there is none, or it is not known.
+    /// When the signing key was made, in Unix seconds; `None`: unknown.
     pub(crate) created: Option<u64>,
-    /// The phase of a rotation, 1 to 3; 0 where none is under way.
+    /// The phase of the rotation, 1 to 3; 0: no rotation is in progress.
     pub(crate) phase: u8,
-    /// How many keys there are.
     pub(crate) keys: usize,
 }
 
-/// Keeps the Secrets, and tells [`Keys`].
 pub(crate) struct Reconciler {
     secrets: Api<SecretObject>,
     config: KeyringConfig,
-    /// Both Secrets, whenever one of them changes.
+    /// The states of both Secrets, as they change.
     states: BoxStream<'static, (Which, Seen<SecretObject>)>,
     state: State,
     told: watch::Sender<Keys>,
     diagnostics: Diagnostics,
-    /// What the API server refuses, in its words.
+    /// The API server's messages for what it refuses.
     refused: BTreeMap<(Which, Reason), String>,
     published_filter: watch::Receiver<Option<PublishedFilter>>,
     delivery: Delivery,
     leads: watch::Receiver<bool>,
-    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    /// What replicas tell each other of their Envoys.
     replicas: Replicas,
-    /// What the rotation waits for, as it was said last.
+    /// What the rotation waits for, as it was last logged.
     waits: String,
-    /// The text that is published, and since when.
+    /// The published text, and since when it is published.
     published: Option<(String, Instant)>,
-    /// When something was written that was not seen yet.
+    /// When something was written that the watch has not shown yet.
     wrote: Option<Instant>,
     backoff: Backoff,
 }
@@ -95,14 +90,14 @@ impl Reconcile for Reconciler {
             changed = self.leads.changed() => changed?,
             changed = self.published_filter.changed() => changed?,
             () = self.replicas.changed() => {}
-            // What proxies have matters to a rotation alone.
+            // Only a rotation depends on what proxies have.
             () = self.delivery.changed(), if rotates => {}
             () = self.told.closed() => return Err(Closed),
         }
         Ok(())
     }
 
-    /// Says how far this replica's Envoys are, and does what the leader is to do. How long until the next look.
+    /// Tells the others how far this replica's Envoys are, and does the leader's writes.
     async fn reconcile(&mut self) -> Option<Duration> {
         let mut served = self.served();
         let rest = self.say_keyring(served.as_ref());
@@ -121,13 +116,13 @@ impl Reconcile for Reconciler {
         let fresh = match generate::secret() {
             Ok(fresh) => fresh,
             Err(error) => {
-                tracing::error!(%error, "no key can be made");
+                tracing::error!(%error, "cannot generate a key");
                 return Some(self.backoff.next());
             }
         };
         match self.state.next(time_format::now(), served, fresh) {
             Next::Wait(None) => rest,
-            // A day's sleep may be longer than it seems, where the machine sleeps as well.
+            // At most a minute: timers stand still while the machine is suspended.
             Next::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
             Next::Write(write) => self.write(write).await,
         }
@@ -216,7 +211,7 @@ impl Reconciler {
         });
     }
 
-    /// Tells what a person has to see to.
+    /// Reports what a person must correct.
     fn complain(&self) {
         let diagnostic = |which, reason, message| Diagnostic {
             kind: SECRET,
@@ -227,7 +222,7 @@ impl Reconciler {
         };
         let invalid = self.state.problems().into_iter();
         let invalid = invalid.map(|(which, message)| {
-            let message = format!("{message}; what it held before is served on, where there is something");
+            let message = format!("{message}; the previous content stays in use, if there was any");
             diagnostic(which, Reason::Invalid, message)
         });
         let refused = self.refused.iter();
@@ -244,7 +239,7 @@ impl Reconciler {
         self.diagnostics.set(SECRET, diagnostics);
     }
 
-    /// Tells the others how far this replica's Envoys are. How long until that may be something else, if nothing happens before.
+    /// Tells the others how far this replica's Envoys are. Returns how long until that changes by itself.
     fn say_keyring(&self, served: Option<&Served>) -> Option<Duration> {
         let rest = served.map(|served| self.config.phase_time.get().saturating_sub(served.since));
         let text = self.published.as_ref().map(|(text, _)| text);
@@ -262,7 +257,7 @@ impl Reconciler {
         rest.filter(|rest| !rest.is_zero())
     }
 
-    /// Envoys that are connected to other replicas count as those that are connected here.
+    /// Takes the Envoys of other replicas into account.
     fn wait_for_others(&mut self, served: Option<&mut Served>) {
         let others = self.replicas.others();
         let text = self.published.as_ref().map(|(text, _)| text);
@@ -270,7 +265,7 @@ impl Reconciler {
             return;
         };
         let waits = match others.as_ref() {
-            None => "it is not known how far other replicas are".to_owned(),
+            None => "the state of other replicas is unknown".to_owned(),
             Some(view) => behind(view, &digest(text))
                 .map(|(replica, reason)| format!("replica {replica}: {reason}"))
                 .unwrap_or_default(),
@@ -284,7 +279,7 @@ impl Reconciler {
         self.waits = waits;
     }
 
-    /// What Envoys have of the keyring that is served.
+    /// What Envoys have of the served keyring.
     fn served(&mut self) -> Option<Served> {
         let published_filter = self.published_filter.borrow_and_update();
         let text = match published_filter
@@ -325,7 +320,7 @@ impl Reconciler {
         let call = async {
             match &write {
                 Write::Create(_, secret) => self.secrets.create(&post, secret.object()).await,
-                // By its resourceVersion: whoever comes second is told, and looks again.
+                // With its resourceVersion: of two writers, the second gets a conflict.
                 Write::Step(_, secret) => self.secrets.replace(&name, &post, secret.object()).await,
             }
         };
@@ -355,7 +350,7 @@ impl Reconciler {
                     }
                     _ => "no answer".to_owned(),
                 };
-                tracing::warn!(secret = name, error, "can not be written");
+                tracing::warn!(secret = name, error, "cannot be written");
                 Some(self.backoff.next())
             }
         }
@@ -366,7 +361,7 @@ fn unpublished() -> KeyringDelivery {
     KeyringDelivery::WaitsFor("it has not published the keyring yet".to_owned())
 }
 
-/// What a step out of this phase leads to.
+/// The log message for a step out of this phase.
 fn after_step(phase: rotation::Phase) -> &'static str {
     use rotation::Phase::{Introduced, Retiring, Settled, Signing};
     match phase {

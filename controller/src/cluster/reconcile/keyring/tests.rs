@@ -177,7 +177,7 @@ fn a_wish_walks_through_all_phases_and_is_heeded_once() {
 }
 
 #[test]
-fn a_broken_secret_is_told_and_left_alone_and_the_last_good_one_served() {
+fn a_broken_secret_is_left_alone_and_the_last_good_one_served() {
     for (which, field, text, told) in [
         (Which::Keyring, "keyring.json", "{\"keys\": [", "data[keyring.json]: "),
         (
@@ -277,7 +277,7 @@ fn what_is_deleted_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_key_encryption_key_that_comes_changes_nothing_until_the_old_one_goes() {
+fn a_new_key_encryption_key_is_used_when_the_old_one_goes() {
     let (mut state, mut store) = established();
     look(&mut state, &store);
     let before = state.served().unwrap();
@@ -341,8 +341,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whoever leads, however late it sees, whenever it dies: the keyring goes through the phases in their order, each step once, none before its
-    /// time, and no key is lost before it may go.
+    /// Whoever leads, however late it sees, whenever it dies: the keyring goes through the phases in their order, each
+    /// step once, none before its time, and no key is lost before it may go.
     #[test]
     fn a_rotation_survives_everything(events in prop::collection::vec(event(), 1..200)) {
         let (_, mut store) = established();

@@ -23,41 +23,40 @@ use super::difference::{Live, excess, is_as_wanted};
 use super::proxies;
 use super::written::{Wanted, Written};
 
-/// What others do to our objects is seen, and undone, so often.
+/// How often objects are checked for changes by others, which are undone.
 const LOOK: Duration = Duration::from_secs(10);
-/// How many problems of a Gateway are told.
+/// How many problems a Gateway's condition repeats.
 const TOLD: usize = 3;
-/// What was wanted, as an annotation: so that what is not wanted any more is noticed, see `difference`.
+/// The annotation with a digest of what was last applied, see `difference`.
 const DIGEST: &str = "limpet.dev/digest";
 
-/// Keeps the objects.
 pub(crate) struct Reconciler {
     client: Client,
     plane: ControlPlane,
     label: String,
-    /// So long it takes until proxies have what was written.
+    /// How long proxies need to get what was written.
     propagation: Duration,
     wanted: watch::Receiver<Option<Arc<Wanted>>>,
     leads: watch::Receiver<bool>,
     told: watch::Sender<Written>,
     backoff: Backoff,
-    /// When all proxies have the generation that was written last.
+    /// When all proxies should have the generation that was written last.
     settles: Option<Instant>,
 }
 
-/// What is wrong, by Gateway.
+/// Messages by Gateway.
 type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
 
-/// What a round found.
+/// The result of a round.
 #[derive(Debug, Default)]
 struct Found {
-    /// Why something is not there.
+    /// Why an object could not be written.
     problems: Problems,
-    /// Why what is there does not work: the control plane does not take it, or proxies lack something.
+    /// Why existing objects do not work: the control plane refuses them, or proxies lack something.
     refusals: Problems,
-    /// What it takes in part.
+    /// What the control plane accepts only in part.
     parts: Problems,
-    /// Whether something was written, so that the control plane has yet to say what it thinks of it.
+    /// Whether something was written. The control plane may still object to it.
     wrote: bool,
 }
 
@@ -83,7 +82,7 @@ impl Found {
         }
     }
 
-    /// Whether nothing is to be looked at again soon.
+    /// Whether the next check may wait.
     fn is_settled(&self) -> bool {
         self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
     }
@@ -100,25 +99,25 @@ impl Found {
             (None, None) => Condition::holds(
                 "Programmed",
                 "Programmed",
-                format!("The objects for {name} are written; whether proxies have taken them in, {name} does not say"),
+                format!("The objects for {name} are written; {name} does not report whether proxies have them"),
             ),
         }
     }
 }
 
-/// What the API server has.
+/// What exists in the cluster.
 #[derive(Debug, Default)]
 struct There {
     live: Live,
-    /// The kinds that it does not know.
+    /// The kinds that the API server does not serve.
     not_served: BTreeSet<&'static Definition>,
 }
 
 /// How a round ended.
 enum Round {
-    /// All is there.
+    /// Everything is written, or refused.
     Done(Found),
-    /// Something else is wanted meanwhile.
+    /// Something else is wanted meanwhile, or this replica does not lead any more.
     Outdated,
 }
 
@@ -152,7 +151,7 @@ impl Reconcile for Reconciler {
                 Some(if found.is_settled() { LOOK } else { LOOK / 5 })
             }
             Err(error) => {
-                tracing::warn!(%error, "the objects for {} can not be written", self.plane.name());
+                tracing::warn!(%error, "the objects for {} cannot be written", self.plane.name());
                 Some(self.backoff.next())
             }
         }
@@ -160,7 +159,6 @@ impl Reconcile for Reconciler {
 }
 
 impl Reconciler {
-    /// Of the controller of this name, for this control plane, while this replica leads.
     pub(crate) fn new(
         client: Client,
         plane: ControlPlane,
@@ -192,7 +190,7 @@ impl Reconciler {
             .map(|gateway| (gateway.clone(), found.condition(gateway, name)));
         let conditions: BTreeMap<_, _> = conditions.collect();
         let is_new = self.told.borrow().generation != wanted.generation;
-        // What is not written is on no proxy, so nothing settles.
+        // Proxies do not have what could not be written.
         if is_new && found.problems.is_empty() {
             self.settles = Some(Instant::now() + self.propagation);
         }
@@ -207,7 +205,7 @@ impl Reconciler {
         });
     }
 
-    /// Brings everything to where it is to be.
+    /// Writes everything that differs, and deletes what is not wanted.
     async fn round(&mut self, wanted: &Wanted) -> Result<Round, Error> {
         let mut found = Found::default();
         let there = self.live().await?;
@@ -235,7 +233,7 @@ impl Reconciler {
         Ok(Round::Done(found))
     }
 
-    /// Whether an object was written; `None`: this replica does not lead any more.
+    /// Returns whether an object was written; `None`: this replica does not lead any more.
     async fn write_stage(
         &self,
         stage: Stage,
@@ -245,7 +243,7 @@ impl Reconciler {
     ) -> Result<Option<bool>, Error> {
         let mut wrote = false;
         for manifest in manifests.iter().filter(|manifest| manifest.stage == stage) {
-            // The Lease may be lost meanwhile.
+            // The Lease may have been lost meanwhile.
             if !*self.leads.borrow() {
                 return Ok(None);
             }
@@ -264,7 +262,8 @@ impl Reconciler {
         Ok(Some(wrote))
     }
 
-    /// Finds proxies that lack what the filter needs. Everything is written by then, so neither a rotation of keys nor another Gateway waits for them.
+    /// Finds proxies that lack environment variables. It runs after all writes, so that neither a rotation of keys nor
+    /// another Gateway waits for it.
     async fn look_at_proxies(&self, wanted: &Wanted, found: &mut Found) {
         let manifests = &wanted.manifests.objects;
         for gateway in &wanted.gateways {
@@ -276,13 +275,13 @@ impl Reconciler {
                     found.refusals.entry(gateway.clone()).or_default().insert(missing);
                 }
                 Ok(None) => {}
-                // Without the right to look, nothing else suffers.
-                Err(error) => tracing::warn!(%gateway, %error, "the environment of the proxies can not be looked at"),
+                // A missing right to read pods affects nothing else.
+                Err(error) => tracing::warn!(%gateway, %error, "cannot check the environment of the proxies"),
             }
         }
     }
 
-    /// Whether something else is wanted before so long.
+    /// Waits for this time. Returns whether something else is wanted before it is over.
     async fn outdated_within(&mut self, time: Duration) -> bool {
         let wait = tokio::time::timeout(time, async {
             tokio::select! {
@@ -293,12 +292,11 @@ impl Reconciler {
         if wait.await.is_err() {
             return false;
         }
-        // To be seen again by the next turn.
+        // The next turn must see the change again.
         self.wanted.mark_changed();
         true
     }
 
-    /// Reads our objects.
     async fn live(&self) -> Result<There, Error> {
         let mut there = There::default();
         let label = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={}", self.label);
@@ -322,7 +320,7 @@ impl Reconciler {
         Ok(there)
     }
 
-    /// The object with what we need of it later.
+    /// The object with the annotation that `difference` needs.
     fn object(&self, manifest: &Manifest) -> Value {
         let mut object = manifest.object(&self.label);
         let digest = limpet_model::short_hash(object.to_string().as_bytes());
@@ -332,7 +330,7 @@ impl Reconciler {
         object
     }
 
-    /// Writes an object where it is not as it is to be.
+    /// Writes an object if it differs.
     async fn keep(&self, manifest: &Manifest, there: &There) -> Result<Outcome, Error> {
         let There { live, not_served } = there;
         if not_served.contains(manifest.definition) {
@@ -348,13 +346,17 @@ impl Reconciler {
             return Ok(Outcome::Unchanged);
         }
         let api = self.api(manifest.definition, &manifest.name);
-        // A field that the kind does not have would be left out without a word.
+        // Without strict validation, the API server would silently drop unknown fields.
         let mut params = PatchParams::apply(FIELD_MANAGER).validation_strict();
         let (kind, name) = (manifest.definition.kind, &manifest.name);
-        let taken = || Outcome::Refused(format!("expected no {kind} {name} of somebody else's"));
+        let taken = || {
+            Outcome::Refused(format!(
+                "expected no other {kind} {name}; the existing one belongs to somebody else"
+            ))
+        };
         match live.get(&(manifest.definition, manifest.name.clone())) {
             Some(known) => {
-                // Whatever others made of ours; but not what took its name meanwhile.
+                // Overwrites what others changed, but not another object that has the same name now.
                 params = params.force();
                 if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
                     metadata.insert("uid".to_owned(), known.metadata.uid.clone().into());
@@ -371,9 +373,10 @@ impl Reconciler {
                 tracing::info!(kind, object = %name, "written");
                 Ok(Outcome::Written)
             }
-            // Somebody was faster.
+            // Somebody else created it first.
             Err(Error::Api(status)) if status.code == 409 => Ok(taken()),
-            // By the schema, by a right, by an admission webhook: its words are for whoever reads the policy.
+            // Refused by the schema, for lack of a right, or by an admission webhook. The message goes to the policy's
+            // status.
             Err(Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
                 tracing::error!(kind, object = %name, error = status.message, "refused");
                 Ok(Outcome::Refused(format!(
@@ -410,7 +413,7 @@ impl Reconciler {
     }
 }
 
-/// What became of an object.
+/// The outcome of writing an object.
 enum Outcome {
     Unchanged,
     Written,

@@ -15,30 +15,30 @@ use limpet_model::{MANAGED_BY, MANAGER};
 use super::presence::{BEAT, Presence};
 use super::report::{Envoys, KeyringDelivery, Own, View};
 
-/// How long one call may last.
+/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
-/// Which Lease, and who this replica is.
+/// The Lease that replicas share, and this replica's name in it.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplicaLease {
-    /// The namespace of the Lease, and of the Secrets.
     pub(crate) namespace: String,
-    /// The Lease's name.
+    /// The name of the Lease.
     pub(crate) name: String,
-    /// This replica's name, which no other one has.
+    /// Unique among the replicas.
     pub(crate) replica: String,
 }
 
-/// What this replica says, and what it hears. Clones are handles of the same.
+/// What this replica tells the others, and what they tell. Clones are handles of the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Replicas {
     own: watch::Sender<Own>,
-    /// `None`: what the others say is not known.
+    /// `None`: unknown.
     others: watch::Receiver<Option<Arc<View>>>,
 }
 
 impl Replicas {
-    /// Whether this replica's Envoys have the keyring. To be called first before the exchange runs, or others take it that nobody has to wait.
+    /// Tells whether this replica's Envoys have the keyring. Call it once before the exchange runs: without it, the
+    /// other replicas do not wait for this one.
     pub(crate) fn say_keyring(&self, delivery: KeyringDelivery) {
         let delivery = Some(delivery);
         self.own.send_if_modified(|own| {
@@ -48,7 +48,7 @@ impl Replicas {
         });
     }
 
-    /// How far the Envoys of each Gateway are that has any.
+    /// Tells how far the Envoys of each Gateway are. Gateways without Envoys are left out.
     pub(crate) fn say_envoys(&self, envoys: BTreeMap<String, Envoys>) {
         self.own.send_if_modified(|own| {
             let changed = own.envoys != envoys;
@@ -57,18 +57,18 @@ impl Replicas {
         });
     }
 
-    /// What the others said when it was asked last; `None`: that is not known.
+    /// What the others told last; `None`: unknown.
     pub(crate) fn others(&mut self) -> Option<Arc<View>> {
         self.others.borrow_and_update().clone()
     }
 
-    /// Waits until the others say something else; for ever where nobody asks them.
+    /// Waits until the others tell something else; for ever if the exchange does not run.
     pub(crate) async fn changed(&mut self) {
         changed_or_never(&mut self.others).await;
     }
 }
 
-/// Keeps this replica's report in the Lease that all of them share.
+/// Writes this replica's report to the shared Lease, and reads the others'.
 pub(crate) struct Exchange {
     leases: Api<Lease>,
     name: String,
@@ -76,7 +76,7 @@ pub(crate) struct Exchange {
     own: watch::Receiver<Own>,
     leads: watch::Receiver<bool>,
     told: watch::Sender<Option<Arc<View>>>,
-    /// What failed last, so that it is said once.
+    /// The last error, so that it is logged once.
     failed: Option<String>,
 }
 
@@ -100,7 +100,8 @@ impl Reconcile for Exchange {
             tracing::warn!(
                 lease = self.name,
                 %error,
-                "replicas can not tell each other what their Envoys have; rotations of the key wait, and what was said last of Gateways' Envoys counts"
+                "cannot tell other replicas what this one's Envoys have: \
+                 key rotations wait, and the last known state of Envoys stays valid"
             );
         }
         self.failed = view.as_ref().err().cloned();
@@ -115,7 +116,7 @@ impl Reconcile for Exchange {
 }
 
 impl Exchange {
-    /// Who holds `leads` tidies up. A replica that is silent is waited for by the keyring for `phase_time`.
+    /// The leader removes reports of replicas that are gone. The keyring waits `phase_time` for a silent replica.
     pub(crate) fn new(
         client: &Client,
         lease: &ReplicaLease,
@@ -139,7 +140,7 @@ impl Exchange {
     async fn beat(&mut self, own: &Own) -> Result<View, Error> {
         let leads = *self.leads.borrow();
         let annotations = self.presence.annotations(own, leads);
-        // Of a Lease that others change, too, this changes only what is in it; so nobody ever comes too late.
+        // A merge patch of this replica's annotation alone, so it cannot conflict with those of others.
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         let lease = match self.leases.patch(&self.name, &PatchParams::default(), &patch).await {
             Err(Error::Api(status)) if status.code == 404 => {
@@ -150,7 +151,7 @@ impl Exchange {
                 };
                 let lease = Lease { metadata, spec: None };
                 match self.leases.create(&PostParams::default(), &lease).await {
-                    // Another one was faster.
+                    // Another replica was faster.
                     Err(Error::Api(status)) if status.code == 409 => {}
                     created => drop(created?),
                 }

@@ -13,7 +13,6 @@ use limpet_api::ObjectName;
 
 use super::wanted::{changes, is_ours};
 
-/// Keeps the Services of `XBackend`s.
 pub(crate) struct Reconciler {
     client: Client,
     reported: watch::Receiver<Option<Reported>>,
@@ -42,7 +41,6 @@ impl Reconcile for Reconciler {
 }
 
 impl Reconciler {
-    /// Of what was built and is observed, while this replica leads.
     pub(crate) fn new(
         client: Client,
         reported: watch::Receiver<Option<Reported>>,
@@ -58,7 +56,7 @@ impl Reconciler {
         }
     }
 
-    /// Whether something is to be tried again.
+    /// Returns whether anything must be tried again.
     async fn round(&mut self) -> bool {
         let Some(reported) = self.reported.borrow_and_update().clone() else {
             return false;
@@ -80,29 +78,29 @@ impl Reconciler {
         failed
     }
 
-    /// Whether it is to be tried again.
+    /// Returns whether it must be tried again.
     fn done(name: &ObjectName, result: Result<bool, Error>) -> bool {
         match result {
-            Ok(true) => tracing::info!(service = %name, "the Service of an XBackend is written"),
+            Ok(true) => tracing::info!(service = %name, "wrote the Service of an XBackend"),
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(service = %name, %error, "the Service of an XBackend can not be written");
+                tracing::warn!(service = %name, %error, "cannot write the Service of an XBackend");
                 return true;
             }
         }
         false
     }
 
-    /// Whether it was done.
+    /// Returns whether anything was written.
     async fn apply(&self, name: &ObjectName, object: &Value) -> Result<bool, Error> {
-        // The Lease may be lost meanwhile.
+        // The Lease may have been lost meanwhile.
         if !*self.leads.borrow() {
             return Ok(false);
         }
         let api = self.api(name);
         if let Some(other) = api.get_opt(&name.name).await?.filter(|there| !is_ours(there)) {
             let labels = other.metadata.labels;
-            tracing::warn!(service = %name, ?labels, "a Service of this name is somebody else's, and left alone");
+            tracing::warn!(service = %name, ?labels, "left alone: this Service belongs to somebody else");
             return Ok(false);
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();
@@ -111,7 +109,7 @@ impl Reconciler {
             .map(|_| true)
     }
 
-    /// Whether it was done.
+    /// Returns whether anything was written.
     async fn delete(&self, name: &ObjectName) -> Result<bool, Error> {
         if !*self.leads.borrow() {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! Events on the objects that the controller keeps for itself, by the replica that leads. They do not wait for anything to be published: where nothing
-//! can be, this says why.
+//! Events on the controller's own objects, written by the leader. They do not wait until something is published: if
+//! nothing can be, they say why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use limpet_api::ObjectName;
 
 use super::events::{EventRecorder, Problem, Regarding};
 
-/// Tells of [`Diagnostics`].
+/// Writes [`Diagnostics`] as Events.
 pub(crate) struct DiagnosticEvents {
     recorder: EventRecorder,
     namespace: String,
@@ -40,7 +40,6 @@ impl Reconcile for DiagnosticEvents {
 }
 
 impl DiagnosticEvents {
-    /// Of objects in this namespace.
     pub(crate) fn new(
         recorder: EventRecorder,
         namespace: String,

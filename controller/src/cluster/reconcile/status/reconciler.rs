@@ -21,22 +21,21 @@ use super::programmed::{Programmed, seen};
 use super::shape::Wanted;
 use super::writer::{self, Job, Outcome};
 
-/// Writes under way at once.
+/// How many writes run at once.
 const PARALLEL: usize = 4;
-/// Writes of a round. Then it is looked anew what is to be written.
+/// How many writes a turn does at most, before statuses are compared again.
 const ROUND: usize = 128;
 
-/// Where the reconciler's knowledge comes from.
+/// What statuses are made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Inputs {
     pub(crate) reported: watch::Receiver<Option<Reported>>,
     pub(crate) observation: watch::Receiver<Observation>,
     pub(crate) delivery: Delivery,
-    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
 }
 
-/// Keeps statuses as they are to be.
 pub(crate) struct Reconciler {
     client: Client,
     inputs: Inputs,
@@ -44,12 +43,13 @@ pub(crate) struct Reconciler {
     metrics: StatusMetrics,
     facts: Facts,
     programmed: Programmed,
-    /// What other replicas said last. While they can not say anything, it counts on.
+    /// What other replicas told last. It stays valid while they cannot tell anything.
     others: Arc<View>,
     desired: Desired,
-    /// The reports that `desired` is made of.
+    /// The reports from which `desired` was made.
     of: Option<Arc<Reports>>,
-    /// What was written, and which version of the object had been seen: until the watch brings another one, it is not written again.
+    /// What was written, and the version of the object before that. It is not written again until the watch brings
+    /// another version.
     written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
     recorder: EventRecorder,
     backoff: Backoff,
@@ -76,7 +76,7 @@ impl Reconcile for Reconciler {
         let observation = self.inputs.observation.borrow_and_update().clone();
         let look = self.look(&reported);
         if !leads {
-            // What others write meanwhile is seen, not known.
+            // Another replica writes now, so this one does not know what was written.
             self.written.clear();
             return look;
         }
@@ -120,7 +120,7 @@ impl Reconciler {
         }
     }
 
-    /// Brings what is wanted up to date.
+    /// Updates the wanted statuses. Returns when to do so again, if nothing changes before.
     fn look(&mut self, reported: &Reported) -> Option<Duration> {
         let (programmed, again) = match &self.inputs.delivery {
             Delivery::Xds(status) => {
@@ -144,7 +144,7 @@ impl Reconciler {
         again
     }
 
-    /// What differs.
+    /// The statuses that differ.
     fn jobs(&mut self, observation: &Observation) -> Vec<Job> {
         let mut jobs = Vec::new();
         let nothing = Digest::of_nothing();
@@ -161,7 +161,7 @@ impl Reconciler {
                 let (digest, wanted) = match of_kind.and_then(|of_kind| of_kind.get(name)) {
                     Some(Some((digest, wanted))) => (*digest, wanted.clone()),
                     Some(None) => continue,
-                    // Whose controller is another's, its status is another's, too.
+                    // An object of another controller.
                     None if matches!(kind, Kind::GatewayClass | Kind::Gateway) => continue,
                     None => (nothing, Wanted::Entries(Vec::new())),
                 };
@@ -184,7 +184,7 @@ impl Reconciler {
         jobs
     }
 
-    /// Whether some are to be tried again.
+    /// Returns whether any write must be tried again.
     async fn write(&mut self, jobs: Vec<Job>) -> bool {
         let client = &self.client;
         let controller = self.facts.controller.as_str();
@@ -192,7 +192,7 @@ impl Reconciler {
         let write = |job: Job| {
             let leads = leads.clone();
             async move {
-                // The Lease may be lost meanwhile.
+                // The Lease may have been lost meanwhile.
                 let result = if *leads.borrow() {
                     Some(writer::write(client.clone(), &job, controller).await)
                 } else {
@@ -224,7 +224,7 @@ impl Reconciler {
                     self.written.insert((job.kind, job.name), (job.version, job.digest));
                 }
                 Err(error) => {
-                    tracing::warn!(kind, object = %name, %error, "a status can not be written");
+                    tracing::warn!(kind, object = %name, %error, "a status cannot be written");
                     failed = true;
                 }
             }
@@ -232,7 +232,7 @@ impl Reconciler {
         failed
     }
 
-    /// What is wrong, of all objects.
+    /// The problems of all objects.
     fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<Regarding, BTreeSet<Problem>> {
         let mut all = BTreeMap::new();
         let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<Problem>| {
@@ -255,7 +255,7 @@ impl Reconciler {
                 }
             }
         }
-        // Where a condition of the object says it, that is told above.
+        // If a condition of the object says it, it was added above.
         let has_condition = |kind: Kind, name: &ObjectName| {
             let wanted = self.desired.get(&kind).and_then(|of_kind| of_kind.get(name));
             matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())

@@ -7,46 +7,43 @@ use crate::cluster::kube::{EntryList, Kind, is_own_condition, is_own_entry, item
 use limpet_api::ParentRef;
 use limpet_model::reports::{Condition, ConditionStatus, ListenerReport};
 
-/// A message's longest text (`metav1.Condition`), with room for what it takes in another encoding.
+/// The maximum length of a message (`metav1.Condition` allows 32,768 characters).
 const MAX_MESSAGE: usize = 30_000;
-/// A status as it is to be.
+/// A wanted status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Of a class or a Gateway, which have one controller.
+    /// Of a GatewayClass or a Gateway, which have one controller.
     Whole {
-        /// The generation that was read.
+        /// The generation of the object that was read.
         generation: i64,
-        /// Our conditions.
         conditions: Vec<Condition>,
-        /// Of a Gateway.
+        /// The rest of a Gateway's status.
         gateway: Option<GatewayStatus>,
     },
-    /// Of objects that several controllers report on, each in entries of its own.
+    /// Of objects on which several controllers report, each in its own entries.
     Entries(Vec<Entry>),
 }
 
 /// What the status of a Gateway has besides conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GatewayStatus {
-    /// Where it can be reached, by type and value.
+    /// By type and value.
     pub(crate) addresses: Vec<(&'static str, String)>,
-    /// Of its listeners, in their order.
+    /// In the order of the listeners.
     pub(crate) listeners: Vec<ListenerReport>,
 }
 
-/// Of a route for a parent, or of a policy for an ancestor.
+/// Our entry for a parent of a route, or for an ancestor of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The parent, or the ancestor.
     pub(crate) reference: ParentRef,
-    /// The generation that was read.
+    /// The generation of the object that was read.
     pub(crate) generation: i64,
-    /// Our conditions.
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// Puts what is wanted into a status. Other controllers' entries and conditions stay as they are, ours that are not wanted go, and a condition keeps
-/// its time while its status is the same.
+/// Merges what is wanted into a status. Entries and conditions of other controllers stay as they are, ours that are not
+/// wanted are removed, and a condition keeps its time while its status is the same.
 pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &str, now: &str) -> Value {
     let mut merged = status.as_object().cloned().unwrap_or_default();
     match (wanted, EntryList::of(kind)) {
@@ -158,7 +155,7 @@ fn condition(wanted: &Condition, generation: i64, known: &[&Value], now: &str) -
     })
 }
 
-/// The text, or the beginning of it that has at most so many bytes.
+/// The text, cut to at most `most` bytes.
 pub(super) fn shortened(text: &str, most: usize) -> &str {
     if text.len() <= most {
         return text;
