@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::Client;
-use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
 
 use crate::Failure;
 use crate::cluster::cli::OutputKind;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::config_file;
+use limpet_core::time::GatewayDuration;
 use limpet_model::{CONTROLLER_NAME, Gateways, SessionDefaults, Settings, check_defaults};
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::EnvoyOptions;

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use kube::Client;
-use limpet_model::Settings;
 use tokio::sync::watch;
 
 use crate::cluster::config::Config;
 use crate::cluster::reconcile::status::EventRecorder;
+use limpet_model::Settings;
 
 /// What every part of the controller is started with.
 #[derive(Clone)]

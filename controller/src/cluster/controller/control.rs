@@ -8,19 +8,18 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
-use crate::cluster::reconcile::delivery::PublishedFilter;
-use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
-use crate::cluster::reconcile::reported::Reported;
-use limpet_api::ObjectName;
-use limpet_model::Settings;
-
 use super::context::Context;
 use super::guard::Guard;
 use super::http::Readiness;
 use super::inputs::InputsOrReason;
 use super::metrics::Metrics;
 use super::publish::{Built, Publisher};
+use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
+use crate::cluster::reconcile::delivery::PublishedFilter;
+use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
+use crate::cluster::reconcile::reported::Reported;
+use limpet_api::ObjectName;
+use limpet_model::Settings;
 
 /// How long a change waits for further ones: what is applied together is built once.
 const QUIET: Duration = Duration::from_millis(20);

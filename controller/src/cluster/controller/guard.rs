@@ -115,7 +115,7 @@ impl Guard {
                 if changed && excess > 0 {
                     tracing::warn!(
                         excess,
-                        "there are too many fences: the oldest are dropped, and their addresses' sessions may reach new owners"
+                        "too many fences: the oldest are dropped, and their addresses' sessions may reach new owners"
                     );
                 }
                 *known = wanted;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Api;
-use limpet_core::time::GatewayDuration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::context::Context;
+use super::guard::Guard;
 use crate::Failure;
+use crate::cluster::config::Config;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
 use crate::cluster::reconcile::fences::{self, List};
@@ -17,11 +19,8 @@ use crate::cluster::reconcile::keyring::{self, Keys};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease, Replicas};
 use crate::cluster::reconcile::status::DiagnosticEvents;
+use limpet_core::time::GatewayDuration;
 use limpet_outputs::{FilterInputs, FilterKeys};
-
-use super::context::Context;
-use super::guard::Guard;
-use crate::cluster::config::Config;
 
 /// The sources, and the tasks that keep them.
 #[derive(Debug)]

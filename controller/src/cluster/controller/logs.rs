@@ -1,7 +1,8 @@
 use std::io::IsTerminal as _;
 
-use crate::cluster::cli::LogFormat;
 use tracing_subscriber::EnvFilter;
+
+use crate::cluster::cli::LogFormat;
 
 /// Writes logs to stderr from now on, at the level in `RUST_LOG`, else at `info`.
 pub(crate) fn start(format: LogFormat) {

@@ -12,11 +12,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use super::guard;
 use crate::cluster::kube::Store;
 use crate::cluster::reconcile::keyring;
 use crate::cluster::reconcile::status::StatusMetrics;
-
-use super::guard;
 
 /// The controller's metrics. Clones share their values.
 #[derive(Debug, Clone)]

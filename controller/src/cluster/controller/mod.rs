@@ -33,7 +33,6 @@ use crate::cluster::reconcile::status::{self, Facts, Inputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
 use crate::output::Output;
 use crate::{Failure, Verdict};
-
 use context::{Context, instance};
 use control::{Control, Outlets};
 use leader::Candidate;

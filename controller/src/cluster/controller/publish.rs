@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use limpet_core::config::longest_life;
-use limpet_core::config::schema::FilterConfig;
-
+use super::metrics::Metrics;
+use super::retained_policies::{RetainedPolicies, retained_policies};
+use super::target::Target;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::manifests::Wanted;
 use limpet_api::ObjectName;
+use limpet_core::config::longest_life;
+use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::FILTER_NAME;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
@@ -19,10 +21,6 @@ use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, filter_config, variables};
 use limpet_resources::{Name, Resource, ResourceType, Resources, Version};
 use limpet_xds::Snapshots;
-
-use super::metrics::Metrics;
-use super::retained_policies::{RetainedPolicies, retained_policies};
-use super::target::Target;
 
 /// The result of a build.
 #[derive(Debug)]

@@ -7,9 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use limpet_core::config::schema::PolicyConfig;
-
 use limpet_api::ObjectName;
+use limpet_core::config::schema::PolicyConfig;
 use limpet_model::Graph;
 use limpet_outputs::used_policies;
 

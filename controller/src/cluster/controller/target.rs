@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::context::Context;
 use crate::Failure;
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::manifests::{self, Wanted};
 use crate::cluster::reconcile::reconcile_loop;
-
 use limpet_outputs::ControlPlane;
-
-use super::context::Context;
 
 #[derive(Debug)]
 pub(crate) struct Target {

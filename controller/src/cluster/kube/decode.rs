@@ -2,16 +2,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::item::Item;
+use super::kind::Kind;
+use super::own_status::{Digest, status_digest};
 use limpet_api::{
     DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Object, ObjectName, ReferenceGrantSpec,
     ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
 };
 use limpet_model::SessionPolicyKind;
 use limpet_model::endpoints::EndpointSlice;
-
-use super::item::Item;
-use super::kind::Kind;
-use super::own_status::{Digest, status_digest};
 
 /// An object as the store takes it.
 #[derive(Debug)]

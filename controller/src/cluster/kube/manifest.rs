@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 
-use limpet_model::Certificate;
-
 use super::decode::{self, Entry, Form};
 use super::item::Item;
 use super::kind::Kind;
 use super::secrets::{self, RawSecret};
 use super::watch;
+use limpet_model::Certificate;
 
 /// Reads an object of a kind. `None`: an EndpointSlice that belongs to no Service.
 ///

@@ -7,13 +7,12 @@ use kube::core::ApiResource;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use limpet_api::ObjectName;
-
 use super::backoff::Backoff;
 use super::discovery::{self, Served};
 use super::kind::Kind;
 use super::secrets;
 use super::watch::{self as objects, Scope, Update, Updates};
+use limpet_api::ObjectName;
 
 /// How often discovery runs: two to five small requests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);

@@ -9,13 +9,11 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::item::dynamic_resource;
+use super::watch::{Update, Updates};
+use super::{certificate, named_object};
 use limpet_api::{GATEWAY_GROUP, Listener, ObjectName};
 use limpet_model::{Certificate, Objects, References, Referrer};
-
-use super::certificate;
-use super::item::dynamic_resource;
-use super::named_object;
-use super::watch::{Update, Updates};
 
 const TLS: &str = "kubernetes.io/tls";
 

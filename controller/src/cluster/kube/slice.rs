@@ -5,10 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
+use super::item::dynamic_resource;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::{EndpointSlice, EndpointState, SliceEndpoint};
-
-use super::item::dynamic_resource;
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 

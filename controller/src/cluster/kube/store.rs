@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use kube::core::ApiResource;
 
-use limpet_api::ObjectName;
-use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
-use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
-
 use super::decode::{Content, Entry};
 use super::kind::Kind;
 use super::own_status::Digest;
 use super::reader::Watched;
 use super::secrets;
 use super::watch::Update;
+use limpet_api::ObjectName;
+use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
+use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 
 /// What the API server has now, as far as the watches have told.
 #[derive(Debug)]

@@ -9,14 +9,13 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use limpet_api::ObjectName;
-use limpet_model::Certificate;
-
 use super::backoff::Backoff;
 use super::decode::{self, Content, Entry, Form};
 use super::item::Item;
 use super::kind::Kind;
 use super::slice::{self, RawSlice};
+use limpet_api::ObjectName;
+use limpet_model::Certificate;
 
 /// How long a watch lasts before it is restarted where it ended, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;

@@ -4,14 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use limpet_core::config::schema::FenceConfig;
-use limpet_core::time::Timestamp;
-
-use limpet_api::ObjectName;
-use limpet_model::endpoints::Endpoint;
-
 use super::list::{Fence, List};
 use super::owners::{Owner, Owners};
+use limpet_api::ObjectName;
+use limpet_core::config::schema::FenceConfig;
+use limpet_core::time::Timestamp;
+use limpet_model::endpoints::Endpoint;
 
 /// The maximum time for which an address is held back: a new pod must not wait for an Envoy that does not answer.
 const LONGEST: Duration = Duration::from_secs(5);

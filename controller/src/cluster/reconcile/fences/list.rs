@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
-use serde::{Deserialize, Serialize};
 
 /// The maximum number of fences. A ConfigMap has room for more (1 MiB).
 const MOST: usize = 5000;

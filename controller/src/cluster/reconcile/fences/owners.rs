@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_core::time::Timestamp;
-
 use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 
 /// The uid of a pod. A pod whose containers restart keeps it.

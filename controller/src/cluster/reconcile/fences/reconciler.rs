@@ -11,12 +11,11 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 use tokio::sync::watch;
 
+use super::list::List;
 use crate::cluster::kube::{Backoff, named_object};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_model::{MANAGED_BY, MANAGER};
-
-use super::list::List;
 
 /// The kind of the object.
 pub(crate) const CONFIG_MAP: &str = "ConfigMap";

@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_core::time::Timestamp;
 use proptest::prelude::*;
-
-use limpet_api::ObjectName;
-use limpet_model::endpoints::{Endpoint, EndpointState};
 
 use super::changes::PublishedFences;
 use super::{Fence, Fences, List};
+use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
+use limpet_model::endpoints::{Endpoint, EndpointState};
 
 const LIFE: Duration = Duration::from_secs(3600);
 const A: &str = "10.0.0.1:8080";

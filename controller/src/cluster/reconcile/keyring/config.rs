@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
+
+use limpet_core::time::GatewayDuration;
 
 /// The keyring and its rotation. Durations as the Gateway API writes them (GEP-2257).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

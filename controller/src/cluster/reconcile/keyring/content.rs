@@ -6,14 +6,13 @@ use std::fmt;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
-use limpet_core::keyring::wrapped;
-use limpet_core::keyring::{KeyId, Secret};
-use limpet_core::time::Timestamp;
 use zeroize::Zeroize as _;
 
 use crate::tools::keys::rotation;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
+use limpet_core::keyring::{KeyId, Secret, wrapped};
+use limpet_core::time::Timestamp;
 use limpet_model::{MANAGED_BY, MANAGER};
 
 /// The field with the keyring, in the form that `limpet keys generate FILE` writes.

@@ -3,16 +3,15 @@
 
 use std::time::Duration;
 
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::{KeyEncryptionKeyConfig, WrappedKeysConfig};
-use limpet_core::keyring::{KeyId, wrapped};
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-use crate::tools::keys::source;
-
 use super::config::KeyEncryptionKey;
 use super::reconciler::{Keys, figures};
+use crate::tools::keys::source;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyEncryptionKeyConfig, WrappedKeysConfig};
+use limpet_core::keyring::{KeyId, wrapped};
 
 /// How often the file is read.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -8,11 +8,12 @@ use futures::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 use kube::api::PostParams;
 use kube::{Api, Error};
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
-use limpet_core::time::Timestamp;
 use tokio::sync::watch;
 
+use super::config::KeyringConfig;
+use super::content::Wiped;
+use super::schedule::Served;
+use super::state::{Next, State, Which, Write};
 use crate::cluster::kube::Backoff;
 use crate::cluster::kube::named_object::{self, Seen};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
@@ -21,12 +22,10 @@ use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{KeyringDelivery, Replicas, behind, digest};
 use crate::time_format;
 use crate::tools::keys::{generate, rotation};
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
+use limpet_core::time::Timestamp;
 use limpet_outputs::FilterKeys;
-
-use super::config::KeyringConfig;
-use super::content::Wiped;
-use super::schedule::Served;
-use super::state::{Next, State, Which, Write};
 
 /// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use crate::tools::keys::rotation::{self, Phase, Unfit};
 use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
-
-use crate::tools::keys::rotation::{self, Phase, Unfit};
 
 /// What the next step depends on, besides the keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret as SecretObject;
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::WrappedKeysConfig;
-use limpet_core::keyring::Secret;
-use limpet_core::time::Timestamp;
-
-use crate::tools::keys::rotation::{self, Phase};
 
 use super::config::KeyringConfig;
 use super::content::{self, Broken, KeyEncryptionKeys, Ring, Wiped};
 use super::schedule::{self, Due, Served, Situation};
+use crate::tools::keys::rotation::{self, Phase};
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::WrappedKeysConfig;
+use limpet_core::keyring::Secret;
+use limpet_core::time::Timestamp;
 
 /// Which of the two Secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::KeyStateConfig;
-use limpet_core::keyring::Secret;
-use limpet_core::time::Timestamp;
 use proptest::prelude::*;
-
-use crate::tools::keys::rotation::Phase;
 
 use super::KeyringConfig;
 use super::content::{ROTATE, ROTATED};
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
+use crate::tools::keys::rotation::Phase;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::keyring::Secret;
+use limpet_core::time::Timestamp;
 
 const LIFE: Duration = Duration::from_secs(3600);
 const PHASE: Duration = Duration::from_secs(60);

@@ -9,6 +9,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::difference::{Live, excess, is_as_wanted};
+use super::proxies;
+use super::written::{Wanted, Written};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, at};
 use limpet_api::ObjectName;
@@ -18,10 +21,6 @@ use limpet_outputs::ControlPlane;
 use limpet_outputs::manifests::{
     CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Objection, Stage, controller_label,
 };
-
-use super::difference::{Live, excess, is_as_wanted};
-use super::proxies;
-use super::written::{Wanted, Written};
 
 /// How often objects are checked for changes by others, which are undone.
 const LOOK: Duration = Duration::from_secs(10);

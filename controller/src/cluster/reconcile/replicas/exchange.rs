@@ -9,11 +9,10 @@ use kube::{Api, Client, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
-use limpet_model::{MANAGED_BY, MANAGER};
-
 use super::presence::{BEAT, Presence};
 use super::report::{Envoys, KeyringDelivery, Own, View};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
+use limpet_model::{MANAGED_BY, MANAGER};
 
 /// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use limpet_model::short_hash::hash;
-
 use super::report::{KeyringDelivery, Own, Said, View};
+use limpet_model::short_hash::hash;
 
 /// How often a replica writes its annotation.
 pub(super) const BEAT: Duration = Duration::from_secs(2);

@@ -6,12 +6,11 @@ use kube::{Api, Client, Error};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::wanted::{changes, is_ours};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, Kind, Observation};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
-
-use super::wanted::{changes, is_ours};
 
 pub(crate) struct Reconciler {
     client: Client,

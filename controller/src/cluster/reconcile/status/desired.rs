@@ -1,11 +1,10 @@
 use std::collections::BTreeMap;
 
+use super::shape::{Entry, GatewayStatus, Wanted, merge};
 use crate::cluster::kube::{Digest, Kind, status_digest};
 use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, PolicyReport, RouteReport};
 use limpet_model::{Reports, SessionPolicyKind};
-
-use super::shape::{Entry, GatewayStatus, Wanted, merge};
 
 /// The wanted statuses by kind and name, with the digests of our parts; `None`: not known yet, so the status stays as
 /// it is.

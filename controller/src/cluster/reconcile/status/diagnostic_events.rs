@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::events::{EventRecorder, Problem, Regarding};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_api::ObjectName;
-
-use super::events::{EventRecorder, Problem, Regarding};
 
 /// Writes [`Diagnostics`] as Events.
 pub(crate) struct DiagnosticEvents {

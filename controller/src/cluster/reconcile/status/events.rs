@@ -8,11 +8,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
+use super::shape::{Wanted, shortened};
 use crate::cluster::kube::{Backoff, Digest};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
-
-use super::shape::{Wanted, shortened};
 
 /// The maximum length of a note (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;

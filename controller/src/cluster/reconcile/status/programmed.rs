@@ -1,11 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use super::shape::shortened;
 use crate::cluster::reconcile::replicas::{Envoys, View};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
-
-use super::shape::shortened;
 
 /// How long an Envoy may take to acknowledge a change, or to reconnect to this or another replica, before the condition
 /// changes. Otherwise, a Gateway whose endpoints change all the time would never be programmed.

@@ -6,6 +6,12 @@ use futures::StreamExt as _;
 use kube::Client;
 use tokio::sync::watch;
 
+use super::desired::{Desired, Facts, desired};
+use super::events::{EventRecorder, Problem, Regarding, problems};
+use super::metrics::StatusMetrics;
+use super::programmed::{Programmed, seen};
+use super::shape::Wanted;
+use super::writer::{self, Job, Outcome};
 use crate::cluster::kube::{Backoff, Digest, Kind, Observation};
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
@@ -13,13 +19,6 @@ use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::{Objects, Reports};
-
-use super::desired::{Desired, Facts, desired};
-use super::events::{EventRecorder, Problem, Regarding, problems};
-use super::metrics::StatusMetrics;
-use super::programmed::{Programmed, seen};
-use super::shape::Wanted;
-use super::writer::{self, Job, Outcome};
 
 /// How many writes run at once.
 const PARALLEL: usize = 4;

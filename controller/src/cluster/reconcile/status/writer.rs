@@ -3,10 +3,9 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 
+use super::shape::{Wanted, merge};
 use crate::cluster::kube::{Digest, FIELD_MANAGER, Kind};
 use limpet_api::ObjectName;
-
-use super::shape::{Wanted, merge};
 
 /// How often a write is repeated after a conflict.
 const ATTEMPTS: u32 = 5;
