@@ -72,7 +72,7 @@ fn what_says_the_same_changes_nothing() {
         applied(&mut store, Kind::HttpRoute, of("1", &Value::Null)),
         Change::default()
     );
-    // Somebody wrote its status: it is not built anew.
+    // Another controller wrote its status: no build is needed.
     assert_eq!(applied(&mut store, Kind::HttpRoute, of("2", &Value::Null)), statuses());
     let ours = json!({"parents": [{"controllerName": OURS}]});
     assert_eq!(applied(&mut store, Kind::HttpRoute, of("3", &ours)), statuses());

@@ -1,4 +1,4 @@
-//! A list that is kept somewhere, Envoys that acknowledge it, and pods whose addresses are used again.
+//! A ConfigMap with the list, Envoys that acknowledge it, and pods whose addresses are used again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ const LIFE: Duration = Duration::from_secs(3600);
 const A: &str = "10.0.0.1:8080";
 const B: &str = "10.0.0.2:8080";
 
-/// Milliseconds after a whole second.
+/// A time, in milliseconds after a whole second.
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_unix_millis(1_700_000_000_000 + millis)
 }
@@ -43,7 +43,7 @@ fn observe(fences: &mut Fences, name: &str, owners: &[(&str, &str)], millis: u64
     fences.observe(&service(name), "http", &endpoints(owners), at(millis))
 }
 
-/// What was written is kept and published.
+/// The leader writes the wanted list, and it is published.
 fn keep(fences: &mut Fences, millis: u64) -> List {
     let (list, dropped) = fences.wanted(LIFE, at(millis)).unwrap();
     assert_eq!(dropped, 0);
@@ -51,7 +51,7 @@ fn keep(fences: &mut Fences, millis: u64) -> List {
     list
 }
 
-/// Whether Envoys are told of the endpoints of any Service again.
+/// Whether the endpoints of any Service are published again.
 fn release(fences: &mut Fences, everywhere: bool, millis: u64) -> bool {
     let config = fences.list().config();
     let fences_of = PublishedFences {
@@ -215,14 +215,14 @@ fn a_list_that_cannot_be_read_is_told_by_its_field() {
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// A pod has one of two addresses now.
+    /// A new pod gets one of two addresses.
     Pod(usize),
-    /// One of two Services shows who has an address of two, or does not show it any more. What it shows stays until
+    /// One of two Services shows the owner of one of two addresses, or removes the address. What it shows stays until
     /// then, true or not.
     Show(usize, usize, bool),
-    /// The leader writes what it wants.
+    /// The leader writes the wanted list.
     Keep,
-    /// Every Envoy acknowledges what is kept.
+    /// Every Envoy acknowledges the published list.
     Acknowledge,
     /// Time passes.
     Wait(u64),
@@ -245,8 +245,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// An address that Envoys are told of has, if its owner followed another one before our eyes, a fence that they all
-    /// have and that no session of the other one is young enough for; or it waited for as long as it may.
+    /// If an address was seen to change its owner and is published, then all Envoys have a fence for it that ends every
+    /// session of the former owner, or the address has waited for the maximum time.
     #[test]
     fn no_address_is_given_before_its_fence(events in prop::collection::vec(event(), 1..120)) {
         const ADDRESSES: [&str; 2] = [A, B];
@@ -258,7 +258,7 @@ proptest! {
         let mut first: BTreeMap<String, u64> = BTreeMap::new();
         let mut shown: [BTreeMap<&str, String>; 2] = [BTreeMap::new(), BTreeMap::new()];
         let mut everywhere = List::default();
-        // When an address last changed hands, and to whom.
+        // When an address last changed its owner, and the new owner.
         let mut changed: BTreeMap<&str, (u64, String)> = BTreeMap::new();
         for event in events {
             match event {
@@ -292,7 +292,7 @@ proptest! {
                     fences.set_list(list.clone(), at(now));
                     prop_assert!(fences.wanted(LIFE, at(now)).is_none(), "nothing is written because of a restart");
                     changed.clear();
-                    // Slices have caught up with each other.
+                    // All slices are up to date.
                     for (text, owner) in shown.iter_mut().flatten() {
                         *owner = format!("{text} {}", pods[usize::from(*text == B)]);
                     }

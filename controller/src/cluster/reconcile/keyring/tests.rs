@@ -1,4 +1,4 @@
-//! Both Secrets in a store that behaves as the API server does, and replicas that see it late, lead, and die.
+//! Both Secrets in a store that behaves like the API server, and replicas that see it late, lead, and die.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn config() -> KeyringConfig {
     }
 }
 
-/// What the API server holds.
+/// The API server.
 #[derive(Default)]
 struct Store {
     secrets: BTreeMap<Which, SecretObject>,
@@ -43,7 +43,7 @@ impl Store {
         self.secrets.insert(which, secret);
     }
 
-    /// Whether it was taken.
+    /// Returns whether the write was accepted.
     fn write(&mut self, write: Write) -> bool {
         let (which, secret) = match write {
             Write::Create(which, _) if self.secrets.contains_key(&which) => return false,
@@ -108,7 +108,7 @@ fn served(everywhere: bool) -> Served {
     }
 }
 
-/// One look and what follows. Whether something was written.
+/// One turn of a replica. Returns whether something was written.
 fn turn(state: &mut State, store: &mut Store, seconds: u64, everywhere: bool) -> bool {
     look(state, store);
     let fresh = store.fresh();
@@ -161,7 +161,7 @@ fn a_wish_walks_through_all_phases_and_is_heeded_once() {
     assert!(!turn(&mut state, &mut store, 100, false), "not every Envoy has it");
     assert!(turn(&mut state, &mut store, 100, true));
     assert_eq!(store.states(), [(1, Verifying), (2, Signing)]);
-    // Another one takes over.
+    // Another replica becomes the leader.
     let mut state = State::new(config());
     assert!(turn(&mut state, &mut store, 101, true));
     assert_eq!(store.states(), [(1, Retiring), (2, Signing)]);
@@ -223,7 +223,7 @@ fn a_broken_secret_is_left_alone_and_the_last_good_one_served() {
         assert!(!message.contains("bm90"), "{message}");
         assert!(!format!("{state:?}").contains("bm90"));
 
-        // Who starts now has nothing to serve, and makes nothing.
+        // A replica that starts now serves nothing, and creates nothing.
         let mut other = State::new(config());
         assert!(which == Which::KeyEncryptionKey || !turn(&mut other, &mut store, 1_000_000, true));
         look(&mut other, &store);
@@ -315,15 +315,15 @@ fn debug_shows_no_secret() {
 /// What happens to a cluster.
 #[derive(Debug, Clone)]
 enum Event {
-    /// A replica sees the Secrets as they are.
+    /// A replica sees the current Secrets.
     Look(usize),
-    /// A replica, whoever leads, does what it takes to be its turn, by what it saw last.
+    /// A replica acts as the leader, by what it saw last.
     Act(usize, bool),
-    /// It dies, and comes back.
+    /// A replica dies and starts again.
     Die(usize),
     /// Time passes.
     Wait(u64),
-    /// Somebody asks for a key.
+    /// Somebody asks for another key.
     Wish(u8),
 }
 
@@ -340,8 +340,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whoever leads, however late it sees, whenever it dies: the keyring goes through the phases in their order, each
-    /// step once, none before its time, and no key is lost before it may go.
+    /// Whichever replica leads, however late it sees, and whenever it dies: the keyring goes through the phases in
+    /// order, takes each step once and none too early, and keeps every key that is still needed.
     #[test]
     fn a_rotation_survives_everything(events in prop::collection::vec(event(), 1..200)) {
         let (_, mut store) = established();

@@ -30,7 +30,7 @@ fn entries(gateways: &[(&str, bool)]) -> Wanted {
     Wanted::Entries(gateways.iter().map(entry).collect())
 }
 
-/// A status with entries of somebody else's.
+/// A status with entries of another controller.
 fn foreign(names: &[&str]) -> Vec<Value> {
     let entry =
         |name: &&str| json!({"parentRef": {"name": name}, "controllerName": "example.com/other", "conditions": []});
@@ -41,7 +41,7 @@ fn merged(status: &Value, wanted: &Wanted, now: &str) -> Value {
     merge(Kind::HttpRoute, status, wanted, OURS, now)
 }
 
-/// Whose the entries are, by their parents, in their order.
+/// The names of the parents in the order of the entries.
 fn parents(status: &Value) -> Vec<&str> {
     items(status, "parents")
         .map(|entry| entry["parentRef"]["name"].as_str().unwrap())
@@ -76,7 +76,7 @@ fn a_condition_keeps_its_time_while_its_status_is_the_same() {
     let other = merged(&first, &entries(&[("a", false)]), NOW);
     assert_eq!(time(&other), NOW);
     assert_eq!(other["parents"][0]["conditions"][0]["observedGeneration"], 7);
-    // Another entry's time is not this one's.
+    // The time of another entry does not count.
     let moved = merged(&first, &entries(&[("b", true)]), NOW);
     assert_eq!(time(&moved), NOW);
 }
