@@ -1,15 +1,13 @@
 //! `limpet render` on the command line.
 
-use std::fs::Permissions;
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
 use serde_json::{Value, json};
 
 use crate::cluster::cli::RenderArgs;
-use crate::cluster::controller::Config;
+use crate::cluster::config::Config;
+use crate::cluster::write_file::write_file;
 use crate::output::Output;
 use crate::{Failure, Verdict, output};
 use limpet_api::ObjectName;
@@ -123,20 +121,4 @@ fn text(value: &Value, format: Output) -> Result<String, Failure> {
         Output::Json => Ok(format!("{value:#}\n")),
         Output::Text => serde_saphyr::to_string(value).map_err(|error| Failure(format!("can not write YAML: {error}"))),
     }
-}
-
-/// Whole files, each at once: an Envoy may be watching them. Those with a private key are their owner's alone.
-pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Failure> {
-    let written = || {
-        let folder = file
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let permissions = Permissions::from_mode(if secret { 0o600 } else { 0o644 });
-        let mut new = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
-        new.write_all(text.as_bytes())?;
-        new.persist(file).map_err(|error| error.error).map(drop)
-    };
-    written().map_err(|error: std::io::Error| Failure(format!("{}: can not be written: {error}", file.display())))
 }

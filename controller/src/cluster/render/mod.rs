@@ -23,7 +23,7 @@ use limpet_outputs::manifests::{Source, controller_label};
 use limpet_outputs::{ControlPlane, FilterInputs};
 use limpet_resources::{Resource, ResourceType};
 
-pub(crate) use command::{run, write_file};
+pub(crate) use command::run;
 use files::{static_file, xds_folder};
 
 /// What manifests become.
