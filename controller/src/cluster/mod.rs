@@ -3,8 +3,10 @@
 //! - [`kube`]: the API server: client, discovery, watches, and the objects that are there now.
 //! - [`reconcile`]: everything that is written to the cluster, by the replica that leads.
 //! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
+//! - `config`: the configuration of both.
 
 mod cli;
+mod config;
 mod controller;
 mod kube;
 mod reconcile;

@@ -327,7 +327,7 @@ spec:
             about.push(line);
         }
     }
-    let unread = about.iter().find(|line| line["message"] == "can not be read");
+    let unread = about.iter().find(|line| line["message"] == "cannot be read");
     let unread = unread.with_context(|| format!("{about:?}"))?;
     assert_eq!(
         (&unread["level"], &unread["kind"], &unread["field"]),

@@ -127,7 +127,7 @@ async fn unreadable_fences_are_an_event_and_the_last_good_ones_stay() -> Result<
     site.namespace.apply_object(&map(&broken)).await?;
     let words = "data[fences.json]: [0].nowAndThen: unknown field";
     let note = until_event(&site.namespace, "ConfigMap", FENCES, "Invalid", words).await?;
-    assert!(note.contains("the fences that were there before stay"), "{note}");
+    assert!(note.contains("the previous fences stay in use"), "{note}");
     sessions_go_on(&site, &mut visitor, &backend).await?;
     assert_eq!(site.controller.metric("limpet_fences").await?, "1");
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_core::config::schema::{PolicyConfig, SecureConfig};
 use limpet_model::reports::ConditionStatus;
-use limpet_model::{SessionDefaults, Settings, build};
+use limpet_model::{SessionFields, Settings, build};
 
 use super::{CLASS, SHOP, condition, objects, of_type};
 
@@ -62,7 +62,7 @@ spec:
     sessionPersistence: {{sessionName: s}}"
     );
     let mut settings = Settings::default();
-    settings.session_defaults.secure = secure;
+    settings.session_defaults.secure = Some(secure);
     let (graph, reports) = build(&objects::read(&manifests), &settings);
     let accepted = condition(&reports, "Accepted");
     assert_eq!(
@@ -149,7 +149,7 @@ fn the_pages_default_of_an_annotation_changes_nothing() {
 /// The page says that `sessionDefaults` has a field for each annotation.
 #[test]
 fn each_annotation_has_a_default_of_the_same_name() {
-    let defaults = serde_json::to_value(SessionDefaults::default()).expect("defaults have a form in JSON");
+    let defaults = serde_json::to_value(SessionFields::default()).expect("defaults have a form in JSON");
     let fields = defaults.as_object().expect("fields").keys().map(|field| {
         let dashed = |letter: char| {
             if letter.is_ascii_uppercase() {

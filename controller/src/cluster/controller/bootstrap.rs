@@ -10,7 +10,6 @@ use crate::{Failure, Verdict};
 use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets};
 use limpet_outputs::json;
 
-/// Prints or writes it.
 pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure> {
     let tls = match (&args.ca, &args.certificate, &args.key) {
         (Some(ca), Some(certificate), Some(key)) => Some(BootstrapTls {
@@ -53,6 +52,6 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure
 fn write(file: &Path, value: &Result<Value, json::JsonError>) -> Result<(), Failure> {
     let value = value.as_ref().map_err(|error| Failure(error.to_string()))?;
     let text = serde_saphyr::to_string(value).map_err(|error| Failure(error.to_string()))?;
-    // Paths of files, not what is in them.
+    // It holds paths of keys, and no keys.
     write_file(file, &text, false)
 }

@@ -1,4 +1,4 @@
-//! The event loop: what changed, when it is time to build, and what is published.
+//! The event loop: takes in changes, builds when it is time, and publishes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,41 +6,74 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use crate::cluster::kube::{Change, Reader, Store};
-use crate::cluster::reconcile::delivery::Carried;
-use crate::cluster::reconcile::status::{Observation, Reported};
+use super::context::Context;
+use super::guard::Guard;
+use super::http::Readiness;
+use super::inputs::InputsOrReason;
+use super::metrics::Metrics;
+use super::publish::{Built, Publisher};
+use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
+use crate::cluster::reconcile::delivery::PublishedFilter;
+use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
+use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::Settings;
 
-use super::guard::Guard;
-use super::http::Readiness;
-use super::inputs::Known;
-use super::metrics::Metrics;
-use super::publish::{Built, Publisher};
-
-/// After a change, further ones are waited for so long: what is applied together is built once.
+/// How long a change waits for further ones: what is applied together is built once.
 const QUIET: Duration = Duration::from_millis(20);
-/// Changes that do not end are built after so long.
+/// How long a build waits while changes keep coming.
 const LONGEST: Duration = Duration::from_millis(250);
-/// A listener's Secret is waited for so long; then the listener is reported as it is.
+/// How long a build waits for a listener's Secret. After that, the listener is reported without it.
 const SECRETS: Duration = Duration::from_secs(3);
-/// How many updates are taken in at once.
+/// How many updates are taken in before anything else happens.
 const BATCH: usize = 512;
-/// Who is told of changes of statuses is told so often.
+/// How often changes of statuses are passed on.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Policies that no route uses any more are kept at least so long; then as long as an Envoy may have such routes.
-const SUPERSEDED: Duration = Duration::from_secs(5);
+/// The minimum time for which retained policies are kept. They stay longer while an Envoy may still have routes with
+/// them.
+const RETAINED: Duration = Duration::from_secs(5);
 
-/// Whom the loop tells what statuses are about.
+/// Where the loop sends what other tasks need.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Outlets {
     pub(crate) reported: watch::Sender<Option<Reported>>,
     pub(crate) observation: watch::Sender<Observation>,
     pub(crate) readiness: watch::Sender<Readiness>,
-    pub(crate) carried: watch::Sender<Option<Carried>>,
+    pub(crate) published_filter: watch::Sender<Option<PublishedFilter>>,
+}
+
+/// The receiving ends of [`Outlets`].
+#[derive(Debug)]
+pub(crate) struct Feeds {
+    pub(crate) reported: watch::Receiver<Option<Reported>>,
+    pub(crate) observation: watch::Receiver<Observation>,
+    pub(crate) readiness: watch::Receiver<Readiness>,
+    pub(crate) published_filter: watch::Receiver<Option<PublishedFilter>>,
+}
+
+impl Outlets {
+    pub(crate) fn channels() -> (Self, Feeds) {
+        let (reported, reported_feed) = watch::channel(None);
+        let (observation, observation_feed) = watch::channel(Observation::default());
+        let (readiness, readiness_feed) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
+        let (published_filter, published_filter_feed) = watch::channel(None);
+        let outlets = Self {
+            reported,
+            observation,
+            readiness,
+            published_filter,
+        };
+        let feeds = Feeds {
+            reported: reported_feed,
+            observation: observation_feed,
+            readiness: readiness_feed,
+            published_filter: published_filter_feed,
+        };
+        (outlets, feeds)
+    }
 }
 
 /// The loop's state.
@@ -50,90 +83,115 @@ pub(crate) struct Control {
     store: Store,
     settings: Arc<Settings>,
     publisher: Publisher,
-    told: Told,
+    outlets: Outlets,
     metrics: Metrics,
-    inputs: watch::Receiver<Known>,
+    inputs: watch::Receiver<InputsOrReason>,
     guard: Guard,
-    /// When objects changed first and last since the last build began.
+    /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
-    /// When statuses are to be looked at.
+    /// When to pass on changed statuses.
     look: Option<Instant>,
-    /// When to see whether superseded policies can be dropped, and whether the next build does.
-    supersede: Option<Instant>,
-    drops_superseded: bool,
+    /// When to check whether retained policies can be dropped, and whether the next build drops them.
+    retained_check: Option<Instant>,
+    drops_retained: bool,
     building: Option<JoinHandle<Built>>,
+}
+
+impl Reconcile for Control {
+    /// [`Control::due`] gathers changes of objects; endpoints do not wait.
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            update = self.reader.next() => {
+                let mut change = self.store.apply(update.ok_or(Closed)?);
+                for _ in 1..BATCH {
+                    let Some(update) = self.reader.ready() else { break };
+                    change.merge(self.store.apply(update));
+                }
+                self.take(&change);
+            }
+            built = ended(self.building.as_mut()) => {
+                self.building = None;
+                if let Some(built) = built {
+                    self.publish(built);
+                }
+            }
+            () = changed_or_never(&mut self.inputs) => {
+                self.mark();
+                self.tell_missing();
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is due.
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let is_due = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+        if is_due(Some(self.guard.due())) {
+            self.look();
+        }
+        if is_due(self.due()) {
+            self.build();
+        }
+        if is_due(self.retained_check) {
+            self.drop_retained();
+        }
+        if is_due(self.look) {
+            self.look = None;
+            self.outlets.observation.send_replace(self.store.observation());
+        }
+        let next = [Some(self.guard.due()), self.due(), self.retained_check, self.look];
+        let next = next.into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
 }
 
 impl Control {
     pub(crate) fn new(
-        reader: Reader,
-        store: Store,
-        settings: Settings,
+        context: &Context,
         publisher: Publisher,
-        told: Told,
+        outlets: Outlets,
         metrics: Metrics,
-        (inputs, guard): (watch::Receiver<Known>, Guard),
+        inputs: watch::Receiver<InputsOrReason>,
+        guard: Guard,
     ) -> Self {
+        let settings = &context.settings;
+        let namespaces = context.config.namespaces.iter();
+        let watched = Watched {
+            controller: settings.controller_name.as_str().into(),
+            certificates: settings.judges(),
+            namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
+        };
         let now = Instant::now();
         Self {
-            reader,
-            store,
-            settings: Arc::new(settings),
+            reader: Reader::start(&context.client, watched.clone()),
+            store: Store::new(watched),
+            settings: Arc::clone(settings),
             publisher,
-            told,
+            outlets,
             metrics,
             inputs,
             guard,
-            // Also a cluster without any object is built.
+            // The first build needs no change: a cluster may have no object.
             changed: Some((now, now)),
             look: None,
-            supersede: None,
-            drops_superseded: false,
+            retained_check: None,
+            drops_retained: false,
             building: None,
         }
     }
 
-    /// Goes on until `shutdown`.
-    pub(crate) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
-        loop {
-            let due = self.due();
-            let look = self.look;
-            let guarded = self.guard.due();
-            let supersede = self.supersede;
-            tokio::select! {
-                _ = shutdown.wait_for(|ends| *ends) => return,
-                update = self.reader.next() => {
-                    // The reader ends with this loop, and never before.
-                    let Some(update) = update else { return };
-                    let mut change = self.store.apply(update);
-                    for _ in 1..BATCH {
-                        let Some(update) = self.reader.ready() else { break };
-                        change.merge(self.store.apply(update));
-                    }
-                    self.take(&change);
-                }
-                built = ended(self.building.as_mut()) => {
-                    self.building = None;
-                    if let Some(built) = built {
-                        self.publish(built);
-                    }
-                }
-                () = changed(&mut self.inputs) => {
-                    self.mark();
-                    self.tell_missing();
-                }
-                () = sleep_until(guarded) => self.look(),
-                () = at(due) => self.build(),
-                () = at(supersede) => self.drop_superseded(),
-                () = at(look) => {
-                    self.look = None;
-                    self.told.observation.send_replace(self.store.observation());
-                }
-            }
+    /// Runs until `shutdown`.
+    pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
+        tokio::select! {
+            () = reconcile_loop::run(self) => {}
+            _ = shutdown.wait_for(|ends| *ends) => {}
         }
     }
 
-    /// What changed.
+    /// Takes in what an update changed.
     fn take(&mut self, change: &Change) {
         if change.objects {
             self.mark();
@@ -146,7 +204,7 @@ impl Control {
         self.tell_missing();
     }
 
-    /// Tells Envoys of the endpoints of these Services, but for addresses that are held back.
+    /// Publishes the endpoints of these Services, except addresses that are held back.
     fn publish_endpoints(&mut self, services: &BTreeSet<ObjectName>) {
         let Self {
             store,
@@ -167,11 +225,11 @@ impl Control {
         self.metrics.endpoint_updates.inc_by(published);
     }
 
-    /// Looks which addresses need not be held back any more.
+    /// Releases addresses that need not be held back any more.
     fn look(&mut self) {
-        let services = self.guard.look(self.publisher.carried());
+        let services = self.guard.look(self.publisher.published_filter());
         self.publish_endpoints(&services);
-        self.metrics.guarded(self.guard.figures());
+        self.metrics.set_fences(self.guard.figures());
     }
 
     fn tell_missing(&self) {
@@ -183,18 +241,18 @@ impl Control {
             Some(format!("not read yet: {}", missing.join(", ")))
         };
         if let Some(why) = why {
-            self.told.readiness.send_replace(Readiness::Waiting(why));
+            self.outlets.readiness.send_replace(Readiness::Waiting(why));
         }
     }
 
-    /// Something changed that is built from.
+    /// Notes that something changed that graphs are built from.
     fn mark(&mut self) {
         let now = Instant::now();
         let first = self.changed.map_or(now, |(first, _)| first);
         self.changed = Some((first, now));
     }
 
-    /// When to build, if at all.
+    /// When to build next; `None`: not before something else happens.
     fn due(&self) -> Option<Instant> {
         let (first, last) = self.changed?;
         if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
@@ -216,19 +274,19 @@ impl Control {
         self.metrics.count_objects(&self.store);
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
-        let keeps_superseded = !std::mem::take(&mut self.drops_superseded);
-        let builder = self.publisher.builder(inputs, keeps_superseded);
+        let keeps_retained = !std::mem::take(&mut self.drops_retained);
+        let builder = self.publisher.builder(inputs, keeps_retained);
         self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
     }
 
-    /// Once all Envoys have the routes that are published, nobody needs the policies of those before.
-    fn drop_superseded(&mut self) {
-        let has_superseded = self.publisher.has_superseded();
-        self.drops_superseded = has_superseded && self.publisher.is_everywhere();
-        if self.drops_superseded {
+    /// Once all Envoys have the published routes, no Envoy needs the policies of earlier ones.
+    fn drop_retained(&mut self) {
+        let has_retained = self.publisher.has_retained();
+        self.drops_retained = has_retained && self.publisher.is_everywhere();
+        if self.drops_retained {
             self.mark();
         }
-        self.supersede = (has_superseded && !self.drops_superseded).then(|| Instant::now() + SUPERSEDED);
+        self.retained_check = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
     }
 
     fn publish(&mut self, built: Built) {
@@ -246,14 +304,16 @@ impl Control {
             guard.endpoints(service, port, all)
         });
         guard.watch(|service, port| publisher.serves(service, port));
-        if publisher.has_superseded() {
-            self.supersede.get_or_insert(Instant::now() + SUPERSEDED);
+        if publisher.has_retained() {
+            self.retained_check.get_or_insert(Instant::now() + RETAINED);
         }
-        self.told.carried.send_replace(publisher.carried().cloned());
+        self.outlets
+            .published_filter
+            .send_replace(publisher.published_filter().cloned());
         let newly_held = guard.newly_held();
         self.publish_endpoints(&newly_held);
         self.look();
-        self.told.readiness.send_if_modified(|known| {
+        self.outlets.readiness.send_if_modified(|known| {
             let first = *known != Readiness::Ready;
             if first {
                 tracing::info!("the first complete state is published");
@@ -261,33 +321,18 @@ impl Control {
             }
             first
         });
-        self.told.observation.send_replace(self.store.observation());
+        self.outlets.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
-        self.told.reported.send_replace(Some(Reported { reports, objects }));
+        self.outlets.reported.send_replace(Some(Reported { reports, objects }));
     }
 }
 
-/// The next change; never, where there will be none.
-async fn changed<T>(receiver: &mut watch::Receiver<T>) {
-    if receiver.changed().await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// At this time, or never.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// What a build gave, once it has ended; never where there is none.
+/// Waits for the result of the build; for ever if none is running.
 async fn ended(building: Option<&mut JoinHandle<Built>>) -> Option<Built> {
     match building {
         Some(building) => building
             .await
-            .inspect_err(|error| tracing::error!(%error, "a build failed; what was published before is served on"))
+            .inspect_err(|error| tracing::error!(%error, "a build failed; what was published before stays in use"))
             .ok(),
         None => std::future::pending().await,
     }

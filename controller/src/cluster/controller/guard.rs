@@ -1,4 +1,4 @@
-//! The fences in the event loop: which endpoints Envoys are told of.
+//! Fences in the event loop: decides which endpoints are published.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cluster::reconcile::delivery::{Carried, Delivery};
+use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::fences::{self, Fences, List};
 use crate::time_format;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::Endpoint;
 
-/// How often is looked whether Envoys have the fence of an address that is held back.
+/// How often to check whether Envoys have the fence of an address that is held back.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often is looked what is over.
+/// How often to look for fences that have expired.
 const CLEAN: Duration = Duration::from_secs(60);
 
-/// Stands between `EndpointSlices` and Envoys.
+/// Holds endpoints back whose address has a new owner, until Envoys have its fence.
 #[derive(Debug)]
 pub(crate) struct Guard {
     fences: Fences,
@@ -25,23 +25,22 @@ pub(crate) struct Guard {
     wanted: watch::Sender<Option<List>>,
     delivery: Delivery,
     look: Instant,
-    /// Whether an address was held back since that was asked.
+    /// Whether an address was held back since `newly_held` was called last.
     held: bool,
 }
 
-/// Figures for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// Fences that are kept.
+    /// How many fences the ConfigMap has.
     pub(crate) fences: usize,
-    /// Addresses that are held back.
+    /// How many addresses are held back.
     pub(crate) held_back: usize,
-    /// Addresses that were given before every Envoy had their fence.
+    /// How many addresses were published before every Envoy had their fence.
     pub(crate) unacknowledged: u64,
 }
 
 impl Guard {
-    /// `kept` are the fences as they are kept, `wanted` takes them as they are to be kept.
+    /// `kept` has the fences of the ConfigMap; `wanted` takes what the ConfigMap is to have.
     pub(crate) fn new(
         kept: watch::Receiver<Option<List>>,
         wanted: watch::Sender<Option<List>>,
@@ -57,7 +56,7 @@ impl Guard {
         }
     }
 
-    /// Takes in the fences as they are kept. To be called before endpoints are asked for the first time.
+    /// Takes in the fences of the ConfigMap. Call it before the first call of `endpoints`.
     pub(crate) fn refresh(&mut self) {
         if self.kept.has_changed().unwrap_or_default() {
             let kept = self.kept.borrow_and_update().clone();
@@ -65,7 +64,7 @@ impl Guard {
         }
     }
 
-    /// What Envoys are told of the endpoints of a Service's port.
+    /// Takes in all endpoints of a Service's port and returns those to publish.
     pub(crate) fn endpoints(&mut self, service: &ObjectName, port: &str, mut all: Vec<Endpoint>) -> Vec<Endpoint> {
         if self.fences.observe(service, port, &all, time_format::now()) {
             self.held = true;
@@ -75,12 +74,13 @@ impl Guard {
         all
     }
 
-    /// The Services and ports that Envoys are told of from now on.
+    /// Sets the Services and ports that are published from now on.
     pub(crate) fn watch(&mut self, watched: impl Fn(&ObjectName, &str) -> bool) {
         self.fences.watch(watched, time_format::now());
     }
 
-    /// The Services with addresses that are held back, if there are new ones since that was asked last: another Service may show them, too.
+    /// The Services with addresses that are held back, if any address was added since the last call. Another Service
+    /// may have the same address, and has to be published without it.
     pub(crate) fn newly_held(&mut self) -> BTreeSet<ObjectName> {
         if !std::mem::take(&mut self.held) {
             return BTreeSet::new();
@@ -91,23 +91,23 @@ impl Guard {
             .collect()
     }
 
-    /// When to look again.
+    /// When to call `look` again.
     pub(crate) fn due(&self) -> Instant {
         self.look
     }
 
-    /// Looks what Envoys have, and what is to be kept. The answer is the Services whose endpoints are to be published.
-    pub(crate) fn look(&mut self, carried: Option<&Carried>) -> BTreeSet<ObjectName> {
+    /// Compares what Envoys have with what is held back. Returns the Services whose endpoints must be published again.
+    pub(crate) fn look(&mut self, published_filter: Option<&PublishedFilter>) -> BTreeSet<ObjectName> {
         self.refresh();
         let now = time_format::now();
-        let of = carried.map(|carried| fences::Carried {
-            fences: &carried.inputs.fences,
-            everywhere: self.delivery.has(carried),
+        let of = published_filter.map(|published_filter| fences::PublishedFences {
+            fences: &published_filter.inputs.fences,
+            everywhere: self.delivery.has(published_filter),
         });
         let services = self.fences.release(of, now);
-        if let Some(carried) = carried {
-            self.fences.forget(carried.life, now);
-            let wanted = self.fences.wanted(carried.life, now);
+        if let Some(published_filter) = published_filter {
+            self.fences.forget(published_filter.life, now);
+            let wanted = self.fences.wanted(published_filter.life, now);
             let excess = wanted.as_ref().map_or(0, |(_, excess)| *excess);
             let wanted = wanted.map(|(list, _)| list);
             self.wanted.send_if_modified(|known| {
@@ -115,7 +115,7 @@ impl Guard {
                 if changed && excess > 0 {
                     tracing::warn!(
                         excess,
-                        "there are too many fences: the oldest go, and sessions of their addresses may reach new owners"
+                        "too many fences: the oldest are dropped, and their addresses' sessions may reach new owners"
                     );
                 }
                 *known = wanted;

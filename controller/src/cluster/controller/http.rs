@@ -1,5 +1,6 @@
-//! Metrics and health, for Kubernetes and for people.
+//! Metrics and health.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -7,67 +8,60 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::metrics;
+use super::metrics::Exposition;
+use crate::Failure;
 
-/// The text format's name.
+/// The content type of the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Whether there is something to serve, or what is missing.
+/// Whether the first complete state is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// The first complete state is published.
     Ready,
-    /// Why not yet.
+    /// What is missing.
     Waiting(String),
 }
 
 #[derive(Debug)]
 struct Shared {
-    registry: Registry,
+    exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
-    refresh: Box<dyn Refresh>,
 }
 
-/// Brings the figures up to date that nobody keeps.
-pub(crate) trait Refresh: std::fmt::Debug + Send + Sync + 'static {
-    /// Before they are told.
-    fn refresh(&self);
+/// # Errors
+/// If the address cannot be listened on.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| Failure(format!("http.address: cannot listen on {address}: {error}")))
 }
 
 /// Serves `/metrics`, `/healthz` and `/readyz` until `shutdown`.
 pub(crate) async fn serve(
     listener: TcpListener,
-    registry: Registry,
+    exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
-    refresh: impl Refresh,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let shared = Shared {
-        registry,
-        readiness,
-        refresh: Box::new(refresh),
-    };
+    let shared = Shared { exposition, readiness };
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .with_state(Arc::new(shared));
     let ended = async move {
-        // Also when nobody is left to tell.
+        // Also if the sender is gone.
         let _ = shutdown.wait_for(|ends| *ends).await;
     };
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(ended).await {
-        tracing::error!(%error, "metrics and health are not served any more");
+        tracing::error!(%error, "metrics and health are no longer served");
     }
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    shared.refresh.refresh();
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics::text(&shared.registry))
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], shared.exposition.text())
 }
 
 async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {

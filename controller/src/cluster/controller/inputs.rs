@@ -1,106 +1,94 @@
-//! What comes into the filter's configuration from elsewhere: the keyring and the fences.
+//! What the filter's configuration gets from Secrets and the ConfigMap: the keyring and the fences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use kube::{Api, Client};
-use limpet_core::time::GatewayDuration;
+use kube::Api;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::context::Context;
+use super::guard::Guard;
 use crate::Failure;
-use crate::cluster::reconcile::delivery::{Carried, Delivery};
-use crate::cluster::reconcile::diagnostics::{Trouble, Troubles};
+use crate::cluster::config::Config;
+use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
 use crate::cluster::reconcile::fences::{self, List};
 use crate::cluster::reconcile::keyring::{self, Keys};
-use crate::cluster::reconcile::replicas::{Exchange, Place, Replicas};
-use crate::cluster::reconcile::status::{KeptTeller, Teller};
+use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile};
+use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease, Replicas};
+use crate::cluster::reconcile::status::DiagnosticEvents;
+use limpet_core::time::GatewayDuration;
 use limpet_outputs::{FilterInputs, FilterKeys};
 
-use super::config::Config;
-use super::guard::Guard;
-
-/// Where all of it comes from.
+/// The sources, and the tasks that keep them.
 #[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) keys: watch::Receiver<Keys>,
-    pub(crate) inputs: watch::Receiver<Known>,
+    pub(crate) inputs: watch::Receiver<InputsOrReason>,
     pub(crate) guard: Guard,
-    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
-    /// What is done as long as it is there.
+    /// Aborted when it is dropped.
     pub(crate) tasks: JoinSet<()>,
 }
 
-/// Begins to read and keep the keyring and the fences. `carried` tells what is published of them, `delivery` whether proxies have it; `replica` is
-/// this one's name, `teller` tells what a person must see to.
+/// Starts the tasks that read and write the keyring and the fences. `published_filter` is what is published of both,
+/// and `delivery` tells whether proxies have it.
 ///
 /// # Errors
-/// The keyring is to come from a file, and that can not be read.
+/// If a keyring file is configured and cannot be read.
 pub(crate) fn start(
-    client: &Client,
-    config: &Config,
+    context: &Context,
     delivery: &Delivery,
-    leads: &watch::Receiver<bool>,
-    carried: watch::Receiver<Option<Carried>>,
-    replica: String,
-    teller: Teller,
+    published_filter: watch::Receiver<Option<PublishedFilter>>,
 ) -> Result<Filter, Failure> {
+    let Context {
+        client, config, leads, ..
+    } = context;
+    let namespace = context.namespace();
     let mut tasks = JoinSet::new();
-    let troubles = Troubles::new();
-    let namespace = config.leader_election.namespace(client);
-    let place = Place {
+    let diagnostics = Diagnostics::new();
+    let lease = ReplicaLease {
         namespace: namespace.to_owned(),
-        lease: format!("{}-replicas", config.leader_election.name),
-        replica,
+        name: format!("{}-replicas", config.leader_election.name),
+        replica: context.replica(),
     };
-    let (exchange, replicas) = Exchange::new(client, &place, config.keyring.phase_time.get(), leads.clone());
+    let (exchange, replicas) = Exchange::new(client, &lease, config.keyring.phase_time.get(), leads.clone());
     let keys = if let Some(file) = &config.keyring.file {
-        let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
-        let read = keyring::file::read(file, key, env);
-        let read = read.map_err(|error| Failure(format!("keyring: {error}")))?;
-        let (sender, keys) = watch::channel(read);
-        tasks.spawn(keyring::file::follow(file.clone(), key.clone(), env.clone(), sender));
-        keys
+        keys_of_file(file, config, &mut tasks)?
     } else {
-        let (keeper, keys) = keyring::Keeper::new(
+        let (reconciler, keys) = keyring::Reconciler::new(
             Api::namespaced(client.clone(), namespace),
             &config.keyring,
-            carried,
+            published_filter,
             delivery.clone(),
             leads.clone(),
             replicas.clone(),
-            troubles.clone(),
+            diagnostics.clone(),
         );
-        tasks.spawn(keeper.run());
+        tasks.spawn(reconcile_loop::run(reconciler));
         keys
     };
-    // Who serves no Envoy and keeps no keyring has nothing to say.
+    // A replica that serves no Envoy and rotates no keyring has nothing to tell the others.
     if matches!(delivery, Delivery::Xds(_)) || config.keyring.file.is_none() {
-        tasks.spawn(exchange.run());
+        tasks.spawn(reconcile_loop::run(exchange));
     }
     let (wanting, wanted) = watch::channel(None);
-    let (keeper, fences) = fences::Keeper::new(
+    let (reconciler, fences) = fences::Reconciler::new(
         client,
         namespace,
         &config.fences,
         wanted,
         leads.clone(),
-        troubles.clone(),
+        diagnostics.clone(),
     );
-    tasks.spawn(keeper.run());
-    let kept = KeptTeller::new(teller, namespace.to_owned(), &troubles, leads.clone());
-    tasks.spawn(kept.run());
-    let mut together = Together {
-        keys: keys.clone(),
-        fences: fences.clone(),
-        troubles: troubles.clone(),
-        followed: troubles.follow(),
-        max_idle: config.max_idle,
-        clock_skew: config.clock_skew,
-    };
-    let (sender, inputs) = watch::channel(together.now());
-    tasks.spawn(together.run(sender));
+    tasks.spawn(reconcile_loop::run(reconciler));
+    let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), &diagnostics, leads.clone());
+    tasks.spawn(reconcile_loop::run(kept));
+    let (combined, inputs) = CombinedInputs::new(config, keys.clone(), fences.clone(), diagnostics);
+    tasks.spawn(reconcile_loop::run(combined));
     Ok(Filter {
         keys,
         inputs,
@@ -110,32 +98,63 @@ pub(crate) fn start(
     })
 }
 
-/// Puts them together.
-#[derive(Debug)]
-struct Together {
-    keys: watch::Receiver<Keys>,
-    fences: watch::Receiver<Option<List>>,
-    troubles: Troubles,
-    followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Trouble>>>,
-    max_idle: Option<GatewayDuration>,
-    clock_skew: Option<GatewayDuration>,
+/// Reads the keyring file, and starts to follow its changes.
+fn keys_of_file(file: &str, config: &Config, tasks: &mut JoinSet<()>) -> Result<watch::Receiver<Keys>, Failure> {
+    let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
+    let read = keyring::file::read(file, key, env);
+    let (sender, keys) = watch::channel(read.map_err(|error| Failure(format!("keyring: {error}")))?);
+    tasks.spawn(keyring::file::follow(file.to_owned(), key.clone(), env.clone(), sender));
+    Ok(keys)
 }
 
-/// The inputs, or what is missing.
-pub(crate) type Known = Result<Arc<FilterInputs>, String>;
+/// Combines both into the inputs of the filter's configuration.
+#[derive(Debug)]
+struct CombinedInputs {
+    keys: watch::Receiver<Keys>,
+    fences: watch::Receiver<Option<List>>,
+    diagnostics: Diagnostics,
+    followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
+    max_idle: Option<GatewayDuration>,
+    clock_skew: Option<GatewayDuration>,
+    told: watch::Sender<InputsOrReason>,
+}
 
-impl Together {
-    /// As they are now.
-    fn now(&mut self) -> Known {
+/// The inputs, or why there are none yet.
+pub(crate) type InputsOrReason = Result<Arc<FilterInputs>, String>;
+
+impl CombinedInputs {
+    fn new(
+        config: &Config,
+        keys: watch::Receiver<Keys>,
+        fences: watch::Receiver<Option<List>>,
+        diagnostics: Diagnostics,
+    ) -> (Self, watch::Receiver<InputsOrReason>) {
+        let (told, mut inputs) = watch::channel(Err(String::new()));
+        let mut combined = Self {
+            keys,
+            fences,
+            followed: diagnostics.follow(),
+            diagnostics,
+            max_idle: config.max_idle,
+            clock_skew: config.clock_skew,
+            told,
+        };
+        let first = combined.now();
+        combined.told.send_modify(|known| *known = first);
+        inputs.mark_unchanged();
+        (combined, inputs)
+    }
+
+    fn now(&mut self) -> InputsOrReason {
         let keys = self.keys.borrow_and_update();
         let Some(wrapped) = &keys.config else {
             return Err(keys.missing.clone().unwrap_or_default());
         };
         let fences = self.fences.borrow_and_update();
         let Some(list) = fences.as_ref() else {
-            let why = self.troubles.of(fences::CONFIG_MAP).into_iter().next();
+            let why = self.diagnostics.of(fences::CONFIG_MAP).into_iter().next();
             return Err(match why {
-                Some(trouble) => format!("the ConfigMap {}: {}", trouble.name, trouble.message),
+                Some(diagnostic) => format!("the ConfigMap {}: {}", diagnostic.name, diagnostic.message),
                 None => "the ConfigMap with fences was not read yet".to_owned(),
             });
         };
@@ -146,25 +165,28 @@ impl Together {
             ..FilterInputs::with_keys(FilterKeys::Wrapped(wrapped.clone()))
         }))
     }
+}
 
-    /// Tells each change, until nobody listens.
-    async fn run(mut self, inputs: watch::Sender<Known>) {
-        loop {
-            let now = self.now();
-            inputs.send_if_modified(|known| {
-                let changed = *known != now;
-                *known = now;
-                changed
-            });
-            let changed = tokio::select! {
-                changed = self.keys.changed() => changed,
-                changed = self.fences.changed() => changed,
-                changed = self.followed.changed() => changed,
-                () = inputs.closed() => return,
-            };
-            if changed.is_err() {
-                return;
-            }
+impl Reconcile for CombinedInputs {
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            changed = self.keys.changed() => Ok(changed?),
+            changed = self.fences.changed() => Ok(changed?),
+            changed = self.followed.changed() => Ok(changed?),
+            () = self.told.closed() => Err(Closed),
         }
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        self.followed.mark_unchanged();
+        let now = self.now();
+        self.told.send_if_modified(|known| {
+            let changed = *known != now;
+            *known = now;
+            changed
+        });
+        None
     }
 }

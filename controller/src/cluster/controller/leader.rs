@@ -1,7 +1,8 @@
 //! Leader election: of several replicas, the one that holds a Lease writes; all of them serve.
 //!
-//! As Kubernetes' own controllers do it: a Lease that its holder did not renew for `leaseDurationSeconds` is free, by this process's clock since it saw the
-//! Lease change, so that clocks of machines need not agree.
+//! It works as in client-go: a Lease that did not change for `leaseDurationSeconds` is free, by this process's own
+//! clock. It is our own because the crates for it compare the times in the Lease with the clock of the machine, and
+//! clocks may differ.
 
 use std::time::{Duration, Instant};
 
@@ -12,43 +13,44 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 use tokio::sync::watch;
 
-use super::config::LeaderConfig;
+use crate::cluster::config::LeaderConfig;
 
-/// How long a Lease that is not renewed is held.
+/// How long a Lease lasts without being renewed.
 const LEASE: Duration = Duration::from_secs(15);
-/// A holder that could not renew for so long stops to write: well before anybody else may begin.
+/// A holder that could not renew its Lease for this long stops writing, well before another replica may start.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often is renewed, or looked.
+/// How often the Lease is renewed, or read.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long one call may last.
+/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
-/// Takes part in the election.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     leases: Api<Lease>,
     name: String,
     identity: String,
+    enabled: bool,
     leads: watch::Sender<bool>,
-    /// The Lease as it was seen last, and since when it is like that.
+    /// The Lease as it was last seen, and since when it has not changed.
     seen: Option<(LeaseSpec, Instant)>,
     renewed: Option<Instant>,
 }
 
-/// Who leads now.
+/// Who holds the Lease.
 enum Turn {
     Ours,
     Theirs,
 }
 
 impl Candidate {
-    /// Of the replica `identity`. Whether it leads is told by the receiver.
+    /// The receiver tells whether the replica `identity` leads.
     pub(crate) fn new(client: &Client, config: &LeaderConfig, identity: String) -> (Self, watch::Receiver<bool>) {
         let (leads, receiver) = watch::channel(!config.enabled);
         let candidate = Self {
             leases: Api::namespaced(client.clone(), config.namespace(client)),
             name: config.name.clone(),
             identity,
+            enabled: config.enabled,
             leads,
             seen: None,
             renewed: None,
@@ -56,8 +58,13 @@ impl Candidate {
         (candidate, receiver)
     }
 
-    /// Takes part until `shutdown`, and then gives the Lease back, if it is held, so that another need not wait for its end.
+    /// Takes part until `shutdown`, and then releases the Lease, so that another replica need not wait until it
+    /// expires.
     pub(crate) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        if !self.enabled {
+            let _ = shutdown.wait_for(|ends| *ends).await;
+            return;
+        }
         loop {
             let turn = match tokio::time::timeout(CALL, self.turn()).await {
                 Ok(Ok(turn)) => Some(turn),
@@ -66,7 +73,7 @@ impl Candidate {
                     None
                 }
                 Err(_) => {
-                    tracing::warn!(lease = self.name, "leader election: no answer");
+                    tracing::warn!(lease = self.name, "leader election failed: no answer");
                     None
                 }
             };
@@ -92,12 +99,12 @@ impl Candidate {
         if self.set(false) {
             let released = tokio::time::timeout(CALL, self.release()).await;
             if !matches!(released, Ok(Ok(()))) {
-                tracing::warn!(lease = self.name, "could not be given back");
+                tracing::warn!(lease = self.name, "the Lease could not be released");
             }
         }
     }
 
-    /// Whether that is another answer than before.
+    /// Returns whether that is a change.
     fn set(&self, leads: bool) -> bool {
         let changed = self
             .leads
@@ -129,14 +136,14 @@ impl Candidate {
         let mut taken = self.taken(is_own.then_some(&spec));
         taken.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + i32::from(!is_own));
         lease.spec = Some(taken);
-        // By its resourceVersion: whoever comes second is told.
+        // By its resourceVersion: of two replicas, the second gets a conflict.
         Self::wrote(self.leases.replace(&self.name, &post, &lease).await)
     }
 
     fn wrote(result: Result<Lease, Error>) -> Result<Turn, Error> {
         match result {
             Ok(_) => Ok(Turn::Ours),
-            // Another was faster.
+            // Another replica was faster.
             Err(Error::Api(status)) if status.code == 409 => Ok(Turn::Theirs),
             Err(error) => Err(error),
         }
@@ -157,7 +164,7 @@ impl Candidate {
         since.elapsed() >= held.map_or(LEASE, Duration::from_secs)
     }
 
-    /// The Lease in our hands; `own` is what it was if it was already.
+    /// The Lease with us as its holder. `own` is the Lease if we hold it already.
     fn taken(&self, own: Option<&LeaseSpec>) -> LeaseSpec {
         let now = MicroTime(Timestamp::now());
         LeaseSpec {

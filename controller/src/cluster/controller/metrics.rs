@@ -12,25 +12,23 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use super::guard;
 use crate::cluster::kube::Store;
 use crate::cluster::reconcile::keyring;
+use crate::cluster::reconcile::status::StatusMetrics;
 
-use super::guard;
-use super::http::Refresh;
-
-/// What the controller counts. Clones count together.
+/// The controller's metrics. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
-    objects: Family<OfObjects, Gauge>,
+    objects: Family<ObjectLabels, Gauge>,
     builds: Histogram,
     last_build: Gauge<f64, AtomicU64>,
     pub(crate) endpoint_updates: Counter,
-    status_writes: Family<OfWrites, Counter>,
-    pub(crate) leads: Gauge,
-    resources: Family<OfType, Gauge>,
-    clients: Family<OfGateway, Gauge>,
-    answers: Family<OfAnswers, Counter>,
-    sent: Family<OfType, Counter>,
+    pub(crate) statuses: StatusMetrics,
+    resources: Family<TypeLabels, Gauge>,
+    clients: Family<GatewayLabels, Gauge>,
+    answers: Family<AnswerLabels, Counter>,
+    sent: Family<TypeLabels, Counter>,
     key_created: Gauge<f64, AtomicU64>,
     key_rotation_phase: Gauge,
     keys: Gauge,
@@ -40,7 +38,7 @@ pub(crate) struct Metrics {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfObjects {
+struct ObjectLabels {
     kind: &'static str,
     state: State,
 }
@@ -53,28 +51,23 @@ enum State {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfWrites {
-    result: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfType {
+struct TypeLabels {
     r#type: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfGateway {
+struct GatewayLabels {
     gateway: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfAnswers {
+struct AnswerLabels {
     r#type: &'static str,
     answer: &'static str,
 }
 
 impl Metrics {
-    /// All of them at zero, and the registry that tells them.
+    /// The metrics at zero, and the registry that exposes them.
     pub(crate) fn new() -> (Self, Registry) {
         let metrics = Self {
             objects: Family::default(),
@@ -82,8 +75,7 @@ impl Metrics {
             builds: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
             last_build: Gauge::default(),
             endpoint_updates: Counter::default(),
-            status_writes: Family::default(),
-            leads: Gauge::default(),
+            statuses: StatusMetrics::default(),
             resources: Family::default(),
             clients: Family::default(),
             answers: Family::default(),
@@ -97,76 +89,83 @@ impl Metrics {
         };
         metrics.key_created.set(f64::NAN);
         let mut registry = Registry::with_prefix("limpet");
-        registry.register("objects", "Objects by kind and state", metrics.objects.clone());
+        metrics.register_of_cluster(&mut registry);
+        metrics.register_of_envoys(&mut registry);
+        metrics.register_of_filter(&mut registry);
+        (metrics, registry)
+    }
+
+    fn register_of_cluster(&self, registry: &mut Registry) {
+        registry.register("objects", "Objects by kind and state", self.objects.clone());
         registry.register(
             "build_seconds",
-            "Time from objects to resources",
-            metrics.builds.clone(),
+            "Time to build resources from objects",
+            self.builds.clone(),
         );
         registry.register(
             "last_build_timestamp_seconds",
-            "When objects last became resources, in Unix time",
-            metrics.last_build.clone(),
+            "Unix time of the last build",
+            self.last_build.clone(),
         );
         registry.register(
             "endpoint_updates",
-            "Changes of a cluster's endpoints that were published alone",
-            metrics.endpoint_updates.clone(),
+            "Changes of a cluster's endpoints that were published without a build",
+            self.endpoint_updates.clone(),
         );
         registry.register(
             "status_writes",
-            "Statuses of objects by what became of writing them",
-            metrics.status_writes.clone(),
+            "Writes of statuses by result",
+            self.statuses.writes.clone(),
         );
-        registry.register("leader", "Whether this replica writes", metrics.leads.clone());
-        registry.register(
-            "resources",
-            "Published Envoy resources by type",
-            metrics.resources.clone(),
-        );
-        registry.register("clients", "Connected Envoys by Gateway", metrics.clients.clone());
+        registry.register("leader", "Whether this replica writes", self.statuses.leads.clone());
+    }
+
+    fn register_of_envoys(&self, registry: &mut Registry) {
+        registry.register("resources", "Published Envoy resources by type", self.resources.clone());
+        registry.register("clients", "Connected Envoys by Gateway", self.clients.clone());
         registry.register(
             "xds_responses",
-            "Responses to Envoys since the start, by type and by what Envoy answered",
-            metrics.answers.clone(),
+            "Responses to Envoys since the start, by type and by Envoy's answer",
+            self.answers.clone(),
         );
         registry.register(
             "sent_resources",
             "Resources sent to Envoys since the start, by type",
-            metrics.sent.clone(),
+            self.sent.clone(),
         );
-        metrics.register_of_filter(&mut registry);
-        (metrics, registry)
     }
 
     fn register_of_filter(&self, registry: &mut Registry) {
         registry.register(
             "key_created_timestamp_seconds",
-            "When the key that signs was made, in Unix time; NaN where that is not known",
+            "Unix time at which the signing key was made; NaN if unknown",
             self.key_created.clone(),
         );
         registry.register(
             "key_rotation_phase",
-            "The phase of the rotation under way, 1 to 3; 0 where there is none",
+            "Phase of the current rotation, 1 to 3; 0 if there is none",
             self.key_rotation_phase.clone(),
         );
         registry.register("keys", "Keys in the keyring", self.keys.clone());
-        registry.register("fences", "Addresses that changed their owner", self.fences.clone());
+        registry.register(
+            "fences",
+            "Fenced addresses: those that changed their owner",
+            self.fences.clone(),
+        );
         registry.register(
             "held_back_addresses",
-            "Addresses with a new owner that Envoys are not told of yet",
+            "Addresses with a new owner that are not published yet",
             self.held_back.clone(),
         );
         registry.register(
             "unacknowledged_fences",
-            "Addresses that Envoys were told of before all of them had acknowledged the fence",
+            "Addresses that were published before all Envoys had acknowledged the fence",
             self.unacknowledged_fences.clone(),
         );
     }
 
-    /// What is known of the keyring.
-    pub(crate) fn of_keys(&self, figures: &keyring::Figures) {
-        // Times of 2^52 seconds are far away.
+    pub(crate) fn set_keys(&self, figures: &keyring::Figures) {
+        // Unix times are far below 2^52.
         #[allow(clippy::cast_precision_loss)]
         let created = figures.created.map_or(f64::NAN, |created| created as f64);
         self.key_created.set(created);
@@ -174,19 +173,17 @@ impl Metrics {
         self.keys.set(gauge(figures.keys));
     }
 
-    /// What is known of fences.
-    pub(crate) fn guarded(&self, figures: guard::Figures) {
+    pub(crate) fn set_fences(&self, figures: guard::Figures) {
         self.fences.set(gauge(figures.fences));
         self.held_back.set(gauge(figures.held_back));
         let counter = self.unacknowledged_fences.inner();
         counter.store(figures.unacknowledged, Ordering::Relaxed);
     }
 
-    /// What objects there are.
     pub(crate) fn count_objects(&self, store: &Store) {
         for (kind, (read, malformed)) in store.counts() {
             for (state, count) in [(State::read, read), (State::malformed, malformed)] {
-                let labels = OfObjects {
+                let labels = ObjectLabels {
                     kind: kind.as_str(),
                     state,
                 };
@@ -195,42 +192,46 @@ impl Metrics {
         }
     }
 
-    /// How many resources of a type are published.
     pub(crate) fn count_resources(&self, r#type: &'static str, count: usize) {
-        self.resources.get_or_create(&OfType { r#type }).set(gauge(count));
+        self.resources.get_or_create(&TypeLabels { r#type }).set(gauge(count));
     }
 
-    /// A write of a status ended: `written`, `unchanged`, `gone`, `conflict` or `failed`.
-    pub(crate) fn wrote_status(&self, result: &'static str) {
-        self.status_writes.get_or_create(&OfWrites { result }).inc();
-    }
-
-    /// A build took `time` and ended now, in Unix time.
+    /// `now` is Unix time.
     pub(crate) fn built(&self, time: Duration, now: Duration) {
         self.builds.observe(time.as_secs_f64());
         self.last_build.set(now.as_secs_f64());
     }
 }
 
-/// Figures that are looked up when they are asked for.
+/// What `/metrics` shows: the metrics, and figures that are looked up at each request.
 #[derive(Debug)]
-pub(crate) struct OfEnvoys {
+pub(crate) struct Exposition {
+    pub(crate) registry: Registry,
     pub(crate) metrics: Metrics,
     pub(crate) snapshots: limpet_xds::Snapshots,
     pub(crate) keys: watch::Receiver<keyring::Keys>,
 }
 
-impl Refresh for OfEnvoys {
+impl Exposition {
+    pub(crate) fn text(&self) -> String {
+        self.refresh();
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
     fn refresh(&self) {
         let Self {
             metrics,
             snapshots,
             keys,
+            ..
         } = self;
-        metrics.of_keys(&keys.borrow().figures);
+        metrics.set_keys(&keys.borrow().figures);
         metrics.clients.clear();
         for (group, connected) in snapshots.status().groups() {
-            let labels = OfGateway {
+            let labels = GatewayLabels {
                 gateway: group.to_string(),
             };
             metrics.clients.get_or_create(&labels).set(gauge(connected));
@@ -238,10 +239,10 @@ impl Refresh for OfEnvoys {
         for counts in snapshots.counts().0 {
             let r#type = counts.resource_type.name();
             for (answer, count) in [("acknowledged", counts.acknowledged), ("refused", counts.refused)] {
-                let of = metrics.answers.get_or_create(&OfAnswers { r#type, answer });
+                let of = metrics.answers.get_or_create(&AnswerLabels { r#type, answer });
                 of.inner().store(count, Ordering::Relaxed);
             }
-            let sent = metrics.sent.get_or_create(&OfType { r#type });
+            let sent = metrics.sent.get_or_create(&TypeLabels { r#type });
             sent.inner().store(counts.sent, Ordering::Relaxed);
         }
     }
@@ -249,12 +250,4 @@ impl Refresh for OfEnvoys {
 
 fn gauge(count: usize) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
-}
-
-/// The text.
-pub(crate) fn text(registry: &Registry) -> String {
-    let mut text = String::new();
-    // Writing to a String does not fail.
-    let _ = encode(&mut text, registry);
-    text
 }

@@ -1,12 +1,13 @@
-//! `limpet controller`: watches a cluster, serves what its objects mean, and says on them what became of it.
+//! `limpet controller`: watches a cluster, serves what its objects mean, and writes their statuses.
 //!
 //! - `control`: the event loop.
-//! - `publish`: from objects to what is given. `target`: to whom.
-//! - `bootstrap`: what an Envoy is started with.
-//! - `config`, `logs`, `metrics`, `http`, `leader`: what a service in a cluster has.
+//! - `publish`: from objects to resources. `target`: who gets them. `retained_policies`: policies of earlier routes.
+//! - `inputs`: the keyring and the fences. `guard`: fences in the event loop.
+//! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
+//! - `bootstrap`: the subcommand of this name.
 
 mod bootstrap;
-mod config;
+mod context;
 mod control;
 mod guard;
 mod http;
@@ -15,33 +16,30 @@ mod leader;
 mod logs;
 mod metrics;
 mod publish;
-mod superseded;
+mod retained_policies;
 mod target;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
-use crate::cluster::kube::{Reader, Store, Watched, connect};
-use crate::cluster::reconcile::services;
-use crate::cluster::reconcile::status::{Inputs, Keeper, Observation, Teller};
+use crate::cluster::config::Config;
+use crate::cluster::kube::connect;
+use crate::cluster::reconcile::status::{self, Facts, Inputs};
+use crate::cluster::reconcile::{reconcile_loop, services};
 use crate::output::Output;
 use crate::{Failure, Verdict};
-
-pub(crate) use config::Config;
-use control::{Control, Told};
-use http::Readiness;
+use context::{Context, instance};
+use control::{Control, Outlets};
 use leader::Candidate;
-use metrics::OfEnvoys;
+use metrics::{Exposition, Metrics};
 use publish::Publisher;
 
-pub(crate) use metrics::Metrics;
-
-/// Runs until it is told to end, or prints what an Envoy is started with.
+/// Runs the controller until a signal ends it, or a subcommand.
 pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failure> {
     if let Some(ControllerCommand::Bootstrap(args)) = &args.command {
         return bootstrap::run(args, form);
@@ -59,7 +57,7 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(format!("threads can not be started: {error}")))?;
+        .map_err(|error| Failure(format!("cannot start threads: {error}")))?;
     runtime.block_on(serve(config, output, args.kubeconfig.as_deref()))?;
     Ok(Verdict::Good)
 }
@@ -67,113 +65,93 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
 async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let client = connect(kubeconfig).await.map_err(|error| failed(&error))?;
+    let listener = http::bind(config.http.address).await?;
     let instance = instance();
-
-    let snapshots = limpet_xds::Snapshots::new();
-    let settings = config.settings(output);
-    let address = config.http.address;
-    let http = TcpListener::bind(address).await;
-    let http = http.map_err(|error| Failure(format!("http.address: can not listen on {address}: {error}")))?;
-
-    let (metrics, registry) = Metrics::new();
-    let (readiness, is_ready) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
-    let (reported, reports) = watch::channel(None);
-    let (observation, observed) = watch::channel(Observation::default());
-    let (carrying, carried) = watch::channel(None);
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
-    let (end, shutdown) = watch::channel(false);
     let plane = config.control_plane(output);
-    let (target, giver) =
-        target::target(&client, &config, &settings.controller_name, plane, &snapshots, &leads).await?;
-    let delivery = target.delivery.clone();
-
-    let teller = Teller::new(client.clone(), settings.controller_name.clone(), instance.clone());
-    let filter = inputs::start(&client, &config, &delivery, &leads, carried, replica(&instance), teller)?;
-    let keys = filter.keys.clone();
-
-    let watched = Watched {
-        controller: settings.controller_name.as_str().into(),
-        certificates: settings.judges(),
-        namespaces: config.namespaces.iter().map(|name| Arc::from(name.as_str())).collect(),
-    };
-    let control = Control::new(
-        Reader::start(&client, watched.clone()),
-        Store::new(watched),
-        settings.clone(),
-        Publisher::new(snapshots.clone(), metrics.clone(), config.envoy.clone(), target),
-        Told {
-            reported,
-            observation,
-            readiness,
-            carried: carrying,
-        },
-        metrics.clone(),
-        (filter.inputs, filter.guard),
-    );
-    let inputs = Inputs {
-        reported: reports,
-        observation: observed,
-        delivery,
-        replicas: filter.replicas.clone(),
+    let context = Context {
+        client,
+        settings: Arc::new(config.settings(output)),
+        config: Arc::new(config),
+        instance,
         leads,
     };
-    let services = services::Keeper::new(
-        client.clone(),
-        inputs.reported.clone(),
-        inputs.observation.clone(),
-        inputs.leads.clone(),
-    );
-    let keeper = Keeper::new(
-        client,
-        inputs,
-        metrics.clone(),
-        settings.controller_name.clone(),
-        config.addresses(),
-        instance,
-    );
 
-    let keeping = tokio::spawn(keeper.run());
-    // Whose routes lead to XBackends, who serves them.
-    let keeping_services = settings.judges().then(|| tokio::spawn(services.run()));
-    let controlling = tokio::spawn(control.run(shutdown.clone()));
-    let figures = OfEnvoys {
-        metrics,
-        snapshots,
-        keys,
+    let snapshots = limpet_xds::Snapshots::new();
+    let (target, deliverer) = target::target(&context, plane, &snapshots).await?;
+    let delivery = target.delivery.clone();
+    let (outlets, feeds) = Outlets::channels();
+    let filter = inputs::start(&context, &delivery, feeds.published_filter)?;
+    let (metrics, registry) = Metrics::new();
+    let exposition = Exposition {
+        registry,
+        metrics: metrics.clone(),
+        snapshots: snapshots.clone(),
+        keys: filter.keys,
     };
-    let telling = tokio::spawn(http::serve(http, registry, is_ready, figures, shutdown.clone()));
-    let electing = config
-        .leader_election
-        .enabled
-        .then(|| tokio::spawn(candidate.run(shutdown.clone())));
-    let mut serving = tokio::spawn(giver.run(shutdown));
+
+    let inputs = Inputs {
+        reported: feeds.reported,
+        observation: feeds.observation,
+        delivery,
+        replicas: filter.replicas,
+    };
+    let mut reconcilers = filter.tasks;
+    start_reconcilers(&mut reconcilers, &context, inputs, &metrics);
+    let publisher = Publisher::new(snapshots, metrics.clone(), context.config.envoy.clone(), target);
+    let control = Control::new(&context, publisher, outlets, metrics, filter.inputs, filter.guard);
+
+    let (end, shutdown) = watch::channel(false);
+    let mut services = JoinSet::new();
+    services.spawn(control.run(shutdown.clone()));
+    services.spawn(http::serve(listener, exposition, feeds.readiness, shutdown.clone()));
+    services.spawn(candidate.run(shutdown.clone()));
+    let mut serving = tokio::spawn(deliverer.run(shutdown));
 
     let result = tokio::select! {
         () = told_to_end() => {
-            tracing::info!("ending");
+            tracing::info!("shutting down");
             end.send_replace(true);
             serving.await
         }
         result = &mut serving => result,
     };
     end.send_replace(true);
-    keeping.abort();
-    if let Some(keeping) = keeping_services {
-        keeping.abort();
-    }
-    drop(filter.tasks);
-    // What was begun is brought to its end: the Lease is given back, requests are answered.
-    for task in [Some(controlling), Some(telling), electing].into_iter().flatten() {
-        let _ = task.await;
-    }
-    match result {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(failure)) => Err(failure),
-        Err(error) => Err(failed(&error)),
-    }
+    drop(reconcilers);
+    // These end by themselves: the Lease is released, and requests are answered.
+    while services.join_next().await.is_some() {}
+    result.map_err(|error| failed(&error))?
 }
 
-/// SIGTERM, or Ctrl-C.
+/// Starts what writes statuses and Services to the cluster.
+fn start_reconcilers(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, metrics: &Metrics) {
+    // Only for routes that we serve ourselves.
+    if context.settings.judges() {
+        let services = services::Reconciler::new(
+            context.client.clone(),
+            inputs.reported.clone(),
+            inputs.observation.clone(),
+            context.leads.clone(),
+        );
+        tasks.spawn(reconcile_loop::run(services));
+    }
+    let facts = Facts {
+        controller: context.settings.controller_name.clone(),
+        addresses: context.config.addresses(),
+        ..Facts::default()
+    };
+    let statuses = status::Reconciler::new(
+        context.client.clone(),
+        inputs,
+        context.leads.clone(),
+        metrics.statuses.clone(),
+        facts,
+        context.recorder(),
+    );
+    tasks.spawn(reconcile_loop::run(statuses));
+}
+
+/// Waits for SIGTERM or Ctrl-C.
 async fn told_to_end() {
     let interrupt = tokio::signal::ctrl_c();
     match signal(SignalKind::terminate()) {
@@ -184,21 +162,8 @@ async fn told_to_end() {
             }
         }
         Err(error) => {
-            tracing::warn!(%error, "SIGTERM can not be waited for");
+            tracing::warn!(%error, "cannot wait for SIGTERM");
             let _ = interrupt.await;
         }
     }
-}
-
-/// What the other replicas call this one. A container that starts again in its pod has the name that it had, so nobody waits for the one before.
-fn replica(instance: &str) -> String {
-    std::env::var("POD_NAME").unwrap_or_else(|_| instance.to_owned())
-}
-
-/// Who this replica is among others: its pod's name, and what no other process of that name has.
-fn instance() -> String {
-    let host = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME"));
-    let host = host.unwrap_or_else(|_| "limpet".to_owned());
-    let unique = getrandom::u32().unwrap_or_else(|_| std::process::id());
-    format!("{host}_{unique:08x}")
 }

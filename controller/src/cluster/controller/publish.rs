@@ -1,72 +1,67 @@
-//! From objects to what proxies have.
+//! Builds resources from objects, and publishes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use limpet_core::config::longest_life;
-use limpet_core::config::schema::FilterConfig;
-
-use crate::cluster::reconcile::delivery::{Carried, Delivery};
+use super::metrics::Metrics;
+use super::retained_policies::{RetainedPolicies, retained_policies};
+use super::target::Target;
+use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::manifests::Wanted;
 use limpet_api::ObjectName;
+use limpet_core::config::longest_life;
+use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::FILTER_NAME;
 use limpet_model::endpoints::Endpoint;
-use limpet_model::graph::{ClusterName, Graph};
+use limpet_model::graph::{Cluster, ClusterName, Graph};
 use limpet_model::{Objects, Reports, Settings};
 use limpet_outputs::envoy::{self, EnvoyOptions};
 use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, filter_config, variables};
-use limpet_resources::{Resource, ResourceType, Resources};
+use limpet_resources::{Name, Resource, ResourceType, Resources, Version};
 use limpet_xds::Snapshots;
 
-use super::metrics::Metrics;
-use super::superseded::{Superseded, superseded};
-use super::target::Target;
-
-/// What a build gave.
+/// The result of a build.
 #[derive(Debug)]
 pub(crate) struct Built {
     reports: Reports,
-    /// What it is built from.
     pub(crate) objects: Arc<Objects>,
-    /// How long it took.
     pub(crate) took: Duration,
-    /// What is to be published; nothing where it is what is published already.
+    /// `None`: the same is published already.
     changes: Option<Changes>,
 }
 
 #[derive(Debug)]
 struct Changes {
     made: Made,
-    /// How long a token may live unused, under any of the policies.
+    /// How long a token may live unused under any of the policies.
     life: Duration,
-    /// Of each Gateway, all but endpoints. Nothing, where a control plane gets objects instead.
+    /// By Gateway, everything except endpoints. Empty if a control plane gets objects instead.
     resources: BTreeMap<ObjectName, Vec<Resource>>,
 }
 
-/// What resources are made of.
+/// Everything that resources depend on.
 #[derive(Debug, Clone)]
 struct Made {
     graph: Arc<Graph>,
     gateways: BTreeSet<ObjectName>,
     inputs: Arc<FilterInputs>,
-    superseded: Superseded,
+    retained: RetainedPolicies,
     manifests: Option<Arc<Manifests>>,
 }
 
-/// Builds, on a thread of its own.
+/// Builds on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Builder {
     options: Arc<EnvoyOptions>,
     plane: Option<Arc<ControlPlane>>,
     inputs: Arc<FilterInputs>,
     published: Option<Made>,
-    /// Whether Envoys may still have routes from before those that are published.
-    keeps_superseded: bool,
+    /// Whether Envoys may still have earlier routes than the published ones.
+    keeps_retained: bool,
 }
 
-/// Publishes, and knows what is published.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     snapshots: Snapshots,
@@ -75,14 +70,14 @@ pub(crate) struct Publisher {
     target: Target,
     generation: u64,
     published: Option<Made>,
-    carried: Option<Carried>,
-    /// By Service.
+    published_filter: Option<PublishedFilter>,
+    /// The published clusters, by Service.
     clusters: BTreeMap<ObjectName, Vec<Served>>,
-    /// Gateways that are gone, with Envoys that are not.
+    /// Deleted Gateways that still have connected Envoys.
     left: BTreeSet<ObjectName>,
 }
 
-/// A cluster, and the Gateways that lead to it.
+/// A cluster, and the Gateways whose Envoys have it.
 #[derive(Debug)]
 struct Served {
     cluster: ClusterName,
@@ -90,21 +85,31 @@ struct Served {
     gateways: Vec<ObjectName>,
 }
 
+/// What was published to Envoys.
+#[derive(Debug, Default)]
+struct Sent {
+    clusters: ServedClusters,
+    /// The version of the filter's configuration, by xDS group.
+    versions: BTreeMap<Name, Version>,
+    counts: BTreeMap<&'static str, usize>,
+}
+
+type ServedClusters = BTreeMap<ClusterName, Vec<ObjectName>>;
+
 impl Builder {
-    /// What `objects` are to become.
     pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
         let start = Instant::now();
         let (graph, mut reports) = limpet_model::build(&objects, settings);
-        // A Gateway that serves nothing is served: with nothing.
+        // A Gateway without any route gets resources, too.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
-        let superseded = self.superseded(&graph);
+        let retained = self.retained(&graph);
         let manifests = self.plane.as_ref().map(|plane| {
             let source = Source {
                 objects: &objects,
                 graph: &graph,
                 options: &self.options,
                 inputs: &self.inputs,
-                superseded: &superseded,
+                superseded: &retained,
             };
             Arc::new(plane.manifests(&source))
         });
@@ -115,29 +120,21 @@ impl Builder {
             *published.graph == graph
                 && published.gateways == gateways
                 && published.inputs == self.inputs
-                && published.superseded == superseded
+                && published.retained == retained
                 && published.manifests == manifests
         });
         let changes = (!is_published).then(|| {
-            let of_envoys = gateways.iter().filter(|_| self.plane.is_none());
-            let resources = of_envoys.map(|gateway| {
-                let inputs = FilterInputs {
-                    superseded: superseded.get(gateway).cloned().unwrap_or_default(),
-                    ..FilterInputs::clone(&self.inputs)
-                };
-                let resources = envoy::resources(&graph, gateway, &self.options, &inputs);
-                (gateway.clone(), resources)
-            });
+            let made = Made {
+                graph: Arc::new(graph),
+                gateways,
+                inputs: Arc::clone(&self.inputs),
+                retained,
+                manifests,
+            };
             Changes {
-                life: self.life(&graph),
-                resources: resources.collect(),
-                made: Made {
-                    graph: Arc::new(graph),
-                    gateways: gateways.clone(),
-                    inputs: Arc::clone(&self.inputs),
-                    superseded,
-                    manifests,
-                },
+                life: self.life(&made.graph),
+                resources: self.resources(&made),
+                made,
             }
         });
         Built {
@@ -150,17 +147,31 @@ impl Builder {
 }
 
 impl Builder {
-    fn superseded(&self, graph: &Graph) -> Superseded {
+    fn retained(&self, graph: &Graph) -> RetainedPolicies {
         let Some(published) = &self.published else {
-            return Superseded::new();
+            return RetainedPolicies::new();
         };
-        let none = Superseded::new();
-        let kept = if self.keeps_superseded {
-            &published.superseded
+        let none = RetainedPolicies::new();
+        let kept = if self.keeps_retained {
+            &published.retained
         } else {
             &none
         };
-        superseded(&published.graph, kept, graph)
+        retained_policies(&published.graph, kept, graph)
+    }
+
+    /// Empty if a control plane gets objects instead.
+    fn resources(&self, made: &Made) -> BTreeMap<ObjectName, Vec<Resource>> {
+        let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
+        let resources = of_envoys.map(|gateway| {
+            let inputs = FilterInputs {
+                superseded: made.retained.get(gateway).cloned().unwrap_or_default(),
+                ..FilterInputs::clone(&self.inputs)
+            };
+            let resources = envoy::resources(&made.graph, gateway, &self.options, &inputs);
+            (gateway.clone(), resources)
+        });
+        resources.collect()
     }
 
     fn life(&self, graph: &Graph) -> Duration {
@@ -172,7 +183,6 @@ impl Builder {
 }
 
 impl Publisher {
-    /// Of which nothing is published yet.
     pub(crate) fn new(snapshots: Snapshots, metrics: Metrics, options: EnvoyOptions, target: Target) -> Self {
         Self {
             snapshots,
@@ -181,36 +191,35 @@ impl Publisher {
             target,
             generation: 0,
             published: None,
-            carried: None,
+            published_filter: None,
             clusters: BTreeMap::new(),
             left: BTreeSet::new(),
         }
     }
 
-    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>, keeps_superseded: bool) -> Builder {
+    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>, keeps_retained: bool) -> Builder {
         Builder {
             options: Arc::clone(&self.options),
             plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
             inputs,
             published: self.published.clone(),
-            keeps_superseded,
+            keeps_retained,
         }
     }
 
-    /// Whether something is kept that no route uses any more.
-    pub(crate) fn has_superseded(&self) -> bool {
+    /// Whether policies are retained that no route uses any more.
+    pub(crate) fn has_retained(&self) -> bool {
         self.published
             .as_ref()
-            .is_some_and(|published| !published.superseded.is_empty())
+            .is_some_and(|published| !published.retained.is_empty())
     }
 
-    /// Whether all proxies have what is published.
     pub(crate) fn is_everywhere(&self) -> bool {
         let Delivery::Xds(status) = &self.target.delivery else {
             return self
-                .carried
+                .published_filter
                 .as_ref()
-                .is_none_or(|carried| self.target.delivery.has(carried));
+                .is_none_or(|published_filter| self.target.delivery.has(published_filter));
         };
         let gateways = self.published.iter().flat_map(|published| &published.gateways);
         gateways
@@ -218,7 +227,7 @@ impl Publisher {
             .all(|gateway| status.is_settled(&gateway.to_string()))
     }
 
-    /// Publishes all of it; what did not change is sent to nobody.
+    /// Publishes a build. Resources that did not change are not sent again.
     pub(crate) fn publish(
         &mut self,
         built: Built,
@@ -226,90 +235,92 @@ impl Publisher {
     ) -> Reports {
         if let Some(Changes { made, life, resources }) = built.changes {
             self.leave(&made.gateways);
-            let mut versions = BTreeMap::new();
-            let mut clusters = BTreeMap::new();
-            let mut assignments = BTreeMap::new();
-            let mut counts = BTreeMap::new();
-            for (gateway, resources) in resources {
-                let mut all: Resources = resources.into_iter().collect();
-                let names: Vec<_> = all
-                    .of_type(ResourceType::Cluster)
-                    .map(|of| ClusterName(of.name().to_string()))
-                    .collect();
-                for name in names {
-                    let Some(cluster) = made.graph.clusters.get(&name) else {
-                        // One that is no backend.
-                        continue;
-                    };
-                    let assignment = assignments.entry(name.clone()).or_insert_with(|| {
-                        let endpoints = endpoints(&cluster.service, &cluster.port_name);
-                        Arc::new(envoy::load_assignment(&name, &endpoints))
-                    });
-                    all.insert(Arc::clone(assignment));
-                    let served = clusters.entry(name).or_insert_with(|| (cluster, Vec::new()));
-                    served.1.push(gateway.clone());
-                }
-                for of_type in ResourceType::ALL {
-                    *counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
-                }
-                let group = gateway.to_string();
-                if let Some(filter) = all.get(ResourceType::ExtensionConfig, FILTER_NAME) {
-                    versions.insert(group.as_str().into(), filter.version());
-                }
-                self.snapshots.publish(&group, all);
+            let sent = self.publish_resources(&made.graph, resources, &mut endpoints);
+            let mut clusters = sent.clusters;
+            if self.hand_over_objects(&made) {
+                clusters.extend(fenced_clusters(&made.graph, &mut endpoints));
             }
-            if let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) {
-                self.generation += 1;
-                objects.wanted.send_replace(Some(Arc::new(Wanted {
-                    generation: self.generation,
-                    manifests: Arc::clone(manifests),
-                    gateways: made.gateways.clone(),
-                    variables: variables(&filter_config(BTreeMap::new(), false, &made.inputs))
-                        .into_iter()
-                        .collect(),
-                })));
-                // Their endpoints are somebody else's to tell, and ours to know: an address that changes its owner is fenced.
-                for (name, cluster) in &made.graph.clusters {
-                    endpoints(&cluster.service, &cluster.port_name);
-                    clusters.insert(name.clone(), (cluster, Vec::new()));
-                }
-            }
-            self.carried = Some(Carried {
-                inputs: Arc::clone(&made.inputs),
-                life,
-                versions,
-                generation: self.generation,
-            });
             for of_type in ResourceType::ALL {
-                let count = counts.get(of_type.name()).copied().unwrap_or_default();
+                let count = sent.counts.get(of_type.name()).copied().unwrap_or_default();
                 self.metrics.count_resources(of_type.name(), count);
             }
-            self.clusters.clear();
-            for (name, (cluster, gateways)) in clusters {
-                let of_service = self.clusters.entry(cluster.service.clone()).or_default();
-                of_service.push(Served {
-                    cluster: name,
-                    port_name: cluster.port_name.clone(),
-                    gateways,
-                });
-            }
+            self.published_filter = Some(PublishedFilter {
+                inputs: Arc::clone(&made.inputs),
+                life,
+                versions: sent.versions,
+                generation: self.generation,
+            });
+            self.clusters = by_service(&made.graph, clusters);
             self.published = Some(made);
         }
         built.reports
     }
 
-    /// What is published of the filter's configuration.
-    pub(crate) fn carried(&self) -> Option<&Carried> {
-        self.carried.as_ref()
+    /// Publishes the resources of each Gateway, with the endpoints of its clusters.
+    fn publish_resources(
+        &self,
+        graph: &Graph,
+        resources: BTreeMap<ObjectName, Vec<Resource>>,
+        endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+    ) -> Sent {
+        let mut sent = Sent::default();
+        let mut assignments = BTreeMap::new();
+        for (gateway, resources) in resources {
+            let mut all: Resources = resources.into_iter().collect();
+            let clusters = all.of_type(ResourceType::Cluster);
+            let names: Vec<_> = clusters.map(|of| ClusterName(of.name().to_string())).collect();
+            for name in names {
+                let Some(cluster) = graph.clusters.get(&name) else {
+                    // A cluster that is not a backend has no endpoints from us.
+                    continue;
+                };
+                let assignment = assignments.entry(name.clone()).or_insert_with(|| {
+                    let endpoints = endpoints(&cluster.service, &cluster.port_name);
+                    Arc::new(envoy::load_assignment(&name, &endpoints))
+                });
+                all.insert(Arc::clone(assignment));
+                sent.clusters.entry(name).or_default().push(gateway.clone());
+            }
+            for of_type in ResourceType::ALL {
+                *sent.counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
+            }
+            let group = gateway.to_string();
+            if let Some(filter) = all.get(ResourceType::ExtensionConfig, FILTER_NAME) {
+                sent.versions.insert(group.as_str().into(), filter.version());
+            }
+            self.snapshots.publish(&group, all);
+        }
+        sent
     }
 
-    /// Whether Envoys are told of the endpoints of a Service's port.
+    /// Passes the objects for a control plane on. Returns whether there is one.
+    fn hand_over_objects(&mut self, made: &Made) -> bool {
+        let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) else {
+            return false;
+        };
+        self.generation += 1;
+        let config = filter_config(BTreeMap::new(), false, &made.inputs);
+        objects.wanted.send_replace(Some(Arc::new(Wanted {
+            generation: self.generation,
+            manifests: Arc::clone(manifests),
+            gateways: made.gateways.clone(),
+            variables: variables(&config).into_iter().collect(),
+        })));
+        true
+    }
+
+    /// The published configuration of the filter.
+    pub(crate) fn published_filter(&self) -> Option<&PublishedFilter> {
+        self.published_filter.as_ref()
+    }
+
+    /// Whether the endpoints of a Service's port are published.
     pub(crate) fn serves(&self, service: &ObjectName, port: &str) -> bool {
         let clusters = self.clusters.get(service).into_iter().flatten();
         clusters.into_iter().any(|served| served.port_name == port)
     }
 
-    /// Takes everything from the Envoys of Gateways that are gone.
+    /// Takes all resources from the Envoys of deleted Gateways.
     fn leave(&mut self, gateways: &BTreeSet<ObjectName>) {
         let before = self.published.iter().flat_map(|published| &published.gateways);
         for gone in before.filter(|gateway| !gateways.contains(gateway)) {
@@ -328,7 +339,7 @@ impl Publisher {
         });
     }
 
-    /// Publishes the endpoints of the clusters of these Services, and nothing else. How many clusters there were.
+    /// Publishes the endpoints of these Services alone. Returns the number of clusters.
     pub(crate) fn publish_endpoints(
         &self,
         services: &BTreeSet<ObjectName>,
@@ -348,4 +359,27 @@ impl Publisher {
         }
         published
     }
+}
+
+/// All clusters. Another control plane publishes their endpoints, but an address that changes its owner is fenced here.
+fn fenced_clusters(graph: &Graph, endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>) -> ServedClusters {
+    let observe = |(name, cluster): (&ClusterName, &Cluster)| {
+        endpoints(&cluster.service, &cluster.port_name);
+        (name.clone(), Vec::new())
+    };
+    graph.clusters.iter().map(observe).collect()
+}
+
+fn by_service(graph: &Graph, clusters: ServedClusters) -> BTreeMap<ObjectName, Vec<Served>> {
+    let mut services: BTreeMap<ObjectName, Vec<Served>> = BTreeMap::new();
+    for (name, gateways) in clusters {
+        if let Some(cluster) = graph.clusters.get(&name) {
+            services.entry(cluster.service.clone()).or_default().push(Served {
+                cluster: name,
+                port_name: cluster.port_name.clone(),
+                gateways,
+            });
+        }
+    }
+    services
 }

@@ -1,55 +1,50 @@
-//! Who gets what is built: Envoys over xDS, or a control plane as objects.
+//! Who gets what is built: Envoys get resources over xDS, or a control plane gets objects.
 
 use std::sync::Arc;
 
-use kube::Client;
 use tokio::sync::watch;
 
+use super::context::Context;
 use crate::Failure;
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::manifests::{self, Wanted};
+use crate::cluster::reconcile::reconcile_loop;
 use limpet_outputs::ControlPlane;
 
-use super::config::Config;
-
-/// Who gets it.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// How it is known that they have it.
+    /// How to find out whether proxies have what is published.
     pub(crate) delivery: Delivery,
-    /// What is given in place of resources.
+    /// For a control plane.
     pub(crate) objects: Option<Objects>,
 }
 
-/// Objects for a control plane.
+/// Where objects for a control plane go.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    /// The control plane.
     pub(crate) plane: Arc<ControlPlane>,
-    /// Who writes them is told here.
+    /// To the reconciler that writes them.
     pub(crate) wanted: watch::Sender<Option<Arc<Wanted>>>,
 }
 
-/// What gives it to them.
-pub(crate) enum Giver {
-    /// Asked by Envoys.
+/// The task that delivers what is published.
+pub(crate) enum Deliverer {
     Server(limpet_xds::Server),
-    /// Writes objects.
-    Writer(Box<manifests::Keeper>),
+    Writer(Box<manifests::Reconciler>),
 }
 
-/// Envoys, or `plane` if there is one.
+/// Objects go to `plane` if there is one, else resources go to Envoys.
 ///
 /// # Errors
-/// The address of the xDS server can not be listened on.
+/// If the address of the xDS server cannot be listened on.
 pub(crate) async fn target(
-    client: &Client,
-    config: &Config,
-    controller_name: &str,
+    context: &Context,
     plane: Option<ControlPlane>,
     snapshots: &limpet_xds::Snapshots,
-    leads: &watch::Receiver<bool>,
-) -> Result<(Target, Giver), Failure> {
+) -> Result<(Target, Deliverer), Failure> {
+    let Context {
+        client, config, leads, ..
+    } = context;
     let Some(plane) = plane else {
         let server = limpet_xds::Server::bind(config.xds_options(), snapshots.clone()).await;
         let server = server.map_err(|error| Failure(error.to_string()))?;
@@ -57,13 +52,13 @@ pub(crate) async fn target(
             delivery: Delivery::Xds(snapshots.status()),
             objects: None,
         };
-        return Ok((target, Giver::Server(server)));
+        return Ok((target, Deliverer::Server(server)));
     };
     let (wanting, wanted) = watch::channel(None);
-    let (writer, written) = manifests::Keeper::new(
+    let (writer, written) = manifests::Reconciler::new(
         client.clone(),
         plane.clone(),
-        controller_name,
+        &context.settings.controller_name,
         config.propagation_time.get(),
         wanted,
         leads.clone(),
@@ -78,16 +73,16 @@ pub(crate) async fn target(
             wanted: wanting,
         }),
     };
-    Ok((target, Giver::Writer(Box::new(writer))))
+    Ok((target, Deliverer::Writer(Box::new(writer))))
 }
 
-impl Giver {
-    /// Goes on until `shutdown`.
+impl Deliverer {
+    /// Runs until `shutdown`.
     ///
     /// # Errors
-    /// The server can not go on.
+    /// If the server fails.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) -> Result<(), Failure> {
-        // Also when nobody is left to tell.
+        // Also if the sender is gone.
         let ended = async move {
             let _ = shutdown.wait_for(|ends| *ends).await;
         };
@@ -98,7 +93,7 @@ impl Giver {
             }
             Self::Writer(writer) => {
                 tokio::select! {
-                    () = writer.run() => {}
+                    () = reconcile_loop::run(*writer) => {}
                     () = ended => {}
                 }
                 Ok(())

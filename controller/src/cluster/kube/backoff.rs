@@ -1,42 +1,46 @@
 use std::time::Duration;
 
-/// How long to wait before the next try: longer each time, and never the same for two controllers, so that they do not all come back at once.
-#[derive(Debug, Clone)]
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+
+/// How long to wait before the next try: longer each time, and with jitter, so that several controllers do not come
+/// back at once.
+#[derive(Debug)]
 pub(crate) struct Backoff {
-    first: Duration,
+    builder: ExponentialBuilder,
+    delays: ExponentialBackoff,
     longest: Duration,
-    failures: u32,
 }
 
 impl Backoff {
-    /// From about `first` to about `longest`.
+    /// Waits `first`, twice that, and so on up to `longest`; each time at least half of it, and at most all of it.
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
-        let failures = 0;
+        // backon's jitter adds between nothing and the whole delay.
+        let builder = ExponentialBuilder::new()
+            .with_min_delay(first / 2)
+            .with_max_delay(longest / 2)
+            .with_factor(2.0)
+            .with_jitter()
+            .without_max_times();
         Self {
-            first,
+            builder,
+            delays: builder.build(),
             longest,
-            failures,
         }
     }
 
-    /// Of calls to the API server: soon enough that a server that is back is noticed within seconds.
+    /// For calls to the API server: one that is back is noticed within seconds.
     pub(crate) fn of_the_api() -> Self {
         Self::new(Duration::from_millis(250), Duration::from_secs(8))
     }
 
-    /// It worked.
+    /// After a success.
     pub(crate) fn reset(&mut self) {
-        self.failures = 0;
+        self.delays = self.builder.build();
     }
 
-    /// It failed again: half of the time to all of it, at random.
+    /// After a failure.
     pub(crate) fn next(&mut self) -> Duration {
-        let full = self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest);
-        self.failures = self.failures.saturating_add(1);
-        let half = full / 2;
-        // Without randomness there is no jitter, and no harm.
-        let random = getrandom::u32().unwrap_or(u32::MAX);
-        half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))
+        self.delays.next().unwrap_or(self.longest)
     }
 
     pub(crate) async fn wait(&mut self) {
@@ -56,9 +60,20 @@ mod tests {
             let wait = backoff.next();
             assert!(wait >= full / 2 && wait <= full, "{wait:?} of {full:?}");
         }
-        backoff.failures = u32::MAX;
-        assert!(backoff.next() <= Duration::from_secs(1));
+        for _ in 0..1000 {
+            assert!(backoff.next() <= Duration::from_secs(1));
+        }
         backoff.reset();
         assert!(backoff.next() <= Duration::from_millis(100));
+    }
+
+    #[test]
+    fn two_controllers_do_not_wait_for_the_same_times() {
+        let waits = || {
+            let mut backoff = Backoff::of_the_api();
+            let waits: Vec<_> = (0..8).map(|_| backoff.next()).collect();
+            waits
+        };
+        assert_ne!(waits(), waits());
     }
 }

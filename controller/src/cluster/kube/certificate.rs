@@ -11,7 +11,7 @@ use limpet_model::Certificate;
 /// Reads what a Secret of the type `kubernetes.io/tls` holds: a chain and its key, both in PEM.
 ///
 /// # Errors
-/// It is none that Envoy could serve with. Envoy would refuse the listener, so it is said here, of the Secret alone.
+/// If Envoy could not serve with it. Envoy would refuse the whole listener, so the Secret is checked here.
 pub(crate) fn read(chain: &[u8], key: Zeroizing<Vec<u8>>) -> Result<Certificate, String> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()

@@ -7,29 +7,27 @@ use kube::{Client, Config};
 /// Why there is no way to reach an API server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// The file is not there, or is no kubeconfig.
     #[error("{file}: {source}")]
     File {
-        /// The file.
         file: String,
-        /// What is wrong with it.
         source: kube::config::KubeconfigError,
     },
-    /// Neither a kubeconfig nor a service account is there.
     #[error("no cluster: expected --kubeconfig, KUBECONFIG, or a service account of the cluster: {0}")]
     None(#[from] kube::config::InferConfigError),
-    /// The client can not be made of what was found.
     #[error("no client for the cluster: {0}")]
     Client(#[from] kube::Error),
 }
 
-/// Longer than a watch lasts, so that only a connection that is dead ends by it.
+/// Our field manager in server-side applies.
+pub(crate) const FIELD_MANAGER: &str = "limpet";
+
+/// Longer than a watch lasts, so that only a dead connection runs into it.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A client: by the kubeconfig that is given, else by `KUBECONFIG`, else by the service account.
+/// Makes a client from the given kubeconfig, else from `KUBECONFIG`, else from the service account.
 ///
 /// # Errors
-/// There is no way to reach an API server. Whether one answers is not asked.
+/// If nothing says how to reach an API server. Whether one answers is not checked.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     let mut config = match kubeconfig {
         Some(file) => {

@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::cluster::reconcile::status::{Digest, digest};
+use super::item::Item;
+use super::own_status::{Digest, status_digest};
 use limpet_api::{
     DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Object, ObjectName,
     ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
@@ -10,20 +11,17 @@ use limpet_api::{
 use limpet_model::SessionPolicyKind;
 use limpet_model::endpoints::EndpointSlice;
 
-use super::item::Item;
-
-/// An object, read.
+/// An object as the store takes it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) name: ObjectName,
     pub(super) uid: String,
     pub(super) version: String,
-    /// Of a kind that has a status of ours: what of it is ours.
+    /// The digest of our part of its status, if we write statuses of its kind.
     pub(super) status: Option<Digest>,
     pub(super) content: Content,
 }
 
-/// What an object says.
 #[derive(Debug)]
 pub(super) enum Content {
     GatewayClass(Object<GatewayClassSpec>),
@@ -38,68 +36,77 @@ pub(super) enum Content {
     Slice(EndpointSlice),
 }
 
-/// Reads an object of a kind. Our status is what stands under `controller`, our controllers' name.
-pub(super) fn entry(kind: Kind, item: Item, controller: &str) -> Entry {
+/// How objects of a kind are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// Ports and endpoints, as [`super::slice`] reads them.
+    Slice,
+    Item(ItemForm),
+}
+
+/// How what a watch brings as an [`Item`] is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ItemForm {
+    /// Only the labels matter of a Namespace.
+    Labels,
+    /// The metadata and the spec.
+    Spec(fn(&Value) -> Content),
+}
+
+pub(super) fn form(kind: Kind) -> Form {
+    let spec: fn(&Value) -> Content = match kind {
+        Kind::EndpointSlice => return Form::Slice,
+        Kind::Namespace => return Form::Item(ItemForm::Labels),
+        Kind::BackendLbPolicy => |value| Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
+        Kind::XBackendTrafficPolicy => {
+            |value| Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
+        }
+        Kind::Gateway => |value| Content::Gateway(readable(value)),
+        Kind::GatewayClass => |value| Content::GatewayClass(readable(value)),
+        Kind::GrpcRoute => |value| Content::GrpcRoute(readable(value)),
+        Kind::HttpRoute => |value| Content::HttpRoute(readable(value)),
+        Kind::ReferenceGrant => |value| Content::ReferenceGrant(readable(value)),
+        Kind::Service => |value| Content::Service(readable(value)),
+        Kind::XBackend => |value| Content::XBackend(readable(value)),
+    };
+    Form::Item(ItemForm::Spec(spec))
+}
+
+/// Reads an object. `controller` is our `controllerName`: entries under it are our part of the status.
+pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) -> Entry {
     let meta = item.metadata;
-    let name = ObjectName::new(
-        meta.namespace.as_deref().unwrap_or_default(),
-        meta.name.as_deref().unwrap_or_default(),
-    );
-    let uid = meta.uid.clone().unwrap_or_default();
-    let version = meta.resource_version.clone().unwrap_or_default();
-    let status = digest(kind, &item.status, controller);
-    if kind == Kind::Namespace {
-        return Entry {
-            name,
-            uid,
-            version,
-            status,
-            content: Content::Namespace(meta.labels.unwrap_or_default()),
-        };
-    }
-    let mut value = Map::new();
-    let meta = ours(meta);
-    value.insert("metadata".to_owned(), meta);
-    value.extend(item.spec.map(|spec| ("spec".to_owned(), spec)));
     Entry {
-        name,
-        uid,
-        version,
-        status,
-        content: content(kind, &Value::Object(value)),
+        name: ObjectName::new(
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        ),
+        uid: meta.uid.clone().unwrap_or_default(),
+        version: meta.resource_version.clone().unwrap_or_default(),
+        status: status_digest(kind, &item.status, controller),
+        content: match form {
+            ItemForm::Labels => Content::Namespace(meta.labels.unwrap_or_default()),
+            ItemForm::Spec(read) => {
+                let mut value = Map::from_iter([("metadata".to_owned(), ours(meta))]);
+                value.extend(item.spec.map(|spec| ("spec".to_owned(), spec)));
+                read(&Value::Object(value))
+            }
+        },
     }
 }
 
-/// The metadata that `limpet_api` reads; the rest is never kept.
+/// The metadata that `limpet_api` reads. The rest is dropped to save memory.
 fn ours(mut meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Value {
     meta.managed_fields = None;
     meta.owner_references = None;
-    // What kubectl keeps there is the object once more.
+    // kubectl keeps a whole copy of the object there.
     if let Some(annotations) = &mut meta.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
     serde_json::to_value(meta).unwrap_or_default()
 }
 
-fn content(kind: Kind, value: &Value) -> Content {
-    match kind {
-        Kind::BackendLbPolicy => Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
-        Kind::XBackendTrafficPolicy => {
-            Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
-        }
-        Kind::Gateway => Content::Gateway(readable(value)),
-        Kind::GatewayClass => Content::GatewayClass(readable(value)),
-        Kind::GrpcRoute => Content::GrpcRoute(readable(value)),
-        Kind::HttpRoute => Content::HttpRoute(readable(value)),
-        Kind::ReferenceGrant => Content::ReferenceGrant(readable(value)),
-        Kind::XBackend => Content::XBackend(readable(value)),
-        // Namespaces and EndpointSlices are read elsewhere.
-        Kind::Service | Kind::Namespace | Kind::EndpointSlice => Content::Service(readable(value)),
-    }
-}
-
 impl Content {
-    /// Why it could not be read.
+    /// Why the object could not be read.
     pub(super) fn malformed(&self) -> Option<&DecodeError> {
         match self {
             Self::GatewayClass(object) => object.malformed.as_ref(),

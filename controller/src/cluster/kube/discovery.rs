@@ -1,21 +1,19 @@
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::ApiResource;
 use kube::{Client, Error};
-use serde::de::DeserializeOwned;
-
-use limpet_api::{GATEWAY_GROUP, GATEWAY_X_GROUP, Kind};
+use limpet_api::Kind;
 
 use super::kind::KindExt as _;
 
-/// The kinds that are served, in the best version that can be read.
+/// The served kinds, each in the best version that can be read.
 pub(super) type Served = BTreeMap<Kind, ApiResource>;
 
-/// Asks which kinds there are.
+/// Asks which kinds the API server serves.
 ///
 /// # Errors
-/// The API server does not answer, or not well. Then nothing is known: no kind is to be taken for gone.
+/// If the API server does not answer, or not well. Then nothing is known, and no kind counts as gone.
 pub(super) async fn discover(client: &Client) -> Result<Served, Error> {
     let mut served = Served::new();
     for kind in Kind::ALL {
@@ -24,44 +22,30 @@ pub(super) async fn discover(client: &Client) -> Result<Served, Error> {
             served.insert(kind, resource(kind, version, plural));
         }
     }
-    for group in [GATEWAY_GROUP, GATEWAY_X_GROUP] {
-        let Some(answer) = get::<APIGroup>(client, &format!("/apis/{group}")).await? else {
-            continue;
-        };
-        let readable = |version: &str| {
-            let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.group() == group);
-            kinds.any(|kind| kind.versions().contains(&version))
-        };
-        for version in answer.versions.iter().map(|offered| offered.version.as_str()) {
-            if !readable(version) {
-                continue;
-            }
-            if let Some(list) = get::<APIResourceList>(client, &format!("/apis/{group}/{version}")).await? {
-                add(&mut served, group, version, &list);
+    for group in client.list_api_groups().await?.groups {
+        let readable = group
+            .versions
+            .iter()
+            .filter(|offered| is_readable(&group.name, &offered.version));
+        for offered in readable {
+            match client.list_api_group_resources(&offered.group_version).await {
+                Ok(list) => add(&mut served, &group.name, &offered.version, &list),
+                // The last definition in this version was deleted after the groups were listed.
+                Err(Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(error),
             }
         }
     }
     Ok(served)
 }
 
-/// `None`: not found.
-async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Option<T>, Error> {
-    let request = http_get(path)?;
-    match client.request(request).await {
-        Ok(found) => Ok(Some(found)),
-        // Of a group that there is none of, the answer is no Status.
-        Err(Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    }
+/// Whether any kind of the group that comes from a CRD can be read in this version.
+fn is_readable(group: &str, version: &str) -> bool {
+    let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.built_in().is_none());
+    kinds.any(|kind| kind.group() == group && kind.versions().contains(&version))
 }
 
-fn http_get(path: &str) -> Result<axum::http::Request<Vec<u8>>, Error> {
-    axum::http::Request::get(path)
-        .body(Vec::new())
-        .map_err(Error::HttpError)
-}
-
-/// Adds the kinds of a version, where they are not served in a better one.
+/// Adds the kinds of a version, except those that are already there in a better one.
 fn add(served: &mut Served, group: &str, version: &str, list: &APIResourceList) {
     let rank = |kind: Kind, version: &str| kind.versions().iter().position(|known| *known == version);
     for offered in &list.resources {
@@ -97,6 +81,7 @@ fn resource(kind: Kind, version: &str, plural: &str) -> ApiResource {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+    use limpet_api::{GATEWAY_GROUP, GATEWAY_X_GROUP};
 
     use super::*;
 

@@ -2,7 +2,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An object as a watch brings it, not decoded yet: one that can not be must not stop the watch.
+/// An object as a watch brings it. It is decoded later, so that one that cannot be decoded does not stop the watch.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Item {
@@ -11,7 +11,8 @@ pub(super) struct Item {
     pub(super) status: Value,
 }
 
-/// Lets a type with `metadata` be watched by what discovery says of its kind. Its Debug shows the name alone: the rest may be a secret.
+/// Implements `kube::Resource` for a type with `metadata`, with the names that discovery found. Debug shows the
+/// object's name alone, since the rest may be secret.
 macro_rules! dynamic_resource {
     ($item:ty) => {
         impl std::fmt::Debug for $item {

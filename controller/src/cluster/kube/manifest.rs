@@ -1,33 +1,32 @@
-//! Objects that come one by one, in the API's own form, instead of from a watch.
+//! Reads objects from manifests in the same way as from watches.
 
 use serde_json::Value;
 
+use super::decode::{self, Entry, Form};
+use super::item::Item;
+use super::secrets::{self, RawSecret};
+use super::watch;
 use limpet_api::Kind;
 use limpet_model::Certificate;
 
-use super::decode::{self, Entry};
-use super::item::Item;
-use super::secrets::{self, RawSecret};
-use super::slice::RawSlice;
-use super::watch;
-
-/// Reads an object of a kind. `None`: it is a slice of no Service.
+/// Reads an object of a kind. `None`: an EndpointSlice that belongs to no Service.
 ///
 /// # Errors
-/// Its metadata are none. What else is wrong is in the entry, as it is for objects of a watch.
+/// If it has no valid metadata. Any other mistake is reported in the entry, as for objects from a watch.
 pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Result<Option<Entry>, serde_json::Error> {
-    if kind == Kind::EndpointSlice {
-        let slice: RawSlice = serde_json::from_value(value)?;
-        return Ok(watch::slice_entry(slice));
-    }
-    let item: Item = serde_json::from_value(value)?;
-    Ok(Some(decode::entry(kind, item, controller)))
+    Ok(match decode::form(kind) {
+        Form::Slice => watch::slice_entry(serde_json::from_value(value)?),
+        Form::Item(form) => {
+            let item: Item = serde_json::from_value(value)?;
+            Some(decode::entry(kind, form, item, controller))
+        }
+    })
 }
 
-/// What a Secret holds.
+/// Reads the certificate in a Secret.
 ///
 /// # Errors
-/// It is no certificate.
+/// If the Secret holds no certificate.
 pub(crate) fn secret_from_manifest(value: Value) -> Result<Certificate, String> {
     let secret: RawSecret = serde_json::from_value(value).map_err(|error| error.to_string())?;
     secrets::read(&secret)

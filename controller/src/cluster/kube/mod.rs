@@ -1,13 +1,19 @@
 //! Objects from the API server.
 //!
-//! - `discovery`: which kinds are served, in which versions, again and again: a CRD that comes or goes is noticed within seconds.
-//! - `watch`: one watch for each kind (and namespace), which goes on whatever happens to it. Objects are decoded there, one by one, so that one that
-//!   can not be read is reported as malformed and no other suffers.
-//! - `secrets`: one watch for each Secret that a listener names, and for no other.
-//! - [`Store`]: what is there now. Watches send it [`Update`]s; nobody else writes to it, so it has no locks.
+//! - `discovery`: which kinds are served, and in which versions. It runs every few seconds, so that a CRD that comes or
+//!   goes is noticed.
+//! - `watch`: one watch for each kind (and namespace), which continues whatever happens. It decodes objects one by one,
+//!   so that one that cannot be read is reported as malformed and affects no other.
+//! - `named_object`: follows one object by its name. `secrets`: one such watch for each Secret that a listener names.
+//! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
+//!   locks.
+//! - `own_status`: which part of a status is ours.
 //!
-//! Discovery is asked on an interval, in place of a watch of the definitions: every authenticated user may ask it, where a watch would need
-//! a right of its own on objects that say far more than whether a kind is served, and announce a CRD before its objects can be listed.
+//! Discovery is polled instead of watching CRDs: every authenticated user may run it, while a watch would need a right
+//! of its own on objects that say much more, and would announce a CRD before its objects can be listed.
+//!
+//! The store is our own: the reflector of kube keeps objects in the form of the API, needs a type that every object
+//! fits, and cannot tell whether an update changed anything that we read.
 
 mod backoff;
 mod certificate;
@@ -17,6 +23,8 @@ mod discovery;
 mod item;
 mod kind;
 mod manifest;
+pub(crate) mod named_object;
+mod own_status;
 mod reader;
 mod secrets;
 mod slice;
@@ -24,9 +32,9 @@ mod store;
 mod watch;
 
 pub(crate) use backoff::Backoff;
-pub(crate) use client::connect;
+pub(crate) use client::{FIELD_MANAGER, connect};
 pub(crate) use manifest::{from_manifest, secret_from_manifest};
+pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
 pub(crate) use reader::{Reader, Watched};
-pub(crate) use secrets::is_forbidden;
-pub(crate) use store::{Change, Observed, Store};
+pub(crate) use store::{Change, Observation, Store};
 pub(crate) use watch::Update;

@@ -7,33 +7,31 @@ use kube::core::ApiResource;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use limpet_api::{Kind, ObjectName};
-
 use super::backoff::Backoff;
 use super::discovery::{self, Served};
 use super::secrets;
 use super::watch::{self as objects, Scope, Update, Updates};
+use limpet_api::{Kind, ObjectName};
 
-/// How often is asked which kinds there are: two to five small requests.
+/// How often discovery runs: two to five small requests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
-/// How many answers in a row have to lack a kind that was there before its objects count as gone.
+/// How many answers in a row must lack a kind before its objects count as deleted.
 const ABSENT_ANSWERS: u32 = 2;
-/// Updates under way. Few, so that a list is read no faster than it is taken in.
+/// Few, so that a list is read no faster than the store takes it in.
 const UPDATES: usize = 64;
 
-/// What is read.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
-    /// The name of our controllers.
+    /// Our `controllerName`.
     pub(crate) controller: Arc<str>,
     /// Whether the certificates of listeners are read.
     pub(crate) certificates: bool,
-    /// The namespaces; all where there are none.
+    /// The namespaces; all of them if empty.
     pub(crate) namespaces: Vec<Arc<str>>,
 }
 
 impl Watched {
-    /// The namespaces that objects of a kind are watched in, each on its own; `None` is all of them.
+    /// The namespaces that get a watch each for a kind. `None` is one watch for all namespaces.
     pub(super) fn namespaces_of(&self, kind: Kind) -> Vec<Option<Arc<str>>> {
         if !kind.is_namespaced() || self.namespaces.is_empty() {
             return vec![None];
@@ -51,7 +49,6 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Starts to read.
     pub(crate) fn start(client: &Client, watched: Watched) -> Self {
         let (sender, updates) = mpsc::channel(UPDATES);
         let (secrets, wanted) = watch::channel(BTreeSet::new());
@@ -65,17 +62,17 @@ impl Reader {
         }
     }
 
-    /// The next thing that happened.
+    /// The next update.
     pub(crate) async fn next(&mut self) -> Option<Update> {
         self.updates.recv().await
     }
 
-    /// Another thing that happened, if one has already.
+    /// A further update, if one is waiting.
     pub(crate) fn ready(&mut self) -> Option<Update> {
         self.updates.try_recv().ok()
     }
 
-    /// Which Secrets are to be read from now on.
+    /// Sets the Secrets to read from now on.
     pub(crate) fn read_secrets(&self, wanted: &BTreeSet<ObjectName>) {
         self.secrets.send_if_modified(|known| {
             let changes = known != wanted;
@@ -87,7 +84,7 @@ impl Reader {
     }
 }
 
-/// Watches every kind that is served, as long as it is.
+/// Watches every served kind for as long as it is served.
 async fn kinds(client: Client, watched: Watched, updates: Updates) {
     let mut backoff = Backoff::of_the_api();
     let mut running = Watches {
@@ -108,7 +105,7 @@ async fn kinds(client: Client, watched: Watched, updates: Updates) {
                 tokio::time::sleep(DISCOVERY_INTERVAL).await;
             }
             Err(error) => {
-                tracing::warn!(%error, "can not ask the API server which kinds it serves");
+                tracing::warn!(%error, "cannot ask the API server which kinds it serves");
                 backoff.wait().await;
             }
         }
@@ -121,12 +118,12 @@ struct Watches {
     updates: Updates,
     tasks: JoinSet<()>,
     running: BTreeMap<Kind, (ApiResource, Vec<AbortHandle>)>,
-    /// How many answers in a row lacked a kind.
+    /// How many answers in a row lacked each kind.
     absent: BTreeMap<Kind, u32>,
 }
 
 impl Watches {
-    /// `None`: nobody listens any more.
+    /// `None`: the receiver of updates is gone.
     async fn follow(&mut self, served: &Served) -> Option<()> {
         for kind in Kind::ALL {
             match served.get(&kind) {
@@ -177,7 +174,7 @@ impl Watches {
         for handle in self.running.remove(&kind).into_iter().flat_map(|(_, handles)| handles) {
             handle.abort();
         }
-        // What has ended needs no place any more.
+        // Drops the results of tasks that have ended.
         while self.tasks.try_join_next().is_some() {}
     }
 }

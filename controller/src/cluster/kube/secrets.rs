@@ -5,23 +5,19 @@ use base64::Engine as _;
 use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
-use kube::runtime::watcher;
-use kube::{Api, Client, Error};
+use kube::{Api, Client};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::cluster::kube::certificate;
+use super::item::dynamic_resource;
+use super::watch::{Update, Updates};
+use super::{certificate, named_object};
 use limpet_api::{Kind, Listener, ObjectName};
 use limpet_model::{Certificate, Objects, References, Referrer};
 
-use super::backoff::Backoff;
-use super::item::dynamic_resource;
-use super::watch::{Update, Updates};
-
-/// The type of Secrets that are certificates.
 const TLS: &str = "kubernetes.io/tls";
 
-/// What is read of a Secret. Its values are in base64.
+/// What is read of a Secret. The values are in base64.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawSecret {
@@ -31,7 +27,7 @@ pub(super) struct RawSecret {
     data: BTreeMap<String, SecretText>,
 }
 
-/// Forgotten when it is dropped.
+/// Wiped when it is dropped.
 #[derive(Clone, Deserialize)]
 #[serde(from = "String")]
 struct SecretText(Zeroizing<String>);
@@ -44,8 +40,7 @@ impl From<String> for SecretText {
 
 dynamic_resource!(RawSecret);
 
-/// Watches one Secret, by its name: a right to read that one suffices. (A watch of all of a type would need one to read all Secrets: what a selector
-/// asks for, RBAC does not see, except for a name.)
+/// Watches one Secret, until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
     let resource = ApiResource {
         group: String::new(),
@@ -55,55 +50,18 @@ pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
         plural: "secrets".to_owned(),
     };
     let api: Api<RawSecret> = Api::namespaced_with(client, &name.namespace, &resource);
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", name.name));
-    let mut events = pin!(watcher(api, config));
-    let mut backoff = Backoff::of_the_api();
-    let mut listed = None;
-    while let Some(event) = events.next().await {
-        let found = match event {
-            Ok(watcher::Event::Init) => {
-                listed = None;
-                continue;
-            }
-            Ok(watcher::Event::InitApply(secret)) => {
-                listed = Some(read(&secret));
-                continue;
-            }
-            Ok(watcher::Event::InitDone) => listed.take(),
-            Ok(watcher::Event::Apply(secret)) => Some(read(&secret)),
-            Ok(watcher::Event::Delete(_)) => None,
-            Err(error) => {
-                tracing::warn!(secret = %name, error = %error, "can not watch");
-                if is_forbidden(&error) {
-                    let message = format!("limpet has no right to read it: grant list and watch on the Secret {name}");
-                    if updates
-                        .send(Update::Secret(name.clone(), Some(Err(message))))
-                        .await
-                        .is_err()
-                    {
-                        return;
-                    }
-                }
-                backoff.wait().await;
-                continue;
-            }
+    let mut states = pin!(named_object::follow(api, "Secret", &name.name));
+    while let Some(seen) = states.next().await {
+        let found = match seen {
+            Ok(secret) => secret.as_ref().map(read),
+            Err(_) => Some(Err(format!(
+                "limpet has no right to read it: grant list and watch on the Secret {name}"
+            ))),
         };
-        backoff.reset();
         if updates.send(Update::Secret(name.clone(), found)).await.is_err() {
             return;
         }
     }
-}
-
-pub(crate) fn is_forbidden(error: &watcher::Error) -> bool {
-    let source = match error {
-        watcher::Error::InitialListFailed(source)
-        | watcher::Error::WatchStartFailed(source)
-        | watcher::Error::WatchFailed(source) => source,
-        watcher::Error::WatchError(status) => return status.is_forbidden(),
-        watcher::Error::NoResourceVersion => return false,
-    };
-    matches!(source, Error::Api(status) if status.is_forbidden())
 }
 
 pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
@@ -120,7 +78,7 @@ pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
     certificate::read(&value("tls.crt")?, value("tls.key")?)
 }
 
-/// The Secrets that listeners of our classes' Gateways name, as far as they may.
+/// The Secrets that listeners of our Gateways name, and may name.
 pub(crate) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
     let references = References::new(objects);
     let mut wanted = BTreeSet::new();

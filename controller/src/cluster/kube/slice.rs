@@ -5,15 +5,13 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
+use super::item::dynamic_resource;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::{EndpointSlice, EndpointState, SliceEndpoint};
 
-use super::item::dynamic_resource;
-
-/// Which Service a slice belongs to.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// What is read of an EndpointSlice (discovery.k8s.io/v1). There are many, so nothing else of it is ever in memory.
+/// What is read of an EndpointSlice (discovery.k8s.io/v1). There are many of them, so nothing else is kept in memory.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawSlice {
@@ -56,7 +54,8 @@ struct TargetRef {
 dynamic_resource!(RawSlice);
 
 impl Conditions {
-    /// "Unknown" is to be taken as ready, and as not terminating; what serves is what is ready, where nothing is said of it.
+    /// An unknown `ready` counts as true and an unknown `terminating` as false; an unknown `serving` is the same as
+    /// `ready`.
     fn state(&self) -> Option<EndpointState> {
         let ready = self.ready.unwrap_or(true);
         if ready {
@@ -67,7 +66,7 @@ impl Conditions {
     }
 }
 
-/// The slice, if it belongs to a Service.
+/// `None`: the slice belongs to no Service.
 pub(super) fn slice(item: RawSlice) -> Option<EndpointSlice> {
     let namespace = item.metadata.namespace.unwrap_or_default();
     let labels = item.metadata.labels.unwrap_or_default();
@@ -89,7 +88,7 @@ pub(super) fn slice(item: RawSlice) -> Option<EndpointSlice> {
     })
 }
 
-/// Addresses beyond the first mean nothing (discovery.k8s.io/v1, `Endpoint.addresses`). Those of FQDN slices are not addresses of hosts.
+/// Only the first address counts (discovery.k8s.io/v1, `Endpoint.addresses`). The names in FQDN slices are left out.
 fn endpoint(raw: RawEndpoint) -> Option<SliceEndpoint> {
     let address: IpAddr = raw.addresses.first()?.parse().ok()?;
     let state = raw.conditions.unwrap_or_default().state()?;
@@ -154,7 +153,10 @@ mod tests {
                 {"name": "any"}
             ],
             "endpoints": [
-                {"addresses": ["10.0.0.1", "10.0.0.9"], "conditions": {"ready": true}, "targetRef": {"kind": "Pod", "uid": "u-1"}, "zone": "a"},
+                {
+                    "addresses": ["10.0.0.1", "10.0.0.9"], "conditions": {"ready": true},
+                    "targetRef": {"kind": "Pod", "uid": "u-1"}, "zone": "a"
+                },
                 {"addresses": ["fd00::1"], "conditions": {"ready": false, "serving": true, "terminating": true}},
                 {"addresses": ["10.0.0.3"], "conditions": {"ready": false}},
                 {"addresses": ["a.example.com"]},

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use kube::core::ApiResource;
 
-use crate::cluster::reconcile::status::{Digest, Observation};
-use limpet_api::{Kind, ObjectName};
-use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
-use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
-
 use super::decode::{Content, Entry};
+use super::own_status::Digest;
 use super::reader::Watched;
 use super::secrets;
 use super::watch::Update;
+use limpet_api::Kind;
+use limpet_api::ObjectName;
+use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
+use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 
-/// What is there now.
+/// What the API server has now, as far as the watches have told.
 #[derive(Debug)]
 pub(crate) struct Store {
     watched: Watched,
@@ -24,31 +24,39 @@ pub(crate) struct Store {
     slices: Slices,
     observed: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
     served: BTreeMap<Kind, ApiResource>,
-    /// What has to be listed before anything is known.
+    /// What has not been listed yet.
     awaited: BTreeSet<(Kind, Option<Arc<str>>)>,
     wanted_secrets: BTreeSet<ObjectName>,
     answered_secrets: BTreeSet<ObjectName>,
 }
 
-/// An object that has a status.
+/// What an object with a status of ours says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Observed {
-    /// The object's identity.
     pub(crate) uid: String,
-    /// Its `resourceVersion`.
+    /// The `resourceVersion`.
     pub(crate) version: String,
-    /// What of its status is ours.
+    /// The digest of our part of its status.
     pub(crate) status: Digest,
+}
+
+/// What objects say of themselves, as the watches last saw it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Observation {
+    /// By kind and name, those that can have a status of ours.
+    pub(crate) objects: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
+    /// The version and the plural of each served kind.
+    pub(crate) served: BTreeMap<Kind, ApiResource>,
 }
 
 /// What an update changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Something that a graph is built from.
+    /// Whether anything changed that a graph is built from.
     pub(crate) objects: bool,
-    /// The endpoints of these Services.
+    /// The Services whose endpoints changed.
     pub(crate) services: BTreeSet<ObjectName>,
-    /// Somebody's status.
+    /// Whether anybody changed a status.
     pub(crate) statuses: bool,
 }
 
@@ -61,7 +69,7 @@ impl Change {
 }
 
 impl Store {
-    /// Of which nothing is known yet.
+    /// An empty store.
     pub(crate) fn new(watched: Watched) -> Self {
         let of_kind = |kind: Kind| {
             watched
@@ -82,29 +90,29 @@ impl Store {
         }
     }
 
-    /// Everything but EndpointSlices. Cheap to have; a change meanwhile copies.
+    /// Everything except EndpointSlices. Cheap to call: the objects are copied only if they change while somebody has
+    /// them.
     pub(crate) fn objects(&self) -> Arc<Objects> {
         Arc::clone(&self.objects)
     }
 
-    /// The kinds that were not listed yet. Until there are none, what is known is not to be served: what is missing would be taken for deleted.
+    /// The kinds that were not listed yet. Until all are listed, nothing may be served: what is missing would count as
+    /// deleted.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let mut kinds: Vec<_> = self.awaited.iter().map(|(kind, _)| kind.as_str()).collect();
         kinds.dedup();
         kinds
     }
 
-    /// Whether every Secret that a listener names is known, or known not to be readable.
+    /// Whether the watch of every Secret that a listener names has answered.
     pub(crate) fn has_secrets(&self) -> bool {
         self.wanted_secrets.is_subset(&self.answered_secrets)
     }
 
-    /// The Secrets to read.
     pub(crate) fn wanted_secrets(&self) -> &BTreeSet<ObjectName> {
         &self.wanted_secrets
     }
 
-    /// What objects say of themselves.
     pub(crate) fn observation(&self) -> Observation {
         Observation {
             objects: Arc::clone(&self.observed),
@@ -133,7 +141,6 @@ impl Store {
         Kind::ALL.into_iter().map(count).collect()
     }
 
-    /// Takes in what happened.
     pub(crate) fn apply(&mut self, update: Update) -> Change {
         let mut change = Change::default();
         match update {
@@ -153,7 +160,7 @@ impl Store {
             Update::Applied(kind, entry) => self.insert(kind, *entry, &mut change),
             Update::Deleted(kind, name) => self.remove(kind, &name, &mut change),
             Update::Secret(name, found) => {
-                // Of one that is not wanted any more, a last word may be under way.
+                // An update of a Secret that is not wanted any more may still be on its way.
                 if self.wanted_secrets.contains(&name) {
                     let known = self.objects.certificates.get(&name);
                     if known != found.as_ref() {
@@ -221,7 +228,8 @@ impl Store {
             }
         }
         if let Some(error) = content.malformed() {
-            tracing::warn!(kind = kind.as_str(), object = %name, field = error.field, error = error.message, "can not be read");
+            let (kind, field, error) = (kind.as_str(), &error.field, &error.message);
+            tracing::warn!(kind, object = %name, field, error, "cannot be read");
         }
         self.insert_content(name, content, change);
     }
@@ -236,7 +244,7 @@ impl Store {
     }
 
     fn insert_content(&mut self, name: ObjectName, content: Content, change: &mut Change) {
-        /// Whether that changed anything. What did not change is not to be copied.
+        /// Whether that changed anything. `make_mut` would copy everything, so it is not called for equal objects.
         macro_rules! put {
             ($map:ident, $name:expr, $object:expr) => {{
                 let changed = self.objects.$map.get(&$name) != Some(&$object);

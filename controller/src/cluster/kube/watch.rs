@@ -9,39 +9,37 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use limpet_api::{Kind, ObjectName};
-use limpet_model::Certificate;
-
 use super::backoff::Backoff;
-use super::decode::{self, Content, Entry};
+use super::decode::{self, Content, Entry, Form};
 use super::item::Item;
 use super::kind::KindExt as _;
 use super::slice::{self, RawSlice};
+use limpet_api::{Kind, ObjectName};
+use limpet_model::Certificate;
 
-/// How long a watch lasts before it is begun anew where it was: a connection that died without a word is noticed after that.
+/// How long a watch lasts before it is restarted where it ended, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;
 
-/// What watches tell the store.
 #[derive(Debug)]
 pub(crate) enum Update {
-    /// These are all objects of a kind in a namespace, or in all of them.
+    /// All objects of a kind in a namespace, or in all namespaces.
     Listed(Kind, Option<Arc<str>>, Vec<Entry>),
-    /// An object is there, or changed.
+    /// An object was created or changed.
     Applied(Kind, Box<Entry>),
-    /// An object is gone.
+    /// An object was deleted.
     Deleted(Kind, ObjectName),
-    /// A kind is not served, so there are no objects of it.
+    /// A kind is not served, so it has no objects.
     NotServed(Kind),
-    /// What a Secret holds; `None`: it is not there.
+    /// What a Secret holds; `None`: it does not exist.
     Secret(ObjectName, Option<Result<Certificate, String>>),
-    /// A kind is served, and watched in this version.
+    /// A kind is served and watched in this version.
     Served(Kind, ApiResource),
 }
 
-/// Where updates go. It is bounded, so that lists are read no faster than they are taken in.
+/// Where updates go. Bounded, so that lists are read no faster than the store takes them in.
 pub(super) type Updates = mpsc::Sender<Update>;
 
-/// What is watched: a kind, in a namespace or in all.
+/// What one watch covers: a kind, in one namespace or in all.
 #[derive(Debug, Clone)]
 pub(super) struct Scope {
     pub(super) kind: Kind,
@@ -49,16 +47,15 @@ pub(super) struct Scope {
     pub(super) namespace: Option<Arc<str>>,
 }
 
-/// Watches until nobody listens.
+/// Watches until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, scope: Scope, controller: Arc<str>, updates: Updates) {
     let kind = scope.kind;
-    if kind == Kind::EndpointSlice {
-        run(client, &scope, &updates, slice_entry).await;
-    } else {
-        run(client, &scope, &updates, |item: Item| {
-            Some(decode::entry(kind, item, &controller))
-        })
-        .await;
+    match decode::form(kind) {
+        Form::Slice => run(client, &scope, &updates, slice_entry).await,
+        Form::Item(form) => {
+            let read = |item: Item| Some(decode::entry(kind, form, item, &controller));
+            run(client, &scope, &updates, read).await;
+        }
     }
 }
 
@@ -105,6 +102,7 @@ where
     S: Stream<Item = watcher::Result<watcher::Event<T>>>,
 {
     let kind = scope.kind;
+    let kind_name = kind.as_str();
     let namespace = scope.namespace.as_deref().unwrap_or("*");
     let mut events = pin!(events);
     let mut backoff = Backoff::of_the_api();
@@ -131,11 +129,12 @@ where
             Ok(watcher::Event::Delete(item)) => Update::Deleted(kind, name_of(&item)),
             Err(error) => {
                 listed.clear();
-                // Once in a while every watch ends, so the first failure is no news.
+                // Every watch ends now and then, so the first failure is only a debug message.
                 if failing {
-                    tracing::warn!(kind = kind.as_str(), namespace, error = %error, "can not watch; what was read last is served on");
+                    let message = "cannot watch; what was read last stays in use";
+                    tracing::warn!(kind = kind_name, namespace, %error, "{message}");
                 } else {
-                    tracing::debug!(kind = kind.as_str(), namespace, error = %error, "watch ended");
+                    tracing::debug!(kind = kind_name, namespace, %error, "watch ended");
                 }
                 failing = true;
                 backoff.wait().await;
@@ -143,7 +142,7 @@ where
             }
         };
         if failing {
-            tracing::info!(kind = kind.as_str(), namespace, "watching again");
+            tracing::info!(kind = kind_name, namespace, "watching again");
             failing = false;
         }
         backoff.reset();

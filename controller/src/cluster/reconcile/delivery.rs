@@ -1,4 +1,4 @@
-//! What proxies have of the filter's configuration.
+//! Delivery: whether proxies have what was published.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,59 +7,56 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::cluster::reconcile::manifests::Written;
+use crate::cluster::reconcile::reconcile_loop::changed_or_never;
 use limpet_core::envoy::FILTER_NAME;
 use limpet_outputs::FilterInputs;
 use limpet_resources::{Name, ResourceType, Version};
 use limpet_xds::Status;
 
-/// What is published of the filter's configuration.
+/// What is published as the filter's configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct Carried {
+pub(crate) struct PublishedFilter {
     /// The keyring and the fences in it.
     pub(crate) inputs: Arc<FilterInputs>,
-    /// How long a token may live unused, under any of the configurations: `limpet_core::config::longest_life`.
+    /// How long a token may live unused under any of the configurations (`limpet_core::config::longest_life`).
     pub(crate) life: Duration,
-    /// Over xDS: the version of each group's resource.
+    /// Over xDS: the version of the resource in each group.
     pub(crate) versions: BTreeMap<Name, Version>,
-    /// In objects: the generation of what is to be written.
+    /// In objects: their generation.
     pub(crate) generation: u64,
 }
 
-/// How it is known what proxies have.
+/// How to find out what proxies have.
 #[derive(Debug, Clone)]
 pub(crate) enum Delivery {
-    /// Envoys acknowledge it.
+    /// Envoys acknowledge resources.
     Xds(Status),
-    /// A control plane gets objects, and does not say what became of them: they count as delivered after a while.
+    /// A control plane gets objects and does not report their delivery. They count as delivered after some time.
     Objects {
         written: watch::Receiver<Written>,
-        /// Who does not lead writes nothing, and nobody has to wait for it.
+        /// A replica that does not lead writes nothing, so nobody waits for it.
         leads: watch::Receiver<bool>,
     },
 }
 
 impl Delivery {
-    /// Whether all proxies have it. An Envoy that has not asked for its filter's configuration yet gets this one, and no other, when it does; so it is
-    /// not waited for.
-    pub(crate) fn has(&self, carried: &Carried) -> bool {
+    /// Whether all proxies have it. An Envoy that has not asked for the filter's configuration yet does not count: it
+    /// will get this one.
+    pub(crate) fn has(&self, published_filter: &PublishedFilter) -> bool {
         match self {
-            Self::Xds(status) => carried.versions.iter().all(|(group, version)| {
+            Self::Xds(status) => published_filter.versions.iter().all(|(group, version)| {
                 let progress = status.progress(group, ResourceType::ExtensionConfig, FILTER_NAME, *version);
                 progress.refused + progress.pending == 0
             }),
-            Self::Objects { written, leads } => !*leads.borrow() || written.borrow().has(carried.generation),
+            Self::Objects { written, leads } => !*leads.borrow() || written.borrow().has(published_filter.generation),
         }
     }
 
-    /// Waits until something of that may have changed.
+    /// Waits until the answer of `has` may have changed.
     pub(crate) async fn changed(&mut self) {
         match self {
             Self::Xds(status) => status.changed().await,
-            Self::Objects { written, .. } => {
-                if written.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
+            Self::Objects { written, .. } => changed_or_never(written).await,
         }
     }
 }

@@ -1,38 +1,37 @@
-//! What a person must see to about the objects that the controller keeps for itself: its Secrets and its ConfigMap.
+//! Diagnostics: what is wrong with the controller's own objects (its Secrets and its ConfigMap), for a person to
+//! correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Error;
 use tokio::sync::watch;
 
-/// Something that a person must see to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Trouble {
-    /// The object's kind, of `v1`.
+pub(crate) struct Diagnostic {
+    /// The kind, in `v1`.
     pub(crate) kind: &'static str,
-    /// Its name, in the controller's own namespace.
+    /// The name, in the controller's own namespace.
     pub(crate) name: String,
-    /// Its identity; empty where it was not seen.
+    /// Empty if the object was not seen.
     pub(crate) uid: String,
-    /// What is the matter.
     pub(crate) reason: Reason,
-    /// The field, and what was expected of it, or the API server's words. What was found is not repeated.
+    /// The field and what was expected, or the API server's message. The value is not repeated.
     pub(crate) message: String,
 }
 
-/// What is the matter with an object.
+/// What is wrong with an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// What it holds.
+    /// Its content.
     Invalid,
-    /// It may not be read.
+    /// The right to read it is missing.
     ReadRefused,
-    /// It may not be written.
+    /// The API server refuses to write it.
     WriteRefused,
 }
 
 impl Reason {
-    /// As an Event has it.
+    /// The reason in an Event.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Invalid => "Invalid",
@@ -42,36 +41,35 @@ impl Reason {
     }
 }
 
-/// All that there is, by kinds.
+/// All diagnostics, by the kind of object.
 #[derive(Debug, Clone)]
-pub(crate) struct Troubles(watch::Sender<BTreeMap<&'static str, BTreeSet<Trouble>>>);
+pub(crate) struct Diagnostics(watch::Sender<BTreeMap<&'static str, BTreeSet<Diagnostic>>>);
 
-impl Troubles {
-    /// None.
+impl Diagnostics {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(BTreeMap::new()))
     }
 
-    /// These are all that there are with objects of a kind.
-    pub(crate) fn set(&self, kind: &'static str, troubles: BTreeSet<Trouble>) {
+    /// Replaces the diagnostics of a kind.
+    pub(crate) fn set(&self, kind: &'static str, diagnostics: BTreeSet<Diagnostic>) {
         self.0.send_if_modified(|all| {
-            let before = all.insert(kind, troubles);
+            let before = all.insert(kind, diagnostics);
             before.unwrap_or_default() != *all.entry(kind).or_default()
         });
     }
 
-    /// All that there are with objects of a kind.
-    pub(crate) fn of(&self, kind: &str) -> BTreeSet<Trouble> {
+    /// The diagnostics of a kind.
+    pub(crate) fn of(&self, kind: &str) -> BTreeSet<Diagnostic> {
         self.0.borrow().get(kind).cloned().unwrap_or_default()
     }
 
-    /// Tells each change.
-    pub(crate) fn follow(&self) -> watch::Receiver<BTreeMap<&'static str, BTreeSet<Trouble>>> {
+    /// Receives each change.
+    pub(crate) fn follow(&self) -> watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>> {
         self.0.subscribe()
     }
 }
 
-/// The API server's words, where it refuses a write for a reason that does not go away by itself: a missing right, or an object that it does not take.
+/// The API server's message if it refuses a write for a reason that lasts: a missing right, or an invalid object.
 pub(crate) fn refusal(error: &Error) -> Option<String> {
     match error {
         Error::Api(status) if matches!(status.code, 400 | 403 | 413 | 422) => Some(status.message.clone()),
@@ -85,26 +83,26 @@ mod tests {
 
     #[test]
     fn only_changes_are_told_and_each_kind_has_its_own() {
-        let troubles = Troubles::new();
-        let mut follower = troubles.follow();
-        let trouble = |kind| Trouble {
+        let diagnostics = Diagnostics::new();
+        let mut follower = diagnostics.follow();
+        let diagnostic = |kind| Diagnostic {
             kind,
             name: "limpet".to_owned(),
             uid: String::new(),
             reason: Reason::Invalid,
             message: "data: expected something".to_owned(),
         };
-        troubles.set("Secret", BTreeSet::new());
+        diagnostics.set("Secret", BTreeSet::new());
         assert!(!follower.has_changed().unwrap());
-        troubles.set("Secret", [trouble("Secret")].into());
-        troubles.set("ConfigMap", [trouble("ConfigMap")].into());
+        diagnostics.set("Secret", [diagnostic("Secret")].into());
+        diagnostics.set("ConfigMap", [diagnostic("ConfigMap")].into());
         assert!(follower.has_changed().unwrap());
         follower.mark_unchanged();
-        troubles.set("Secret", [trouble("Secret")].into());
+        diagnostics.set("Secret", [diagnostic("Secret")].into());
         assert!(!follower.has_changed().unwrap());
-        troubles.set("Secret", BTreeSet::new());
+        diagnostics.set("Secret", BTreeSet::new());
         assert!(follower.has_changed().unwrap());
-        assert_eq!(troubles.of("ConfigMap").len(), 1);
-        assert_eq!(troubles.of("Secret").len(), 0);
+        assert_eq!(diagnostics.of("ConfigMap").len(), 1);
+        assert_eq!(diagnostics.of("Secret").len(), 0);
     }
 }

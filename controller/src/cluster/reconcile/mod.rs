@@ -1,5 +1,7 @@
-//! What is written to the cluster: each part compares what is there with what is wanted, and writes the difference.
+//! Everything that is written to the cluster. A reconciler compares what is there with what is wanted, and writes the
+//! difference.
 //!
+//! - [`reconcile_loop`]: the loop that all of them run in.
 //! - [`status`]: statuses and Events. [`keyring`], [`fences`]: the Secret and the ConfigMap that Limpet keeps.
 //! - [`services`]: the Services of `XBackend`s. [`manifests`]: objects for another control plane.
 //! - [`replicas`]: what replicas tell each other of their Envoys. [`delivery`]: whether Envoys have what was published.
@@ -10,6 +12,8 @@ pub(super) mod diagnostics;
 pub(super) mod fences;
 pub(super) mod keyring;
 pub(super) mod manifests;
+pub(super) mod reconcile_loop;
 pub(super) mod replicas;
+pub(super) mod reported;
 pub(super) mod services;
 pub(super) mod status;

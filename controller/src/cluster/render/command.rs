@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Rendered, render, static_file, xds_folder};
 use crate::cluster::cli::RenderArgs;
-use crate::cluster::controller::Config;
+use crate::cluster::config::Config;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output, write_file};
 use limpet_api::ObjectName;

@@ -23,8 +23,8 @@ async fn an_absent_api_server_harms_no_session() -> Result<()> {
     let gone = Instant::now();
     let noticed = async || {
         let log = site.controller.log().ok()?;
-        let kinds = log.contains("can not ask the API server which kinds it serves");
-        (kinds && log.contains("can not watch; what was read last is served on")).then_some(())
+        let kinds = log.contains("cannot ask the API server which kinds it serves");
+        (kinds && log.contains("cannot watch; what was read last stays in use")).then_some(())
     };
     poll::until("the controller to notice", noticed).await?;
     while gone.elapsed() < AWAY {

@@ -201,7 +201,7 @@ spec:
     let missed = || {
         controller
             .log()
-            .map(|log| log.matches("an event can not be written").count())
+            .map(|log| log.matches("an Event cannot be written").count())
     };
     let before = missed()?;
     let late = grpc.replace("name: grpc", "name: late").replace("gone", "away");

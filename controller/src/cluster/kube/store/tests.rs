@@ -72,7 +72,7 @@ fn what_says_the_same_changes_nothing() {
         applied(&mut store, Kind::HttpRoute, of("1", &Value::Null)),
         Change::default()
     );
-    // Somebody wrote its status: it is not built anew.
+    // Another controller wrote its status: no build is needed.
     assert_eq!(applied(&mut store, Kind::HttpRoute, of("2", &Value::Null)), statuses());
     let ours = json!({"parents": [{"controllerName": OURS}]});
     assert_eq!(applied(&mut store, Kind::HttpRoute, of("3", &ours)), statuses());
@@ -138,7 +138,7 @@ fn it_is_known_what_was_not_listed_yet() {
 }
 
 #[test]
-fn what_can_not_be_read_takes_the_place_of_what_it_was() {
+fn what_cannot_be_read_takes_the_place_of_what_it_was() {
     let mut store = store(&[]);
     applied(&mut store, Kind::HttpRoute, route("shop", "web", "a"));
     let bad = |version: &str| {

@@ -4,30 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use limpet_core::config::schema::FenceConfig;
-use limpet_core::time::Timestamp;
-
-use limpet_api::ObjectName;
-use limpet_model::endpoints::Endpoint;
-
 use super::list::{Fence, List};
 use super::owners::{Owner, Owners};
+use limpet_api::ObjectName;
+use limpet_core::config::schema::FenceConfig;
+use limpet_core::time::Timestamp;
+use limpet_model::endpoints::Endpoint;
 
-/// An address is held back so long at the most: a new pod must not wait for an Envoy that does not answer.
+/// The maximum time for which an address is held back: a new pod must not wait for an Envoy that does not answer.
 const LONGEST: Duration = Duration::from_secs(5);
-/// A fence begins so many seconds after the one in which the change was seen: Envoys go on issuing tokens for the address until they are told to leave it.
+/// How many seconds after the change was seen a fence begins: until then, Envoys may still issue tokens for the
+/// address.
 const MARGIN: u64 = 2;
 
-/// What Envoys have.
+/// What is published of the fences.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Carried<'a> {
-    /// The fences that are published.
+pub(crate) struct PublishedFences<'a> {
     pub(crate) fences: &'a [FenceConfig],
-    /// Whether every connected Envoy has acknowledged them.
+    /// Whether every connected Envoy has acknowledged the fences.
     pub(crate) everywhere: bool,
 }
 
-/// Watches who has which address, and what is to be done where that changes.
+/// Knows the owners of addresses, and the addresses whose owner changed.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
     owners: Owners,
@@ -36,7 +34,7 @@ pub(crate) struct Fences {
     unacknowledged: u64,
 }
 
-/// An address that changed hands.
+/// A change of an address's owner.
 #[derive(Debug)]
 struct Change {
     owner: Owner,
@@ -53,14 +51,15 @@ impl Change {
         }
     }
 
-    /// Whether the list has its fence, whichever replica saw it first.
+    /// The fence for this change in the list, whichever replica added it.
     fn fence_in<'a>(&self, address: SocketAddr, list: &'a List) -> Option<&'a Fence> {
         list.get(address).filter(|fence| *fence.owner == *self.owner)
     }
 }
 
 impl Fences {
-    /// The list, as it is kept now. To be known before anything is observed: it tells who had addresses before this process began.
+    /// Takes in the list of the ConfigMap. Call it before `observe`: the list tells who had addresses before this
+    /// process started.
     pub(crate) fn set_list(&mut self, list: List, now: Timestamp) {
         for fence in list.iter() {
             self.owners.remember(fence.address, fence.owner.as_str().into(), now);
@@ -69,7 +68,8 @@ impl Fences {
         self.settle();
     }
 
-    /// The endpoints of a Service's port, as EndpointSlices show them now. Whether an address changed hands: it is held back from now on.
+    /// Takes in the endpoints of a Service's port. Returns whether an address changed its owner; it is held back from
+    /// now on.
     pub(crate) fn observe(&mut self, service: &ObjectName, port: &str, endpoints: &[Endpoint], now: Timestamp) -> bool {
         let new = self.owners.see((service.clone(), port.to_owned()), endpoints, now);
         let changed = !new.is_empty();
@@ -80,14 +80,14 @@ impl Fences {
         changed
     }
 
-    /// The Services and ports that are watched from now on; those of others are not observed any more.
+    /// Sets the Services and ports that are watched from now on, and forgets the endpoints of all others.
     pub(crate) fn watch(&mut self, watched: impl Fn(&ObjectName, &str) -> bool, now: Timestamp) {
         self.owners.retain(watched, now);
     }
 
-    /// Whether an address is to be kept from Envoys.
+    /// Whether an address is held back.
     pub(crate) fn holds(&self, address: SocketAddr) -> bool {
-        // Usually there is none.
+        // This is called for every endpoint, and usually there is no change.
         !self.changes.is_empty() && self.changes.get(&address).is_some_and(|change| change.held)
     }
 
@@ -97,24 +97,24 @@ impl Fences {
         held.map(|(address, _)| *address)
     }
 
-    /// The Services that show an address.
+    /// The Services with an endpoint at this address.
     pub(crate) fn services(&self, address: SocketAddr) -> impl Iterator<Item = &ObjectName> {
         self.owners.services(address)
     }
 
-    /// Lets go of the addresses whose fence Envoys have, once its time has come; and of those that waited for too long. The answer is the Services
-    /// whose endpoints are to be published again.
-    pub(crate) fn release(&mut self, carried: Option<Carried<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {
+    /// Releases the addresses whose fence has begun and is on all Envoys, and those that have waited for too long.
+    /// Returns the Services whose endpoints must be published again.
+    pub(crate) fn release(&mut self, published: Option<PublishedFences<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {
         let mut services = BTreeSet::new();
         for (address, change) in &mut self.changes {
             let fenced = |fence: &Fence| {
                 let text = address.to_string();
-                let has = |carried: Carried<'_>| {
-                    let mut fences = carried.fences.iter();
-                    carried.everywhere
+                let has = |published: PublishedFences<'_>| {
+                    let mut fences = published.fences.iter();
+                    published.everywhere
                         && fences.any(|known| known.address == text && known.not_before >= fence.not_before)
                 };
-                now.unix_seconds() >= fence.not_before && carried.is_some_and(has)
+                now.unix_seconds() >= fence.not_before && published.is_some_and(has)
             };
             let is_late = now.since(change.seen) >= LONGEST;
             let is_fenced = change.held && change.fence_in(*address, &self.list).is_some_and(fenced);
@@ -128,7 +128,8 @@ impl Fences {
         services
     }
 
-    /// The list as it is to be, where it is not; and how many fences had to go because there are too many. For the leader to write.
+    /// The list that the leader should write, and how many fences it had to leave out. `None`: the list need not
+    /// change.
     pub(crate) fn wanted(&self, life: Duration, now: Timestamp) -> Option<(List, usize)> {
         let missing = self
             .changes
@@ -138,22 +139,22 @@ impl Fences {
         self.list.with(&new, life, now)
     }
 
-    /// Forgets who had addresses before any token that is alive was issued.
+    /// Forgets owners whose tokens have all expired.
     pub(crate) fn forget(&mut self, life: Duration, now: Timestamp) {
         self.owners.forget(life, now);
     }
 
-    /// The fences, as they are kept.
+    /// The list of the ConfigMap.
     pub(crate) fn list(&self) -> &List {
         &self.list
     }
 
-    /// How many addresses were let go before every Envoy had their fences.
+    /// How many addresses were released before every Envoy had their fence.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.unacknowledged
     }
 
-    /// A change whose fence is kept and whose address is given is over.
+    /// Forgets changes whose fence is in the list and whose address is released.
     fn settle(&mut self) {
         let list = &self.list;
         self.changes

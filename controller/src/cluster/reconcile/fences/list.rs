@@ -4,34 +4,34 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use limpet_core::config::schema::FenceConfig;
-use limpet_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How many fences are kept at the most: what a ConfigMap holds (1 MiB), with room to spare.
+use limpet_core::config::schema::FenceConfig;
+use limpet_core::time::Timestamp;
+
+/// The maximum number of fences. A ConfigMap has room for more (1 MiB).
 const MOST: usize = 5000;
 
-/// An address that changed hands.
+/// Keeps the sessions of an address's former owners from its new owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Fence {
-    /// The address, with its port.
     pub(crate) address: SocketAddr,
-    /// Unix seconds: sessions that began before are not its new owner's.
+    /// In Unix seconds. Sessions that began before this time are not those of the new owner.
     pub(crate) not_before: u64,
-    /// The new owner, by its uid.
+    /// The uid of the new owner.
     pub(crate) owner: String,
 }
 
-/// Fences by their addresses, one for each.
+/// Fences by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct List(BTreeMap<SocketAddr, Fence>);
 
 impl List {
-    /// Reads the JSON that [`List::text`] makes.
+    /// Reads the JSON that [`List::text`] writes.
     ///
     /// # Errors
-    /// The first field that is wrong, and how.
+    /// If the JSON is invalid, with the path of the first wrong field.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let read: Result<Vec<Fence>, _> = serde_path_to_error::deserialize(&mut deserializer);
@@ -40,14 +40,14 @@ impl List {
         Ok(fences.into_iter().collect())
     }
 
-    /// The list as JSON, sorted, one fence a line.
+    /// The list as sorted JSON, one fence per line.
     pub(crate) fn text(&self) -> String {
         let line = |fence: &Fence| serde_json::to_string(fence).unwrap_or_default();
         let lines: Vec<String> = self.0.values().map(line).collect();
         format!("[{}]", lines.join(",\n"))
     }
 
-    /// As the filter's configuration has them.
+    /// The fences for the filter's configuration.
     pub(crate) fn config(&self) -> Vec<FenceConfig> {
         let config = |fence: &Fence| FenceConfig {
             address: fence.address.to_string(),
@@ -68,12 +68,12 @@ impl List {
         self.0.len()
     }
 
-    /// With further fences, without those that no token is old enough for any more; `None`: that is no reason to write it anew. Should there be
-    /// too many, those that are oldest go; how many these are is the second answer.
+    /// The list with new fences and without expired ones, and how many of the oldest had to go because there are too
+    /// many. `None`: the list need not be written.
     pub(crate) fn with(&self, new: &[Fence], life: Duration, now: Timestamp) -> Option<(Self, usize)> {
         let is_over = |fence: &Fence| Timestamp::from_unix_seconds(fence.not_before).after(life) <= now;
         let over = self.iter().filter(|fence| is_over(fence)).count();
-        // Each time the list is written, every Envoy sets up the filter again: so not for every one that is over.
+        // After each write of the list, every Envoy sets up the filter again. So expired fences go together.
         if new.is_empty() && (over == 0 || over < self.len() / 4) {
             return None;
         }
@@ -91,7 +91,7 @@ impl List {
     }
 }
 
-/// Of several for one address the last one counts.
+/// Of several fences for one address, the latest counts.
 impl FromIterator<Fence> for List {
     fn from_iter<I: IntoIterator<Item = Fence>>(fences: I) -> Self {
         let mut all = BTreeMap::new();

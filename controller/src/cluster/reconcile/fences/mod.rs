@@ -1,22 +1,23 @@
-//! Fences: a pod's address that another pod has now must not bring it the first one's sessions.
+//! Fences: a pod that gets the address of a former pod must not get its sessions.
 //!
-//! - `owners`: who has which address, as EndpointSlices tell it. Pure.
-//! - `list`: the fences themselves, as they are kept and as the filter has them. Pure.
-//! - `changes`: [`Fences`], what happens when an address changes hands: it is held back from Envoys until they have its fence. Pure.
-//! - `keeper`: the task that keeps the list in a ConfigMap.
+//! - `owners`: the owners of addresses, as EndpointSlices tell them. Pure.
+//! - `list`: the list of fences in the ConfigMap and in the filter's configuration. Pure.
+//! - `changes`: [`Fences`], which holds an address with a new owner back from Envoys until they have its fence. Pure.
+//! - `reconciler`: the task that reads and writes the ConfigMap.
 //!
-//! Every replica watches and holds back; what they tell Envoys is the list in the ConfigMap and nothing else, so they all tell the same. The leader
-//! writes the list: all that changed within a second at once, since each change of it makes Envoy set up the filter again.
+//! Every replica watches addresses and holds them back. All replicas publish the list in the ConfigMap and nothing
+//! else, so they publish the same. The leader writes the list: everything that changed within a second at once, since
+//! each change makes Envoy set up the filter again.
 
 mod changes;
-mod keeper;
 mod list;
 mod owners;
+mod reconciler;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use changes::{Carried, Fences};
-pub(crate) use keeper::{CONFIG_MAP, Keeper};
+pub(crate) use changes::{Fences, PublishedFences};
 #[cfg(test)]
 use list::Fence;
 pub(crate) use list::List;
+pub(crate) use reconciler::{CONFIG_MAP, Reconciler};

@@ -1,59 +1,60 @@
-//! Who has which address.
+//! The owners of addresses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_core::time::Timestamp;
-
 use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 
-/// A pod, by its uid: one that restarts in place is the same.
+/// The uid of a pod. A pod whose containers restart keeps it.
 pub(super) type Owner = Arc<str>;
 
-/// A Service and the name of its port: where addresses are seen.
-type Place = (ObjectName, String);
+/// A Service and the name of its port.
+type NamedPort = (ObjectName, String);
 
-/// The owners of addresses. An address is one with its port: pods in their node's network share the rest.
+/// The owners of addresses. An address includes the port: pods in the network of their node share the IP address.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    /// Who has what, by where that was seen.
-    seen: BTreeMap<Place, BTreeMap<SocketAddr, Owner>>,
+    /// The owners by the ports that have them as endpoints.
+    seen: BTreeMap<NamedPort, BTreeMap<SocketAddr, Owner>>,
     addresses: HashMap<SocketAddr, Owned>,
 }
 
-/// Who has an address. Several may seem to, as long as slices have not caught up with each other; of one that nobody has, who had it last.
+/// The owners of an address. There may be several while EndpointSlices are updated one by one. An address without an
+/// owner keeps its last one.
 #[derive(Debug)]
 struct Owned {
-    /// Each with the number of places where it is seen.
+    /// Each with the number of ports that have it as an endpoint.
     by: Vec<(Owner, usize)>,
-    /// Since when nobody has it.
+    /// Since when it has no owner.
     left: Option<Timestamp>,
 }
 
 impl Owners {
-    /// What a place shows now. The answer is the addresses that somebody new has. An endpoint without an owner tells nothing.
-    pub(super) fn see(&mut self, place: Place, endpoints: &[Endpoint], now: Timestamp) -> Vec<(SocketAddr, Owner)> {
+    /// Takes in the endpoints of a port. Returns the addresses with a new owner. Endpoints without an owner are
+    /// ignored.
+    pub(super) fn see(&mut self, port: NamedPort, endpoints: &[Endpoint], now: Timestamp) -> Vec<(SocketAddr, Owner)> {
         let now_seen: BTreeMap<SocketAddr, Owner> = endpoints
             .iter()
             .filter_map(|endpoint| Some((endpoint.address, endpoint.owner.clone()?)))
             .collect();
-        if self.seen.get(&place).is_some_and(|seen| *seen == now_seen) {
+        if self.seen.get(&port).is_some_and(|seen| *seen == now_seen) {
             return Vec::new();
         }
         let mut new = Vec::new();
-        // Those who come are counted before those who go: so it is known whom they follow.
+        // New owners come before old ones go, so that it is known whom they follow.
         for (address, owner) in &now_seen {
             if self.come(*address, owner) {
                 new.push((*address, Arc::clone(owner)));
             }
         }
         let before = if now_seen.is_empty() {
-            self.seen.remove(&place)
+            self.seen.remove(&port)
         } else {
-            self.seen.insert(place, now_seen)
+            self.seen.insert(port, now_seen)
         };
         for (address, owner) in before.unwrap_or_default() {
             self.go(address, &owner, now);
@@ -61,15 +62,15 @@ impl Owners {
         new
     }
 
-    /// Places that are not watched any more show nothing.
+    /// Forgets the endpoints of ports that are not watched any more.
     pub(super) fn retain(&mut self, watched: impl Fn(&ObjectName, &str) -> bool, now: Timestamp) {
         let unwatched = self.seen.keys().filter(|(service, port)| !watched(service, port));
-        for place in unwatched.cloned().collect::<Vec<_>>() {
-            self.see(place, &[], now);
+        for port in unwatched.cloned().collect::<Vec<_>>() {
+            self.see(port, &[], now);
         }
     }
 
-    /// Who had an address when that was written down; what is known already is newer.
+    /// Sets the last owner of an address, unless a newer one is known.
     pub(super) fn remember(&mut self, address: SocketAddr, owner: Owner, now: Timestamp) {
         self.addresses.entry(address).or_insert_with(|| Owned {
             by: vec![(owner, 0)],
@@ -77,20 +78,20 @@ impl Owners {
         });
     }
 
-    /// Forgets who had addresses that nobody has had for so long: no session of theirs is alive.
+    /// Forgets addresses that have had no owner for the time `life`: no session of theirs is alive.
     pub(super) fn forget(&mut self, life: Duration, now: Timestamp) {
         let is_alive = |owned: &Owned| owned.left.is_none_or(|left| now.since(left) < life);
         self.addresses.retain(|_, owned| is_alive(owned));
     }
 
-    /// The Services that show an address.
+    /// The Services with an endpoint at this address.
     pub(super) fn services(&self, address: SocketAddr) -> impl Iterator<Item = &ObjectName> {
         let shows = move |seen: &BTreeMap<SocketAddr, Owner>| seen.contains_key(&address);
         let places = self.seen.iter().filter(move |(_, seen)| shows(seen));
         places.map(|((service, _), _)| service)
     }
 
-    /// Whether somebody else had the address before.
+    /// Returns whether another owner had the address before.
     fn come(&mut self, address: SocketAddr, owner: &Owner) -> bool {
         let known = self.addresses.entry(address).or_insert_with(|| Owned {
             by: Vec::with_capacity(1),
@@ -119,7 +120,7 @@ impl Owners {
         if known.by.iter().any(|(_, places)| *places > 0) {
             known.by.retain(|(_, places)| *places > 0);
         } else {
-            // The last one is remembered.
+            // The last owner stays.
             known.left = Some(now);
         }
     }

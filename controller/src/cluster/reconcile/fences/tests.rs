@@ -1,24 +1,23 @@
-//! A list that is kept somewhere, Envoys that acknowledge it, and pods whose addresses are used again.
+//! A ConfigMap with the list, Envoys that acknowledge it, and pods whose addresses are used again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_core::time::Timestamp;
 use proptest::prelude::*;
 
-use limpet_api::ObjectName;
-use limpet_model::endpoints::{Endpoint, EndpointState};
-
-use super::changes::Carried;
+use super::changes::PublishedFences;
 use super::{Fence, Fences, List};
+use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
+use limpet_model::endpoints::{Endpoint, EndpointState};
 
 const LIFE: Duration = Duration::from_secs(3600);
 const A: &str = "10.0.0.1:8080";
 const B: &str = "10.0.0.2:8080";
 
-/// Milliseconds after a whole second.
+/// A time, in milliseconds after a whole second.
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_unix_millis(1_700_000_000_000 + millis)
 }
@@ -44,7 +43,7 @@ fn observe(fences: &mut Fences, name: &str, owners: &[(&str, &str)], millis: u64
     fences.observe(&service(name), "http", &endpoints(owners), at(millis))
 }
 
-/// What was written is kept and published.
+/// The leader writes the wanted list, and it is published.
 fn keep(fences: &mut Fences, millis: u64) -> List {
     let (list, dropped) = fences.wanted(LIFE, at(millis)).unwrap();
     assert_eq!(dropped, 0);
@@ -52,10 +51,10 @@ fn keep(fences: &mut Fences, millis: u64) -> List {
     list
 }
 
-/// Whether Envoys are told of the endpoints of any Service again.
+/// Whether the endpoints of any Service are published again.
 fn release(fences: &mut Fences, everywhere: bool, millis: u64) -> bool {
     let config = fences.list().config();
-    let fences_of = Carried {
+    let fences_of = PublishedFences {
         fences: &config,
         everywhere,
     };
@@ -63,7 +62,7 @@ fn release(fences: &mut Fences, everywhere: bool, millis: u64) -> bool {
 }
 
 #[test]
-fn an_address_with_another_owner_is_held_back_until_its_fence_is_everywhere() {
+fn an_address_with_a_new_owner_waits_for_its_fence() {
     let mut fences = Fences::default();
     assert!(!observe(&mut fences, "shop", &[(A, "a"), (B, "b")], 0));
     assert!(fences.wanted(LIFE, at(0)).is_none());
@@ -152,7 +151,7 @@ fn another_replicas_fence_is_as_good() {
 }
 
 #[test]
-fn who_starts_knows_the_owners_that_are_in_the_list_and_writes_nothing() {
+fn a_new_process_knows_the_owners_in_the_list() {
     let mut first = Fences::default();
     observe(&mut first, "shop", &[(A, "a")], 0);
     observe(&mut first, "shop", &[(A, "heir")], 0);
@@ -187,7 +186,7 @@ fn services_that_are_not_watched_are_remembered() {
 }
 
 #[test]
-fn fences_that_are_over_go_with_others_and_the_oldest_where_there_are_too_many() {
+fn expired_fences_go_together_and_the_oldest_of_too_many() {
     let fence = |n: u32, seconds: u64| Fence {
         address: SocketAddr::new(std::net::Ipv4Addr::from(n).into(), 80),
         not_before: at(0).unix_seconds() + seconds,
@@ -208,7 +207,7 @@ fn fences_that_are_over_go_with_others_and_the_oldest_where_there_are_too_many()
 }
 
 #[test]
-fn a_list_that_can_not_be_read_is_told_by_its_field() {
+fn a_list_that_cannot_be_read_is_told_by_its_field() {
     let error = List::parse(r#"[{"address": "10.0.0.1", "notBefore": 1, "owner": "a"}]"#).unwrap_err();
     assert!(error.starts_with("[0].address: invalid socket address"), "{error}");
     assert!(List::parse("[]x").is_err());
@@ -216,13 +215,14 @@ fn a_list_that_can_not_be_read_is_told_by_its_field() {
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// A pod has one of two addresses now.
+    /// A new pod gets one of two addresses.
     Pod(usize),
-    /// One of two Services shows who has an address of two, or does not show it any more. What it shows stays until then, true or not.
+    /// One of two Services shows the owner of one of two addresses, or removes the address. What it shows stays until
+    /// then, true or not.
     Show(usize, usize, bool),
-    /// The leader writes what it wants.
+    /// The leader writes the wanted list.
     Keep,
-    /// Every Envoy acknowledges what is kept.
+    /// Every Envoy acknowledges the published list.
     Acknowledge,
     /// Time passes.
     Wait(u64),
@@ -233,7 +233,8 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         2 => (0..2usize).prop_map(Event::Pod),
-        4 => (0..2usize, 0..2usize, any::<bool>()).prop_map(|(service, address, shows)| Event::Show(service, address, shows)),
+        4 => (0..2usize, 0..2usize, any::<bool>())
+            .prop_map(|(service, address, shows)| Event::Show(service, address, shows)),
         2 => Just(Event::Keep),
         2 => Just(Event::Acknowledge),
         2 => (0..2500u64).prop_map(Event::Wait),
@@ -244,8 +245,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// An address that Envoys are told of has, if its owner followed another one before our eyes, a fence that they all have and that no session of
-    /// the other one is young enough for; or it waited for as long as it may.
+    /// If an address was seen to change its owner and is published, then all Envoys have a fence for it that ends every
+    /// session of the former owner, or the address has waited for the maximum time.
     #[test]
     fn no_address_is_given_before_its_fence(events in prop::collection::vec(event(), 1..120)) {
         const ADDRESSES: [&str; 2] = [A, B];
@@ -257,7 +258,7 @@ proptest! {
         let mut first: BTreeMap<String, u64> = BTreeMap::new();
         let mut shown: [BTreeMap<&str, String>; 2] = [BTreeMap::new(), BTreeMap::new()];
         let mut everywhere = List::default();
-        // When an address last changed hands, and to whom.
+        // When an address last changed its owner, and the new owner.
         let mut changed: BTreeMap<&str, (u64, String)> = BTreeMap::new();
         for event in events {
             match event {
@@ -291,7 +292,7 @@ proptest! {
                     fences.set_list(list.clone(), at(now));
                     prop_assert!(fences.wanted(LIFE, at(now)).is_none(), "nothing is written because of a restart");
                     changed.clear();
-                    // Slices have caught up with each other.
+                    // All slices are up to date.
                     for (text, owner) in shown.iter_mut().flatten() {
                         *owner = format!("{text} {}", pods[usize::from(*text == B)]);
                     }
@@ -308,7 +309,7 @@ proptest! {
             }
             let config = fences.list().config();
             let all = everywhere == *fences.list();
-            fences.release(Some(Carried { fences: &config, everywhere: all }), at(now));
+            fences.release(Some(PublishedFences { fences: &config, everywhere: all }), at(now));
             for (text, (since, owner)) in &changed {
                 let since = *since;
                 if fences.holds(address(text)) {

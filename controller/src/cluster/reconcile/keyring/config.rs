@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
+
+use limpet_core::time::GatewayDuration;
 
 /// The keyring and its rotation. Durations as the Gateway API writes them (GEP-2257).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -11,23 +12,22 @@ pub(crate) struct KeyringConfig {
     pub(crate) secret: String,
     /// The Secret there with the key-encryption keys, which Envoy's Deployment mounts as its environment.
     pub(crate) key_encryption_key_secret: String,
-    /// A key that has signed for so long is replaced; `0s`: only when the annotation asks for it.
+    /// The age at which a signing key is replaced; `0s`: only when the annotation asks for it.
     pub(crate) rotate_every: GatewayDuration,
-    /// A phase of a rotation lasts so long at least. Longer than an Envoy that lost its connection takes to come back.
+    /// The minimum time of a phase of a rotation. It must be longer than an Envoy that lost its connection takes to
+    /// reconnect.
     pub(crate) phase_time: GatewayDuration,
-    /// A keyring file in place of both Secrets: somebody else rotates it.
+    /// A keyring file instead of both Secrets. Somebody else rotates it.
     pub(crate) file: Option<String>,
-    /// What the keyring of the file is sealed under.
+    /// The key that the keyring of the file is sealed under.
     pub(crate) key_encryption_key: KeyEncryptionKey,
 }
 
-/// A key-encryption key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct KeyEncryptionKey {
-    /// Its id.
     pub(crate) id: u8,
-    /// The environment variable of the controller that holds it.
+    /// The environment variable of the controller that holds the key.
     pub(crate) env: String,
 }
 

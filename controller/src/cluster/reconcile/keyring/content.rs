@@ -1,4 +1,4 @@
-//! What the two Secrets hold.
+//! The content of both Secrets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,26 +6,26 @@ use std::fmt;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
-use limpet_core::keyring::wrapped;
-use limpet_core::keyring::{KeyId, Secret};
-use limpet_core::time::Timestamp;
 use zeroize::Zeroize as _;
 
 use crate::tools::keys::rotation;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
+use limpet_core::keyring::{KeyId, Secret, wrapped};
+use limpet_core::time::Timestamp;
 use limpet_model::{MANAGED_BY, MANAGER};
 
-/// The field of the Secret with the keyring: the file that `limpet keys generate FILE` makes.
+/// The field with the keyring, in the form that `limpet keys generate FILE` writes.
 const KEYRING: &str = "keyring.json";
-/// The fields of the Secret with key-encryption keys: this and an id, as Envoy's environment has them.
+/// The fields with key-encryption keys are named with this prefix and an id, as are the variables of Envoy's
+/// environment.
 const KEY_ENCRYPTION_KEY: &str = "LIMPET_KEK_";
-/// Another value of it than `limpet.dev/rotated` has asks for another key.
+/// The annotation that asks for another key, unless `limpet.dev/rotated` has the same value.
 pub(super) const ROTATE: &str = "limpet.dev/rotate";
-/// The value of `limpet.dev/rotate` that was heeded last.
+/// The value of `limpet.dev/rotate` that led to the last rotation.
 pub(super) const ROTATED: &str = "limpet.dev/rotated";
 
-/// What is wrong with a Secret: its field and what was expected, without what was found.
+/// What is wrong with a Secret: the field and what was expected. The value is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Broken(String);
 
@@ -35,18 +35,18 @@ impl fmt::Display for Broken {
     }
 }
 
-/// A keyring, and which wish for another key it heeded.
+/// A keyring, and whether somebody asks for another key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ring {
     pub(super) document: KeyringDocument,
-    /// `limpet.dev/rotate`, where it asks for another key.
+    /// The value of `limpet.dev/rotate` if it asks for another key.
     pub(super) wanted: Option<String>,
 }
 
 /// Reads the Secret with the keyring.
 ///
 /// # Errors
-/// It holds none.
+/// If the Secret holds no valid keyring.
 pub(super) fn ring(secret: &SecretObject) -> Result<Ring, Broken> {
     let field = format!("data[{KEYRING}]");
     let data = secret.data.as_ref().and_then(|data| data.get(KEYRING));
@@ -63,7 +63,8 @@ pub(super) fn ring(secret: &SecretObject) -> Result<Ring, Broken> {
     Ok(Ring { document, wanted })
 }
 
-/// The Secret with another keyring in it, everything else as it was; the wish is one that is heeded by that.
+/// The Secret with another keyring and everything else unchanged. `heeded` is the value of `limpet.dev/rotate` that
+/// this answers.
 pub(super) fn with_ring(secret: &SecretObject, document: &KeyringDocument, heeded: Option<&str>) -> Wiped {
     let mut changed = secret.clone();
     let data = changed.data.get_or_insert_default();
@@ -77,12 +78,11 @@ pub(super) fn with_ring(secret: &SecretObject, document: &KeyringDocument, heede
     Wiped::new(changed)
 }
 
-/// A Secret with a keyring in it.
+/// A new Secret with a keyring.
 pub(super) fn new_ring(name: &str, document: &KeyringDocument) -> Wiped {
     with_ring(&named(name), document, None)
 }
 
-/// A keyring with one key.
 pub(super) fn first_ring(now: Timestamp, secret: Secret) -> KeyringDocument {
     KeyringDocument {
         keys: vec![rotation::new_key(1, KeyStateConfig::Signing, now, secret)],
@@ -90,7 +90,7 @@ pub(super) fn first_ring(now: Timestamp, secret: Secret) -> KeyringDocument {
 }
 
 fn bytes(document: &KeyringDocument) -> ByteString {
-    // Every field is text or a number: this can not fail.
+    // Every field is text or a number: this cannot fail.
     ByteString(serde_json::to_vec(document).unwrap_or_default())
 }
 
@@ -107,12 +107,11 @@ fn named(name: &str) -> SecretObject {
     }
 }
 
-/// Key-encryption keys by their ids; one at least.
+/// Key-encryption keys by their ids; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeyEncryptionKeys(BTreeMap<u8, Secret>);
 
 impl KeyEncryptionKeys {
-    /// One, of this id.
     pub(super) fn one(id: u8, secret: Secret) -> Self {
         Self(BTreeMap::from([(id, secret)]))
     }
@@ -120,7 +119,7 @@ impl KeyEncryptionKeys {
     /// Reads the Secret.
     ///
     /// # Errors
-    /// It holds none, or a field is none.
+    /// If it holds no key-encryption key, or an invalid one.
     pub(super) fn read(secret: &SecretObject) -> Result<Self, Broken> {
         let mut keys = BTreeMap::new();
         for (name, ByteString(value)) in secret.data.iter().flatten() {
@@ -131,7 +130,7 @@ impl KeyEncryptionKeys {
             let id: u8 = id
                 .parse()
                 .ok()
-                // `07` would be another variable than the one that Envoy is told of.
+                // `07` would name another variable than the one in Envoy's configuration.
                 .filter(|number: &u8| number.to_string() == id)
                 .ok_or_else(|| broken("a name that ends with a number up to 255"))?;
             let key = std::str::from_utf8(value).ok().and_then(Secret::from_base64);
@@ -146,7 +145,7 @@ impl KeyEncryptionKeys {
         Ok(Self(keys))
     }
 
-    /// A Secret with them in it.
+    /// A new Secret with these keys.
     pub(super) fn object(&self, name: &str) -> Wiped {
         let field = |(id, secret): (&u8, &Secret)| {
             let text = secret.to_base64();
@@ -158,13 +157,13 @@ impl KeyEncryptionKeys {
         })
     }
 
-    /// The keyring, sealed under the key of the lowest id, for the filter's configuration; equal in every replica.
+    /// The keyring for the filter's configuration, sealed under the key with the lowest id; equal in every replica.
     ///
-    /// The lowest, so that a new one can be there, and reach all Envoys, before it is used: it is when the old one is taken away. And it alone is
-    /// named: one that comes must not change what Envoys have.
+    /// The lowest, so that a new key can reach all Envoys before it is used, which is when the old one is removed. Only
+    /// this key is named, so that a new one does not change what Envoys have.
     ///
     /// # Errors
-    /// The document is no keyring.
+    /// If the document is no valid keyring.
     pub(super) fn wrap(&self, document: &KeyringDocument) -> Result<WrappedKeysConfig, Broken> {
         let none = || Broken("data: expected a key-encryption key".to_owned());
         let (id, secret) = self.0.first_key_value().ok_or_else(none)?;
@@ -183,7 +182,7 @@ fn variable(id: u8) -> String {
     format!("{KEY_ENCRYPTION_KEY}{id}")
 }
 
-/// A Secret as it is read. Its values are wiped when it is dropped, and not shown.
+/// A Secret whose values are wiped when it is dropped, and not shown by Debug.
 pub(super) struct Wiped(Box<SecretObject>);
 
 impl Wiped {

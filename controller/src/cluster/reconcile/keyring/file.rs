@@ -1,27 +1,27 @@
-//! The keyring from a keyring file (`docs/reference/keyring.md`) in place of a Secret: somebody else keeps and rotates it, and it is read again when it changes.
+//! The keyring from a file (`docs/reference/keyring.md`) instead of a Secret. Somebody else rotates it; it is read again when it
+//! changes.
 
 use std::time::Duration;
 
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::{KeyEncryptionKeyConfig, WrappedKeysConfig};
-use limpet_core::keyring::{KeyId, wrapped};
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-use crate::tools::keys::source;
-
 use super::config::KeyEncryptionKey;
-use super::keeper::{Keys, figures};
+use super::reconciler::{Keys, figures};
+use crate::tools::keys::source;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyEncryptionKeyConfig, WrappedKeysConfig};
+use limpet_core::keyring::{KeyId, wrapped};
 
-/// How often the file is looked at.
+/// How often the file is read.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads it. `envoy_env` is the environment variable of Envoy's that holds the key-encryption key.
+/// Reads the file. `envoy_env` is the variable of Envoy's environment with the key-encryption key.
 ///
 /// # Errors
-/// What is wrong with it. Secrets are not repeated.
+/// If the file or the key-encryption key cannot be read. The message repeats no secret.
 pub(crate) fn read(file: &str, key: &KeyEncryptionKey, envoy_env: &str) -> Result<Keys, String> {
-    let text = std::fs::read(file).map_err(|error| format!("{file}: can not be read: {error}"))?;
+    let text = std::fs::read(file).map_err(|error| format!("{file}: cannot be read: {error}"))?;
     let document = KeyringDocument::parse(&Zeroizing::new(text)).map_err(|error| format!("{file}: {error}"))?;
     let wrong = |reason: &str| source::Unavailable::Wrong(format!("keyEncryptionKey.env: {reason}"));
     let secret = source::from_environment(&key.env, wrong).map_err(|error| error.to_string())?;
@@ -39,7 +39,7 @@ pub(crate) fn read(file: &str, key: &KeyEncryptionKey, envoy_env: &str) -> Resul
     })
 }
 
-/// Reads it again and again, and tells what changed. What can not be read changes nothing.
+/// Reads the file again and again, and sends changes. A file that cannot be read changes nothing.
 pub(crate) async fn follow(file: String, key: KeyEncryptionKey, envoy_env: String, keys: watch::Sender<Keys>) {
     let mut wrong = String::new();
     while !keys.is_closed() {
@@ -50,7 +50,7 @@ pub(crate) async fn follow(file: String, key: KeyEncryptionKey, envoy_env: Strin
                 keys.send_if_modified(|known| {
                     let changes = known.config != read.config;
                     if changes {
-                        tracing::info!("the keyring changed");
+                        tracing::info!("the keyring file changed");
                         *known = read;
                     }
                     changes
@@ -58,7 +58,10 @@ pub(crate) async fn follow(file: String, key: KeyEncryptionKey, envoy_env: Strin
             }
             Err(error) => {
                 if wrong != error {
-                    tracing::error!(error, "the keyring can not be read; the one before stays");
+                    tracing::error!(
+                        error,
+                        "the keyring file cannot be read; the previous keyring stays in use"
+                    );
                     wrong = error;
                 }
             }

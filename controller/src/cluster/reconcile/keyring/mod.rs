@@ -1,22 +1,23 @@
-//! The keyring of a cluster: a Secret that the leader creates and rotates, and that every replica reads and seals for Envoy.
+//! The keyring of a cluster: a Secret that the leader creates and rotates, and that every replica reads and seals for
+//! Envoys.
 //!
-//! - `content`: what the Secrets hold. Pure.
+//! - `content`: the content of the Secrets. Pure.
 //! - `schedule`: when the next phase of a rotation begins. Pure.
-//! - `state`: what is known of both Secrets, what is served of it, and what the leader is to write. Pure.
-//! - `keeper`: the task that reads, writes and tells.
-//! - `file`: a keyring file in the place of all that.
+//! - `state`: what is known of both Secrets, which keyring is served, and what the leader writes next. Pure.
+//! - `reconciler`: the task that reads and writes them.
+//! - `file`: a keyring file instead of Secrets.
 //!
-//! Everything that a rotation needs to go on is in the Secret, and every phase is one write of it by its `resourceVersion`. So whoever leads next
-//! goes on where the last one stopped: a step is done or not, and never twice.
+//! Everything that a rotation needs is in the Secret, and every phase is one write of it with its `resourceVersion`. So
+//! a new leader continues where the last one stopped: a step is done or not, and never twice.
 
 mod config;
 mod content;
 pub(crate) mod file;
-mod keeper;
+mod reconciler;
 mod schedule;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use config::KeyringConfig;
-pub(crate) use keeper::{Figures, Keeper, Keys};
+pub(crate) use reconciler::{Figures, Keys, Reconciler};

@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
+use crate::tools::keys::rotation::{self, Phase, Unfit};
 use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
-
-use crate::tools::keys::rotation::{self, Phase, Unfit};
 
 /// What the next step depends on, besides the keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Situation {
-    /// The time now.
     pub(super) now: Timestamp,
-    /// A key that has signed for so long is replaced; zero: never by itself.
+    /// The age at which a signing key is replaced; zero: never by itself.
     pub(super) rotate_every: Duration,
-    /// A phase lasts so long at least.
+    /// The minimum time of a phase.
     pub(super) phase_time: Duration,
     /// Whether somebody asks for another key.
     pub(super) wanted: bool,
-    /// What Envoys have of this keyring; `None` where it was not published yet.
+    /// What Envoys have of this keyring; `None`: it was not published yet.
     pub(super) served: Option<Served>,
 }
 
@@ -27,52 +25,52 @@ pub(super) struct Situation {
 pub(super) struct Served {
     /// For how long this process has published it.
     pub(super) since: Duration,
-    /// Whether every connected Envoy has acknowledged it, whichever replica it is connected to.
+    /// Whether every connected Envoy of every replica has acknowledged it.
     pub(super) everywhere: bool,
-    /// How long a token may live unused, under the configurations that are published: see `limpet_core::config::longest_life`.
+    /// How long a token may live unused under the published configurations (`limpet_core::config::longest_life`).
     pub(super) life: Duration,
 }
 
-/// When the next step is.
+/// When the next step is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     /// Now, out of this phase.
     Now(Phase),
-    /// After so long, if nothing changes until then.
+    /// After this time, if nothing changes before.
     In(Duration),
-    /// When Envoys have this keyring.
+    /// When all Envoys have this keyring.
     WithEnvoys,
     /// When somebody asks for it.
     Never,
 }
 
-/// When the next step is.
+/// When the next step is due.
 ///
 /// # Errors
-/// None: no rotation makes such a keyring.
+/// If no rotation makes such a keyring.
 pub(super) fn due(document: &KeyringDocument, situation: &Situation) -> Result<Due, Unfit> {
     let life = situation.served.map_or(Duration::MAX, |served| served.life);
     let phase = rotation::phase(document, life)?;
     let after = |rest: Duration| if rest.is_zero() { Due::Now(phase) } else { Due::In(rest) };
     Ok(match (phase, situation.served) {
-        // A key that verifies is in nobody's way, so nothing is waited for.
+        // A new key that only verifies harms nobody, so this step waits for no Envoy.
         (Phase::Settled, _) if situation.wanted => Due::Now(phase),
         (Phase::Settled, _) if situation.rotate_every.is_zero() => Due::Never,
         (Phase::Settled, _) => {
             let key = document.keys.get(rotation::signing(document));
-            // One of unknown age may be of any.
+            // A key of unknown age may be old enough.
             let since = key.and_then(|key| rotation::since(key).or_else(|| rotation::created(key)));
             let age = since.map_or(Duration::MAX, |since| situation.now.since(since));
             after(situation.rotate_every.saturating_sub(age))
         }
         (_, None) => Due::WithEnvoys,
         (Phase::Introduced(_) | Phase::Signing(_), Some(served)) if !served.everywhere => Due::WithEnvoys,
-        // By this process's own time: an Envoy that lost its connection has come back by then.
+        // By this process's own clock: an Envoy that lost its connection has reconnected by then.
         (Phase::Introduced(_) | Phase::Signing(_), Some(served)) => {
             after(situation.phase_time.saturating_sub(served.since))
         }
         (Phase::Retiring(Some(end)), Some(_)) => after(end.since(situation.now)),
-        // Since when is not known: at the longest since before this process.
+        // It is unknown when the key was retired. Counting from the start of this process is safe.
         (Phase::Retiring(None), Some(served)) => after(served.life.saturating_sub(served.since)),
     })
 }

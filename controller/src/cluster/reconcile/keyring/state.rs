@@ -1,18 +1,17 @@
-//! What is known of both Secrets, what is served of it, and what the leader is to write.
+//! What is known of both Secrets, which keyring is served, and what the leader writes next.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret as SecretObject;
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::WrappedKeysConfig;
-use limpet_core::keyring::Secret;
-use limpet_core::time::Timestamp;
-
-use crate::tools::keys::rotation::{self, Phase};
 
 use super::config::KeyringConfig;
 use super::content::{self, Broken, KeyEncryptionKeys, Ring, Wiped};
 use super::schedule::{self, Due, Served, Situation};
+use crate::tools::keys::rotation::{self, Phase};
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::WrappedKeysConfig;
+use limpet_core::keyring::Secret;
+use limpet_core::time::Timestamp;
 
 /// Which of the two Secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,39 +22,36 @@ pub(crate) enum Which {
     KeyEncryptionKey,
 }
 
-/// What is to be written.
 #[derive(Debug)]
 pub(super) enum Write {
-    /// A Secret that is not there.
+    /// A missing Secret.
     Create(Which, Wiped),
-    /// The keyring's, one step further: out of this phase.
+    /// The keyring, one step further out of this phase.
     Step(Phase, Wiped),
 }
 
-/// What the leader is to do.
+/// What the leader does next.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// To write.
     Write(Write),
-    /// To look again after so long; `None`: when something has changed.
+    /// Nothing for this time; `None`: until something changes.
     Wait(Option<Duration>),
 }
 
-/// A Secret, as it was seen last.
+/// A Secret as it was last seen.
 #[derive(Debug)]
 struct Seen<T> {
     found: Found<T>,
-    /// What it held when it last was in order.
+    /// The last valid content.
     good: Option<T>,
 }
 
 #[derive(Debug)]
 enum Found<T> {
-    /// Not looked yet.
+    /// It was not read yet.
     Unknown,
-    /// It is not there.
+    /// It does not exist.
     Missing,
-    /// What it says.
     There(Wiped, Result<T, Broken>),
 }
 
@@ -95,7 +91,6 @@ impl<T: Clone> Seen<T> {
     }
 }
 
-/// What is known of both Secrets.
 #[derive(Debug)]
 pub(super) struct State {
     config: KeyringConfig,
@@ -112,7 +107,7 @@ impl State {
         }
     }
 
-    /// What was read of a Secret; `None`: it is not there.
+    /// Takes in what was read of a Secret; `None`: it does not exist.
     pub(super) fn saw(&mut self, which: Which, secret: Option<SecretObject>) {
         match which {
             Which::Keyring => self.ring.see(secret, content::ring),
@@ -120,19 +115,18 @@ impl State {
         }
     }
 
-    /// The keyring that is served: the last good one of each Secret. `None`: there was none yet.
+    /// The keyring to serve, from the last valid content of each Secret. `None`: there was none yet.
     pub(super) fn served(&self) -> Option<WrappedKeysConfig> {
         let (ring, keys) = (self.ring.good.as_ref()?, self.keys.good.as_ref()?);
-        // What was read has been checked.
+        // What was read has been checked, so this does not fail.
         keys.wrap(&ring.document).ok()
     }
 
-    /// The keyring itself.
     pub(super) fn document(&self) -> Option<&KeyringDocument> {
         Some(&self.ring.good.as_ref()?.document)
     }
 
-    /// The uid of a Secret; empty where it was not seen.
+    /// The uid of a Secret; empty if it was not seen.
     pub(super) fn uid(&self, which: Which) -> String {
         match which {
             Which::Keyring => self.ring.uid(),
@@ -140,7 +134,7 @@ impl State {
         }
     }
 
-    /// What a person has to see to, and of which Secret.
+    /// What a person must correct, and in which Secret.
     pub(super) fn problems(&self) -> Vec<(Which, String)> {
         let rotation = match &self.ring.found {
             Found::There(_, Ok(ring)) => rotation::phase(&ring.document, Duration::ZERO).err(),
@@ -155,7 +149,7 @@ impl State {
         all.into_iter().flatten().collect()
     }
 
-    /// Why nothing can be served, where nothing can.
+    /// Why there is no keyring to serve; `None`: there is one.
     pub(super) fn missing(&self) -> Option<String> {
         fn why<T>(seen: &Seen<T>) -> Option<&'static str> {
             match (&seen.good, &seen.found) {
@@ -174,24 +168,24 @@ impl State {
         ring.or_else(|| why(&self.keys).map(|why| format!("the Secret {key_encryption_key} {why}")))
     }
 
-    /// What the leader is to do. `fresh` is for a key, should one be made.
+    /// What the leader does next. `fresh` becomes the secret of a new key, if one is made.
     pub(super) fn next(&self, now: Timestamp, served: Option<Served>, fresh: Secret) -> Next {
         let KeyringConfig {
             secret: name,
             key_encryption_key_secret: key_encryption_key,
             ..
         } = &self.config;
-        // Both are known before anything is made: one that is broken is never replaced, and what nobody has looked for is not missing.
+        // Nothing is created before both Secrets were read. An invalid Secret is never replaced.
         let create = match (&self.keys.found, &self.ring.found) {
             (Found::Unknown, _) | (_, Found::Unknown) => return Next::Wait(None),
             (Found::Missing, _) => {
-                // One that is gone comes back as it was: with another one, no running Envoy could open what it is given.
+                // A deleted Secret is created with the same keys: with others, no running Envoy could open its keyring.
                 let keys = self.keys.good.clone();
                 let keys = keys.unwrap_or_else(|| KeyEncryptionKeys::one(1, fresh));
                 Write::Create(Which::KeyEncryptionKey, keys.object(key_encryption_key))
             }
             (_, Found::Missing) => {
-                // With another keyring, all sessions would end.
+                // With the same keyring: with another one, all sessions would end.
                 let ring = self.ring.good.as_ref().map(|ring| ring.document.clone());
                 let ring = ring.unwrap_or_else(|| content::first_ring(now, fresh));
                 Write::Create(Which::Keyring, content::new_ring(name, &ring))
@@ -210,7 +204,7 @@ impl State {
             wanted: ring.wanted.is_some(),
             served,
         };
-        // What no rotation makes is a problem, and told.
+        // A keyring that no rotation makes is reported by `problems`.
         match schedule::due(&ring.document, &situation) {
             Ok(Due::Now(phase)) => {
                 let mut document = ring.document.clone();

@@ -1,22 +1,21 @@
-//! Both Secrets in a store that behaves as the API server does, and replicas that see it late, lead, and die.
+//! Both Secrets in a store that behaves like the API server, and replicas that see it late, lead, and die.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
-use limpet_core::config::KeyringDocument;
-use limpet_core::config::schema::KeyStateConfig;
-use limpet_core::keyring::Secret;
-use limpet_core::time::Timestamp;
 use proptest::prelude::*;
-
-use crate::tools::keys::rotation::Phase;
 
 use super::KeyringConfig;
 use super::content::{ROTATE, ROTATED};
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
+use crate::tools::keys::rotation::Phase;
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::keyring::Secret;
+use limpet_core::time::Timestamp;
 
 const LIFE: Duration = Duration::from_secs(3600);
 const PHASE: Duration = Duration::from_secs(60);
@@ -29,7 +28,7 @@ fn config() -> KeyringConfig {
     }
 }
 
-/// What the API server holds.
+/// The API server.
 #[derive(Default)]
 struct Store {
     secrets: BTreeMap<Which, SecretObject>,
@@ -44,7 +43,7 @@ impl Store {
         self.secrets.insert(which, secret);
     }
 
-    /// Whether it was taken.
+    /// Returns whether the write was accepted.
     fn write(&mut self, write: Write) -> bool {
         let (which, secret) = match write {
             Write::Create(which, _) if self.secrets.contains_key(&which) => return false,
@@ -109,7 +108,7 @@ fn served(everywhere: bool) -> Served {
     }
 }
 
-/// One look and what follows. Whether something was written.
+/// One turn of a replica. Returns whether something was written.
 fn turn(state: &mut State, store: &mut Store, seconds: u64, everywhere: bool) -> bool {
     look(state, store);
     let fresh = store.fresh();
@@ -162,7 +161,7 @@ fn a_wish_walks_through_all_phases_and_is_heeded_once() {
     assert!(!turn(&mut state, &mut store, 100, false), "not every Envoy has it");
     assert!(turn(&mut state, &mut store, 100, true));
     assert_eq!(store.states(), [(1, Verifying), (2, Signing)]);
-    // Another one takes over.
+    // Another replica becomes the leader.
     let mut state = State::new(config());
     assert!(turn(&mut state, &mut store, 101, true));
     assert_eq!(store.states(), [(1, Retiring), (2, Signing)]);
@@ -177,7 +176,7 @@ fn a_wish_walks_through_all_phases_and_is_heeded_once() {
 }
 
 #[test]
-fn a_broken_secret_is_told_and_left_alone_and_the_last_good_one_served() {
+fn a_broken_secret_is_left_alone_and_the_last_good_one_served() {
     for (which, field, text, told) in [
         (Which::Keyring, "keyring.json", "{\"keys\": [", "data[keyring.json]: "),
         (
@@ -224,7 +223,7 @@ fn a_broken_secret_is_told_and_left_alone_and_the_last_good_one_served() {
         assert!(!message.contains("bm90"), "{message}");
         assert!(!format!("{state:?}").contains("bm90"));
 
-        // Who starts now has nothing to serve, and makes nothing.
+        // A replica that starts now serves nothing, and creates nothing.
         let mut other = State::new(config());
         assert!(which == Which::KeyEncryptionKey || !turn(&mut other, &mut store, 1_000_000, true));
         look(&mut other, &store);
@@ -277,7 +276,7 @@ fn what_is_deleted_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_key_encryption_key_that_comes_changes_nothing_until_the_old_one_goes() {
+fn a_new_key_encryption_key_is_used_when_the_old_one_goes() {
     let (mut state, mut store) = established();
     look(&mut state, &store);
     let before = state.served().unwrap();
@@ -316,15 +315,15 @@ fn debug_shows_no_secret() {
 /// What happens to a cluster.
 #[derive(Debug, Clone)]
 enum Event {
-    /// A replica sees the Secrets as they are.
+    /// A replica sees the current Secrets.
     Look(usize),
-    /// A replica, whoever leads, does what it takes to be its turn, by what it saw last.
+    /// A replica acts as the leader, by what it saw last.
     Act(usize, bool),
-    /// It dies, and comes back.
+    /// A replica dies and starts again.
     Die(usize),
     /// Time passes.
     Wait(u64),
-    /// Somebody asks for a key.
+    /// Somebody asks for another key.
     Wish(u8),
 }
 
@@ -341,8 +340,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whoever leads, however late it sees, whenever it dies: the keyring goes through the phases in their order, each step once, none before its
-    /// time, and no key is lost before it may go.
+    /// Whichever replica leads, however late it sees, and whenever it dies: the keyring goes through the phases in
+    /// order, takes each step once and none too early, and keeps every key that is still needed.
     #[test]
     fn a_rotation_survives_everything(events in prop::collection::vec(event(), 1..200)) {
         let (_, mut store) = established();

@@ -1,4 +1,4 @@
-//! What is to be done.
+//! Compares our objects with the wanted ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 use limpet_api::ObjectName;
 use limpet_outputs::manifests::{Definition, Manifest};
 
-/// An object of ours that is there.
+/// Our existing objects.
 pub(super) type Live = BTreeMap<(&'static Definition, ObjectName), DynamicObject>;
 
-/// Whether an object that is there has everything that it is to have, and nothing that was taken out of `spec`.
+/// Whether an existing object has everything that is wanted, and nothing that was removed from `spec`.
 ///
-/// A server adds defaults to what it is given. So what is there may have more, and whether something was taken out is seen by its absence in what was
-/// given last: the managed fields would tell it, at the price of understanding them, so the object is given anew when `digest`, which it has as an
-/// annotation, is another one.
+/// The API server adds defaults, so the existing object may have more fields. Whether a field was removed shows in the
+/// annotation `digest` of what was last applied: if it differs, the object is applied again. The managed fields would
+/// tell it, too, but are complex to interpret.
 pub(super) fn is_as_wanted(wanted: &Value, live: &DynamicObject) -> bool {
     let Ok(live) = serde_json::to_value(live) else {
         return false;
@@ -39,7 +39,7 @@ fn covers(live: Option<&Value>, wanted: &Value) -> bool {
     }
 }
 
-/// Our objects that nobody wants.
+/// Our existing objects that are not wanted.
 pub(super) fn excess<'a>(
     live: &'a Live,
     wanted: &[Manifest],
@@ -59,7 +59,9 @@ mod tests {
     fn live(spec: &Value, digest: &str) -> DynamicObject {
         serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Thing",
-            "metadata": {"name": "a", "namespace": "b", "labels": {"x": "y", "more": "z"}, "annotations": {"digest": digest}},
+            "metadata": {
+                "name": "a", "namespace": "b", "labels": {"x": "y", "more": "z"}, "annotations": {"digest": digest},
+            },
             "spec": spec,
         }))
         .unwrap()

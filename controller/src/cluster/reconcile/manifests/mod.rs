@@ -1,17 +1,14 @@
-//! Objects of our own in a cluster, for a control plane that reads them: written, kept as they are to be, and taken away again. Only the leader writes.
+//! Our objects for another control plane: creates, corrects and deletes them. Only the leader writes.
 //!
-//! - `difference`: what is to be done, by what is wanted and what is there. Pure.
-//! - `keeper`: does it, stage by stage.
-//! - `proxies`: whether the proxies have from their environment what the filter needs.
-//! - `written`: what came of it, for statuses and for rotations of the keyring.
+//! - `difference`: compares existing objects with the wanted ones. Pure.
+//! - `reconciler`: writes them, stage by stage.
+//! - `proxies`: whether proxies have the environment variables that the filter needs.
+//! - `written`: what was written, for statuses and for rotations of the keyring.
 
 mod difference;
-mod keeper;
 mod proxies;
+mod reconciler;
 mod written;
 
-pub(crate) use keeper::Keeper;
+pub(crate) use reconciler::Reconciler;
 pub(crate) use written::{Wanted, Written};
-
-/// Who we are to a server-side apply.
-pub(crate) const FIELD_MANAGER: &str = "limpet";

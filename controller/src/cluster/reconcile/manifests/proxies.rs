@@ -1,4 +1,4 @@
-//! Whether proxies have from their environment what the filter needs.
+//! Whether proxies have the environment variables that the filter needs.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use kube::{Api, Client, Error};
 
 use limpet_outputs::manifests::Proxies;
 
-/// How many pods are looked at: those of one Gateway are of one template, or of two.
+/// How many pods are checked. The pods of a Gateway have one template, or two during a rollout.
 const LOOKED_AT: u32 = 20;
 
-/// What is missing, for people; nothing where all is there, or no pod is.
+/// What is missing, as a message; `None`: nothing, or there is no pod.
 pub(super) async fn missing(
     client: &Client,
     proxies: &Proxies,
@@ -29,7 +29,7 @@ pub(super) async fn missing(
     Ok(pods.iter().find_map(|pod| lacks(pod, proxies.container, variables)))
 }
 
-/// What this pod lacks. What a whole ConfigMap or Secret brings into its environment is not known here, so it may be there.
+/// What this pod lacks. Variables may also come from a whole ConfigMap or Secret (`envFrom`), which is not read here.
 fn lacks(pod: &Pod, container: &str, variables: &BTreeSet<String>) -> Option<String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -42,7 +42,8 @@ fn lacks(pod: &Pod, container: &str, variables: &BTreeSet<String>) -> Option<Str
     let has = |variable: &&String| container.env.iter().flatten().any(|known| known.name == **variable);
     let lacking = variables.iter().find(|variable| !has(variable))?;
     Some(format!(
-        "expected the environment variable {lacking} in the container {} of pod {namespace}/{name}: without it the filter has no keys, and there are no sessions",
+        "expected the environment variable {lacking} in the container {} of pod {namespace}/{name}: \
+         without it, the filter has no keys, and there are no sessions",
         container.name
     ))
 }
@@ -71,12 +72,12 @@ mod tests {
         }
         assert!(found(json!({"name": "envoy"})).is_some());
         assert_eq!(found(json!({"name": "envoy", "env": [{"name": "KEY"}]})), None);
-        // What is in there is nobody's to read.
+        // The content of that Secret is not read.
         assert_eq!(
             found(json!({"name": "envoy", "envFrom": [{"secretRef": {"name": "x"}}]})),
             None
         );
-        // A pod that has no such container is no proxy.
+        // A pod without this container is no proxy.
         assert_eq!(found(json!({"name": "another"})), None);
     }
 }

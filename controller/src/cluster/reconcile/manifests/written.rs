@@ -5,27 +5,26 @@ use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
 use limpet_outputs::manifests::Manifests;
 
-/// What is to be written.
+/// The objects to write, and what they need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// A later one is larger.
+    /// Increases with every change.
     pub(crate) generation: u64,
-    /// The objects.
     pub(crate) manifests: Arc<Manifests>,
-    /// The Gateways that there are.
+    /// All Gateways.
     pub(crate) gateways: BTreeSet<ObjectName>,
     /// The environment variables that proxies need.
     pub(crate) variables: BTreeSet<String>,
 }
 
-/// What came of it.
+/// What has been written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// The generation that is there as a whole.
+    /// The last generation that was written completely.
     pub(crate) generation: u64,
-    /// Whether that is so for so long that all proxies have it, as far as one can say.
+    /// Whether it was written so long ago that all proxies should have it.
     pub(crate) settled: bool,
-    /// `Programmed` of each Gateway.
+    /// The condition `Programmed` of each Gateway.
     pub(crate) conditions: BTreeMap<ObjectName, Condition>,
 }
 

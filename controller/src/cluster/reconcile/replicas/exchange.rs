@@ -9,47 +9,45 @@ use kube::{Api, Client, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::presence::{BEAT, Presence};
+use super::report::{Envoys, KeyringDelivery, Own, View};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
 use limpet_model::{MANAGED_BY, MANAGER};
 
-use super::presence::{BEAT, Presence};
-use super::report::{Envoys, Own, Standing, View};
-
-/// Changes that come together are told together.
-const GATHER: Duration = Duration::from_millis(200);
-/// How long one call may last.
+/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
-/// Which Lease, and who this replica is.
+/// The Lease that replicas share, and this replica's name in it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
-    /// The namespace of the Lease, and of the Secrets.
+pub(crate) struct ReplicaLease {
     pub(crate) namespace: String,
-    /// The Lease's name.
-    pub(crate) lease: String,
-    /// This replica's name, which no other one has.
+    /// The name of the Lease.
+    pub(crate) name: String,
+    /// Unique among the replicas.
     pub(crate) replica: String,
 }
 
-/// What this replica says, and what it hears. Clones are handles of the same.
+/// What this replica tells the others, and what they tell. Clones are handles of the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Replicas {
     own: watch::Sender<Own>,
-    /// `None`: what the others say is not known.
+    /// `None`: unknown.
     others: watch::Receiver<Option<Arc<View>>>,
 }
 
 impl Replicas {
-    /// Whether this replica's Envoys have the keyring. To be called first before the exchange runs, or others take it that nobody has to wait.
-    pub(crate) fn say_keyring(&self, standing: Standing) {
-        let standing = Some(standing);
+    /// Tells whether this replica's Envoys have the keyring. Call it once before the exchange runs: without it, the
+    /// other replicas do not wait for this one.
+    pub(crate) fn say_keyring(&self, delivery: KeyringDelivery) {
+        let delivery = Some(delivery);
         self.own.send_if_modified(|own| {
-            let changed = own.keyring != standing;
-            own.keyring = standing;
+            let changed = own.keyring != delivery;
+            own.keyring = delivery;
             changed
         });
     }
 
-    /// How far the Envoys of each Gateway are that has any.
+    /// Tells how far the Envoys of each Gateway are. Gateways without Envoys are left out.
     pub(crate) fn say_envoys(&self, envoys: BTreeMap<String, Envoys>) {
         self.own.send_if_modified(|own| {
             let changed = own.envoys != envoys;
@@ -58,20 +56,18 @@ impl Replicas {
         });
     }
 
-    /// What the others said when it was asked last; `None`: that is not known.
+    /// What the others told last; `None`: unknown.
     pub(crate) fn others(&mut self) -> Option<Arc<View>> {
         self.others.borrow_and_update().clone()
     }
 
-    /// Waits until the others say something else; for ever where nobody asks them.
+    /// Waits until the others tell something else; for ever if the exchange does not run.
     pub(crate) async fn changed(&mut self) {
-        if self.others.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        changed_or_never(&mut self.others).await;
     }
 }
 
-/// Keeps this replica's report in the Lease that all of them share.
+/// Writes this replica's report to the shared Lease, and reads the others'.
 pub(crate) struct Exchange {
     leases: Api<Lease>,
     name: String,
@@ -79,24 +75,59 @@ pub(crate) struct Exchange {
     own: watch::Receiver<Own>,
     leads: watch::Receiver<bool>,
     told: watch::Sender<Option<Arc<View>>>,
-    /// What failed last, so that it is said once.
+    /// The last error, so that it is logged once.
     failed: Option<String>,
 }
 
+impl Reconcile for Exchange {
+    const GATHER: Duration = Duration::from_millis(200);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        Ok(self.own.changed().await?)
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let own = self.own.borrow_and_update().clone();
+        let view = match tokio::time::timeout(CALL, self.beat(&own)).await {
+            Ok(Ok(view)) => Ok(Arc::new(view)),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer".to_owned()),
+        };
+        if let Err(error) = &view
+            && self.failed.as_ref() != Some(error)
+        {
+            tracing::warn!(
+                lease = self.name,
+                %error,
+                "cannot tell other replicas what this one's Envoys have: \
+                 key rotations wait, and the last known state of Envoys stays valid"
+            );
+        }
+        self.failed = view.as_ref().err().cloned();
+        let view = view.ok();
+        self.told.send_if_modified(|known| {
+            let changed = *known != view;
+            *known = view;
+            changed
+        });
+        Some(BEAT)
+    }
+}
+
 impl Exchange {
-    /// Who holds `leads` tidies up. A replica that is silent is waited for by the keyring for `phase_time`.
+    /// The leader removes reports of replicas that are gone. The keyring waits `phase_time` for a silent replica.
     pub(crate) fn new(
         client: &Client,
-        place: &Place,
+        lease: &ReplicaLease,
         phase_time: Duration,
         leads: watch::Receiver<bool>,
     ) -> (Self, Replicas) {
         let (saying, own) = watch::channel(Own::default());
         let (told, others) = watch::channel(None);
         let exchange = Self {
-            leases: Api::namespaced(client.clone(), &place.namespace),
-            name: place.lease.clone(),
-            presence: Presence::new(&place.replica, phase_time),
+            leases: Api::namespaced(client.clone(), &lease.namespace),
+            name: lease.name.clone(),
+            presence: Presence::new(&lease.replica, phase_time),
             own,
             leads,
             told,
@@ -105,47 +136,10 @@ impl Exchange {
         (exchange, Replicas { own: saying, others })
     }
 
-    /// Goes on until it is dropped, or nobody has anything to tell any more.
-    pub(crate) async fn run(mut self) {
-        loop {
-            let own = self.own.borrow_and_update().clone();
-            let view = match tokio::time::timeout(CALL, self.beat(&own)).await {
-                Ok(Ok(view)) => Ok(Arc::new(view)),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err("no answer".to_owned()),
-            };
-            if let Err(error) = &view
-                && self.failed.as_ref() != Some(error)
-            {
-                tracing::warn!(
-                    lease = self.name,
-                    %error,
-                    "replicas can not tell each other what their Envoys have; rotations of the key wait, and what was said last of Gateways' Envoys counts"
-                );
-            }
-            self.failed = view.as_ref().err().cloned();
-            let view = view.ok();
-            self.told.send_if_modified(|known| {
-                let changed = *known != view;
-                *known = view;
-                changed
-            });
-            tokio::select! {
-                () = tokio::time::sleep(BEAT) => {}
-                changed = self.own.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                    tokio::time::sleep(GATHER).await;
-                }
-            }
-        }
-    }
-
     async fn beat(&mut self, own: &Own) -> Result<View, Error> {
         let leads = *self.leads.borrow();
         let annotations = self.presence.annotations(own, leads);
-        // Of a Lease that others change, too, this changes only what is in it; so nobody ever comes too late.
+        // A merge patch of this replica's annotation alone, so it cannot conflict with those of others.
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         let lease = match self.leases.patch(&self.name, &PatchParams::default(), &patch).await {
             Err(Error::Api(status)) if status.code == 404 => {
@@ -156,7 +150,7 @@ impl Exchange {
                 };
                 let lease = Lease { metadata, spec: None };
                 match self.leases.create(&PostParams::default(), &lease).await {
-                    // Another one was faster.
+                    // Another replica was faster.
                     Err(Error::Api(status)) if status.code == 409 => {}
                     created => drop(created?),
                 }

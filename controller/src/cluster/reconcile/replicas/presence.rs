@@ -1,28 +1,29 @@
-//! Each replica writes one annotation of a Lease that they share, again and again, and reads those of the others in the answer. One that says nothing
-//! new any more is gone, by this process's clock. Only time in which the API server answered counts for that: while nobody can write, nobody is gone.
+//! Each replica writes one annotation of a shared Lease, again and again, and reads those of the others in the answer.
+//! A replica whose annotation does not change for some time is gone, by this process's clock. Only time in which the
+//! API server answered counts: while nobody can write, nobody is gone.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::report::{KeyringDelivery, Own, Said, View};
 use limpet_model::short_hash::hash;
 
-use super::report::{Own, Said, Standing, View};
-
-/// How often a replica says that it is there.
+/// How often a replica writes its annotation.
 pub(super) const BEAT: Duration = Duration::from_secs(2);
-/// A replica that has said nothing for so long is gone, and its Envoys with it: as long as the leader's Lease holds. Where a rotation's `phaseTime` is
-/// longer, the keyring waits for it for that long, so that its Envoys have come back elsewhere before it is forgotten.
+/// After this time, a silent replica and its Envoys are gone; as long as the leader's Lease lasts. If the `phaseTime`
+/// of rotations is longer, the keyring waits that long for the replica, so that its Envoys have reconnected elsewhere.
 const LEASE: Duration = Duration::from_secs(15);
 /// Annotations with this prefix are reports.
 const PREFIX: &str = "replica.limpet.dev/";
-/// How many bytes all reports have: an object's annotations have 256 KiB, and one that is new begins in what is left.
+/// How many bytes all reports may have together. An object's annotations may have 256 KiB; a new replica starts in the
+/// rest.
 const ROOM: usize = 224 * 1024;
 
-/// One replica's side of it.
+/// One replica's view of the Lease.
 #[derive(Debug)]
 pub(super) struct Presence {
     name: String,
-    /// Who says nothing for so long is gone.
+    /// How long a replica may be silent.
     patience: Duration,
     beat: u64,
     /// When the API server answered last.
@@ -33,12 +34,11 @@ pub(super) struct Presence {
 #[derive(Debug)]
 struct Other {
     text: String,
-    /// For how long it has said the same.
+    /// For how long its report has not changed.
     silent: Duration,
 }
 
 impl Presence {
-    /// Of the replica with this name.
     pub(super) fn new(name: &str, phase_time: Duration) -> Self {
         Self {
             name: name.to_owned(),
@@ -49,12 +49,13 @@ impl Presence {
         }
     }
 
-    /// The annotations that are to be written; `None`: one that is to go. `tidies`: those of replicas that are gone are taken away.
+    /// The annotations to write; `None` removes one. `tidies`: reports of replicas that are gone are removed.
     pub(super) fn annotations(&mut self, own: &Own, tidies: bool) -> BTreeMap<String, Option<String>> {
         self.beat = self.beat.wrapping_add(1);
         let room = match self.answered {
             Some(_) => ROOM / (self.others.len() + 1).max(2),
-            // Who does not know yet how many they are may have no room: what is short comes first, and the others make room when they see it.
+            // The number of replicas is unknown yet, so there may be no room. The first report is as short as possible,
+            // and the others make room for more when they see it.
             None => 0,
         };
         let text = own.text(&self.name, self.beat, room);
@@ -64,9 +65,9 @@ impl Presence {
         annotations
     }
 
-    /// What the others say, by the annotations that were there when ours was written.
+    /// Reads what the others told from the annotations in the answer to our write.
     pub(super) fn see(&mut self, annotations: &BTreeMap<String, String>, now: Instant) -> View {
-        // Time in which nobody could say anything is no silence.
+        // Time in which nobody could write does not count as silence.
         let passed = self
             .answered
             .map_or(Duration::ZERO, |before| now.duration_since(before));
@@ -92,7 +93,7 @@ impl Presence {
         }
         let present = self.others.iter().filter(|(_, other)| !self.is_gone(other));
         let said = |(key, other): (&String, &Other)| match Said::read(&other.text) {
-            // Its Envoys are elsewhere by now, or nowhere.
+            // Its Envoys have reconnected elsewhere, or are gone.
             Ok((replica, said)) if other.silent >= LEASE => (
                 replica,
                 Said {
@@ -101,11 +102,11 @@ impl Presence {
                 },
             ),
             Ok(said) => said,
-            // Of another release, perhaps.
+            // It may be of another release.
             Err(error) => (
                 key.clone(),
                 Said {
-                    keyring: Some(Standing::WaitsFor(format!("its report can not be read: {error}"))),
+                    keyring: Some(KeyringDelivery::WaitsFor(format!("its report cannot be read: {error}"))),
                     ..Said::default()
                 },
             ),
@@ -118,7 +119,7 @@ impl Presence {
     }
 }
 
-/// The annotation of a replica: names may be longer than an annotation's.
+/// The name of a replica's annotation. It has a hash, since names of replicas may be too long.
 fn key(replica: &str) -> String {
     format!("{PREFIX}{}", hash(replica.as_bytes(), 8))
 }
@@ -158,14 +159,14 @@ mod tests {
 
     fn has(keyring: &str) -> Own {
         Own {
-            keyring: Some(Standing::Keyring(digest(keyring))),
+            keyring: Some(KeyringDelivery::Has(digest(keyring))),
             ..Own::default()
         }
     }
 
     fn lacks() -> Own {
         Own {
-            keyring: Some(Standing::WaitsFor("1 Envoy".to_owned())),
+            keyring: Some(KeyringDelivery::WaitsFor("1 Envoy".to_owned())),
             ..Own::default()
         }
     }
@@ -201,7 +202,7 @@ mod tests {
             (has("a"), None),
             (
                 has("before"),
-                Some(("follower", "its Envoys had another keyring when it said something last")),
+                Some(("follower", "its Envoys had another keyring when it reported last")),
             ),
         ] {
             lease.beat(&mut follower, &own, false, now);
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_says_nothing_is_gone_after_a_while_and_forgotten_by_the_leader() {
+    fn a_silent_replica_is_gone_and_the_leader_removes_it() {
         let (mut leader, mut follower) = pair();
         let (mut lease, mut now) = (Lease::default(), Instant::now());
         lease.beat(&mut follower, &lacks(), false, now);
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_waited_for_and_others_annotations_are_none_of_ours() {
+    fn an_unreadable_report_is_waited_for_and_no_other_annotation() {
         let (mut leader, _) = pair();
         let mut lease = Lease::default();
         lease.0.insert("example.com/note".to_owned(), "{}".to_owned());
@@ -265,11 +266,11 @@ mod tests {
         let view = lease.beat(&mut leader, &has("a"), true, Instant::now());
         assert_eq!(view.len(), 1);
         let (_, reason) = behind(&view, &digest("a")).unwrap();
-        assert!(reason.starts_with("its report can not be read: "), "{reason}");
+        assert!(reason.starts_with("its report cannot be read: "), "{reason}");
     }
 
     #[test]
-    fn the_envoys_of_a_replica_are_gone_sooner_than_the_keyring_forgets_it() {
+    fn envoys_of_a_silent_replica_go_before_the_keyring_forgets_it() {
         let mut leader = Presence::new("leader", Duration::from_secs(60));
         let (_, mut follower) = pair();
         let (mut lease, mut now) = (Lease::default(), Instant::now());

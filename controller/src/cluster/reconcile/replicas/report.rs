@@ -4,63 +4,62 @@ use serde::{Deserialize, Serialize};
 
 use limpet_model::short_hash::hash;
 
-/// Which keyring a text is; it tells nothing else of it.
+/// Identifies a keyring without revealing anything else of it.
 pub(crate) fn digest(text: &str) -> String {
     hash(text.as_bytes(), 16)
 }
 
-/// Whether a replica's Envoys have a keyring.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Standing {
-    /// All that are connected have this keyring, and have had the time to come back: its [`digest`].
-    Keyring(String),
-    /// Why that can not be said.
+/// Which keyring all Envoys of a replica have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeyringDelivery {
+    /// All connected Envoys have the keyring with this [`digest`], and those that lost their connection have had time
+    /// to come back.
+    Has(String),
+    /// Why that cannot be told yet.
     WaitsFor(String),
 }
 
-/// How far the Envoys of a Gateway are that are connected to a replica.
+/// The Envoys of a Gateway that are connected to a replica.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Envoys {
-    /// How many are connected, and how many of them have acknowledged everything.
     pub(crate) connected: usize,
     pub(crate) settled: usize,
-    /// Envoys' words, with what they are about: the first ones.
+    /// The first refusals, each with the resource and Envoy's message.
     pub(crate) refusals: Vec<String>,
 }
 
-/// What a replica has to say of its own Envoys.
+/// What a replica tells of its own Envoys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Own {
-    /// `None`: its keyring is not the cluster's.
-    pub(super) keyring: Option<Standing>,
-    /// Of each Gateway that has any, by its name.
+    /// `None`: its keyring comes from a file.
+    pub(super) keyring: Option<KeyringDelivery>,
+    /// By the Gateway's name. Gateways without Envoys are left out.
     pub(super) envoys: BTreeMap<String, Envoys>,
 }
 
-/// What another replica has said.
+/// What another replica told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    pub(crate) keyring: Option<Standing>,
-    /// Of each Gateway that has any, by its name.
+    pub(crate) keyring: Option<KeyringDelivery>,
+    /// By the Gateway's name. Gateways without Envoys are left out.
     pub(crate) envoys: BTreeMap<String, Envoys>,
-    /// How many Gateways there was no room for.
+    /// How many Gateways the report had no room for.
     pub(crate) untold: usize,
 }
 
-/// What the other replicas have said, by their names.
+/// What the other replicas told, by their names.
 pub(crate) type View = BTreeMap<String, Said>;
 
 /// The first replica whose Envoys do not all have this keyring, and why.
 pub(crate) fn behind<'a>(view: &'a View, keyring: &str) -> Option<(&'a str, &'a str)> {
     view.iter().find_map(|(replica, said)| match said.keyring.as_ref()? {
-        Standing::Keyring(known) if known == keyring => None,
-        Standing::Keyring(_) => Some((&**replica, "its Envoys had another keyring when it said something last")),
-        Standing::WaitsFor(reason) => Some((&**replica, &**reason)),
+        KeyringDelivery::Has(known) if known == keyring => None,
+        KeyringDelivery::Has(_) => Some((&**replica, "its Envoys had another keyring when it reported last")),
+        KeyringDelivery::WaitsFor(reason) => Some((&**replica, &**reason)),
     })
 }
 
-/// As it is written, in JSON.
+/// The JSON form.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -69,14 +68,15 @@ struct Report {
     keyring: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<String>,
-    /// Of each Gateway: how many are connected, and how many have acknowledged everything. Short, for there may be thousands.
+    /// By Gateway: how many are connected, and how many have acknowledged everything. Short, since there may be
+    /// thousands of Gateways.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     envoys: BTreeMap<String, (usize, usize)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     refusals: BTreeMap<String, Vec<String>>,
     #[serde(default, skip_serializing_if = "is_zero")]
     untold: usize,
-    /// Another number each time.
+    /// Another number in each report.
     beat: u64,
 }
 
@@ -85,17 +85,18 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// How much of a text a Gateway's figures are at least, besides its name: `"":[1,1],`.
+/// The minimum number of bytes that a Gateway needs besides its name: `"":[1,1],`.
 const FIGURES: usize = 9;
-/// And what is left out, at most: `"untold":1234567,`.
+/// The maximum number of bytes of `"untold":1234567,`.
 const UNTOLD: usize = 18;
 
 impl Own {
-    /// As the replica of this name writes it, in so many bytes. Where they do not suffice, fewer refusals are told, then none, then fewer Gateways.
+    /// The report of the replica of this name, in at most `room` bytes. If they do not suffice, refusals are left out
+    /// first, then Gateways.
     pub(super) fn text(&self, replica: &str, beat: u64, room: usize) -> String {
         let (keyring, waits_for) = match self.keyring.clone() {
-            Some(Standing::Keyring(keyring)) => (Some(keyring), None),
-            Some(Standing::WaitsFor(reason)) => (None, Some(reason)),
+            Some(KeyringDelivery::Has(keyring)) => (Some(keyring), None),
+            Some(KeyringDelivery::WaitsFor(reason)) => (None, Some(reason)),
             None => (None, None),
         };
         let figures = |envoys: &Envoys| (envoys.connected, envoys.settled);
@@ -127,7 +128,7 @@ impl Own {
         report.text()
     }
 
-    /// So many of each Gateway.
+    /// At most `most` of each Gateway.
     fn refusals(&self, most: usize) -> BTreeMap<String, Vec<String>> {
         let told = self.envoys.iter().map(|(name, envoys)| {
             let told: Vec<String> = envoys.refusals.iter().take(most).cloned().collect();
@@ -139,19 +140,19 @@ impl Own {
 
 impl Report {
     fn text(&self) -> String {
-        // Texts and numbers: this can not fail.
+        // Texts and numbers: this cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 impl Said {
-    /// What this text says, and who says it.
+    /// Reads a report, and the name of the replica that wrote it.
     ///
     /// # Errors
-    /// It is no report: one of another release, perhaps.
+    /// If the text is no report, or one of another release.
     pub(super) fn read(text: &str) -> Result<(String, Self), serde_json::Error> {
         let report: Report = serde_json::from_str(text)?;
-        let keyring = report.keyring.map(Standing::Keyring);
+        let keyring = report.keyring.map(KeyringDelivery::Has);
         let mut refusals = report.refusals;
         let envoys = report.envoys.into_iter().map(|(name, (connected, settled))| {
             let envoys = Envoys {
@@ -163,7 +164,7 @@ impl Said {
         });
         let said = Self {
             envoys: envoys.collect(),
-            keyring: keyring.or_else(|| report.waits_for.map(Standing::WaitsFor)),
+            keyring: keyring.or_else(|| report.waits_for.map(KeyringDelivery::WaitsFor)),
             untold: report.untold,
         };
         Ok((report.replica, said))
@@ -181,7 +182,7 @@ mod tests {
             refusals: vec![words.to_owned(); 3],
         };
         Own {
-            keyring: Some(Standing::Keyring(digest("a"))),
+            keyring: Some(KeyringDelivery::Has(digest("a"))),
             envoys: (0..count)
                 .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
                 .collect(),
@@ -191,12 +192,15 @@ mod tests {
     #[test]
     fn a_report_is_short_json() {
         let expected = format!(
-            r#"{{"replica":"leader","keyring":"{}","envoys":{{"shop-0000/web":[2,1]}},"refusals":{{"shop-0000/web":["no","no","no"]}},"beat":1}}"#,
+            concat!(
+                r#"{{"replica":"leader","keyring":"{}","envoys":{{"shop-0000/web":[2,1]}},"#,
+                r#""refusals":{{"shop-0000/web":["no","no","no"]}},"beat":1}}"#
+            ),
             digest("a")
         );
         assert_eq!(gateways(1, "no").text("leader", 1, 1000), expected);
         let own = Own {
-            keyring: Some(Standing::WaitsFor("1 Envoy".to_owned())),
+            keyring: Some(KeyringDelivery::WaitsFor("1 Envoy".to_owned())),
             ..Own::default()
         };
         let expected = r#"{"replica":"leader","waitsFor":"1 Envoy","beat":2}"#;

@@ -1,10 +1,10 @@
-//! A Service for each `XBackend` that selects pods, so that the cluster's own controller makes `EndpointSlices` of them: a Gateway API implementation
-//! may do so, with the `XBackend` as the Service's owner. Only the leader writes.
+//! A Service for each `XBackend` that selects pods, so that the cluster makes `EndpointSlices` of them. The Gateway API
+//! allows this, with the `XBackend` as the Service's owner. Only the leader writes.
 //!
-//! - `wanted`: which Services are to be there. Pure.
-//! - `keeper`: makes them so.
+//! - `wanted`: which Services must be there. Pure.
+//! - `reconciler`: creates, changes and deletes them.
 
-mod keeper;
+mod reconciler;
 mod wanted;
 
-pub(crate) use keeper::Keeper;
+pub(crate) use reconciler::Reconciler;

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use limpet_api::{Object, ObjectName, ServiceSpec, XBackendSpec};
 use limpet_model::{MANAGED_BY, MANAGER, Objects, selector_service};
 
-/// What is to be done to Services.
+/// What has to be done to Services.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// To be made or changed: the objects, as a server-side apply has them.
+    /// To create or change: the objects for a server-side apply.
     pub(super) apply: BTreeMap<ObjectName, Value>,
-    /// Ours, and of no use any more.
+    /// Ours, and not needed any more.
     pub(super) delete: BTreeSet<ObjectName>,
 }
 
-/// What is to be done where `used` are the `XBackend`s that routes of ours lead to, and `api_version` is theirs. What belongs to an `XBackend` that is
-/// gone, the cluster deletes by itself.
+/// Compares Services with the `XBackend`s that need one. `used` are those that our routes lead to, and `api_version` is
+/// theirs. The cluster itself deletes the Service of a deleted `XBackend`.
 pub(super) fn changes<'a>(
     objects: &Objects,
     used: impl IntoIterator<Item = &'a ObjectName>,
@@ -38,7 +38,7 @@ pub(super) fn changes<'a>(
     }
     for (name, backend) in &objects.backends {
         let service = selector_service(name);
-        // What it was can still be, as far as anybody knows.
+        // A backend that cannot be read keeps its Service: it may still need it.
         if backend.malformed.is_none()
             && pods(&backend.spec).is_none()
             && objects.services.get(&service).is_some_and(limpet_model::is_ours)
@@ -49,7 +49,6 @@ pub(super) fn changes<'a>(
     changes
 }
 
-/// Whether a Service that is there is one of ours.
 pub(super) fn is_ours(service: &Service) -> bool {
     let label = service
         .metadata
@@ -59,7 +58,7 @@ pub(super) fn is_ours(service: &Service) -> bool {
     label.is_some_and(|by| by == MANAGER)
 }
 
-/// The labels and the port of a backend's pods. A Service without labels would select nothing.
+/// The labels and the port of a backend's pods. `None` without labels, since such a Service would select nothing.
 fn pods(spec: &XBackendSpec) -> Option<(&BTreeMap<String, String>, u16)> {
     let selector = spec
         .endpoint_selector
@@ -74,7 +73,7 @@ fn matches(service: &Object<ServiceSpec>, selector: &BTreeMap<String, String>, p
     service.spec.selector == *selector && ports == [port]
 }
 
-/// Without an address of its own: requests go to the pods.
+/// A headless Service: Envoys send requests to the pods.
 fn object(
     name: &ObjectName,
     owner: &Object<XBackendSpec>,
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_made_where_it_is_missing_or_other_than_it_should_be() {
+    fn a_missing_or_changed_service_is_written() {
         let name = selector_service(&shop());
         for service in [None, Some((MANAGER, 8081))] {
             let found = changes(&objects("EndpointSelector", service), [&shop()], VERSION);
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_that_can_not_be_read_keeps_its_service() {
+    fn a_backend_that_cannot_be_read_keeps_its_service() {
         let mut objects = objects("", Some((MANAGER, 8080)));
         let malformed = limpet_api::DecodeError {
             field: "spec.port".to_owned(),
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_a_backend_that_selects_no_pods_any_more_goes_if_it_is_ours() {
+    fn our_service_goes_when_its_backend_selects_no_pods() {
         let ours = changes(&objects("ExternalHostname", Some((MANAGER, 8080))), [&shop()], VERSION);
         assert_eq!(ours.delete, [selector_service(&shop())].into());
         assert!(ours.apply.is_empty());

@@ -1,26 +1,27 @@
 use std::collections::BTreeMap;
 
+use super::shape::{Entry, GatewayStatus, Wanted, merge};
+use crate::cluster::kube::{Digest, status_digest};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::Reports;
 use limpet_model::reports::{Condition, PolicyReport, RouteReport};
 
-use super::shape::{Digest, Entry, GatewayStatus, Wanted, digest, merge};
-
-/// The statuses that are wanted, by kind and name, with what ours in them is known by; `None`: that is not known yet, and it stays as it is.
+/// The wanted statuses by kind and name, with the digests of our parts; `None`: not known yet, so the status stays as
+/// it is.
 pub(crate) type Desired = BTreeMap<Kind, BTreeMap<ObjectName, Option<(Digest, Wanted)>>>;
 
-/// What statuses say besides the reports.
+/// What statuses have besides the reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The `controllerName` that entries are under.
+    /// The `controllerName` of our entries.
     pub(crate) controller: String,
-    /// Where Gateways can be reached, by type and value.
+    /// The addresses of Gateways, by type and value.
     pub(crate) addresses: Vec<(&'static str, String)>,
-    /// Of each Gateway, `Programmed`.
+    /// The condition `Programmed` of each Gateway.
     pub(crate) programmed: BTreeMap<ObjectName, Condition>,
 }
 
-/// The reports as statuses.
+/// Makes statuses of reports.
 pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
     let mut desired = Desired::new();
     let mut add = |kind: Kind, name: ObjectName, wanted: Option<Wanted>| {
@@ -29,7 +30,7 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
             return;
         };
         let alone = merge(kind, &serde_json::Value::Null, &wanted, &facts.controller, "");
-        if let Some(digest) = digest(kind, &alone, &facts.controller) {
+        if let Some(digest) = status_digest(kind, &alone, &facts.controller) {
             desired.entry(kind).or_default().insert(name, Some((digest, wanted)));
         }
     };
@@ -99,7 +100,7 @@ fn route(report: &RouteReport) -> Wanted {
     Wanted::Entries(report.parents.iter().map(entry).collect())
 }
 
-/// What shapes the traffic of a Gateway is programmed where the Gateway is.
+/// A policy is programmed if its Gateway is.
 fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wanted> {
     let entry = |ancestor: &limpet_model::reports::AncestorReport| {
         let mut conditions = ancestor.conditions.clone();
@@ -113,7 +114,7 @@ fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wan
         if accepted && reference.kind == "Gateway" {
             let of_gateway = facts.programmed.get(&gateway)?;
             match known.and_then(|known| conditions.get_mut(known)) {
-                // What is not on the Gateway at all is not on it in part.
+                // A policy is not partially programmed if its Gateway is not programmed at all.
                 Some(known) if known.is_true() && !of_gateway.is_true() => *known = of_gateway.clone(),
                 Some(_) => {}
                 None => conditions.push(of_gateway.clone()),

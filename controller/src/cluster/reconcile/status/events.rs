@@ -8,15 +8,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
-use crate::cluster::kube::Backoff;
+use super::shape::{Wanted, shortened};
+use crate::cluster::kube::{Backoff, Digest};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
 
-use super::shape::{Digest, Wanted, shortened};
-
-/// The longest note (events.k8s.io/v1).
+/// The maximum length of a note (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;
-/// How much of an object's name an event's has: with what else is in it, at most 253 bytes.
+/// How many bytes of an object's name go into the Event's name, which may have 253 bytes.
 const MAX_NAME: usize = 200;
 
 /// Something that a person must act on.
@@ -26,7 +25,7 @@ pub(super) struct Problem {
     pub(super) note: String,
 }
 
-/// An object, and which one of its name.
+/// The object that an Event is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Regarding {
     pub(super) kind: &'static str,
@@ -35,12 +34,12 @@ pub(super) struct Regarding {
     pub(super) uid: String,
 }
 
-/// What is wrong with an object, by the status that it is to have.
+/// The problems of an object, according to its wanted status.
 pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
     let is_problem = |condition: &&Condition| match condition.kind {
         "Accepted" | "ResolvedRefs" => !condition.is_true(),
         "PartiallyInvalid" => condition.is_true(),
-        // Who waits for an Envoy may wait for long.
+        // Waiting for Envoys is no problem: it may last.
         "Programmed" => !condition.is_true() && condition.reason == "Invalid",
         _ => false,
     };
@@ -55,7 +54,7 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
             let listeners = gateway.iter().flat_map(|gateway| &gateway.listeners);
             let of_listeners = listeners.flat_map(|listener| {
                 let bad = listener.conditions.iter().filter(is_problem);
-                // What the Gateway itself says of Envoys is not said again for each listener.
+                // The Gateway's own `Programmed` is not repeated for each listener.
                 bad.filter(|condition| condition.kind != "Programmed")
                     .map(|condition| Problem {
                         note: format!("Listener {}: {}", listener.name, condition.message),
@@ -71,7 +70,7 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
         }
         Wanted::Entries(entries) => {
             let conditions = entries.iter().flat_map(|entry| &entry.conditions);
-            // A policy's `Programmed` is its Gateway's.
+            // The `Programmed` of a policy is that of its Gateway.
             let own = conditions
                 .filter(is_problem)
                 .filter(|condition| condition.kind != "Programmed");
@@ -80,34 +79,35 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
     }
 }
 
-/// Tells problems, each once: not while it lasts, and not again by another replica or after a restart as long as the event is there.
-pub(crate) struct Teller {
+/// Writes an Event for each problem, once: it is not repeated while the problem lasts, nor by another replica or after
+/// a restart while the Event exists.
+pub(crate) struct EventRecorder {
     client: Client,
     controller: String,
     instance: String,
     told: BTreeMap<Regarding, BTreeMap<Problem, Told>>,
     backoff: Backoff,
-    /// When what failed is to be tried again.
+    /// When to try failed writes again.
     again: Option<Instant>,
 }
 
-/// What became of a problem's event.
+/// The outcome of writing an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// It is there, or would be refused again.
+    /// The Event exists, or would be refused again.
     Settled,
-    /// It is to be tried again.
+    /// It must be tried again.
     Failed,
 }
 
-/// What the failure of an event means for the others.
+/// What a failed write means for other Events.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
-    /// It is this one that is refused, and would be refused again.
+    /// This Event is refused, and would be refused again.
     Refused,
-    /// None can be written in its namespace: a right is missing, or it is on its way out.
+    /// No Event can be written in its namespace: a right is missing, or the namespace is being deleted.
     Namespace,
-    /// None can be written.
+    /// No Event can be written now.
     Server,
 }
 
@@ -121,7 +121,7 @@ impl Failure {
     }
 }
 
-impl Teller {
+impl EventRecorder {
     pub(crate) fn new(client: Client, controller: String, instance: String) -> Self {
         Self {
             client,
@@ -133,8 +133,8 @@ impl Teller {
         }
     }
 
-    /// These are all problems that there are. What can not be told is tried again when this is called after the time that it gives, if any: one event
-    /// for each namespace, and one at all while the API server does not answer, until it works again.
+    /// Takes in all current problems. Returns when to call it again for Events that could not be written. Until writing
+    /// works again, it tries one Event per namespace, or only one if the API server does not answer.
     pub(super) async fn tell(&mut self, problems: BTreeMap<Regarding, BTreeSet<Problem>>) -> Option<Duration> {
         let is_due = self.again.is_none_or(|again| again <= Instant::now());
         let mut before = std::mem::take(&mut self.told);
@@ -157,7 +157,8 @@ impl Teller {
                     match self.create(&regarding, &problem).await {
                         Ok(()) => Told::Settled,
                         Err(error) => {
-                            tracing::warn!(kind = regarding.kind, object = %regarding.name, %error, "an event can not be written");
+                            let Regarding { kind, name, .. } = &regarding;
+                            tracing::warn!(kind, object = %name, %error, "an Event cannot be written");
                             match Failure::of(&error) {
                                 Failure::Refused => Told::Settled,
                                 Failure::Namespace => {
@@ -198,7 +199,7 @@ impl Teller {
         } else {
             &name.namespace
         };
-        // Equal problems have one name, so the second one of them is refused.
+        // Equal problems have equal names, so that the API server refuses the second Event.
         let text = format!("{uid}\n{}\n{}\n{}", self.controller, problem.reason, problem.note);
         let hash = Digest::of(text.as_bytes());
         let event = Event {

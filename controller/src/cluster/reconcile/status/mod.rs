@@ -1,21 +1,24 @@
-//! What became of objects, written to their status: the [`limpet_model::Reports`], with what only the cluster and the connected Envoys know.
+//! Writes statuses: the [`limpet_model::Reports`], with what only the cluster and the connected Envoys know.
 //!
-//! - `shape`: what a status is like, which part of it is ours, and how ours is put into it. Pure.
-//! - `desired`: the reports as statuses, with `Programmed` by what Envoys have acknowledged. Pure.
-//! - `programmed`: what Envoys acknowledge, as a condition. Pure.
-//! - `keeper`: what differs, and when to write.
-//! - `writer`: reads, changes and writes back, one object at a time, and only what differs.
-//! - `events`: for what a person must act on; `kept`: those on the controller's own objects.
+//! - `shape`: the form of statuses, and how our part is merged into them. Pure.
+//! - `desired`: from reports to statuses. Pure.
+//! - `programmed`: the condition `Programmed`, from what Envoys have acknowledged. Pure.
+//! - `reconciler`: finds statuses that differ, and writes them.
+//! - `writer`: reads, changes and writes back one status.
+//! - `metrics`: counts the outcomes of writes.
+//! - `events`: Events for what a person must act on. `diagnostic_events`: those on the controller's own objects.
 
 mod desired;
+mod diagnostic_events;
 mod events;
-mod keeper;
-mod kept;
+mod metrics;
 mod programmed;
+mod reconciler;
 mod shape;
 mod writer;
 
-pub(crate) use events::Teller;
-pub(crate) use keeper::{Inputs, Keeper, Observation, Reported};
-pub(crate) use kept::KeptTeller;
-pub(crate) use shape::{Digest, digest};
+pub(crate) use desired::Facts;
+pub(crate) use diagnostic_events::DiagnosticEvents;
+pub(crate) use events::EventRecorder;
+pub(crate) use metrics::StatusMetrics;
+pub(crate) use reconciler::{Inputs, Reconciler};

@@ -1,49 +1,48 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use super::shape::shortened;
 use crate::cluster::reconcile::replicas::{Envoys, View};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
 
-use super::shape::shortened;
-
-/// What is published is on its way for some time, and with every change anew; and an Envoy that loses its connection comes back, here or to another
-/// replica. Only when it takes longer, it is said: or a Gateway whose endpoints change all the time would never be programmed.
+/// How long an Envoy may take to acknowledge a change, or to reconnect to this or another replica, before the condition
+/// changes. Otherwise, a Gateway whose endpoints change all the time would never be programmed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Envoys of before need some time to come back to a controller that starts. Until then nothing is said, or every restart would be two changes of every
-/// Gateway's status.
+/// How long Envoys may take to reconnect to a controller that starts. Until then, conditions stay as they are:
+/// otherwise every restart would change the status of every Gateway twice.
 const ARRIVAL: Duration = Duration::from_secs(10);
-/// How many refusals are told.
+/// How many refusals a condition repeats.
 const TOLD: usize = 3;
-/// How much of one, in bytes.
+/// How many bytes of each.
 const WORDS: usize = 1000;
 
-/// `Programmed` of Gateways, by what Envoys acknowledge.
+/// The condition `Programmed` of Gateways, from what Envoys have acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Programmed {
-    /// The Envoys that are connected to this replica.
+    /// The Envoys of this replica.
     own: Steady,
-    /// Those of all replicas.
+    /// The Envoys of all replicas.
     all: Steady,
 }
 
-/// Envoys, without what passes.
+/// The state of Envoys, without changes that last only briefly.
 #[derive(Debug, Default)]
 struct Steady {
     known: BTreeMap<ObjectName, Known>,
-    /// When the first look was.
+    /// When `take` was called first.
     started: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// `None`: they may still come.
+    /// `None`: they may still connect.
     envoys: Option<Envoys>,
-    /// Since when acknowledgements are waited for.
+    /// Since when acknowledgements are missing.
     unsettled: Option<Instant>,
 }
 
-/// What is seen now of a Gateway's Envoys, of those that are connected to this replica.
+/// The current state of a Gateway's Envoys at this replica.
 pub(super) fn seen(gateway: &ObjectName, status: &limpet_xds::Status) -> Envoys {
     let group = gateway.to_string();
     let nodes = status.nodes(&group);
@@ -66,11 +65,11 @@ pub(super) fn seen(gateway: &ObjectName, status: &limpet_xds::Status) -> Envoys 
     }
 }
 
-/// With those of the Gateway of this name that are connected to other replicas.
+/// Adds the Envoys of this Gateway at other replicas.
 fn together(name: &str, own: &Envoys, others: &View) -> Envoys {
     let of_others = others.values().filter_map(|said| said.envoys.get(name));
     let all: Vec<&Envoys> = of_others.chain([own]).collect();
-    // In one order, whoever leads.
+    // Sorted, so that every replica makes the same message.
     let refusals: BTreeSet<&String> = all.iter().flat_map(|envoys| &envoys.refusals).collect();
     Envoys {
         connected: all.iter().map(|envoys| envoys.connected).sum(),
@@ -79,7 +78,7 @@ fn together(name: &str, own: &Envoys, others: &View) -> Envoys {
     }
 }
 
-/// `all_told`: all replicas told of all Gateways.
+/// `all_told`: no replica had to leave out Gateways.
 fn condition(envoys: &Envoys, all_told: bool) -> Condition {
     let Envoys {
         connected,
@@ -92,7 +91,8 @@ fn condition(envoys: &Envoys, all_told: bool) -> Condition {
     match (*connected, *settled) {
         (0, _) if all_told => Condition::fails("Programmed", "Pending", "No Envoy of this Gateway is connected"),
         (0, _) => {
-            let message = "No Envoy of this Gateway is known to be connected; replicas have no room to tell each other of all Gateways";
+            let message = "No Envoy of this Gateway is known to be connected; \
+                           the replicas have too many Gateways to report all of them to each other";
             Condition::fails("Programmed", "Pending", message)
         }
         (connected, settled) if settled < connected => {
@@ -108,8 +108,8 @@ fn condition(envoys: &Envoys, all_told: bool) -> Condition {
 }
 
 impl Programmed {
-    /// Takes in what is seen now of this replica's Envoys, and what the others say of theirs; Gateways that are not seen are forgotten. How long until
-    /// it is to be looked at again, if at all.
+    /// Takes in the current state of this replica's Envoys, and what other replicas tell of theirs. Gateways that are
+    /// missing in `seen` are forgotten. Returns how long until it must be called again, if at all.
     pub(super) fn take(&mut self, seen: BTreeMap<ObjectName, Envoys>, others: &View, now: Instant) -> Option<Duration> {
         let all = seen.iter().map(|(gateway, own)| {
             let all = together(&gateway.to_string(), own, others);
@@ -120,7 +120,7 @@ impl Programmed {
         own.into_iter().chain(all).min()
     }
 
-    /// What other replicas are told: of each Gateway that has Envoys, by its name.
+    /// What other replicas are told: the Gateways with Envoys, by name.
     pub(super) fn told(&self) -> BTreeMap<String, Envoys> {
         let known = self.own.known.iter();
         let told = known.filter_map(|(gateway, known)| {
@@ -130,7 +130,7 @@ impl Programmed {
         told.collect()
     }
 
-    /// What is known of each Gateway.
+    /// The conditions of Gateways whose state is known.
     pub(super) fn conditions(&self, others: &View) -> BTreeMap<ObjectName, Condition> {
         let all_told = others.values().all(|said| said.untold == 0);
         let known = self.all.known.iter();

@@ -1,168 +1,55 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
+use crate::cluster::kube::{EntryList, is_own_condition, is_own_entry, items};
 use limpet_api::{Kind, ParentRef};
 use limpet_model::reports::{Condition, ConditionStatus, ListenerReport};
 
-/// A message's longest text (`metav1.Condition`), with room for what it takes in another encoding.
+/// The maximum length of a message (`metav1.Condition` allows 32,768 characters).
 const MAX_MESSAGE: usize = 30_000;
-/// The conditions of classes and Gateways that are ours; others may be somebody else's.
-const OWN_CONDITIONS: [&str; 3] = ["Accepted", "Programmed", "SupportedVersion"];
-
-/// What a part of a status is known by: equal but for times and order, equal digests.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Digest([u8; 16]);
-
-impl Digest {
-    /// Of these bytes.
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        let mut digest = [0; 16];
-        digest
-            .iter_mut()
-            .zip(Sha256::digest(bytes))
-            .for_each(|(to, from)| *to = from);
-        Self(digest)
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// A status as it is to be.
+/// A wanted status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Of a class or a Gateway, which have one controller.
+    /// Of a GatewayClass or a Gateway, which have one controller.
     Whole {
-        /// The generation that was read.
+        /// The generation of the object that was read.
         generation: i64,
-        /// Our conditions.
         conditions: Vec<Condition>,
-        /// Of a Gateway.
+        /// The rest of a Gateway's status.
         gateway: Option<GatewayStatus>,
     },
-    /// Of objects that several controllers report on, each in entries of its own.
+    /// Of objects on which several controllers report, each in its own entries.
     Entries(Vec<Entry>),
 }
 
 /// What the status of a Gateway has besides conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GatewayStatus {
-    /// Where it can be reached, by type and value.
+    /// By type and value.
     pub(crate) addresses: Vec<(&'static str, String)>,
-    /// Of its listeners, in their order.
+    /// In the order of the listeners.
     pub(crate) listeners: Vec<ListenerReport>,
 }
 
-/// Of a route for a parent, or of a policy for an ancestor.
+/// Our entry for a parent of a route, or for an ancestor of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The parent, or the ancestor.
     pub(crate) reference: ParentRef,
-    /// The generation that was read.
+    /// The generation of the object that was read.
     pub(crate) generation: i64,
-    /// Our conditions.
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// How entries are called, and how many there may be.
-struct Names {
-    list: &'static str,
-    reference: &'static str,
-    most: usize,
-}
-
-/// `None`: objects of the kind have no entries.
-fn names(kind: Kind) -> Option<Names> {
-    let names = |list, reference, most| Names { list, reference, most };
-    match kind {
-        Kind::HttpRoute | Kind::GrpcRoute => Some(names("parents", "parentRef", 32)),
-        Kind::BackendLbPolicy | Kind::XBackendTrafficPolicy => Some(names("ancestors", "ancestorRef", 16)),
-        Kind::XBackend => Some(names("ancestors", "ancestorRef", 32)),
-        Kind::GatewayClass
-        | Kind::Gateway
-        | Kind::EndpointSlice
-        | Kind::Namespace
-        | Kind::ReferenceGrant
-        | Kind::Service => None,
-    }
-}
-
-/// What of a status is ours; `None` where objects of the kind get none from us.
-pub(crate) fn digest(kind: Kind, status: &Value, controller: &str) -> Option<Digest> {
-    let ours: Vec<&Value> = match (kind, names(kind)) {
-        (_, Some(names)) => items(status, names.list)
-            .filter(|entry| is_ours(entry, controller))
-            .collect(),
-        (Kind::GatewayClass | Kind::Gateway, None) => {
-            let own = |condition: &&Value| OWN_CONDITIONS.iter().any(|own| condition["type"] == *own);
-            let conditions = items(status, "conditions").filter(own);
-            let rest = ["addresses", "listeners"]
-                .into_iter()
-                .filter_map(|name| status.get(name));
-            conditions.chain(rest).collect()
-        }
-        _ => return None,
-    };
-    Some(of_parts(ours.into_iter()))
-}
-
-/// That nothing of a status is ours.
-pub(super) fn nothing() -> Digest {
-    of_parts(std::iter::empty())
-}
-
-fn of_parts<'a>(parts: impl Iterator<Item = &'a Value>) -> Digest {
-    // What has no order of its own counts in any: other controllers' entries stand between ours.
-    let mut parts: Vec<[u8; 16]> = parts.map(|part| Digest::of(&canonical(part)).0).collect();
-    parts.sort_unstable();
-    Digest::of(&parts.concat())
-}
-
-/// The value without times, its names sorted.
-fn canonical(value: &Value) -> Vec<u8> {
-    fn sorted(value: &Value) -> Value {
-        match value {
-            Value::Array(items) => items.iter().map(sorted).collect(),
-            Value::Object(fields) => {
-                let mut names: Vec<_> = fields
-                    .iter()
-                    .filter(|(name, _)| *name != "lastTransitionTime")
-                    .collect();
-                names.sort_unstable_by_key(|(name, _)| *name);
-                // As pairs, for the order in a map is that of serde_json's features.
-                names
-                    .into_iter()
-                    .map(|(name, value)| json!([name, sorted(value)]))
-                    .collect()
-            }
-            other => other.clone(),
-        }
-    }
-    sorted(value).to_string().into_bytes()
-}
-
-/// Puts what is wanted into a status. Other controllers' entries and conditions stay as they are, ours that are not wanted go, and a condition keeps
-/// its time while its status is the same.
+/// Merges what is wanted into a status. Entries and conditions of other controllers stay as they are, ours that are not
+/// wanted are removed, and a condition keeps its time while its status is the same.
 pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &str, now: &str) -> Value {
     let mut merged = status.as_object().cloned().unwrap_or_default();
-    match (wanted, names(kind)) {
-        (Wanted::Entries(entries), Some(names)) => {
-            let list = merge_entries(&names, status, entries, controller, now);
-            merged.insert(names.list.to_owned(), list.into());
+    match (wanted, EntryList::of(kind)) {
+        (Wanted::Entries(entries), Some(list)) => {
+            let merged_list = merge_entries(&list, status, entries, controller, now);
+            merged.insert(list.name.to_owned(), merged_list.into());
         }
         (
             Wanted::Whole {
@@ -173,10 +60,9 @@ pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &st
             _,
         ) => {
             let known: Vec<&Value> = items(status, "conditions").collect();
-            let own = |condition: &Value| OWN_CONDITIONS.iter().any(|own| condition["type"] == *own);
             let mut list: Vec<Value> = known
                 .iter()
-                .filter(|known| !own(known))
+                .filter(|known| !is_own_condition(known))
                 .map(|known| (*known).clone())
                 .collect();
             list.extend(
@@ -194,7 +80,7 @@ pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &st
     Value::Object(merged)
 }
 
-fn merge_entries(names: &Names, status: &Value, entries: &[Entry], controller: &str, now: &str) -> Vec<Value> {
+fn merge_entries(names: &EntryList, status: &Value, entries: &[Entry], controller: &str, now: &str) -> Vec<Value> {
     let same = |entry: &Entry, known: &Value| known[names.reference] == json!(entry.reference);
     let write = |entry: &Entry, known: Option<&Value>| {
         let known: Vec<&Value> = known.into_iter().flat_map(|known| items(known, "conditions")).collect();
@@ -207,8 +93,8 @@ fn merge_entries(names: &Names, status: &Value, entries: &[Entry], controller: &
     };
     let mut written = vec![false; entries.len()];
     let mut list = Vec::new();
-    for known in items(status, names.list) {
-        if !is_ours(known, controller) {
+    for known in items(status, names.name) {
+        if !is_own_entry(known, controller) {
             list.push(known.clone());
             continue;
         }
@@ -221,7 +107,7 @@ fn merge_entries(names: &Names, status: &Value, entries: &[Entry], controller: &
         }
     }
     let missing = entries.iter().zip(written).filter(|(_, written)| !written);
-    let room = names.most.saturating_sub(list.len());
+    let room = names.max_entries.saturating_sub(list.len());
     list.extend(missing.take(room).map(|(entry, _)| write(entry, None)));
     list
 }
@@ -269,19 +155,11 @@ fn condition(wanted: &Condition, generation: i64, known: &[&Value], now: &str) -
     })
 }
 
-/// The text, or the beginning of it that has at most so many bytes.
+/// The text, cut to at most `most` bytes.
 pub(super) fn shortened(text: &str, most: usize) -> &str {
     if text.len() <= most {
         return text;
     }
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
     end.and_then(|end| text.get(..end)).unwrap_or_default()
-}
-
-fn is_ours(entry: &Value, controller: &str) -> bool {
-    entry["controllerName"] == controller
-}
-
-fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    value.get(name).and_then(Value::as_array).into_iter().flatten()
 }

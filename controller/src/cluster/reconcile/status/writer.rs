@@ -3,29 +3,26 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 
-use crate::cluster::reconcile::manifests::FIELD_MANAGER;
+use super::shape::{Wanted, merge};
+use crate::cluster::kube::{Digest, FIELD_MANAGER};
 use limpet_api::{Kind, ObjectName};
 
-use super::shape::{Digest, Wanted, merge};
-
-/// How often a write is tried anew that came too late.
+/// How often a write is repeated after a conflict.
 const ATTEMPTS: u32 = 5;
 
-/// What became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It is written.
     Written,
-    /// It was there already.
+    /// The object had this status already.
     Unchanged,
-    /// The object is gone, or another one of its name is there.
+    /// The object was deleted, or replaced by another one of its name.
     Gone,
-    /// Others were faster, each time.
+    /// There was a conflict each time.
     Conflict,
 }
 
 impl Outcome {
-    /// As metrics have it.
+    /// The name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Written => "written",
@@ -36,22 +33,22 @@ impl Outcome {
     }
 }
 
-/// An object whose status is to be written.
+/// An object whose status must be written.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     pub(super) kind: Kind,
     pub(super) resource: ApiResource,
     pub(super) name: ObjectName,
     pub(super) uid: String,
-    /// Its `resourceVersion` when it was seen last.
+    /// Its `resourceVersion` when it was last seen.
     pub(super) version: String,
-    /// What of its status is to be ours.
+    /// The digest of our part of the wanted status.
     pub(super) digest: Digest,
     pub(super) wanted: Wanted,
 }
 
-/// Reads the object, puts our part into its status, and writes it back if that changed anything. By its `resourceVersion`, so whoever wrote in between
-/// is not overwritten.
+/// Reads the object, merges our part into its status, and writes it back if that changed anything; with its
+/// `resourceVersion`, so that no other write is overwritten.
 pub(super) async fn write(client: Client, job: &Job, controller: &str) -> Result<Outcome, Error> {
     let api: Api<DynamicObject> = if job.kind.is_namespaced() {
         Api::namespaced_with(client, &job.name.namespace, &job.resource)

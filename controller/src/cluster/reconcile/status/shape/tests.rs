@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cluster::kube::{Digest, status_digest};
 
 const OURS: &str = "limpet.dev/controller";
 const BEFORE: &str = "2026-01-01T00:00:00Z";
@@ -29,7 +30,7 @@ fn entries(gateways: &[(&str, bool)]) -> Wanted {
     Wanted::Entries(gateways.iter().map(entry).collect())
 }
 
-/// A status with entries of somebody else's.
+/// A status with entries of another controller.
 fn foreign(names: &[&str]) -> Vec<Value> {
     let entry =
         |name: &&str| json!({"parentRef": {"name": name}, "controllerName": "example.com/other", "conditions": []});
@@ -40,7 +41,7 @@ fn merged(status: &Value, wanted: &Wanted, now: &str) -> Value {
     merge(Kind::HttpRoute, status, wanted, OURS, now)
 }
 
-/// Whose the entries are, by their parents, in their order.
+/// The names of the parents in the order of the entries.
 fn parents(status: &Value) -> Vec<&str> {
     items(status, "parents")
         .map(|entry| entry["parentRef"]["name"].as_str().unwrap())
@@ -75,7 +76,7 @@ fn a_condition_keeps_its_time_while_its_status_is_the_same() {
     let other = merged(&first, &entries(&[("a", false)]), NOW);
     assert_eq!(time(&other), NOW);
     assert_eq!(other["parents"][0]["conditions"][0]["observedGeneration"], 7);
-    // Another entry's time is not this one's.
+    // The time of another entry does not count.
     let moved = merged(&first, &entries(&[("b", true)]), NOW);
     assert_eq!(time(&moved), NOW);
 }
@@ -155,9 +156,9 @@ fn of_a_gateway_conditions_of_other_types_stay() {
 
 #[test]
 fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
-    let digest = |status: &Value| digest(Kind::HttpRoute, status, OURS).unwrap();
-    assert_eq!(digest(&Value::Null), nothing());
-    assert_eq!(digest(&json!({"parents": foreign(&["x"])})), nothing());
+    let digest = |status: &Value| status_digest(Kind::HttpRoute, status, OURS).unwrap();
+    assert_eq!(digest(&Value::Null), Digest::of_nothing());
+    assert_eq!(digest(&json!({"parents": foreign(&["x"])})), Digest::of_nothing());
     let two = merged(&Value::Null, &entries(&[("a", true), ("b", true)]), BEFORE);
     let turned = merged(
         &json!({"parents": foreign(&["x"])}),
@@ -178,7 +179,7 @@ fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
             Kind::EndpointSlice | Kind::Namespace | Kind::ReferenceGrant | Kind::Service
         );
         assert_eq!(
-            super::digest(kind, &Value::Null, OURS).is_some(),
+            status_digest(kind, &Value::Null, OURS).is_some(),
             has_status,
             "{kind:?}"
         );

@@ -4,96 +4,113 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use kube::Client;
-use kube::core::ApiResource;
 use tokio::sync::watch;
 
-use crate::cluster::controller::Metrics;
-use crate::cluster::kube::{Backoff, Observed};
+use super::desired::{Desired, Facts, desired};
+use super::events::{EventRecorder, Problem, Regarding, problems};
+use super::metrics::StatusMetrics;
+use super::programmed::{Programmed, seen};
+use super::shape::Wanted;
+use super::writer::{self, Job, Outcome};
+use crate::cluster::kube::{Backoff, Digest, Observation};
 use crate::cluster::reconcile::delivery::Delivery;
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Replicas, View};
-use limpet_api::{Kind, ObjectName};
+use crate::cluster::reconcile::reported::Reported;
+use limpet_api::Kind;
+use limpet_api::ObjectName;
 use limpet_model::{Objects, Reports};
 
-use super::desired::{Desired, Facts, desired};
-use super::events::{Problem, Regarding, Teller, problems};
-use super::programmed::{Programmed, seen};
-use super::shape::{Digest, Wanted};
-use super::writer::{self, Job, Outcome};
-
-/// Changes that come together are one round.
-const GATHER: Duration = Duration::from_millis(100);
-/// Writes under way at once.
+/// How many writes run at once.
 const PARALLEL: usize = 4;
-/// Writes of a round. Then it is looked anew what is to be written.
+/// How many writes a turn does at most, before statuses are compared again.
 const ROUND: usize = 128;
 
-/// What objects say of themselves, as the watches have it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Observation {
-    /// Objects that can have a status of ours.
-    pub(crate) objects: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
-    /// How kinds are asked for.
-    pub(crate) served: BTreeMap<Kind, ApiResource>,
-}
-
-/// What a build said.
-#[derive(Debug, Clone)]
-pub(crate) struct Reported {
-    /// Of objects that could be read.
-    pub(crate) reports: Arc<Reports>,
-    /// What it was built from.
-    pub(crate) objects: Arc<Objects>,
-}
-
-/// Where the keeper's knowledge comes from.
+/// What statuses are made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Inputs {
     pub(crate) reported: watch::Receiver<Option<Reported>>,
     pub(crate) observation: watch::Receiver<Observation>,
     pub(crate) delivery: Delivery,
-    /// What other replicas are told of this one's Envoys, and what they tell of theirs.
+    /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
-    pub(crate) leads: watch::Receiver<bool>,
 }
 
-/// Keeps statuses as they are to be.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     client: Client,
     inputs: Inputs,
-    metrics: Metrics,
+    leads: watch::Receiver<bool>,
+    metrics: StatusMetrics,
     facts: Facts,
     programmed: Programmed,
-    /// What other replicas said last. While they can not say anything, it counts on.
+    /// What other replicas told last. It stays valid while they cannot tell anything.
     others: Arc<View>,
     desired: Desired,
-    /// The reports that `desired` is made of.
+    /// The reports from which `desired` was made.
     of: Option<Arc<Reports>>,
-    /// What was written, and which version of the object had been seen: until the watch brings another one, it is not written again.
+    /// What was written, and the version of the object before that. It is not written again until the watch brings
+    /// another version.
     written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
-    teller: Teller,
+    recorder: EventRecorder,
     backoff: Backoff,
 }
 
-impl Keeper {
-    /// Of the replica `instance`.
+impl Reconcile for Reconciler {
+    const GATHER: Duration = Duration::from_millis(100);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        let inputs = &mut self.inputs;
+        tokio::select! {
+            changed = inputs.reported.changed() => Ok(changed?),
+            changed = inputs.observation.changed() => Ok(changed?),
+            changed = self.leads.changed() => Ok(changed?),
+            () = inputs.delivery.changed() => Ok(()),
+            () = inputs.replicas.changed() => Ok(()),
+        }
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let leads = *self.leads.borrow_and_update();
+        self.metrics.leads.set(leads.into());
+        let reported = self.inputs.reported.borrow_and_update().clone()?;
+        let observation = self.inputs.observation.borrow_and_update().clone();
+        let look = self.look(&reported);
+        if !leads {
+            // Another replica writes now, so this one does not know what was written.
+            self.written.clear();
+            return look;
+        }
+        let jobs = self.jobs(&observation);
+        let more = jobs.len() >= ROUND;
+        let failed = self.write(jobs).await;
+        let tell = self.recorder.tell(self.problems(&observation, &reported.objects)).await;
+        if failed {
+            return Some(self.backoff.next());
+        }
+        self.backoff.reset();
+        if more {
+            return Some(Self::GATHER);
+        }
+        look.into_iter().chain(tell).min()
+    }
+}
+
+impl Reconciler {
     pub(crate) fn new(
         client: Client,
         inputs: Inputs,
-        metrics: Metrics,
-        controller: String,
-        addresses: Vec<(&'static str, String)>,
-        instance: String,
+        leads: watch::Receiver<bool>,
+        metrics: StatusMetrics,
+        facts: Facts,
+        recorder: EventRecorder,
     ) -> Self {
         Self {
-            teller: Teller::new(client.clone(), controller.clone(), instance),
+            recorder,
             client,
             inputs,
+            leads,
             metrics,
-            facts: Facts {
-                controller,
-                addresses,
-                programmed: BTreeMap::new(),
-            },
+            facts,
             programmed: Programmed::default(),
             others: Arc::default(),
             desired: Desired::new(),
@@ -103,53 +120,7 @@ impl Keeper {
         }
     }
 
-    /// Goes on until it is dropped, or nobody tells it anything any more.
-    pub(crate) async fn run(mut self) {
-        let mut again = None;
-        loop {
-            let changed = tokio::select! {
-                changed = self.inputs.reported.changed() => changed.is_ok(),
-                changed = self.inputs.observation.changed() => changed.is_ok(),
-                changed = self.inputs.leads.changed() => changed.is_ok(),
-                () = self.inputs.delivery.changed() => true,
-                () = self.inputs.replicas.changed() => true,
-                () = after(again) => true,
-            };
-            if !changed {
-                return;
-            }
-            tokio::time::sleep(GATHER).await;
-            again = self.round().await;
-        }
-    }
-
-    /// One look at everything. How long until the next one, if nothing happens before.
-    async fn round(&mut self) -> Option<Duration> {
-        let leads = *self.inputs.leads.borrow_and_update();
-        self.metrics.leads.set(leads.into());
-        let reported = self.inputs.reported.borrow_and_update().clone()?;
-        let observation = self.inputs.observation.borrow_and_update().clone();
-        let look = self.look(&reported);
-        if !leads {
-            // What others write meanwhile is seen, not known.
-            self.written.clear();
-            return look;
-        }
-        let jobs = self.jobs(&observation);
-        let more = jobs.len() >= ROUND;
-        let failed = self.write(jobs).await;
-        let tell = self.teller.tell(self.problems(&observation, &reported.objects)).await;
-        if failed {
-            return Some(self.backoff.next());
-        }
-        self.backoff.reset();
-        if more {
-            return Some(Duration::ZERO);
-        }
-        look.into_iter().chain(tell).min()
-    }
-
-    /// Brings what is wanted up to date.
+    /// Updates the wanted statuses. Returns when to do so again, if nothing changes before.
     fn look(&mut self, reported: &Reported) -> Option<Duration> {
         let (programmed, again) = match &self.inputs.delivery {
             Delivery::Xds(status) => {
@@ -173,10 +144,10 @@ impl Keeper {
         again
     }
 
-    /// What differs.
+    /// The statuses that differ.
     fn jobs(&mut self, observation: &Observation) -> Vec<Job> {
         let mut jobs = Vec::new();
-        let nothing = super::shape::nothing();
+        let nothing = Digest::of_nothing();
         let is_judged = |kind: Kind| matches!(self.inputs.delivery, Delivery::Xds(_)) || kind.is_session_policy();
         for (kind, observed) in &*observation.objects {
             let Some(resource) = observation.served.get(kind).filter(|_| is_judged(*kind)) else {
@@ -190,7 +161,7 @@ impl Keeper {
                 let (digest, wanted) = match of_kind.and_then(|of_kind| of_kind.get(name)) {
                     Some(Some((digest, wanted))) => (*digest, wanted.clone()),
                     Some(None) => continue,
-                    // Whose controller is another's, its status is another's, too.
+                    // An object of another controller.
                     None if matches!(kind, Kind::GatewayClass | Kind::Gateway) => continue,
                     None => (nothing, Wanted::Entries(Vec::new())),
                 };
@@ -213,15 +184,15 @@ impl Keeper {
         jobs
     }
 
-    /// Whether some are to be tried again.
+    /// Returns whether any write must be tried again.
     async fn write(&mut self, jobs: Vec<Job>) -> bool {
         let client = &self.client;
         let controller = self.facts.controller.as_str();
-        let leads = self.inputs.leads.clone();
+        let leads = self.leads.clone();
         let write = |job: Job| {
             let leads = leads.clone();
             async move {
-                // The Lease may be lost meanwhile.
+                // The Lease may have been lost meanwhile.
                 let result = if *leads.borrow() {
                     Some(writer::write(client.clone(), &job, controller).await)
                 } else {
@@ -240,7 +211,7 @@ impl Keeper {
             let Some(result) = result else { continue };
             let (kind, name) = (job.kind.as_str(), &job.name);
             let outcome = result.as_ref().map_or("failed", |outcome| outcome.name());
-            self.metrics.wrote_status(outcome);
+            self.metrics.wrote(outcome);
             match result {
                 Ok(Outcome::Conflict) => failed = true,
                 Ok(outcome) => {
@@ -253,7 +224,7 @@ impl Keeper {
                     self.written.insert((job.kind, job.name), (job.version, job.digest));
                 }
                 Err(error) => {
-                    tracing::warn!(kind, object = %name, %error, "a status can not be written");
+                    tracing::warn!(kind, object = %name, %error, "a status cannot be written");
                     failed = true;
                 }
             }
@@ -261,7 +232,7 @@ impl Keeper {
         failed
     }
 
-    /// What is wrong, of all objects.
+    /// The problems of all objects.
     fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<Regarding, BTreeSet<Problem>> {
         let mut all = BTreeMap::new();
         let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<Problem>| {
@@ -284,7 +255,7 @@ impl Keeper {
                 }
             }
         }
-        // Where a condition of the object says it, that is told above.
+        // If a condition of the object says it, it was added above.
         let has_condition = |kind: Kind, name: &ObjectName| {
             let wanted = self.desired.get(&kind).and_then(|of_kind| of_kind.get(name));
             matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())
@@ -299,13 +270,5 @@ impl Keeper {
             }
         }
         all
-    }
-}
-
-/// After so long, or never.
-pub(super) async fn after(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
     }
 }

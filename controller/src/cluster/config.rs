@@ -1,70 +1,64 @@
-//! The controller's configuration file.
+//! The controller's configuration file, which `limpet controller` and `limpet render` read.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::Client;
-use limpet_core::time::GatewayDuration;
 use serde::Deserialize;
 
 use crate::Failure;
 use crate::cluster::cli::OutputKind;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::config_file;
+use limpet_core::time::GatewayDuration;
 use limpet_model::{CONTROLLER_NAME, Gateways, SessionFields, Settings, check_defaults};
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::EnvoyOptions;
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
 
-/// All of it. `docs/reference/controller-configuration.md` says what each field does.
+/// The reference of all fields is `docs/reference/controller-configuration.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The `controllerName` of our GatewayClasses, and of our entries in statuses; each output has its own where there is none.
+    /// The `controllerName` of our GatewayClasses and of our entries in statuses; by default, each output has its own.
     pub(crate) controller_name: Option<String>,
-    /// The `controllerName`s of the GatewayClasses of the control plane that gets objects; those that it is known for where there are none.
+    /// The `controllerName`s of the GatewayClasses of the control plane that gets objects; if empty, its well-known
+    /// ones.
     pub(crate) gateway_controllers: Vec<String>,
-    /// What objects for Istio are like.
     pub(crate) istio: IstioOptions,
-    /// What objects for Envoy Gateway are like.
     pub(crate) envoy_gateway: EnvoyGatewayOptions,
-    /// How long it takes until proxies have what a control plane was given, since it does not tell.
+    /// How long proxies need to get what a control plane was given. The control plane does not report it.
     pub(crate) propagation_time: GatewayDuration,
-    /// What sessions are like where no object says anything else.
+    /// Defaults for what objects do not say of sessions.
     pub(crate) session_defaults: SessionFields,
-    /// The namespaces whose objects are read; all where there are none.
+    /// The namespaces whose objects are read; if empty, all.
     pub(crate) namespaces: Vec<String>,
-    /// Where Gateways can be reached, for their status: IP addresses or hostnames.
+    /// The IP addresses or hostnames in the statuses of Gateways.
     pub(crate) addresses: Vec<String>,
-    /// What Envoys have in common.
+    /// Options for all Envoys.
     pub(crate) envoy: EnvoyOptions,
-    /// The keys of tokens.
     pub(crate) keyring: KeyringConfig,
-    /// The ConfigMap with the fences, in the controller's own namespace.
+    /// The name of the ConfigMap with the fences, in the controller's own namespace.
     pub(crate) fences: String,
     /// The idle bound of sessions without a timeout (the filter's `maxIdle`).
     pub(crate) max_idle: Option<GatewayDuration>,
     /// How far the clocks of Envoys may differ (the filter's `clockSkew`).
     pub(crate) clock_skew: Option<GatewayDuration>,
-    /// The xDS server.
     pub(crate) xds: XdsConfig,
-    /// Metrics and health.
     pub(crate) http: HttpConfig,
-    /// Who of several replicas writes.
+    /// Which of several replicas writes.
     pub(crate) leader_election: LeaderConfig,
 }
 
-/// The xDS server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct XdsConfig {
-    /// Where it listens.
+    /// Where the server listens.
     pub(crate) address: SocketAddr,
-    /// Mutual TLS.
     pub(crate) tls: Option<TlsConfig>,
-    /// Plain text, on any address.
+    /// Allows plain text on any address.
     pub(crate) plain_text: bool,
 }
 
@@ -74,29 +68,25 @@ pub(crate) struct XdsConfig {
 pub(crate) struct TlsConfig {
     /// The server's certificate, and the chain up to its authority.
     pub(crate) certificate: PathBuf,
-    /// Its key.
     pub(crate) key: PathBuf,
-    /// The authorities of the clients' certificates.
+    /// The authorities that sign the clients' certificates.
     pub(crate) client_ca: PathBuf,
 }
 
-/// Metrics and health.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct HttpConfig {
-    /// Where they are served.
     pub(crate) address: SocketAddr,
 }
 
-/// Who of several replicas writes.
+/// Which of several replicas writes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct LeaderConfig {
-    /// Whether they agree on one. Otherwise each writes.
+    /// If false, every replica writes.
     pub(crate) enabled: bool,
-    /// The Lease's namespace; that of the service account or the kubeconfig where there is none.
+    /// The namespace of the Lease; by default that of the service account or the kubeconfig.
     pub(crate) namespace: Option<String>,
-    /// The Lease's name.
     pub(crate) name: String,
 }
 
@@ -152,17 +142,16 @@ impl Default for LeaderConfig {
 }
 
 impl LeaderConfig {
-    /// Where the Lease is, and all that the controller keeps.
+    /// The namespace of the Lease, and of everything that the controller keeps for itself.
     pub(crate) fn namespace<'a>(&'a self, client: &'a Client) -> &'a str {
         self.namespace.as_deref().unwrap_or(client.default_namespace())
     }
 }
 
 impl Config {
-    /// Reads the file.
     ///
     /// # Errors
-    /// What is wrong with it, with the field's path.
+    /// If it is invalid, with the path of the field.
     pub(crate) fn read(file: &str) -> Result<Self, Failure> {
         let value = config_file::read(file)?;
         let config: Self = serde_path_to_error::deserialize(value).map_err(|error| {
@@ -189,7 +178,7 @@ impl Config {
             xds,
             ..
         } = self;
-        // The API's own pattern for a `controllerName`.
+        // The pattern that the API has for a `controllerName`.
         let is_wrong = |name: &str| {
             let (domain, path) = name.split_once('/').unwrap_or_default();
             domain.is_empty() || path.is_empty()
@@ -212,7 +201,7 @@ impl Config {
         Ok(())
     }
 
-    /// The control plane that gets objects, if it is not Envoys that get resources.
+    /// The control plane that gets objects; `None`: Envoys get resources.
     pub(crate) fn control_plane(&self, output: OutputKind) -> Option<ControlPlane> {
         match output {
             OutputKind::Envoy => None,
@@ -221,7 +210,6 @@ impl Config {
         }
     }
 
-    /// What graphs are built with.
     pub(crate) fn settings(&self, output: OutputKind) -> Settings {
         let own_name = match output {
             OutputKind::Envoy => CONTROLLER_NAME,
@@ -243,7 +231,6 @@ impl Config {
         }
     }
 
-    /// Where and how xDS is served.
     pub(crate) fn xds_options(&self) -> limpet_xds::Options {
         let XdsConfig {
             address,
@@ -265,7 +252,7 @@ impl Config {
         }
     }
 
-    /// The addresses, with the types that the Gateway API has for them.
+    /// The addresses with their types in the Gateway API.
     pub(crate) fn addresses(&self) -> Vec<(&'static str, String)> {
         let typed = |address: &String| {
             let is_ip = address.parse::<IpAddr>().is_ok();

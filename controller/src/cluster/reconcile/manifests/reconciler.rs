@@ -7,9 +7,13 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use crate::cluster::kube::Backoff;
+use super::difference::{Live, excess, is_as_wanted};
+use super::proxies;
+use super::written::{Wanted, Written};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, at};
 use limpet_api::ObjectName;
 use limpet_model::Extent;
 use limpet_model::reports::Condition;
@@ -18,47 +22,40 @@ use limpet_outputs::manifests::{
     CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Objection, Stage, controller_label,
 };
 
-use super::difference::{Live, excess, is_as_wanted};
-use super::written::{Wanted, Written};
-use super::{FIELD_MANAGER, proxies};
-
-/// Changes that come together are one round.
-const GATHER: Duration = Duration::from_millis(50);
-/// What others do to our objects is seen, and undone, so often.
+/// How often objects are checked for changes by others, which are undone.
 const LOOK: Duration = Duration::from_secs(10);
-/// How many problems of a Gateway are told.
+/// How many problems a Gateway's condition repeats.
 const TOLD: usize = 3;
-/// What was wanted, as an annotation: so that what is not wanted any more is noticed, see `difference`.
+/// The annotation with a digest of what was last applied, see `difference`.
 const DIGEST: &str = "limpet.dev/digest";
 
-/// Keeps the objects.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     client: Client,
     plane: ControlPlane,
     label: String,
-    /// So long it takes until proxies have what was written.
+    /// How long proxies need to get what was written.
     propagation: Duration,
     wanted: watch::Receiver<Option<Arc<Wanted>>>,
     leads: watch::Receiver<bool>,
     told: watch::Sender<Written>,
     backoff: Backoff,
-    /// When all proxies have the generation that was written last.
+    /// When all proxies should have the generation that was written last.
     settles: Option<Instant>,
 }
 
-/// What is wrong, by Gateway.
+/// Messages by Gateway.
 type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
 
-/// What a round found.
+/// The result of a round.
 #[derive(Debug, Default)]
 struct Found {
-    /// Why something is not there.
+    /// Why an object could not be written.
     problems: Problems,
-    /// Why what is there does not work: the control plane does not take it, or proxies lack something.
+    /// Why existing objects do not work: the control plane refuses them, or proxies lack something.
     refusals: Problems,
-    /// What it takes in part.
+    /// What the control plane accepts only in part.
     parts: Problems,
-    /// Whether something was written, so that the control plane has yet to say what it thinks of it.
+    /// Whether something was written. The control plane may still object to it.
     wrote: bool,
 }
 
@@ -77,7 +74,14 @@ impl Found {
         }
     }
 
-    /// Whether nothing is to be looked at again soon.
+    fn refuse(&mut self, manifest: &Manifest, problem: &str) {
+        for gateway in &manifest.gateways {
+            let of_gateway = self.problems.entry(gateway.clone()).or_default();
+            of_gateway.insert(problem.to_owned());
+        }
+    }
+
+    /// Whether the next check may wait.
     fn is_settled(&self) -> bool {
         self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
     }
@@ -94,22 +98,66 @@ impl Found {
             (None, None) => Condition::holds(
                 "Programmed",
                 "Programmed",
-                format!("The objects for {name} are written; whether proxies have taken them in, {name} does not say"),
+                format!("The objects for {name} are written; {name} does not report whether proxies have them"),
             ),
         }
     }
 }
 
+/// What exists in the cluster.
+#[derive(Debug, Default)]
+struct There {
+    live: Live,
+    /// The kinds that the API server does not serve.
+    not_served: BTreeSet<&'static Definition>,
+}
+
 /// How a round ended.
 enum Round {
-    /// All is there.
+    /// Everything is written, or refused.
     Done(Found),
-    /// Something else is wanted meanwhile.
+    /// Something else is wanted meanwhile, or this replica does not lead any more.
     Outdated,
 }
 
-impl Keeper {
-    /// Of the controller of this name, for this control plane, while this replica leads.
+impl Reconcile for Reconciler {
+    const GATHER: Duration = Duration::from_millis(50);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        loop {
+            tokio::select! {
+                changed = self.wanted.changed() => return Ok(changed?),
+                changed = self.leads.changed() => return Ok(changed?),
+                () = at(self.settles) => {
+                    self.settles = None;
+                    self.told.send_modify(|written| written.settled = true);
+                }
+            }
+        }
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let leads = *self.leads.borrow_and_update();
+        let wanted = self.wanted.borrow_and_update().clone();
+        let (true, Some(wanted)) = (leads, wanted) else {
+            return None;
+        };
+        match self.round(&wanted).await {
+            Ok(Round::Outdated) => Some(Self::GATHER),
+            Ok(Round::Done(found)) => {
+                self.backoff.reset();
+                self.tell(&wanted, &found);
+                Some(if found.is_settled() { LOOK } else { LOOK / 5 })
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the objects for {} cannot be written", self.plane.name());
+                Some(self.backoff.next())
+            }
+        }
+    }
+}
+
+impl Reconciler {
     pub(crate) fn new(
         client: Client,
         plane: ControlPlane,
@@ -119,7 +167,7 @@ impl Keeper {
         leads: watch::Receiver<bool>,
     ) -> (Self, watch::Receiver<Written>) {
         let (told, written) = watch::channel(Written::default());
-        let keeper = Self {
+        let reconciler = Self {
             client,
             plane,
             label: controller_label(controller_name),
@@ -130,50 +178,7 @@ impl Keeper {
             backoff: Backoff::of_the_api(),
             settles: None,
         };
-        (keeper, written)
-    }
-
-    /// Goes on until it is dropped, or nobody tells it anything any more.
-    pub(crate) async fn run(mut self) {
-        let mut again = None;
-        loop {
-            let is_told = tokio::select! {
-                changed = self.wanted.changed() => changed.is_ok(),
-                changed = self.leads.changed() => changed.is_ok(),
-                () = at(again) => true,
-                () = at(self.settles) => {
-                    self.settles = None;
-                    self.told.send_modify(|written| written.settled = true);
-                    continue;
-                }
-            };
-            if !is_told {
-                return;
-            }
-            tokio::time::sleep(GATHER).await;
-            again = self.turn().await.map(|wait| Instant::now() + wait);
-        }
-    }
-
-    /// How long until the next look.
-    async fn turn(&mut self) -> Option<Duration> {
-        let leads = *self.leads.borrow_and_update();
-        let wanted = self.wanted.borrow_and_update().clone();
-        let (true, Some(wanted)) = (leads, wanted) else {
-            return None;
-        };
-        match self.round(&wanted).await {
-            Ok(Round::Outdated) => Some(Duration::ZERO),
-            Ok(Round::Done(found)) => {
-                self.backoff.reset();
-                self.tell(&wanted, &found);
-                Some(if found.is_settled() { LOOK } else { LOOK / 5 })
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the objects for {} can not be written", self.plane.name());
-                Some(self.backoff.next())
-            }
-        }
+        (reconciler, written)
     }
 
     fn tell(&mut self, wanted: &Wanted, found: &Found) {
@@ -184,7 +189,7 @@ impl Keeper {
             .map(|gateway| (gateway.clone(), found.condition(gateway, name)));
         let conditions: BTreeMap<_, _> = conditions.collect();
         let is_new = self.told.borrow().generation != wanted.generation;
-        // What is not written is on no proxy, so nothing settles.
+        // Proxies do not have what could not be written.
         if is_new && found.problems.is_empty() {
             self.settles = Some(Instant::now() + self.propagation);
         }
@@ -199,83 +204,83 @@ impl Keeper {
         });
     }
 
-    /// Brings everything to where it is to be.
+    /// Writes everything that differs, and deletes what is not wanted.
     async fn round(&mut self, wanted: &Wanted) -> Result<Round, Error> {
         let mut found = Found::default();
-        let (live, not_served) = self.live().await?;
+        let there = self.live().await?;
         let manifests = &wanted.manifests.objects;
         for stage in [Stage::Filter, Stage::Routes] {
-            let mut wrote = false;
-            for manifest in manifests.iter().filter(|manifest| manifest.stage == stage) {
-                // The Lease may be lost meanwhile.
-                if !*self.leads.borrow() {
-                    return Ok(Round::Outdated);
-                }
-                let outcome = if not_served.contains(manifest.definition) {
-                    let Definition {
-                        plural, group, version, ..
-                    } = manifest.definition;
-                    Outcome::Refused(format!(
-                        "expected the CustomResourceDefinition {plural}.{group} with version {version}, which is not there"
-                    ))
-                } else {
-                    self.keep(manifest, &live).await?
-                };
-                match outcome {
-                    Outcome::Unchanged => {
-                        let object = live.get(&(manifest.definition, manifest.name.clone()));
-                        let object = object.and_then(|object| serde_json::to_value(object).ok());
-                        for objection in object.iter().flat_map(|object| self.plane.objections(object)) {
-                            found.object_to(manifest, &objection);
-                        }
-                    }
-                    Outcome::Written => wrote = true,
-                    Outcome::Refused(problem) => {
-                        for gateway in &manifest.gateways {
-                            found
-                                .problems
-                                .entry(gateway.clone())
-                                .or_default()
-                                .insert(problem.clone());
-                        }
-                    }
-                }
-            }
+            let Some(wrote) = self.write_stage(stage, manifests, &there, &mut found).await? else {
+                return Ok(Round::Outdated);
+            };
             found.wrote |= wrote;
             let later = || {
-                manifests
-                    .iter()
-                    .any(|manifest| manifest.stage > stage && !is_there(manifest, &self.object(manifest), &live))
+                let mut later = manifests.iter().filter(|manifest| manifest.stage > stage);
+                later.any(|manifest| !is_there(manifest, &self.object(manifest), &there.live))
             };
             if wrote && later() && self.outdated_within(self.propagation).await {
                 return Ok(Round::Outdated);
             }
         }
-        for (definition, name, object) in excess(&live, manifests) {
+        for (definition, name, object) in excess(&there.live, manifests) {
             if !*self.leads.borrow() {
                 return Ok(Round::Outdated);
             }
             self.delete(definition, name, object).await?;
         }
+        self.look_at_proxies(wanted, &mut found).await;
+        Ok(Round::Done(found))
+    }
+
+    /// Returns whether an object was written; `None`: this replica does not lead any more.
+    async fn write_stage(
+        &self,
+        stage: Stage,
+        manifests: &[Manifest],
+        there: &There,
+        found: &mut Found,
+    ) -> Result<Option<bool>, Error> {
+        let mut wrote = false;
+        for manifest in manifests.iter().filter(|manifest| manifest.stage == stage) {
+            // The Lease may have been lost meanwhile.
+            if !*self.leads.borrow() {
+                return Ok(None);
+            }
+            match self.keep(manifest, there).await? {
+                Outcome::Unchanged => {
+                    let object = there.live.get(&(manifest.definition, manifest.name.clone()));
+                    let object = object.and_then(|object| serde_json::to_value(object).ok());
+                    for objection in object.iter().flat_map(|object| self.plane.objections(object)) {
+                        found.object_to(manifest, &objection);
+                    }
+                }
+                Outcome::Written => wrote = true,
+                Outcome::Refused(problem) => found.refuse(manifest, &problem),
+            }
+        }
+        Ok(Some(wrote))
+    }
+
+    /// Finds proxies that lack environment variables. It runs after all writes, so that neither a rotation of keys nor
+    /// another Gateway waits for it.
+    async fn look_at_proxies(&self, wanted: &Wanted, found: &mut Found) {
+        let manifests = &wanted.manifests.objects;
         for gateway in &wanted.gateways {
             if !manifests.iter().any(|manifest| manifest.gateways.contains(gateway)) {
                 continue;
             }
             match proxies::missing(&self.client, &self.plane.proxies(gateway), &wanted.variables).await {
-                Ok(missing) => {
-                    // All is written, so nothing has to wait for it: no rotation of keys, and no other Gateway.
-                    if let Some(missing) = missing {
-                        found.refusals.entry(gateway.clone()).or_default().insert(missing);
-                    }
+                Ok(Some(missing)) => {
+                    found.refusals.entry(gateway.clone()).or_default().insert(missing);
                 }
-                // Only a look: without the right to it, nothing else suffers.
-                Err(error) => tracing::warn!(%gateway, %error, "the environment of the proxies can not be looked at"),
+                Ok(None) => {}
+                // A missing right to read pods affects nothing else.
+                Err(error) => tracing::warn!(%gateway, %error, "cannot check the environment of the proxies"),
             }
         }
-        Ok(Round::Done(found))
     }
 
-    /// Whether something else is wanted before so long.
+    /// Waits for this time. Returns whether something else is wanted before it is over.
     async fn outdated_within(&mut self, time: Duration) -> bool {
         let wait = tokio::time::timeout(time, async {
             tokio::select! {
@@ -286,15 +291,13 @@ impl Keeper {
         if wait.await.is_err() {
             return false;
         }
-        // To be seen again by the next turn.
+        // The next turn must see the change again.
         self.wanted.mark_changed();
         true
     }
 
-    /// Our objects, and the kinds that the API server does not know.
-    async fn live(&self) -> Result<(Live, BTreeSet<&'static Definition>), Error> {
-        let mut live = Live::new();
-        let mut not_served = BTreeSet::new();
+    async fn live(&self) -> Result<There, Error> {
+        let mut there = There::default();
         let label = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={}", self.label);
         for definition in self.plane.definitions() {
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(definition));
@@ -304,19 +307,19 @@ impl Keeper {
                         let meta = &object.metadata;
                         let namespace = meta.namespace.as_deref().unwrap_or_default();
                         let name = ObjectName::new(namespace, meta.name.as_deref().unwrap_or_default());
-                        live.insert((definition, name), object);
+                        there.live.insert((definition, name), object);
                     }
                 }
                 Err(Error::Api(status)) if status.code == 404 => {
-                    not_served.insert(*definition);
+                    there.not_served.insert(*definition);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok((live, not_served))
+        Ok(there)
     }
 
-    /// The object with what we need of it later.
+    /// The object with the annotation that `difference` needs.
     fn object(&self, manifest: &Manifest) -> Value {
         let mut object = manifest.object(&self.label);
         let digest = limpet_model::short_hash(object.to_string().as_bytes());
@@ -326,20 +329,33 @@ impl Keeper {
         object
     }
 
-    /// Writes an object where it is not as it is to be.
-    async fn keep(&self, manifest: &Manifest, live: &Live) -> Result<Outcome, Error> {
+    /// Writes an object if it differs.
+    async fn keep(&self, manifest: &Manifest, there: &There) -> Result<Outcome, Error> {
+        let There { live, not_served } = there;
+        if not_served.contains(manifest.definition) {
+            let Definition {
+                plural, group, version, ..
+            } = manifest.definition;
+            return Ok(Outcome::Refused(format!(
+                "expected the CustomResourceDefinition {plural}.{group} with version {version}, which is not there"
+            )));
+        }
         let mut object = self.object(manifest);
         if is_there(manifest, &object, live) {
             return Ok(Outcome::Unchanged);
         }
         let api = self.api(manifest.definition, &manifest.name);
-        // A field that the kind does not have would be left out without a word.
+        // Without strict validation, the API server would silently drop unknown fields.
         let mut params = PatchParams::apply(FIELD_MANAGER).validation_strict();
         let (kind, name) = (manifest.definition.kind, &manifest.name);
-        let taken = || Outcome::Refused(format!("expected no {kind} {name} of somebody else's"));
+        let taken = || {
+            Outcome::Refused(format!(
+                "expected no other {kind} {name}; the existing one belongs to somebody else"
+            ))
+        };
         match live.get(&(manifest.definition, manifest.name.clone())) {
             Some(known) => {
-                // Whatever others made of ours; but not what took its name meanwhile.
+                // Overwrites what others changed, but not another object that has the same name now.
                 params = params.force();
                 if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
                     metadata.insert("uid".to_owned(), known.metadata.uid.clone().into());
@@ -356,9 +372,10 @@ impl Keeper {
                 tracing::info!(kind, object = %name, "written");
                 Ok(Outcome::Written)
             }
-            // Somebody was faster.
+            // Somebody else created it first.
             Err(Error::Api(status)) if status.code == 409 => Ok(taken()),
-            // By the schema, by a right, by an admission webhook: its words are for whoever reads the policy.
+            // Refused by the schema, for lack of a right, or by an admission webhook. The message goes to the policy's
+            // status.
             Err(Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
                 tracing::error!(kind, object = %name, error = status.message, "refused");
                 Ok(Outcome::Refused(format!(
@@ -395,7 +412,7 @@ impl Keeper {
     }
 }
 
-/// What became of an object.
+/// The outcome of writing an object.
 enum Outcome {
     Unchanged,
     Written,
@@ -414,13 +431,5 @@ fn resource(definition: &Definition) -> ApiResource {
         api_version: definition.api_version(),
         kind: definition.kind.to_owned(),
         plural: definition.plural.to_owned(),
-    }
-}
-
-/// At this time, or never.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }

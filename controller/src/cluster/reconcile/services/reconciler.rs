@@ -6,18 +6,14 @@ use kube::{Api, Client, Error};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::cluster::kube::Backoff;
-use crate::cluster::reconcile::manifests::FIELD_MANAGER;
-use crate::cluster::reconcile::status::{Observation, Reported};
-use limpet_api::{Kind, ObjectName};
-
 use super::wanted::{changes, is_ours};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER, Observation};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
+use crate::cluster::reconcile::reported::Reported;
+use limpet_api::Kind;
+use limpet_api::ObjectName;
 
-/// Changes that come together are one round.
-const GATHER: Duration = Duration::from_millis(50);
-
-/// Keeps the Services of `XBackend`s.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     client: Client,
     reported: watch::Receiver<Option<Reported>>,
     observation: watch::Receiver<Observation>,
@@ -25,8 +21,26 @@ pub(crate) struct Keeper {
     backoff: Backoff,
 }
 
-impl Keeper {
-    /// Of what was built and is observed, while this replica leads.
+impl Reconcile for Reconciler {
+    const GATHER: Duration = Duration::from_millis(50);
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            changed = self.reported.changed() => Ok(changed?),
+            changed = self.leads.changed() => Ok(changed?),
+        }
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let failed = self.round().await;
+        if !failed {
+            self.backoff.reset();
+        }
+        failed.then(|| self.backoff.next())
+    }
+}
+
+impl Reconciler {
     pub(crate) fn new(
         client: Client,
         reported: watch::Receiver<Option<Reported>>,
@@ -42,28 +56,7 @@ impl Keeper {
         }
     }
 
-    /// Goes on until it is dropped, or nobody tells it anything any more.
-    pub(crate) async fn run(mut self) {
-        let mut again = None;
-        loop {
-            let changed = tokio::select! {
-                changed = self.reported.changed() => changed.is_ok(),
-                changed = self.leads.changed() => changed.is_ok(),
-                () = after(again) => true,
-            };
-            if !changed {
-                return;
-            }
-            tokio::time::sleep(GATHER).await;
-            let failed = self.round().await;
-            if !failed {
-                self.backoff.reset();
-            }
-            again = failed.then(|| self.backoff.next());
-        }
-    }
-
-    /// Whether something is to be tried again.
+    /// Returns whether anything must be tried again.
     async fn round(&mut self) -> bool {
         let Some(reported) = self.reported.borrow_and_update().clone() else {
             return false;
@@ -85,29 +78,29 @@ impl Keeper {
         failed
     }
 
-    /// Whether it is to be tried again.
+    /// Returns whether it must be tried again.
     fn done(name: &ObjectName, result: Result<bool, Error>) -> bool {
         match result {
-            Ok(true) => tracing::info!(service = %name, "the Service of an XBackend is written"),
+            Ok(true) => tracing::info!(service = %name, "wrote the Service of an XBackend"),
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(service = %name, %error, "the Service of an XBackend can not be written");
+                tracing::warn!(service = %name, %error, "cannot write the Service of an XBackend");
                 return true;
             }
         }
         false
     }
 
-    /// Whether it was done.
+    /// Returns whether anything was written.
     async fn apply(&self, name: &ObjectName, object: &Value) -> Result<bool, Error> {
-        // The Lease may be lost meanwhile.
+        // The Lease may have been lost meanwhile.
         if !*self.leads.borrow() {
             return Ok(false);
         }
         let api = self.api(name);
         if let Some(other) = api.get_opt(&name.name).await?.filter(|there| !is_ours(there)) {
             let labels = other.metadata.labels;
-            tracing::warn!(service = %name, ?labels, "a Service of this name is somebody else's, and left alone");
+            tracing::warn!(service = %name, ?labels, "left alone: this Service belongs to somebody else");
             return Ok(false);
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();
@@ -116,7 +109,7 @@ impl Keeper {
             .map(|_| true)
     }
 
-    /// Whether it was done.
+    /// Returns whether anything was written.
     async fn delete(&self, name: &ObjectName) -> Result<bool, Error> {
         if !*self.leads.borrow() {
             return Ok(false);
@@ -139,12 +132,5 @@ impl Keeper {
 
     fn api(&self, name: &ObjectName) -> Api<Service> {
         Api::namespaced(self.client.clone(), &name.namespace)
-    }
-}
-
-async fn after(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
     }
 }

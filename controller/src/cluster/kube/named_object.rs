@@ -1,0 +1,77 @@
+//! Follows one object by its name. RBAC can grant `list` and `watch` for a single name, but not for what another
+//! selector would choose.
+
+use std::fmt::Debug;
+
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt as _};
+use kube::runtime::watcher;
+use kube::runtime::watcher::watch_object;
+use kube::{Api, Error, Resource};
+use serde::de::DeserializeOwned;
+
+use super::backoff::Backoff;
+
+/// The object as it is now (`None`: it does not exist), or the API server's message if the right to read it is missing.
+pub(crate) type Seen<K> = Result<Option<K>, String>;
+
+/// Yields every state of the object. The stream retries after every error and does not end; the only error that it
+/// yields is a missing right.
+pub(crate) fn follow<K>(api: Api<K>, kind: &'static str, name: &str) -> impl Stream<Item = Seen<K>> + Send + use<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let following = Following {
+        changes: watch_object(api, name).boxed(),
+        kind,
+        name: name.to_owned(),
+        backoff: Backoff::of_the_api(),
+        failed: false,
+    };
+    stream::unfold(following, |mut following| async move {
+        let seen = following.next().await?;
+        Some((seen, following))
+    })
+}
+
+struct Following<K> {
+    changes: BoxStream<'static, watcher::Result<Option<K>>>,
+    kind: &'static str,
+    name: String,
+    backoff: Backoff,
+    failed: bool,
+}
+
+impl<K> Following<K> {
+    async fn next(&mut self) -> Option<Seen<K>> {
+        loop {
+            if std::mem::take(&mut self.failed) {
+                self.backoff.wait().await;
+            }
+            match self.changes.next().await? {
+                Ok(object) => {
+                    self.backoff.reset();
+                    return Some(Ok(object));
+                }
+                Err(error) => {
+                    tracing::warn!(kind = self.kind, name = self.name, %error, "cannot be watched");
+                    self.failed = true;
+                    if is_forbidden(&error) {
+                        return Some(Err(error.to_string()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    let source = match error {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => source,
+        watcher::Error::WatchError(status) => return status.is_forbidden(),
+        watcher::Error::NoResourceVersion => return false,
+    };
+    matches!(source, Error::Api(status) if status.is_forbidden())
+}

@@ -1,0 +1,137 @@
+//! Which part of an object's status is ours, and the digest by which it is compared.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use limpet_api::Kind;
+
+/// The conditions of GatewayClasses and Gateways that are ours. Others may belong to other controllers.
+const OWN_CONDITIONS: [&str; 3] = ["Accepted", "Programmed", "SupportedVersion"];
+
+/// Parts of statuses that differ only in times and order have equal digests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Digest([u8; 16]);
+
+impl Digest {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut digest = [0; 16];
+        digest
+            .iter_mut()
+            .zip(Sha256::digest(bytes))
+            .for_each(|(to, from)| *to = from);
+        Self(digest)
+    }
+
+    /// The digest of a status in which nothing is ours.
+    pub(crate) fn of_nothing() -> Self {
+        of_parts(std::iter::empty())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The list in a status in which each controller has its own entries.
+pub(crate) struct EntryList {
+    pub(crate) name: &'static str,
+    /// The field of an entry that names the parent or ancestor.
+    pub(crate) reference: &'static str,
+    /// How many entries the definition allows.
+    pub(crate) max_entries: usize,
+}
+
+impl EntryList {
+    /// `None`: statuses of the kind have no such list.
+    pub(crate) fn of(kind: Kind) -> Option<Self> {
+        let list = |name, reference, max_entries| EntryList {
+            name,
+            reference,
+            max_entries,
+        };
+        match kind {
+            Kind::HttpRoute | Kind::GrpcRoute => Some(list("parents", "parentRef", 32)),
+            Kind::BackendLbPolicy | Kind::XBackendTrafficPolicy => Some(list("ancestors", "ancestorRef", 16)),
+            Kind::XBackend => Some(list("ancestors", "ancestorRef", 32)),
+            Kind::GatewayClass
+            | Kind::Gateway
+            | Kind::EndpointSlice
+            | Kind::Namespace
+            | Kind::ReferenceGrant
+            | Kind::Service => None,
+        }
+    }
+}
+
+/// The digest of our part of a status; `None` for kinds whose status we never write.
+pub(crate) fn status_digest(kind: Kind, status: &Value, controller: &str) -> Option<Digest> {
+    let ours: Vec<&Value> = match (kind, EntryList::of(kind)) {
+        (_, Some(list)) => items(status, list.name)
+            .filter(|entry| is_own_entry(entry, controller))
+            .collect(),
+        (Kind::GatewayClass | Kind::Gateway, None) => {
+            let own = |condition: &&Value| is_own_condition(condition);
+            let conditions = items(status, "conditions").filter(own);
+            let rest = ["addresses", "listeners"]
+                .into_iter()
+                .filter_map(|name| status.get(name));
+            conditions.chain(rest).collect()
+        }
+        _ => return None,
+    };
+    Some(of_parts(ours.into_iter()))
+}
+
+pub(crate) fn is_own_entry(entry: &Value, controller: &str) -> bool {
+    entry["controllerName"] == controller
+}
+
+/// Of a GatewayClass or a Gateway.
+pub(crate) fn is_own_condition(condition: &Value) -> bool {
+    OWN_CONDITIONS.iter().any(|own| condition["type"] == *own)
+}
+
+/// The items of a list in an object; nothing if there is no such list.
+pub(crate) fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn of_parts<'a>(parts: impl Iterator<Item = &'a Value>) -> Digest {
+    // The order of entries does not count: other controllers' entries stand between ours.
+    let mut parts: Vec<[u8; 16]> = parts.map(|part| Digest::of(&canonical(part)).0).collect();
+    parts.sort_unstable();
+    Digest::of(&parts.concat())
+}
+
+/// The value without times, with sorted names.
+fn canonical(value: &Value) -> Vec<u8> {
+    fn sorted(value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().map(sorted).collect(),
+            Value::Object(fields) => {
+                let mut names: Vec<_> = fields
+                    .iter()
+                    .filter(|(name, _)| *name != "lastTransitionTime")
+                    .collect();
+                names.sort_unstable_by_key(|(name, _)| *name);
+                // As pairs: the order in a map depends on serde_json's features.
+                names
+                    .into_iter()
+                    .map(|(name, value)| json!([name, sorted(value)]))
+                    .collect()
+            }
+            other => other.clone(),
+        }
+    }
+    sorted(value).to_string().into_bytes()
+}

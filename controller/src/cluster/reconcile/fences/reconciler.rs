@@ -1,0 +1,244 @@
+//! Reads and writes the list of fences in a ConfigMap.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use kube::{Api, Client, Error};
+use tokio::sync::watch;
+
+use super::list::List;
+use crate::cluster::kube::{Backoff, named_object};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
+use limpet_model::{MANAGED_BY, MANAGER};
+
+/// The kind of the object.
+pub(crate) const CONFIG_MAP: &str = "ConfigMap";
+/// The field with the list.
+const FIELD: &str = "fences.json";
+/// The minimum time between two writes: after each one, every Envoy sets up the filter again.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The timeout of one call.
+const CALL: Duration = Duration::from_secs(5);
+
+pub(crate) struct Reconciler {
+    maps: Api<ConfigMap>,
+    name: String,
+    /// The list of the ConfigMap; `None`: it was not read yet.
+    kept: watch::Sender<Option<List>>,
+    /// The list to write, if it differs.
+    wanted: watch::Receiver<Option<List>>,
+    leads: watch::Receiver<bool>,
+    diagnostics: Diagnostics,
+    /// What is wrong with the ConfigMap, and the API server's messages for what it refuses.
+    wrong: BTreeMap<Reason, String>,
+    uid: String,
+    /// The states of the ConfigMap, as it changes.
+    states: BoxStream<'static, named_object::Seen<ConfigMap>>,
+    /// The last state.
+    seen: Seen,
+    /// When the next write may happen.
+    next_write: Instant,
+    backoff: Backoff,
+}
+
+enum Seen {
+    Unknown,
+    Missing,
+    There(Box<ConfigMap>),
+    /// A person must correct it: it is not overwritten.
+    Broken,
+}
+
+impl Reconcile for Reconciler {
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            seen = self.states.next() => match seen.ok_or(Closed)? {
+                Ok(map) => self.see(map),
+                Err(error) => {
+                    let refusal = format!("grant list and watch on the ConfigMap: {error}");
+                    self.complain(Reason::ReadRefused, refusal);
+                }
+            },
+            changed = self.leads.changed() => changed?,
+            changed = self.wanted.changed() => changed?,
+            () = self.kept.closed() => return Err(Closed),
+        }
+        Ok(())
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let is_due = *self.leads.borrow_and_update() && self.wanted.borrow_and_update().is_some();
+        if !is_due || !matches!(self.seen, Seen::Missing | Seen::There(_)) {
+            return None;
+        }
+        let rest = self.next_write.saturating_duration_since(Instant::now());
+        if !rest.is_zero() {
+            return Some(rest);
+        }
+        let wait = self.write().await;
+        self.next_write = Instant::now() + wait;
+        Some(wait)
+    }
+}
+
+impl Reconciler {
+    pub(crate) fn new(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        wanted: watch::Receiver<Option<List>>,
+        leads: watch::Receiver<bool>,
+        diagnostics: Diagnostics,
+    ) -> (Self, watch::Receiver<Option<List>>) {
+        let (kept, receiver) = watch::channel(None);
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let reconciler = Self {
+            states: named_object::follow(maps.clone(), CONFIG_MAP, name).boxed(),
+            maps,
+            name: name.to_owned(),
+            kept,
+            wanted,
+            leads,
+            diagnostics,
+            wrong: BTreeMap::new(),
+            uid: String::new(),
+            seen: Seen::Unknown,
+            next_write: Instant::now(),
+            backoff: Backoff::of_the_api(),
+        };
+        (reconciler, receiver)
+    }
+
+    fn see(&mut self, map: Option<ConfigMap>) {
+        self.uid = map
+            .as_ref()
+            .and_then(|map| map.metadata.uid.clone())
+            .unwrap_or_default();
+        self.is_over(Reason::ReadRefused);
+        let text = map
+            .as_ref()
+            .map(|map| map.data.as_ref().and_then(|data| data.get(FIELD)));
+        match (text.map(|text| List::parse(text.map_or("[]", String::as_str))), map) {
+            (Some(Ok(list)), Some(map)) => {
+                self.seen = Seen::There(Box::new(map));
+                self.is_over(Reason::Invalid);
+                self.tell(list);
+            }
+            // A replica that starts now does not know which fences Envoys have. Without them, sessions would reach
+            // other pods, so it waits.
+            (Some(Err(error)), _) => {
+                self.seen = Seen::Broken;
+                let advice = "the previous fences stay in use where they are known. \
+                              Correct it, or delete it if no fence is needed any more";
+                self.complain(Reason::Invalid, format!("data[{FIELD}]: {error}; {advice}"));
+            }
+            _ => {
+                self.seen = Seen::Missing;
+                self.is_over(Reason::Invalid);
+                // A deleted ConfigMap is created again with the next change.
+                self.kept
+                    .send_if_modified(|kept| kept.is_none() && kept.insert(List::default()).len() == 0);
+            }
+        }
+    }
+
+    /// Reports what a person must correct.
+    fn complain(&mut self, reason: Reason, message: String) {
+        if self.wrong.get(&reason) != Some(&message) {
+            tracing::error!(configmap = self.name, reason = reason.name(), "{message}");
+            self.wrong.insert(reason, message);
+        }
+        self.set_diagnostics();
+    }
+
+    /// Takes a report back.
+    fn is_over(&mut self, reason: Reason) {
+        self.wrong.remove(&reason);
+        self.set_diagnostics();
+    }
+
+    fn set_diagnostics(&self) {
+        let diagnostic = |(reason, message): (&Reason, &String)| Diagnostic {
+            kind: CONFIG_MAP,
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            reason: *reason,
+            message: message.clone(),
+        };
+        self.diagnostics
+            .set(CONFIG_MAP, self.wrong.iter().map(diagnostic).collect());
+    }
+
+    fn tell(&self, list: List) {
+        self.kept.send_if_modified(|kept| {
+            let changed = kept.as_ref() != Some(&list);
+            *kept = Some(list);
+            changed
+        });
+    }
+
+    /// Writes the list. Returns how long to wait before the next write.
+    async fn write(&mut self) -> Duration {
+        let Some(list) = self.wanted.borrow_and_update().clone() else {
+            return INTERVAL;
+        };
+        let map = self.map(&list);
+        let post = PostParams::default();
+        let call = async {
+            match self.seen {
+                Seen::There(_) => self.maps.replace(&self.name, &post, &map).await,
+                _ => self.maps.create(&post, &map).await,
+            }
+        };
+        match tokio::time::timeout(CALL, call).await {
+            Ok(Ok(map)) => {
+                self.backoff.reset();
+                tracing::info!(configmap = self.name, fences = list.len(), "written");
+                self.seen = Seen::There(Box::new(map));
+                self.is_over(Reason::WriteRefused);
+                self.tell(list);
+                INTERVAL
+            }
+            // The watch brings what somebody else wrote.
+            Ok(Err(Error::Api(status))) if status.code == 409 => INTERVAL,
+            failed => {
+                let error = match failed {
+                    Ok(Err(error)) => {
+                        if let Some(refusal) = refusal(&error) {
+                            self.complain(Reason::WriteRefused, refusal);
+                        }
+                        error.to_string()
+                    }
+                    _ => "no answer".to_owned(),
+                };
+                tracing::warn!(configmap = self.name, error, "cannot be written");
+                INTERVAL + self.backoff.next()
+            }
+        }
+    }
+    /// The object to write. It keeps the `resourceVersion` of an existing one, so that another write meanwhile is not
+    /// overwritten.
+    fn map(&self, list: &List) -> ConfigMap {
+        let mut map = match &self.seen {
+            Seen::There(known) => ConfigMap::clone(known),
+            _ => ConfigMap {
+                metadata: ObjectMeta {
+                    name: Some(self.name.clone()),
+                    labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
+                    ..ObjectMeta::default()
+                },
+                ..ConfigMap::default()
+            },
+        };
+        map.data.get_or_insert_default().insert(FIELD.to_owned(), list.text());
+        map
+    }
+}

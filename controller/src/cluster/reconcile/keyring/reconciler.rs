@@ -1,0 +1,383 @@
+//! Reads both Secrets, tells which keyring to serve, and does the leader's writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use k8s_openapi::api::core::v1::Secret as SecretObject;
+use kube::api::PostParams;
+use kube::{Api, Error};
+use tokio::sync::watch;
+
+use super::config::KeyringConfig;
+use super::content::Wiped;
+use super::schedule::Served;
+use super::state::{Next, State, Which, Write};
+use crate::cluster::kube::Backoff;
+use crate::cluster::kube::named_object::{self, Seen};
+use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
+use crate::cluster::reconcile::replicas::{KeyringDelivery, Replicas, behind, digest};
+use crate::time_format;
+use crate::tools::keys::{generate, rotation};
+use limpet_core::config::KeyringDocument;
+use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
+use limpet_core::time::Timestamp;
+use limpet_outputs::FilterKeys;
+
+/// The timeout of one call.
+const CALL: Duration = Duration::from_secs(5);
+/// How long to wait for the watch to show what was written, before anything else is written.
+const SEEN: Duration = Duration::from_secs(5);
+
+const SECRET: &str = "Secret";
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keys {
+    /// The last valid keyring, for the filter's configuration.
+    pub(crate) config: Option<WrappedKeysConfig>,
+    /// Why there is no keyring.
+    pub(crate) missing: Option<String>,
+    pub(crate) figures: Figures,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Figures {
+    /// When the signing key was made, in Unix seconds; `None`: unknown.
+    pub(crate) created: Option<u64>,
+    /// The phase of the rotation, 1 to 3; 0: no rotation is in progress.
+    pub(crate) phase: u8,
+    pub(crate) keys: usize,
+}
+
+pub(crate) struct Reconciler {
+    secrets: Api<SecretObject>,
+    config: KeyringConfig,
+    /// The states of both Secrets, as they change.
+    states: BoxStream<'static, (Which, Seen<SecretObject>)>,
+    state: State,
+    told: watch::Sender<Keys>,
+    diagnostics: Diagnostics,
+    /// The API server's messages for what it refuses.
+    refused: BTreeMap<(Which, Reason), String>,
+    published_filter: watch::Receiver<Option<PublishedFilter>>,
+    delivery: Delivery,
+    leads: watch::Receiver<bool>,
+    /// What replicas tell each other of their Envoys.
+    replicas: Replicas,
+    /// What the rotation waits for, as it was last logged.
+    waits: String,
+    /// The published text, and since when it is published.
+    published: Option<(String, Instant)>,
+    /// When something was written that the watch has not shown yet.
+    wrote: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Reconcile for Reconciler {
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        let rotates = self.told.borrow().figures.phase != 0;
+        tokio::select! {
+            seen = self.states.next() => {
+                let (which, seen) = seen.ok_or(Closed)?;
+                self.saw(which, seen);
+            }
+            changed = self.leads.changed() => changed?,
+            changed = self.published_filter.changed() => changed?,
+            () = self.replicas.changed() => {}
+            // Only a rotation depends on what proxies have.
+            () = self.delivery.changed(), if rotates => {}
+            () = self.told.closed() => return Err(Closed),
+        }
+        Ok(())
+    }
+
+    /// Tells the others how far this replica's Envoys are, and does the leader's writes.
+    async fn reconcile(&mut self) -> Option<Duration> {
+        let mut served = self.served();
+        let rest = self.say_keyring(served.as_ref());
+        if !*self.leads.borrow_and_update() {
+            return rest;
+        }
+        self.wait_for_others(served.as_mut());
+        if let Some(rest) = self
+            .wrote
+            .map(|at| SEEN.saturating_sub(at.elapsed()))
+            .filter(|rest| !rest.is_zero())
+        {
+            return Some(rest);
+        }
+        self.wrote = None;
+        let fresh = match generate::secret() {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                tracing::error!(%error, "cannot generate a key");
+                return Some(self.backoff.next());
+            }
+        };
+        match self.state.next(time_format::now(), served, fresh) {
+            Next::Wait(None) => rest,
+            // At most a minute: timers stand still while the machine is suspended.
+            Next::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
+            Next::Write(write) => self.write(write).await,
+        }
+    }
+}
+
+impl Reconciler {
+    pub(crate) fn new(
+        secrets: Api<SecretObject>,
+        config: &KeyringConfig,
+        published_filter: watch::Receiver<Option<PublishedFilter>>,
+        delivery: Delivery,
+        leads: watch::Receiver<bool>,
+        replicas: Replicas,
+        diagnostics: Diagnostics,
+    ) -> (Self, watch::Receiver<Keys>) {
+        let state = State::new(config.clone());
+        let first = Keys {
+            missing: state.missing(),
+            ..Keys::default()
+        };
+        let (told, keys) = watch::channel(first);
+        replicas.say_keyring(unpublished());
+        let follow = |which, name: &str| {
+            let states = named_object::follow(secrets.clone(), SECRET, name);
+            states.map(move |seen| (which, seen))
+        };
+        let keyring = follow(Which::Keyring, &config.secret);
+        let key_encryption_key = follow(Which::KeyEncryptionKey, &config.key_encryption_key_secret);
+        let reconciler = Self {
+            states: stream::select(keyring, key_encryption_key).boxed(),
+            secrets,
+            config: config.clone(),
+            state,
+            told,
+            diagnostics,
+            refused: BTreeMap::new(),
+            published_filter,
+            delivery,
+            leads,
+            replicas,
+            waits: String::new(),
+            published: None,
+            wrote: None,
+            backoff: Backoff::of_the_api(),
+        };
+        (reconciler, keys)
+    }
+
+    fn saw(&mut self, which: Which, seen: Seen<SecretObject>) {
+        match seen {
+            Ok(secret) => {
+                self.wrote = None;
+                self.refused.remove(&(which, Reason::ReadRefused));
+                self.state.saw(which, secret);
+            }
+            Err(error) => {
+                let refusal = format!("grant list and watch on the Secret: {error}");
+                self.refused.insert((which, Reason::ReadRefused), refusal);
+            }
+        }
+        self.tell();
+    }
+
+    fn name(&self, which: Which) -> &str {
+        match which {
+            Which::Keyring => &self.config.secret,
+            Which::KeyEncryptionKey => &self.config.key_encryption_key_secret,
+        }
+    }
+
+    fn tell(&self) {
+        self.complain();
+        let refused = |which| self.refused.get(&(which, Reason::ReadRefused));
+        let refused = refused(Which::Keyring).or_else(|| refused(Which::KeyEncryptionKey));
+        let missing = self.state.missing();
+        let missing = missing.map(|missing| match refused {
+            Some(refusal) => format!("{missing}: {refusal}"),
+            None => missing,
+        });
+        let figures = self.state.document().map(figures).unwrap_or_default();
+        self.told.send_replace(Keys {
+            config: self.state.served(),
+            missing,
+            figures,
+        });
+    }
+
+    /// Reports what a person must correct.
+    fn complain(&self) {
+        let diagnostic = |which, reason, message| Diagnostic {
+            kind: SECRET,
+            name: self.name(which).to_owned(),
+            uid: self.state.uid(which),
+            reason,
+            message,
+        };
+        let invalid = self.state.problems().into_iter();
+        let invalid = invalid.map(|(which, message)| {
+            let message = format!("{message}; the previous content stays in use, if there was any");
+            diagnostic(which, Reason::Invalid, message)
+        });
+        let refused = self.refused.iter();
+        let refused = refused.map(|((which, reason), message)| diagnostic(*which, *reason, message.clone()));
+        let diagnostics: BTreeSet<Diagnostic> = invalid.chain(refused).collect();
+        for diagnostic in diagnostics.difference(&self.diagnostics.of(SECRET)) {
+            tracing::error!(
+                secret = diagnostic.name,
+                reason = diagnostic.reason.name(),
+                "{}",
+                diagnostic.message
+            );
+        }
+        self.diagnostics.set(SECRET, diagnostics);
+    }
+
+    /// Tells the others how far this replica's Envoys are. Returns how long until that changes by itself.
+    fn say_keyring(&self, served: Option<&Served>) -> Option<Duration> {
+        let rest = served.map(|served| self.config.phase_time.get().saturating_sub(served.since));
+        let text = self.published.as_ref().map(|(text, _)| text);
+        let delivery = match (served, text) {
+            (Some(served), Some(_)) if !served.everywhere => {
+                KeyringDelivery::WaitsFor("not all its Envoys have acknowledged the keyring".to_owned())
+            }
+            (Some(_), Some(_)) if rest.is_some_and(|rest| !rest.is_zero()) => {
+                KeyringDelivery::WaitsFor("it has published the keyring for less than phaseTime".to_owned())
+            }
+            (Some(_), Some(text)) => KeyringDelivery::Has(digest(text)),
+            _ => unpublished(),
+        };
+        self.replicas.say_keyring(delivery);
+        rest.filter(|rest| !rest.is_zero())
+    }
+
+    /// Takes the Envoys of other replicas into account.
+    fn wait_for_others(&mut self, served: Option<&mut Served>) {
+        let others = self.replicas.others();
+        let text = self.published.as_ref().map(|(text, _)| text);
+        let (Some(served), Some(text)) = (served, text) else {
+            return;
+        };
+        let waits = match others.as_ref() {
+            None => "the state of other replicas is unknown".to_owned(),
+            Some(view) => behind(view, &digest(text))
+                .map(|(replica, reason)| format!("replica {replica}: {reason}"))
+                .unwrap_or_default(),
+        };
+        served.everywhere &= waits.is_empty();
+        let rotates = matches!(self.told.borrow().figures.phase, 1 | 2);
+        let waits = if rotates { waits } else { String::new() };
+        if waits != self.waits && !waits.is_empty() {
+            tracing::info!(waits, "the rotation waits for another replica");
+        }
+        self.waits = waits;
+    }
+
+    /// What Envoys have of the served keyring.
+    fn served(&mut self) -> Option<Served> {
+        let published_filter = self.published_filter.borrow_and_update();
+        let text = match published_filter
+            .as_ref()
+            .map(|published_filter| &published_filter.inputs.keys)
+        {
+            Some(FilterKeys::Wrapped(keys)) => Some(&keys.text),
+            _ => None,
+        };
+        let is_current = text.is_some() && text == self.told.borrow().config.as_ref().map(|keys| &keys.text);
+        let Some((published_filter, text)) = published_filter.as_ref().zip(text).filter(|_| is_current) else {
+            self.published = None;
+            return None;
+        };
+        let since = match &self.published {
+            Some((known, since)) if known == text => *since,
+            _ => {
+                let now = Instant::now();
+                self.published = Some((text.clone(), now));
+                now
+            }
+        };
+        Some(Served {
+            since: since.elapsed(),
+            everywhere: self.delivery.has(published_filter),
+            life: published_filter.life,
+        })
+    }
+
+    async fn write(&mut self, write: Write) -> Option<Duration> {
+        let post = PostParams::default();
+        let (which, what) = match &write {
+            Write::Create(Which::Keyring, _) => (Which::Keyring, "the keyring is created"),
+            Write::Create(which, _) => (*which, "the key-encryption key is created"),
+            Write::Step(phase, _) => (Which::Keyring, after_step(*phase)),
+        };
+        let name = self.name(which).to_owned();
+        let call = async {
+            match &write {
+                Write::Create(_, secret) => self.secrets.create(&post, secret.object()).await,
+                // With its resourceVersion: of two writers, the second gets a conflict.
+                Write::Step(_, secret) => self.secrets.replace(&name, &post, secret.object()).await,
+            }
+        };
+        match tokio::time::timeout(CALL, call).await {
+            Ok(Ok(written)) => {
+                drop(Wiped::new(written));
+                self.backoff.reset();
+                self.wrote = Some(Instant::now());
+                tracing::info!(secret = name, "{what}");
+                if self.refused.remove(&(which, Reason::WriteRefused)).is_some() {
+                    self.complain();
+                }
+                Some(SEEN)
+            }
+            Ok(Err(Error::Api(status))) if status.code == 409 => {
+                self.wrote = Some(Instant::now());
+                Some(SEEN)
+            }
+            failed => {
+                let error = match failed {
+                    Ok(Err(error)) => {
+                        if let Some(refusal) = refusal(&error) {
+                            self.refused.insert((which, Reason::WriteRefused), refusal);
+                            self.complain();
+                        }
+                        error.to_string()
+                    }
+                    _ => "no answer".to_owned(),
+                };
+                tracing::warn!(secret = name, error, "cannot be written");
+                Some(self.backoff.next())
+            }
+        }
+    }
+}
+
+fn unpublished() -> KeyringDelivery {
+    KeyringDelivery::WaitsFor("it has not published the keyring yet".to_owned())
+}
+
+/// The log message for a step out of this phase.
+fn after_step(phase: rotation::Phase) -> &'static str {
+    use rotation::Phase::{Introduced, Retiring, Settled, Signing};
+    match phase {
+        Settled => "rotation, phase 1 of 3: a new key verifies",
+        Introduced(_) => "rotation, phase 2 of 3: the new key signs",
+        Signing(_) => "rotation, phase 3 of 3: the old key retires",
+        Retiring(_) => "the rotation is over: the old key is gone",
+    }
+}
+
+pub(super) fn figures(document: &KeyringDocument) -> Figures {
+    let mut keys = document.keys.iter();
+    let signing = keys.find(|key| key.state == KeyStateConfig::Signing);
+    let phase = rotation::phase(document, Duration::ZERO).ok();
+    Figures {
+        created: signing.and_then(rotation::created).map(Timestamp::unix_seconds),
+        phase: phase.and_then(rotation::Phase::number).unwrap_or(0),
+        keys: document.keys.len(),
+    }
+}
