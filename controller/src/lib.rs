@@ -26,7 +26,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use cli::{CheckArgs, CompletionsArgs, KeysCommand, ManArgs, TokenCommand};
 use cluster::ClusterCommand;
-use exit::{EXIT_CODES, Failure, Verdict};
+use exit::{EXIT_CODES, Verdict};
 use output::Output;
 use tools::{check, completions, keys, man, token};
 
@@ -60,7 +60,7 @@ enum Command {
 #[must_use]
 pub fn run() -> ExitCode {
     let Cli { command, format } = Cli::parse();
-    let verdict: Result<Verdict, Failure> = match command {
+    let verdict = match command {
         Command::Check(args) => check::run(&args, format),
         Command::Cluster(command) => command.run(format),
         Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, format),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use kube::Client;
 use serde::Deserialize;
 
-use crate::Failure;
 use crate::cluster::cli::OutputKind;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::config_file;
+use crate::exit::Failure;
 use limpet_core::time::GatewayDuration;
 use limpet_model::{CONTROLLER_NAME, Gateways, SessionFields, Settings, check_defaults};
 use limpet_outputs::ControlPlane;

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::cluster::cli::BootstrapArgs;
+use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output, write_file};
-use crate::{Failure, Verdict};
 use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets};
 use limpet_outputs::json;
 

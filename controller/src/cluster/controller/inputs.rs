@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 
 use super::context::Context;
 use super::guard::Guard;
-use crate::Failure;
 use crate::cluster::config::Config;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
@@ -19,6 +18,7 @@ use crate::cluster::reconcile::keyring::{self, Keys};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease, Replicas};
 use crate::cluster::reconcile::status::DiagnosticEvents;
+use crate::exit::Failure;
 use limpet_core::time::GatewayDuration;
 use limpet_outputs::{FilterInputs, FilterKeys};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::context::Context;
-use crate::Failure;
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::manifests::{self, Wanted};
 use crate::cluster::reconcile::reconcile_loop;
+use crate::exit::Failure;
 use limpet_outputs::ControlPlane;
 
 #[derive(Debug)]
