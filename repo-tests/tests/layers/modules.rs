@@ -36,21 +36,16 @@ impl Modules {
         modules
     }
 
-    /// A circle among the children of a module (`""` is the crate), as text with each import of it. None, if the children have an order.
-    pub(crate) fn circle_below(&self, parent: &str) -> Option<String> {
-        let parent: Module = parent
-            .split("::")
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect();
-        assert!(
-            parent.is_empty() || self.known.contains(&parent),
-            "no module {parent:?}"
-        );
+    /// Circles among the children of each module, as text with each import.
+    pub(crate) fn circles(&self) -> impl Iterator<Item = String> {
+        self.known.iter().filter_map(|parent| self.circle_below(parent))
+    }
+
+    fn circle_below(&self, parent: &Module) -> Option<String> {
         let mut edges: BTreeMap<&str, BTreeMap<&str, &Import>> = BTreeMap::new();
         let targets: Vec<Module> = self.imports.iter().map(|import| self.resolve(&import.to)).collect();
         for (import, target) in self.imports.iter().zip(&targets) {
-            let child = |module: &'_ Module| module.starts_with(&parent) && module.len() > parent.len();
+            let child = |module: &'_ Module| module.starts_with(parent) && module.len() > parent.len();
             if child(&import.from) && child(target) && import.from[parent.len()] != target[parent.len()] {
                 let from = import.from[parent.len()].as_str();
                 edges
