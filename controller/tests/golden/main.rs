@@ -1,6 +1,7 @@
-//! Golden cases: manifests, and all that becomes of them. A case is a folder with `in.yaml` (and `config.yaml`, which is the controller's
-//! `sessionDefaults`, and `envoy.yaml`, its `envoy`, where it wants them), and `out.yaml`: the graph, the reports, and Envoy's resources, or the objects
-//! for another control plane. `make golden` writes every `out.yaml` anew and removes what belongs to no case.
+//! Golden cases: manifests, and all that becomes of them. A case is a folder with `in.yaml` (and `config.yaml`, which
+//! is the controller's `sessionDefaults`, and `envoy.yaml`, its `envoy`, where it wants them), and `out.yaml`: the
+//! graph, the reports, and Envoy's resources, or the objects for another control plane. `make golden` writes every
+//! `out.yaml` anew and removes what belongs to no case.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

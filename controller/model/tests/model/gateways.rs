@@ -147,7 +147,8 @@ fn a_bad_listener_does_not_keep_others_from_serving() {
             "spec.listeners[1].tls.mode",
         ),
         (
-            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good}], frontendValidation: {caCertificateRefs: []}}}",
+            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good}], frontendValidation: \
+             {caCertificateRefs: []}}}",
             "Accepted",
             "Invalid",
             "spec.listeners[1].tls.frontendValidation",
