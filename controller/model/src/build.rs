@@ -95,7 +95,7 @@ fn resolved(route: &RouteState<'_>) -> Condition {
     let all = route.rules.iter().flat_map(|rule| &rule.unresolved);
     let bad: Vec<_> = all.filter(|bad| bad.reason != UNSUPPORTED_VALUE).collect();
     match bad.first() {
-        None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references lead somewhere"),
+        None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
         Some(first) => {
             let messages: Vec<String> = bad
                 .iter()

@@ -17,7 +17,7 @@ pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> 
         .flat_map(|session| &session.notes)
         .map(String::as_str)
         .collect();
-    let message = ["Its sessions are taken in"]
+    let message = ["The sessions of the route are configured"]
         .into_iter()
         .chain(notes)
         .collect::<Vec<_>>();
@@ -105,7 +105,8 @@ pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, rep
                 .get(*gateway)
                 .map(|gateway| gateway.spec.gateway_class_name.as_str());
             let message = format!(
-                "Gateway {gateway} spec.gatewayClassName: expected a GatewayClass of {}, found {}, which is not there",
+                "Gateway {gateway} spec.gatewayClassName: expected a GatewayClass of {}, found {}, which does not \
+                 exist",
                 controllers.join(" or "),
                 class.unwrap_or_default()
             );
@@ -154,8 +155,8 @@ fn elsewhere(
         let gateway = objects.gateways.get(&name).filter(|_| !gateways.contains_key(&name))?;
         let class = &gateway.spec.gateway_class_name;
         Some(format!(
-            "spec.parentRefs[{index}]: expected Gateways of one control plane, found {name} of class {class}, which \
-             has no sessions from here"
+            "spec.parentRefs[{index}]: expected Gateways of one control plane, found {name} of class {class}, where \
+             Limpet adds no sessions"
         ))
     };
     parents.iter().enumerate().filter_map(place).collect()

@@ -59,7 +59,7 @@ pub(super) fn classes<'a>(
         }
         let unread = Unread::new(&class.unread);
         let condition = if let Some(field) = unread.below("spec.parametersRef").first() {
-            let message = format!("{field}: expected none, since there are no parameters");
+            let message = format!("{field}: expected none, because classes have no parameters");
             Condition::fails("Accepted", "InvalidParameters", message)
         } else {
             accepted.insert(name.as_str());
@@ -125,7 +125,7 @@ fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &
     let unread = Unread::new(&object.unread);
     // A listener that asks for client certificates must not be served without checking them.
     let tls = unread.below("spec.tls").first().map(|field| {
-        let message = format!("{field}: expected no TLS settings of the whole Gateway, which are not supported");
+        let message = format!("{field}: expected none, because TLS settings of the whole Gateway are not supported");
         Condition::fails("Accepted", "Invalid", message)
     });
     let malformed = object.malformed.as_ref();
@@ -162,7 +162,7 @@ fn read_listener<'a>(
     references: &References<'_>,
 ) -> ListenerState<'a> {
     let field = format!("spec.listeners[{index}]");
-    let mut resolved = Condition::holds("ResolvedRefs", "ResolvedRefs", "All references lead somewhere");
+    let mut resolved = Condition::holds("ResolvedRefs", "ResolvedRefs", "All references are resolved");
     let mut accepted = Condition::holds("Accepted", "Accepted", "It is valid");
     let mut certificates = None;
     match listener.protocol.as_str() {
@@ -210,12 +210,12 @@ fn tls(
 ) -> Result<Vec<ObjectName>, Condition> {
     let refuse = |field: &str, message: &str| Condition::fails("Accepted", "Invalid", format!("{field}: {message}"));
     if let Some(unread) = unread.below(&format!("{field}.tls")).first() {
-        return Err(refuse(unread, "expected it to be left out, since it is not supported"));
+        return Err(refuse(unread, "expected none, because this field is not supported"));
     }
     let Some(tls) = &listener.tls else {
         return Err(refuse(
             &format!("{field}.tls"),
-            "expected certificates for a listener of HTTPS",
+            "expected certificates, because the protocol is HTTPS",
         ));
     };
     if let Some(mode) = tls.mode.as_deref().filter(|mode| *mode != "Terminate") {
@@ -256,7 +256,7 @@ fn tls(
             None => {
                 return Err(fail(
                     "InvalidCertificateRef",
-                    format!("expected Secret {name}, which is not there"),
+                    format!("expected Secret {name}, which does not exist"),
                 ));
             }
             Some(Err(error)) => return Err(fail("InvalidCertificateRef", format!("Secret {name}: {error}"))),

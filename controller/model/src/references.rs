@@ -120,7 +120,7 @@ impl<'a> References<'a> {
             return Err(unresolved(
                 "BackendNotFound",
                 ".name",
-                format!("expected Service {name}, which is not there"),
+                format!("expected Service {name}, which does not exist"),
             ));
         };
         if let Some(error) = &service.malformed {
@@ -141,7 +141,7 @@ impl<'a> References<'a> {
         let is_it =
             |port: &&limpet_api::ServicePort| port.port == number && port.protocol.as_deref().unwrap_or("TCP") == "TCP";
         let Some(port) = service.spec.ports.iter().find(is_it) else {
-            let message = format!("expected a TCP port of Service {name}, which has no {number}");
+            let message = format!("expected a TCP port of Service {name}, found {number}");
             return Err(unresolved("BackendNotFound", ".port", message));
         };
         let protocol = match (port.app_protocol.as_deref(), from.kind) {
@@ -177,14 +177,14 @@ impl<'a> References<'a> {
             return Err(unresolved("RefNotPermitted", ".namespace", message));
         }
         if reference.port.is_some() {
-            let message = "expected no port, since an XBackend has its own".to_owned();
+            let message = "expected no port, because an XBackend has its own".to_owned();
             return Err(unresolved("InvalidKind", ".port", message));
         }
         let Some(backend) = self.objects.backends.get(&name) else {
             return Err(unresolved(
                 "BackendNotFound",
                 ".name",
-                format!("expected XBackend {name}, which is not there"),
+                format!("expected XBackend {name}, which does not exist"),
             ));
         };
         let refused = |reason, message: String| Unresolved {
@@ -226,7 +226,7 @@ impl<'a> References<'a> {
         {
             // The XBackend would get the endpoints that this Service selects.
             let message =
-                format!("expected no Service {made} but the one that is made for its pods, found somebody else's");
+                format!("expected the Service {made} that Limpet makes for its pods, found another one of this name");
             return Err(refused("BackendNotFound", message));
         }
         let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };

@@ -24,6 +24,6 @@ pub(super) fn no_effect(message: &str, fields: &[String]) -> String {
     if fields.is_empty() {
         message.to_owned()
     } else {
-        format!("{message}. Not supported, and without effect: {}", fields.join(", "))
+        format!("{message}. Not supported and ignored: {}", fields.join(", "))
     }
 }

@@ -103,23 +103,23 @@ impl Obstacle {
         match self {
             Self::NoListener => fails(
                 "NoMatchingParent",
-                format!("spec.parentRefs: expected a listener of Gateway {gateway} of this sectionName and port"),
+                format!("spec.parentRefs: expected a listener of Gateway {gateway} with this sectionName and port"),
             ),
             Self::NotAllowed => fails(
                 "NotAllowedByListeners",
                 format!(
-                    "spec.parentRefs: expected a listener of Gateway {gateway} whose allowedRoutes take this route"
+                    "spec.parentRefs: expected a listener of Gateway {gateway} whose allowedRoutes accept this route"
                 ),
             ),
             Self::NoHostname => fails(
                 "NoMatchingListenerHostname",
                 format!("spec.hostnames: expected one that a listener of Gateway {gateway} serves"),
             ),
-            Self::None if is_served => Condition::holds("Accepted", "Accepted", "It is served"),
+            Self::None if is_served => Condition::holds("Accepted", "Accepted", "The route is served"),
             Self::None => Condition::holds(
                 "Accepted",
                 "Accepted",
-                format!("It is attached, but the listeners of Gateway {gateway} that take it do not serve"),
+                format!("The route is attached, but the listeners of Gateway {gateway} that accept it do not serve"),
             ),
         }
     }

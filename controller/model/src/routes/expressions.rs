@@ -85,7 +85,7 @@ impl Visitor for Re2 {
 impl Re2 {
     fn repetition(&mut self, repetition: &ast::Repetition) -> Result<(), String> {
         if let Ast::Repetition(_) = *repetition.ast {
-            return Err("nothing is repeated twice in a row, as in a**".to_owned());
+            return Err("no repetition of a repetition, as in a**".to_owned());
         }
         let most = match repetition.op.kind {
             RepetitionKind::Range(
@@ -108,7 +108,7 @@ impl Re2 {
 fn flag(item: &ast::FlagsItem) -> Result<(), String> {
     match item.kind {
         FlagsItemKind::Flag(Flag::Unicode | Flag::IgnoreWhitespace | Flag::CRLF) => {
-            Err("it has the flags i, m, s and U alone".to_owned())
+            Err("only the flags i, m, s and U are supported".to_owned())
         }
         _ => Ok(()),
     }
@@ -119,7 +119,7 @@ fn literal(literal: &ast::Literal) -> Result<(), String> {
     match literal.kind {
         LiteralKind::HexFixed(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong)
         | LiteralKind::HexBrace(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong) => {
-            Err(r"it has no \u and \U".to_owned())
+            Err(r"\u and \U are not supported".to_owned())
         }
         LiteralKind::HexBrace(HexLiteralKind::X) if u32::from(literal.c) > 0xff => {
             Err(r"the largest number is \x{FF}".to_owned())
@@ -130,7 +130,7 @@ fn literal(literal: &ast::Literal) -> Result<(), String> {
 
 fn unicode(kind: &ClassUnicodeKind) -> Result<(), String> {
     match kind {
-        ClassUnicodeKind::NamedValue { .. } => Err("it has no properties of Unicode with values".to_owned()),
+        ClassUnicodeKind::NamedValue { .. } => Err("Unicode properties with values are not supported".to_owned()),
         _ => Ok(()),
     }
 }

@@ -74,7 +74,7 @@ fn forward(input: &RuleInput<'_>, destinations: &[Destination], rewrite: Rewrite
     if !destinations.iter().any(leads_somewhere) {
         return Ok(RuleAction::Respond {
             status: 500,
-            reason: format!("{}.backendRefs: no backend that is there", input.field),
+            reason: format!("{}.backendRefs: no valid backend", input.field),
         });
     }
     // Envoy adds the weights in 32 bits and refuses the whole route table if the sum overflows.
@@ -237,7 +237,7 @@ fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> R
             if matches.iter().all(|found| matches!(found.path, PathMatch::Prefix(_))) {
                 Ok(Some(PathChange::Prefix(prefix.clone())))
             } else {
-                let message = "expected every match of the rule to be a PathPrefix, since its prefix is replaced";
+                let message = "expected every match of the rule to be a PathPrefix, because its prefix is replaced";
                 Err(problem(&format!("{field}.path.type"), message))
             }
         }
@@ -249,7 +249,7 @@ fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> R
 }
 
 fn present<'a, T>(field: &str, name: &str, value: Option<&'a T>) -> Result<&'a T, Problem> {
-    value.ok_or_else(|| problem(&format!("{field}.{name}"), "expected it, since type says so"))
+    value.ok_or_else(|| problem(&format!("{field}.{name}"), "expected this field, because type names it"))
 }
 
 fn once(field: &str, first: bool) -> Result<(), Problem> {

@@ -93,6 +93,6 @@ pub(super) struct RouteInput<'a> {
 pub(super) fn not_supported(field: &str) -> Problem {
     Problem {
         field: field.to_owned(),
-        message: "expected it to be left out, since it is not supported".to_owned(),
+        message: "expected none, because this field is not supported".to_owned(),
     }
 }

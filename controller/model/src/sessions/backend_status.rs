@@ -68,15 +68,15 @@ fn conditions<'p>(
             count += 1;
             match rule.source {
                 Source::Inline => about.add(
-                    "sessionPersistence of the rule itself counts, and not the backend's, on".to_owned(),
+                    "sessionPersistence of the rule takes precedence over that of the backend on".to_owned(),
                     rule_name(facts),
                 ),
                 Source::Destinations if !rule.is_refused => {}
                 Source::Destinations if is_one_of_two(backends, name, facts) => {
                     conflicts += 1;
                     about.add(
-                        "spec.sessionPersistence: expected another name than that of another backend of the rule, so \
-                         there are no sessions, on"
+                        "spec.sessionPersistence: expected a name that no other backend of the rule has; there are no \
+                         sessions on"
                             .to_owned(),
                         rule_name(facts),
                     );

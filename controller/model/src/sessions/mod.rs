@@ -293,8 +293,8 @@ fn refuse_without_room<'p>(statuses: &Statuses<'p>, chosen: &mut [RuleChoice<'p>
             rule.problems.push(Problem {
                 field: format!("{}.backendRefs", rule.facts.field),
                 message: format!(
-                    "there are no sessions: {policy} applies to more Gateways than its status has room for, and to \
-                     older ones first"
+                    "there are no sessions: {policy} applies to more Gateways than its status has room for, and to the \
+                     oldest ones first"
                 ),
             });
         }

@@ -160,7 +160,7 @@ fn content(
         problems.push(Problem {
             field: "spec.sessionPersistence".to_owned(),
             message: format!(
-                "expected sessions, which are all that is supported of a policy; {} cannot be followed",
+                "expected session persistence, which is all that Limpet supports of a policy; {} cannot be followed",
                 object.unread.join(", ")
             ),
         });

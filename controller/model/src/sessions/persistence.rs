@@ -176,7 +176,7 @@ fn named(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fau
         ("cookieConfig.path", cookie.path.is_some()),
     ] {
         if is_there {
-            let message = "expected none here: cookieConfig has lifetimeType alone, and sessionName is the name";
+            let message = "expected none here: cookieConfig has only lifetimeType, and the name is sessionName";
             faults.push(Fault::persistence(field, message));
         }
     }
@@ -204,7 +204,7 @@ fn union(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fau
         faults.push(Fault::persistence("header", "expected none with type Cookie"));
     }
     let Some(cookie) = &persistence.cookie else {
-        let message = "expected the cookie, if only an empty one, because the type is Cookie";
+        let message = "expected the cookie, which may be empty, because the type is Cookie";
         faults.push(Fault::persistence("cookie", message));
         return carrier(false, None, None, LifetimeTypeConfig::default());
     };

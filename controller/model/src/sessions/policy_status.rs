@@ -181,15 +181,15 @@ impl<'p> Statuses<'p> {
                 return remarks.add(text, facts.route.to_string());
             }
             Outcome::Older(winner) => {
-                format!("{winner}, which is older and targets another backend, counts on")
+                format!("{winner}, which is older and targets another backend, takes precedence on")
             }
-            Outcome::Inline => "sessionPersistence of the rule itself counts on".to_owned(),
-            Outcome::Destinations => "sessions of XBackends count on".to_owned(),
+            Outcome::Inline => "sessionPersistence of the rule takes precedence on".to_owned(),
+            Outcome::Destinations => "sessions of XBackends take precedence on".to_owned(),
             Outcome::Annotations => {
-                "the route's annotations cannot be followed, so there are no sessions, on".to_owned()
+                "the route's annotations cannot be followed, so there are no sessions on".to_owned()
             }
             Outcome::NoRoom => {
-                format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions, on")
+                format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions on")
             }
         };
         remarks.add(text, rule_name(facts));
@@ -199,7 +199,7 @@ impl<'p> Statuses<'p> {
     fn add_notes(&self, policy: &PolicyObject<'_>, facts: &RuleFacts<'_>, remarks: &mut Remarks) {
         let is_target = |backend: &RuleBackend| policy.targets.iter().any(|(_, target)| target == backend);
         if !facts.backends.iter().all(is_target) {
-            let text = "the sessions are the rule's, so they are on all of its backends, not on the targets alone, on";
+            let text = "the sessions belong to the rule, so they use all of its backends and not only the targets, on";
             remarks.add(text.to_owned(), rule_name(facts));
         }
         for service in services(facts).filter(|service| has_affinity(self.objects, service)) {
@@ -213,7 +213,7 @@ impl<'p> Statuses<'p> {
                 && !self.objects.services.contains_key(service)
             {
                 remarks.say(format!(
-                    "spec.targetRefs[{index}].name: expected a Service that is there, found {service}"
+                    "spec.targetRefs[{index}].name: expected an existing Service, found {service}"
                 ));
             }
         }

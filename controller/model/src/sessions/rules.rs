@@ -211,7 +211,7 @@ impl<'p> Chooser<'p> {
                         field: format!("{}.backendRefs", facts.field),
                         message: format!(
                             "expected backends whose sessions have different names: XBackend {one} and XBackend \
-                             {other} have one"
+                             {other} have the same"
                         ),
                     });
                 }

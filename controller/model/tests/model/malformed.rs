@@ -232,7 +232,7 @@ spec:
                 accepted,
                 ConditionStatus::False,
                 "Invalid",
-                &[&taken, "somebody else's"],
+                &[&taken, "found another one of this name"],
             );
         }
     }

@@ -227,6 +227,6 @@ fn a_field_without_effect_is_named() {
         condition(&reports, "Accepted"),
         ConditionStatus::True,
         "Accepted",
-        &["without effect: spec.rules[0].retry"],
+        &["ignored: spec.rules[0].retry"],
     );
 }

@@ -218,8 +218,8 @@ fn a_bad_annotation_is_named_and_nothing_is_guessed() {
             over_policy.status("p"),
             [
                 ACCEPTED,
-                "Programmed=False/Overridden: the route's annotations cannot be followed, so there are no sessions, \
-                 on: HTTPRoute shop/web spec.rules[0]"
+                "Programmed=False/Overridden: the route's annotations cannot be followed, so there are no sessions on: \
+                 HTTPRoute shop/web spec.rules[0]"
             ]
         );
         for sessions in [of_policy, over_policy, of_rule] {

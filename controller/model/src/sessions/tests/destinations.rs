@@ -142,7 +142,7 @@ fn a_policy_of_the_rule_would_override_the_split() {
         sessions.status("p"),
         [
             ACCEPTED,
-            "Programmed=False/Overridden: sessions of XBackends count on: HTTPRoute shop/web spec.rules[0]"
+            "Programmed=False/Overridden: sessions of XBackends take precedence on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
     // A backend's mistake does not change whose the rule's sessions are.
@@ -168,7 +168,7 @@ fn a_rules_own_persistence_counts_over_its_backends() {
     assert!(sessions.of_backend("blue").is_some());
     assert!(sessions.of_backend("green").is_none(), "nobody would use it");
     let text =
-        "sessionPersistence of the rule itself counts, and not the backend's, on: HTTPRoute shop/web spec.rules[0]";
+        "sessionPersistence of the rule takes precedence over that of the backend on: HTTPRoute shop/web spec.rules[0]";
     assert_eq!(sessions.backend_status("blue"), [format!("{BACKEND_ACCEPTED}; {text}")]);
 }
 
@@ -201,11 +201,11 @@ fn two_backends_of_a_split_with_one_name_are_refused() {
                 sessions.problems(0),
                 [
                     "spec.rules[0].backendRefs: expected backends whose sessions have different names: XBackend \
-                     shop/blue and XBackend shop/green have one"
+                     shop/blue and XBackend shop/green have the same"
                 ]
             );
-            let text = "spec.sessionPersistence: expected another name than that of another backend of the rule, so \
-                        there are no sessions, on: HTTPRoute shop/web spec.rules[0]";
+            let text = "spec.sessionPersistence: expected a name that no other backend of the rule has; there are no \
+                        sessions on: HTTPRoute shop/web spec.rules[0]";
             assert_eq!(
                 sessions.backend_status("green"),
                 [format!("Accepted=False/Conflicted: {text}")]
@@ -224,7 +224,7 @@ fn what_cannot_be_followed_is_the_backends_alone() {
     for (persistence, expected) in [
         (
             json!({}),
-            "spec.sessionPersistence.cookie: expected the cookie, if only an empty one, because the type is Cookie"
+            "spec.sessionPersistence.cookie: expected the cookie, which may be empty, because the type is Cookie"
                 .to_owned(),
         ),
         (
@@ -321,7 +321,7 @@ fn fields_that_nothing_reads_are_named() {
     assert_eq!(
         world.sessions().backend_status("blue"),
         [format!(
-            "{BACKEND_ACCEPTED}. Not supported, and without effect: spec.sessionPersistence.cookie.colour, spec.shape"
+            "{BACKEND_ACCEPTED}. Not supported and ignored: spec.sessionPersistence.cookie.colour, spec.shape"
         )]
     );
 }

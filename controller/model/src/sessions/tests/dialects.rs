@@ -95,7 +95,7 @@ fn what_cannot_be_followed_is_named() {
     const DURATION: &str = "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, \
                             each with h, m, s or ms; less than 100000h in all), found";
     let newer = "expected none beside cookie or header, which are the newer shape of sessionPersistence";
-    let lifetime_alone = "expected none here: cookieConfig has lifetimeType alone, and sessionName is the name";
+    let lifetime_alone = "expected none here: cookieConfig has only lifetimeType, and the name is sessionName";
     let long = "x".repeat(129);
     for (persistence, expected) in [
         (
@@ -203,7 +203,7 @@ fn what_cannot_be_followed_is_named() {
             json!({"header": {"name": "x"}}),
             vec![
                 "header: expected none with type Cookie".to_owned(),
-                "cookie: expected the cookie, if only an empty one, because the type is Cookie".to_owned(),
+                "cookie: expected the cookie, which may be empty, because the type is Cookie".to_owned(),
             ],
         ),
         (

@@ -28,7 +28,8 @@ fn a_rules_own_persistence_counts_and_the_policy_says_so() {
         sessions.status("p"),
         [
             ACCEPTED,
-            "Programmed=True/PartiallyProgrammed: sessionPersistence of the rule itself counts on: HTTPRoute shop/web \
+            "Programmed=True/PartiallyProgrammed: sessionPersistence of the rule takes precedence on: HTTPRoute \
+             shop/web \
              spec.rules[0]"
         ]
     );
@@ -40,7 +41,7 @@ fn a_rules_own_persistence_counts_and_the_policy_says_so() {
         sessions.status("p"),
         [
             ACCEPTED,
-            "Programmed=False/Overridden: sessionPersistence of the rule itself counts on: HTTPRoute shop/web \
+            "Programmed=False/Overridden: sessionPersistence of the rule takes precedence on: HTTPRoute shop/web \
              spec.rules[0]"
         ]
     );
@@ -143,8 +144,8 @@ fn a_policy_on_some_backends_is_applied_to_all_of_the_rule() {
     assert_eq!(
         sessions.status("p"),
         [
-            "Accepted=True/Accepted: The policy is accepted; the sessions are the rule's, so they are on all of its \
-             backends, not on the targets alone, on: HTTPRoute shop/web spec.rules[0]"
+            "Accepted=True/Accepted: The policy is accepted; the sessions belong to the rule, so they use all of its \
+             backends and not only the targets, on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
 }
@@ -162,8 +163,8 @@ fn of_the_policies_of_a_split_the_oldest_counts() {
         sessions.status("new"),
         [
             ACCEPTED,
-            "Programmed=False/Overridden: BackendLBPolicy shop/old, which is older and targets another backend, counts \
-             on: HTTPRoute shop/web spec.rules[0]"
+            "Programmed=False/Overridden: BackendLBPolicy shop/old, which is older and targets another backend, takes \
+             precedence on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
     // A rule of its own is its own, nevertheless.

@@ -70,7 +70,7 @@ fn a_policy_that_no_rule_leads_to_has_no_ancestor() {
 
 #[test]
 fn a_missing_target_is_told_where_a_rule_names_it() {
-    let message = "spec.targetRefs[0].name: expected a Service that is there, found shop/gone";
+    let message = "spec.targetRefs[0].name: expected an existing Service, found shop/gone";
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(policy("BackendLBPolicy", "p", &["gone"], &named("s")));
     assert_eq!(world.sessions().report("p").ancestors, [], "no rule of ours names it");
@@ -116,7 +116,7 @@ fn fields_that_nothing_reads_are_named() {
     world.add(constraint(policy("XBackendTrafficPolicy", "p", &["a"], &named("s"))));
     let sessions = world.sessions();
     assert!(matches!(sessions.rules[0].session, Session::Rule(_)));
-    let unread = "Not supported, and without effect: spec.retryConstraint";
+    let unread = "Not supported and ignored: spec.retryConstraint";
     assert_eq!(
         only_ancestor(sessions.report_of("XBackendTrafficPolicy", "p")),
         [
@@ -132,8 +132,8 @@ fn fields_that_nothing_reads_are_named() {
     assert_eq!(
         only_ancestor(sessions.report_of("XBackendTrafficPolicy", "p")),
         [
-            "Accepted=False/Invalid: spec.sessionPersistence: expected sessions, which are all that is supported of a \
-             policy; spec.retryConstraint cannot be followed"
+            "Accepted=False/Invalid: spec.sessionPersistence: expected session persistence, which is all that Limpet \
+             supports of a policy; spec.retryConstraint cannot be followed"
         ]
     );
 }
@@ -188,7 +188,7 @@ fn the_seventeenth_gateway_has_no_sessions_and_routes_say_so() {
         sessions.problems(1),
         [
             "spec.rules[0].backendRefs: there are no sessions: BackendLBPolicy shop/p applies to more Gateways than \
-             its status has room for, and to older ones first"
+             its status has room for, and to the oldest ones first"
         ]
     );
     assert!(
