@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::manifests::{Manifest, Owner, Source, Stage};
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP, ObjectName};
 use limpet_model::short_hash;
 
 use super::PATCH_POLICY;

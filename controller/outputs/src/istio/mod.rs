@@ -16,8 +16,7 @@ mod rules;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use limpet_api::GATEWAY_GROUP;
-use limpet_api::ObjectName;
+use limpet_api::{GATEWAY_GROUP, ObjectName};
 use limpet_model::short_hash::hash;
 use limpet_model::{Extent, Unsupported};
 

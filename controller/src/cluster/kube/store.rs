@@ -11,8 +11,7 @@ use super::own_status::Digest;
 use super::reader::Watched;
 use super::secrets;
 use super::watch::Update;
-use limpet_api::Kind;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
 use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 

@@ -19,9 +19,8 @@ use crate::exit::Failure;
 use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName, ObjectRef};
 use limpet_model::{Graph, Objects, Reports, Settings, build};
 use limpet_outputs::envoy::{EnvoyOptions, load_assignment, resources};
-use limpet_outputs::json;
 use limpet_outputs::manifests::{Source, controller_label};
-use limpet_outputs::{ControlPlane, FilterInputs};
+use limpet_outputs::{ControlPlane, FilterInputs, json};
 use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;

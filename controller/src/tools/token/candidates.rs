@@ -13,13 +13,12 @@ use crate::envoy_config::{filter_configs, filter_locator};
 use crate::exit::Failure;
 use crate::tools::keys::keys_file;
 use crate::tools::keys::source::{self, Unavailable};
-use limpet_core::RouteSession;
 use limpet_core::carrier::cookie_name::CookieNames;
-use limpet_core::config;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
 use limpet_core::time::GatewayDuration;
 use limpet_core::token::{CarrierMode, Destination, Realm};
+use limpet_core::{RouteSession, config};
 
 /// The scope of sessions without any other.
 const DEFAULT_SCOPE: &str = "default";

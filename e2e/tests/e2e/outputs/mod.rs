@@ -21,8 +21,7 @@ use limpet_model::graph::ClusterName;
 use limpet_outputs::envoy::{
     EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter, load_assignment, resources, static_bootstrap,
 };
-use limpet_outputs::json;
-use limpet_outputs::{FilterInputs, FilterKeys};
+use limpet_outputs::{FilterInputs, FilterKeys, json};
 use limpet_resources::Resource;
 
 use self::graphs::gateway;

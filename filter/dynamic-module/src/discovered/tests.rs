@@ -9,10 +9,9 @@
 
 use std::borrow::Cow;
 
-use limpet_core::HeaderEdit;
-use limpet_core::config;
 use limpet_core::token::{Destination, Unverified};
 use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+use limpet_core::{HeaderEdit, config};
 
 use super::*;
 

@@ -10,8 +10,7 @@ use super::wanted::{changes, is_ours};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, Observation};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
-use limpet_api::Kind;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 
 pub(crate) struct Reconciler {
     client: Client,

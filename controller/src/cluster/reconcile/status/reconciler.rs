@@ -17,8 +17,7 @@ use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
-use limpet_api::Kind;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::{Objects, Reports};
 
 /// How many writes run at once.
