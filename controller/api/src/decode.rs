@@ -2,17 +2,7 @@ use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Meta, Object};
-
-/// Why an object could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {message}")]
-pub struct DecodeError {
-    /// The field's path, like `spec.rules[0].matches`.
-    pub field: String,
-    /// What was expected there.
-    pub message: String,
-}
+use super::{DecodeError, Meta, Object};
 
 /// Reads an object whose content is under `spec`.
 ///

@@ -5,6 +5,7 @@
 
 mod backend;
 mod decode;
+mod error;
 mod gateway;
 mod grpc_route;
 mod http_route;
@@ -16,7 +17,8 @@ mod service;
 mod session;
 
 pub use backend::{BackendPort, BackendTls, EndpointSelector, XBackendSpec};
-pub use decode::{DecodeError, Spec, object, readable};
+pub use decode::{Spec, object, readable};
+pub use error::DecodeError;
 pub use gateway::{
     AllowedRoutes, GatewayClassSpec, GatewaySpec, KindRef, LabelSelector, Listener, ListenerTls, Requirement,
     RouteNamespaces, SecretRef,

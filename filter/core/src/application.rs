@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::carrier::{prefix, set_cookie};
 use crate::config::Carrier;
-use crate::session::HeaderEdit;
+use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{ResponseView, ViewError};
 

@@ -5,12 +5,14 @@
 
 mod carrier_rules;
 mod compile;
+mod compiled;
 mod keyring_document;
 mod keys;
 
 pub mod schema;
 
-pub(crate) use compile::{Carrier, Compiled, Fences, IdleBound, MAX_SCOPE_LEN, Policy, compile};
+pub(crate) use compile::{MAX_SCOPE_LEN, compile};
+pub(crate) use compiled::{Carrier, Compiled, Fences, IdleBound, Policy};
 pub use keyring_document::{KeyDocument, KeyringDocument};
 pub use keys::{Environment, Warning};
 pub(crate) use keys::{in_secret, keyring};

@@ -31,6 +31,7 @@ pub mod envoy;
 mod filter;
 pub mod keyring;
 pub mod outcome;
+mod plan;
 mod request_tokens;
 mod route_session;
 mod session;
@@ -41,5 +42,6 @@ pub mod view;
 
 pub use counters::Counters;
 pub use filter::{Filter, SessionError};
+pub use plan::{HeaderEdit, RequestPlan, ResponsePlan, Steering};
 pub use route_session::{RouteSession, RouteSessionError};
-pub use session::{HeaderEdit, RequestPlan, ResponsePlan, Session, Steering};
+pub use session::Session;

@@ -6,7 +6,7 @@ use crate::carrier::cookie_name::{CookieNames, Whose};
 use crate::carrier::{Candidates, header, prefix};
 use crate::config::Carrier;
 use crate::outcome::RequestOutcome;
-use crate::session::HeaderEdit;
+use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{RequestView, ViewError};
 

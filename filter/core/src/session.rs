@@ -12,6 +12,7 @@ use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
+use crate::plan::{HeaderEdit, RequestPlan, ResponsePlan, Steering};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
@@ -36,60 +37,6 @@ enum SessionState {
     Honoured(Honoured),
     /// The session continues if the request reached its destination. The response tells.
     Uncertain(Honoured),
-}
-
-/// What to do with a request.
-#[derive(Debug, PartialEq, Eq)]
-pub struct RequestPlan<'a> {
-    /// The change of a header before the backend sees it.
-    pub edit: Option<HeaderEdit<'a>>,
-    /// The backend to send the request to; `None` leaves the choice to load balancing.
-    pub steering: Option<Steering>,
-    /// What became of the token; `None` if only the response tells.
-    pub outcome: Option<RequestOutcome>,
-}
-
-/// A change of one header.
-#[derive(Debug, PartialEq, Eq)]
-pub enum HeaderEdit<'a> {
-    /// Removes every field of this name.
-    Remove(&'a str),
-    /// Replaces every field of this name by one field.
-    Set(&'a str, Vec<u8>),
-    /// Appends a field to those of this name.
-    Add(&'a str, Vec<u8>),
-}
-
-/// The backend that a request is sent to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Steering {
-    /// The address of the backend.
-    pub host: SocketAddr,
-    /// Whether the request fails if the backend is not available. The adapter must then forbid retries, because Envoy's
-    /// retries ignore an override host.
-    pub strict: bool,
-}
-
-/// What to do with a response.
-#[derive(Debug, PartialEq, Eq)]
-pub struct ResponsePlan<'a> {
-    /// What became of the token of the request, if [`RequestPlan::outcome`] did not tell.
-    pub request: Option<RequestOutcome>,
-    /// A status that replaces Envoy's.
-    pub status: Option<u16>,
-    /// Changes of headers, to be made in this order.
-    pub edits: Vec<HeaderEdit<'a>>,
-    /// What the response does to the session.
-    pub outcome: ResponseOutcome,
-}
-
-impl ResponsePlan<'_> {
-    const NO_CHANGE: Self = Self {
-        request: None,
-        status: None,
-        edits: Vec::new(),
-        outcome: ResponseOutcome::Unchanged,
-    };
 }
 
 impl Session {

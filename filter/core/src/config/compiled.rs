@@ -1,0 +1,126 @@
+//! A configuration that passed all checks, prepared for sessions.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::carrier::cookie::SessionCookie;
+use crate::time::Timestamp;
+use crate::token::{CarrierMode, Form};
+
+/// A valid configuration.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) policies: BTreeMap<String, Arc<Policy>>,
+    /// The entries of each route name, those with a virtual host first.
+    pub(crate) routes: HashMap<String, Vec<Route>>,
+    pub(crate) default: Option<PolicyUse>,
+    pub(crate) access_log: bool,
+    pub(crate) clock_skew: Duration,
+    pub(crate) fences: Fences,
+}
+
+/// A valid policy.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(crate) name: String,
+    /// The index among the policies, sorted by name.
+    pub(crate) index: usize,
+    pub(crate) carrier: Carrier,
+    pub(crate) strict: bool,
+    pub(crate) strict_status: u16,
+    pub(crate) absolute_timeout: Option<Duration>,
+    pub(crate) idle_bound: Option<IdleBound>,
+    pub(crate) form: Form,
+    pub(crate) keep_cache_control: bool,
+}
+
+/// The carrier of a policy's tokens. Header names are in lower case.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    /// The filter's own cookie.
+    Cookie {
+        name: String,
+        cookie: SessionCookie,
+        per_scope: bool,
+        forward: bool,
+    },
+    /// In front of the value of the application's cookie.
+    CookiePrefix { name: String },
+    /// In place of the value of the application's cookie.
+    CookieRewrite { name: String },
+    /// The filter's own header.
+    Header { name: String, forward: bool },
+    /// In front of the value of the application's header.
+    HeaderPrefix { name: String },
+}
+
+impl Carrier {
+    /// The mode that tokens are bound to.
+    pub(crate) fn mode(&self) -> CarrierMode {
+        match self {
+            Self::Cookie { .. } => CarrierMode::Cookie,
+            Self::CookiePrefix { .. } => CarrierMode::CookiePrefix,
+            Self::CookieRewrite { .. } => CarrierMode::CookieRewrite,
+            Self::Header { .. } => CarrierMode::Header,
+            Self::HeaderPrefix { .. } => CarrierMode::HeaderPrefix,
+        }
+    }
+
+    /// The name of the session.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Cookie { name, .. }
+            | Self::CookiePrefix { name }
+            | Self::CookieRewrite { name }
+            | Self::Header { name, .. }
+            | Self::HeaderPrefix { name } => name,
+        }
+    }
+
+    /// Whether the carrier is the filter's own, so that a token can be renewed at any time. Otherwise it is the
+    /// application's, and a token is sent only when the application sets its cookie or header.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self, Self::Cookie { .. } | Self::Header { .. })
+    }
+}
+
+/// How long a token is honoured after its session was last seen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdleBound {
+    pub(crate) bound: Duration,
+    /// How far `last_seen` of a token may lag behind the last use of its session. A token that lags further is renewed,
+    /// so a token that was last seen more than `bound + lag` ago belongs to a session that was unused for `bound`.
+    pub(crate) lag: Duration,
+}
+
+/// A policy, and the scope if the configuration gives one.
+#[derive(Debug)]
+pub(crate) struct PolicyUse {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) scope: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) virtual_host: Option<String>,
+    pub(crate) used: PolicyUse,
+}
+
+/// Addresses that have a new owner, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Fences(pub(super) HashMap<IpAddr, Vec<(Option<u16>, Timestamp)>>);
+
+impl Fences {
+    /// Whether a session on `host` that started at `issued_at` belongs to a former owner of the address.
+    pub(crate) fn refuse(&self, host: SocketAddr, issued_at: Timestamp) -> bool {
+        // Without fences, which is the usual case, do not hash the address.
+        !self.0.is_empty()
+            && self.0.get(&host.ip()).is_some_and(|fences| {
+                fences
+                    .iter()
+                    .any(|(port, not_before)| port.is_none_or(|port| port == host.port()) && issued_at < *not_before)
+            })
+    }
+}
