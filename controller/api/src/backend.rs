@@ -12,16 +12,16 @@ pub struct XBackendSpec {
     /// `EndpointSelector`, or `ExternalHostname`, which is refused.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The pods.
+    /// Selects the pods.
     #[serde(default)]
     pub endpoint_selector: Option<EndpointSelector>,
-    /// Their port.
+    /// The port of the pods.
     #[serde(default)]
     pub port: Option<BackendPort>,
-    /// What is spoken: `HTTP`, `H2C` and others.
+    /// The protocol: `HTTP`, `H2C` and others.
     #[serde(default)]
     pub protocol: Option<String>,
-    /// Sessions of this backend's own.
+    /// Session persistence of this backend, whatever rule leads to it.
     #[serde(default)]
     pub session_persistence: Option<SessionPersistence>,
     /// TLS towards the backend; only the mode `None` is supported.

@@ -7,7 +7,8 @@ use super::{DecodeError, Meta, Object};
 /// Reads an object whose content is under `spec`.
 ///
 /// # Errors
-/// What is not as its kind has it. The API server's schema leaves little of that; files have no schema.
+/// If `metadata` or `spec` does not have the shape of the kind. Objects from the API server rarely fail, since it
+/// checks their schema; objects from files have no schema.
 pub fn object<S: DeserializeOwned + Default>(value: &Value) -> Result<Object<S>, DecodeError> {
     let meta = value.get("metadata").unwrap_or(&Value::Null);
     let meta: Meta = serde_path_to_error::deserialize(meta).map_err(|error| at("metadata", &error))?;
@@ -32,17 +33,17 @@ pub fn object<S: DeserializeOwned + Default>(value: &Value) -> Result<Object<S>,
     })
 }
 
-/// The content of a kind's objects.
+/// The `spec` of a kind.
 pub trait Spec: DeserializeOwned + Default {
-    /// What can be read of a `spec` that cannot be read as a whole: whose it is and what it is attached to, so that they can be told. Nothing of
-    /// what it asks for, since half of that would mean something else.
+    /// The part of a malformed `spec` that says whose object it is and what it is attached to, so that its status can
+    /// be written. The rest is left out, since half of a `spec` may mean something else.
     #[must_use]
     fn readable(_spec: &Value) -> Self {
         Self::default()
     }
 }
 
-/// Reads an object as [`object`] does; of one that cannot be read, what tells whose it is, and why it cannot.
+/// Reads an object as [`object`] does. Of a malformed object, it returns [`Spec::readable`] and the error.
 #[must_use]
 pub fn readable<S: Spec>(value: &Value) -> Object<S> {
     object(value).unwrap_or_else(|error| {
@@ -56,13 +57,13 @@ pub fn readable<S: Spec>(value: &Value) -> Object<S> {
     })
 }
 
-/// The text under this name, empty where there is none.
+/// The text of this field; empty if the field is missing.
 pub(super) fn text(spec: &Value, name: &str) -> String {
     let text = spec.get(name).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
 }
 
-/// Those items of the list under this name that can be read.
+/// The items of this list that can be read.
 pub(super) fn items<T: DeserializeOwned>(spec: &Value, name: &str) -> Vec<T> {
     let list = spec.get(name).and_then(Value::as_array);
     list.into_iter()
@@ -84,7 +85,7 @@ fn at(root: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> Deco
     }
 }
 
-/// The message without Rust's words for types.
+/// The message with the API's words for types instead of Rust's.
 fn plain(message: &str) -> String {
     let Some((found, expected)) = message.rsplit_once("expected ") else {
         return message.to_owned();

@@ -9,7 +9,7 @@ use super::decode::{Spec, text};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayClassSpec {
-    /// Who takes care of its Gateways.
+    /// The name of the controller that serves its Gateways.
     pub controller_name: String,
 }
 
@@ -25,9 +25,9 @@ impl Spec for GatewayClassSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewaySpec {
-    /// Its class.
+    /// The name of its GatewayClass.
     pub gateway_class_name: String,
-    /// What it listens on.
+    /// Its listeners.
     #[serde(default)]
     pub listeners: Vec<Listener>,
 }
@@ -54,7 +54,7 @@ pub struct Listener {
     pub port: u16,
     /// `HTTP`, `HTTPS`, and others that are refused.
     pub protocol: String,
-    /// How TLS ends here.
+    /// How TLS is terminated.
     #[serde(default)]
     pub tls: Option<ListenerTls>,
     /// Which routes may attach.
@@ -74,7 +74,7 @@ pub struct ListenerTls {
     pub certificate_refs: Vec<SecretRef>,
 }
 
-/// The name of an object that is a Secret if nothing else is said.
+/// A reference to an object, by default a Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretRef {
@@ -86,7 +86,7 @@ pub struct SecretRef {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its namespace; the referrer's where there is none.
+    /// Its namespace; that of the referring object if it is not set.
     #[serde(default)]
     pub namespace: Option<String>,
 }
@@ -99,15 +99,15 @@ fn secret() -> String {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedRoutes {
-    /// From where.
+    /// From which namespaces.
     #[serde(default)]
     pub namespaces: RouteNamespaces,
-    /// Of which kinds; those that fit the protocol where the list is empty.
+    /// Of which kinds; all kinds that fit the protocol if the list is empty.
     #[serde(default)]
     pub kinds: Vec<KindRef>,
 }
 
-/// From where routes may attach.
+/// The namespaces whose routes may attach.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteNamespaces {
@@ -160,7 +160,7 @@ pub struct Requirement {
 }
 
 impl LabelSelector {
-    /// Whether it selects an object with these labels. An operator that is not known selects nothing.
+    /// Whether it selects an object with these labels. An unknown operator selects nothing.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         let has = |(key, value): (&String, &String)| labels.get(key) == Some(value);

@@ -9,10 +9,10 @@ use super::session::SessionPersistence;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcRouteSpec {
-    /// What it attaches to.
+    /// The Gateways or listeners that it attaches to.
     #[serde(default)]
     pub parent_refs: Vec<ParentRef>,
-    /// The hosts; those of the listener where the list is empty.
+    /// The hostnames; those of the listener if the list is empty.
     #[serde(default)]
     pub hostnames: Vec<String>,
     /// Its rules.
@@ -36,10 +36,10 @@ pub struct GrpcRule {
     /// Its name, once in each route.
     #[serde(default)]
     pub name: Option<String>,
-    /// Any of them has to match; every request does where the list is empty.
+    /// At least one of them must match. Every request matches an empty list.
     #[serde(default)]
     pub matches: Vec<GrpcMatch>,
-    /// What happens to its requests.
+    /// Change its requests and responses, in this order.
     #[serde(default)]
     pub filters: Vec<Filter>,
     /// Where its requests go.
@@ -50,11 +50,11 @@ pub struct GrpcRule {
     pub session_persistence: Option<SessionPersistence>,
 }
 
-/// All of it has to match.
+/// All conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcMatch {
-    /// Service and method; any where there is none.
+    /// Service and method; any if it is not set.
     #[serde(default)]
     pub method: Option<GrpcMethodMatch>,
     /// Metadata.
@@ -62,7 +62,7 @@ pub struct GrpcMatch {
     pub headers: Vec<NamedMatch>,
 }
 
-/// A match of service and method. At least one of the two is there.
+/// A match of service and method. At least one of the two is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcMethodMatch {

@@ -9,10 +9,10 @@ use super::session::SessionPersistence;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRouteSpec {
-    /// What it attaches to.
+    /// The Gateways or listeners that it attaches to.
     #[serde(default)]
     pub parent_refs: Vec<ParentRef>,
-    /// The hosts; those of the listener where the list is empty.
+    /// The hostnames; those of the listener if the list is empty.
     #[serde(default)]
     pub hostnames: Vec<String>,
     /// Its rules.
@@ -36,10 +36,10 @@ pub struct HttpRule {
     /// Its name, once in each route.
     #[serde(default)]
     pub name: Option<String>,
-    /// Any of them has to match; every request does where the list is empty.
+    /// At least one of them must match. Every request matches an empty list.
     #[serde(default)]
     pub matches: Vec<HttpMatch>,
-    /// What happens to its requests.
+    /// Change its requests and responses, in this order.
     #[serde(default)]
     pub filters: Vec<Filter>,
     /// Where its requests go.
@@ -53,11 +53,11 @@ pub struct HttpRule {
     pub session_persistence: Option<SessionPersistence>,
 }
 
-/// All of it has to match.
+/// All conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpMatch {
-    /// The path; any where there is none.
+    /// The path; any if it is not set.
     #[serde(default)]
     pub path: Option<PathMatch>,
     /// Headers.
@@ -66,7 +66,7 @@ pub struct HttpMatch {
     /// Query parameters.
     #[serde(default)]
     pub query_params: Vec<NamedMatch>,
-    /// The method; any where there is none.
+    /// The method; any if it is not set.
     #[serde(default)]
     pub method: Option<String>,
 }
@@ -78,7 +78,7 @@ pub struct PathMatch {
     /// `PathPrefix` (also when left out), `Exact` or `RegularExpression`.
     #[serde(rename = "type", default)]
     pub kind: Option<String>,
-    /// `/` where there is none.
+    /// The value; `/` if it is not set.
     #[serde(default)]
     pub value: Option<String>,
 }
@@ -87,7 +87,7 @@ pub struct PathMatch {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeouts {
-    /// From the client's side; `0s` for no limit.
+    /// For the whole request, with all tries; `0s` means no limit.
     #[serde(default)]
     pub request: Option<String>,
     /// For one try at a backend.

@@ -1,7 +1,8 @@
-//! The objects of Kubernetes that are read, as far as they are read.
+//! The Kubernetes objects that Limpet reads, limited to the fields that it reads.
 //!
-//! One type for each kind takes the shapes that all its releases have; which one an object has, its fields tell. What an object has and its type does
-//! not is listed in [`Object::unread`], so that it can be reported instead of being ignored in silence.
+//! One type per kind covers the shapes of all releases; the fields of an object tell which shape it has. Fields that
+//! the type does not have are listed in [`Object::unread`], so that they can be reported instead of being ignored
+//! silently.
 
 mod backend;
 mod decode;

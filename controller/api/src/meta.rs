@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DecodeError, Kind};
 
-/// An object's namespace and name. The namespace is empty where objects of the kind have none.
+/// The namespace and name of an object. The namespace is empty if the kind is not namespaced.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// Its namespace.
@@ -25,7 +25,7 @@ impl ObjectName {
     }
 }
 
-/// As its text, so that it can be a map's key.
+/// As text, so that it can be the key of a map.
 impl Serialize for ObjectName {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -62,16 +62,16 @@ impl fmt::Display for ObjectRef {
 pub struct Meta {
     /// Its name.
     pub name: String,
-    /// Its namespace; empty where objects of the kind have none.
+    /// Its namespace; empty if the kind is not namespaced.
     #[serde(default)]
     pub namespace: String,
-    /// Its identity: another object of the same name has another.
+    /// Its identity. An object that is deleted and created again has another one.
     #[serde(default)]
     pub uid: String,
-    /// Counts the changes of its spec; 0 in files.
+    /// The number of changes of its spec; 0 in files.
     #[serde(default)]
     pub generation: i64,
-    /// When it was made, in RFC 3339 and UTC, so that the order of texts is the order of times. Empty in files.
+    /// When it was created, in RFC 3339 and UTC, so texts sort by time. Empty in files.
     #[serde(default)]
     pub creation_timestamp: String,
     /// Its labels.
@@ -89,22 +89,22 @@ impl Meta {
         ObjectName::new(&self.namespace, &self.name)
     }
 
-    /// Where this object stands among others that conflict with it (GEP-713): the oldest first, then by namespace and name.
+    /// The order among objects that conflict (GEP-713): the oldest first, then by namespace and name.
     #[must_use]
     pub fn precedence(&self) -> (&str, &str, &str) {
         (&self.creation_timestamp, &self.namespace, &self.name)
     }
 }
 
-/// An object of Kubernetes.
+/// A Kubernetes object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object<S> {
     /// Its metadata.
     pub meta: Meta,
-    /// What is wanted.
+    /// Its `spec`.
     pub spec: S,
-    /// The fields of `spec` that nothing reads, as paths like `spec.rules[0].retry`.
+    /// The fields of `spec` that its type does not have, as paths like `spec.rules[0].retry`.
     pub unread: Vec<String>,
-    /// Why it could not be read. `spec` then says no more than whose object it is ([`Spec::readable`](super::Spec::readable)).
+    /// Why it could not be read. If set, `spec` has only what [`Spec::readable`](super::Spec::readable) returns.
     pub malformed: Option<DecodeError>,
 }

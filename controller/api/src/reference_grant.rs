@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use super::decode::Spec;
 
-/// `ReferenceGrant`, gateway.networking.k8s.io/v1beta1: who may refer to what in its namespace.
+/// `ReferenceGrant`, gateway.networking.k8s.io/v1beta1: permits references to objects of its namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReferenceGrantSpec {
@@ -36,7 +36,7 @@ pub struct GrantTo {
     pub group: String,
     /// The kind.
     pub kind: String,
-    /// The object; all of the kind where there is none.
+    /// The name of the object; all objects of the kind if it is not set.
     #[serde(default)]
     pub name: Option<String>,
 }

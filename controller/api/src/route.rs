@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::gateway::gateway_group;
 
-/// What a route attaches to.
+/// A reference to what a route attaches to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentRef {
@@ -14,15 +14,15 @@ pub struct ParentRef {
     /// Its kind.
     #[serde(default = "gateway")]
     pub kind: String,
-    /// Its namespace; the route's where there is none.
+    /// Its namespace; that of the route if it is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
-    /// The listener; all that fit where there is none.
+    /// The listener; all that fit if it is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<String>,
-    /// The port; any where there is none.
+    /// The port; any if it is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
@@ -41,7 +41,7 @@ pub struct BackendRef {
     /// Its kind.
     #[serde(default = "service")]
     pub kind: String,
-    /// Its namespace; the route's where there is none.
+    /// Its namespace; that of the route if it is not set.
     #[serde(default)]
     pub namespace: Option<String>,
     /// Its name.
@@ -49,10 +49,10 @@ pub struct BackendRef {
     /// Its port; `XBackend` has its own.
     #[serde(default)]
     pub port: Option<u16>,
-    /// Its share of the requests; 1 where there is none.
+    /// Its share of the requests; 1 if it is not set.
     #[serde(default)]
     pub weight: Option<u32>,
-    /// For its requests alone.
+    /// Filters for requests to this backend only.
     #[serde(default)]
     pub filters: Vec<Filter>,
 }
@@ -65,7 +65,7 @@ fn service() -> String {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Filter {
-    /// Which of the fields it is.
+    /// Which of the fields applies.
     #[serde(rename = "type")]
     pub kind: String,
     /// Changes the request's headers.
@@ -86,13 +86,13 @@ pub struct Filter {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeaderModifier {
-    /// Replaced.
+    /// Headers to replace.
     #[serde(default)]
     pub set: Vec<Header>,
-    /// Appended.
+    /// Headers to append.
     #[serde(default)]
     pub add: Vec<Header>,
-    /// Taken out.
+    /// Headers to remove.
     #[serde(default)]
     pub remove: Vec<String>,
 }
@@ -110,19 +110,19 @@ pub struct Header {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Redirect {
-    /// The scheme; the request's where there is none.
+    /// The scheme; that of the request if it is not set.
     #[serde(default)]
     pub scheme: Option<String>,
-    /// The host; the request's where there is none.
+    /// The host; that of the request if it is not set.
     #[serde(default)]
     pub hostname: Option<String>,
-    /// The path; the request's where there is none.
+    /// The path; that of the request if it is not set.
     #[serde(default)]
     pub path: Option<PathModifier>,
-    /// The port; the scheme's own, or the listener's where there is none.
+    /// The port. If it is not set: the default of `scheme` if that is set, else the port of the listener.
     #[serde(default)]
     pub port: Option<u16>,
-    /// The status; 302 where there is none.
+    /// The status; 302 if it is not set.
     #[serde(default)]
     pub status_code: Option<u16>,
 }
@@ -149,7 +149,7 @@ pub struct PathModifier {
     /// The whole path.
     #[serde(default)]
     pub replace_full_path: Option<String>,
-    /// In place of the prefix that matched.
+    /// Replaces the prefix that matched.
     #[serde(default)]
     pub replace_prefix_match: Option<String>,
 }
@@ -163,6 +163,6 @@ pub struct NamedMatch {
     pub kind: Option<String>,
     /// The name.
     pub name: String,
-    /// What it has to be.
+    /// The value that it must have.
     pub value: String,
 }

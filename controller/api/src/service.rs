@@ -11,7 +11,7 @@ pub struct ServiceSpec {
     /// Its ports.
     #[serde(default)]
     pub ports: Vec<ServicePort>,
-    /// `ClusterIP` where there is none; `ExternalName` has no endpoints.
+    /// `ClusterIP` if it is not set. An `ExternalName` has no endpoints.
     #[serde(rename = "type", default)]
     pub kind: Option<String>,
     /// `None` or `ClientIP`.
@@ -28,15 +28,15 @@ impl Spec for ServiceSpec {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServicePort {
-    /// Its name, by which its EndpointSlices have it; empty where there is one port alone.
+    /// Its name, as EndpointSlices have it; empty if it is the only port.
     #[serde(default)]
     pub name: String,
     /// Its number.
     pub port: u16,
-    /// `TCP` where there is none.
+    /// `TCP` if it is not set.
     #[serde(default)]
     pub protocol: Option<String>,
-    /// What is spoken on it, like `kubernetes.io/h2c`.
+    /// The application protocol, like `kubernetes.io/h2c`.
     #[serde(default)]
     pub app_protocol: Option<String>,
 }

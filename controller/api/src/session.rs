@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::decode::{Spec, items};
 
-/// `BackendLBPolicy` (gateway.networking.k8s.io/v1alpha2) and `XBackendTrafficPolicy` (gateway.networking.x-k8s.io/v1alpha1).
+/// `BackendLBPolicy` (gateway.networking.k8s.io/v1alpha2) and `XBackendTrafficPolicy`
+/// (gateway.networking.x-k8s.io/v1alpha1).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionPolicySpec {
@@ -39,7 +40,8 @@ pub struct PolicyTarget {
     pub name: String,
 }
 
-/// `sessionPersistence`, with the fields of both of its shapes: up to 1.6 `sessionName`, `cookieConfig` and `idleTimeout`, from 1.7 on `cookie` and `header`.
+/// `sessionPersistence`, with the fields of both shapes: `sessionName`, `cookieConfig` and `idleTimeout` up to 1.6,
+/// `cookie` and `header` from 1.7 on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionPersistence {
@@ -49,7 +51,7 @@ pub struct SessionPersistence {
     /// How long a session lasts (GEP-2257).
     #[serde(default)]
     pub absolute_timeout: Option<String>,
-    /// How long a session survives unused (GEP-2257; up to 1.5).
+    /// How long a session may stay unused (GEP-2257; up to 1.5).
     #[serde(default)]
     pub idle_timeout: Option<String>,
     /// `Cookie` (also when left out) or `Header`.
@@ -73,7 +75,7 @@ pub struct CookieSettings {
     /// Its name (from 1.7 on).
     #[serde(default)]
     pub name: Option<String>,
-    /// Its path (from 1.7 on); `/` where there is none.
+    /// Its path (from 1.7 on); `/` if it is not set.
     #[serde(default)]
     pub path: Option<String>,
     /// `Session` (also when left out) or `Permanent`.

@@ -1,4 +1,4 @@
-//! From routes and their sessions to virtual hosts.
+//! Builds virtual hosts from routes and their sessions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,7 +13,8 @@ use super::routes::{Attachment, RouteRule, RouteState, RuleAction};
 use super::sessions::{RuleSession, Sessions};
 use limpet_api::{Kind, ObjectName};
 
-/// Where a route stands among those of one virtual host (Gateway API, `HTTPRouteRule.matches`), regular expressions between exact paths and prefixes.
+/// The order of routes in a virtual host (Gateway API, `HTTPRouteRule.matches`), with regular expressions between exact
+/// paths and prefixes.
 type Precedence<'a> = (
     (u8, Reverse<usize>),
     Reverse<(bool, usize, usize)>,
@@ -23,7 +24,7 @@ type Precedence<'a> = (
 
 type Found<'a> = BTreeMap<Hostname, Vec<(Precedence<'a>, Route)>>;
 
-/// The graph. `sessions` has those of the rules of `routes`, in their order.
+/// The graph. `sessions` has an entry for each of `routes`, with a session for each of its rules.
 pub(super) fn assemble(
     objects: &Objects,
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
@@ -174,13 +175,13 @@ fn gateway<'a>(
     };
     for (index, listener) in serving() {
         let mut hosts = found.remove(&(name, index)).unwrap_or_default();
-        // A host that another listener of the port has for itself is that one's alone.
+        // A host that another listener of the port names more specifically belongs to that listener only.
         let others =
             || serving().filter(|(other, state)| *other != index && state.listener.port == listener.listener.port);
         hosts.retain(|hostname, _| {
             !others().any(|(_, other)| other.hostname.contains(hostname) && listener.hostname.contains(&other.hostname))
         });
-        // And what it has no route for is not found, instead of being taken by a listener that is less specific.
+        // A request without a route here gets 404 and does not fall through to a less specific listener.
         hosts.entry(listener.hostname.clone()).or_default();
         let virtual_hosts = hosts.into_iter().map(|(hostname, mut routes)| {
             routes.sort_by_key(|(precedence, _)| *precedence);

@@ -1,4 +1,4 @@
-//! The order of the processors: classes, Gateways, routes, sessions, and what they make together.
+//! Builds the graph and the reports: classes, then Gateways, routes and sessions.
 
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteState};
@@ -7,7 +7,7 @@ use super::unread::no_effect;
 use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes};
 use limpet_api::Kind;
 
-/// What `objects` mean.
+/// The graph that `objects` describe, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
     let references = references::References::new(objects);
@@ -56,7 +56,6 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
     (graph, reports)
 }
 
-/// What became of a route.
 fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
     let resolved = resolved(route);
     let (dropped, partly) = invalid(route, sessions);
@@ -85,18 +84,18 @@ fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport
     }
 }
 
-/// `message`, and what there is to say of the sessions of its rules.
+/// `message` and the notes on the sessions of the rules.
 fn noted(message: &str, sessions: &[RuleSession]) -> String {
     let notes = sessions.iter().flat_map(|session| &session.notes).map(String::as_str);
     std::iter::once(message).chain(notes).collect::<Vec<_>>().join("; ")
 }
 
-/// `ResolvedRefs`: the first reason, and every message.
+/// `ResolvedRefs`, with the first reason and all messages.
 fn resolved(route: &RouteState<'_>) -> Condition {
     let all = route.rules.iter().flat_map(|rule| &rule.unresolved);
     let bad: Vec<_> = all.filter(|bad| bad.reason != UNSUPPORTED_VALUE).collect();
     match bad.first() {
-        None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references lead somewhere"),
+        None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
         Some(first) => {
             let messages: Vec<String> = bad
                 .iter()
@@ -107,7 +106,7 @@ fn resolved(route: &RouteState<'_>) -> Condition {
     }
 }
 
-/// `Accepted` where no rule is left, and `PartiallyInvalid` where something of a rule cannot be followed.
+/// `Accepted: False` if no rule is left, and `PartiallyInvalid` if a part of a rule cannot be followed.
 fn invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> (Option<Condition>, Option<Condition>) {
     let mut dropped = Vec::new();
     let mut changed = Vec::new();
@@ -140,7 +139,7 @@ fn invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> (Option<Conditio
             None,
         );
     }
-    // The specification wants these words in front when rules are left out.
+    // The specification requires this prefix when rules are dropped.
     let mut message = if dropped.is_empty() {
         String::new()
     } else {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use limpet_api::ObjectName;
 
-/// What is kept of an EndpointSlice (discovery.k8s.io/v1).
+/// The fields of an EndpointSlice (discovery.k8s.io/v1) that are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointSlice {
     /// The Service that it belongs to, by its label `kubernetes.io/service-name`.
     pub service: ObjectName,
-    /// Number by name of its ports; the name is empty where the Service has one port alone.
+    /// The number of each port, by name. The name is empty if the Service has one port only.
     pub ports: BTreeMap<String, u16>,
     /// Its endpoints.
     pub endpoints: Vec<SliceEndpoint>,
@@ -22,18 +22,18 @@ pub struct EndpointSlice {
 pub struct SliceEndpoint {
     /// Its address.
     pub address: std::net::IpAddr,
-    /// What it may be used for.
+    /// Which sessions may use it.
     pub state: EndpointState,
-    /// Who has the address: the uid of the pod. Another owner of the same address is another backend.
+    /// The uid of the pod that has the address. The same address with another owner is another backend.
     pub owner: Option<Arc<str>>,
 }
 
-/// What an endpoint may be used for.
+/// Which sessions may use an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointState {
-    /// For everything (`ready`).
+    /// New sessions and existing ones (`ready`).
     Ready,
-    /// For sessions that it has (`serving` and `terminating`).
+    /// Existing sessions only (`serving` and `terminating`).
     Draining,
 }
 
@@ -42,13 +42,14 @@ pub enum EndpointState {
 pub struct Endpoint {
     /// Address and port.
     pub address: SocketAddr,
-    /// What it may be used for.
+    /// Which sessions may use it.
     pub state: EndpointState,
-    /// Who has the address.
+    /// The uid of the pod that has the address.
     pub owner: Option<Arc<str>>,
 }
 
-/// The endpoints of a Service's port, sorted, each address once: ready where any slice says so (an endpoint may be in two slices for a moment).
+/// The endpoints of a port, sorted, each address once. An endpoint may be in two slices for a moment; it is ready if
+/// either slice says so.
 #[must_use]
 pub fn endpoints<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>, port_name: &str) -> Vec<Endpoint> {
     let mut all: Vec<Endpoint> = slices

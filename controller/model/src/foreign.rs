@@ -1,4 +1,4 @@
-//! What is said of routes that another control plane serves: of their sessions alone.
+//! Reports on routes that another control plane serves: on their sessions only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use super::unsupported::{Extent, Unsupported};
 use super::{Gateways, Objects, Reports, Settings};
 use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
 
-/// What became of the sessions that a route asks for. Whether it is served is not ours to say.
+/// Reports on the sessions that a route asks for. Whether the route is served is for the other control plane to report.
 pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
     let notes: Vec<&str> = sessions
         .iter()
         .flat_map(|session| &session.notes)
         .map(String::as_str)
         .collect();
-    let message = ["Its sessions are taken in"]
+    let message = ["The sessions of the route are configured"]
         .into_iter()
         .chain(notes)
         .collect::<Vec<_>>();
@@ -44,7 +44,8 @@ pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> 
     }
 }
 
-/// What rules do not get: those whose matches cannot be read, and those that are attached to Gateways of others as well.
+/// What is unsupported of rules whose matches cannot be read, or which are attached to Gateways of other control planes
+/// as well.
 pub(super) fn unsupported(
     objects: &Objects,
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
@@ -55,7 +56,8 @@ pub(super) fn unsupported(
         let elsewhere = elsewhere(objects, gateways, route);
         for rule in &route.rules {
             let refused = rule.refused.iter().filter(|refused| refused.drops_rule);
-            // Whoever serves it may know what it means, but which sessions are its own is not known here.
+            // The control plane may know what the match means. Limpet does not, so it cannot tell which requests are
+            // the rule's.
             unsupported.extend(refused.map(|refused| Unsupported {
                 rule: rule.name.clone(),
                 gateway: None,
@@ -76,7 +78,8 @@ pub(super) fn unsupported(
     unsupported
 }
 
-/// Tells policies of Gateways whose class is not there. Nobody else does, and a Gateway of another's class is that one's to report on.
+/// Reports missing GatewayClasses on policies. No other controller reports them; a Gateway of an existing class is
+/// reported on by the controller of the class.
 pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, reports: &mut Reports) {
     let nowhere = unknown_classes(objects);
     if nowhere.is_empty() {
@@ -102,7 +105,8 @@ pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, rep
                 .get(*gateway)
                 .map(|gateway| gateway.spec.gateway_class_name.as_str());
             let message = format!(
-                "Gateway {gateway} spec.gatewayClassName: expected a GatewayClass of {}, found {}, which is not there",
+                "Gateway {gateway} spec.gatewayClassName: expected a GatewayClass of {}, found {}, which does not \
+                 exist",
                 controllers.join(" or "),
                 class.unwrap_or_default()
             );
@@ -112,7 +116,7 @@ pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, rep
     }
 }
 
-/// The Gateways whose class is not there, and the Services that routes of theirs lead to.
+/// The Gateways whose class is missing, and the Services that their routes lead to.
 fn unknown_classes(objects: &Objects) -> BTreeMap<&ObjectName, BTreeSet<ObjectName>> {
     let is_unknown =
         |gateway: &Object<GatewaySpec>| !objects.gateway_classes.contains_key(&gateway.spec.gateway_class_name);
@@ -139,7 +143,7 @@ fn unknown_classes(objects: &Objects) -> BTreeMap<&ObjectName, BTreeSet<ObjectNa
     unknown
 }
 
-/// The route's parents of classes that are not read, if the Gateway is there.
+/// A message for each existing Gateway that the route is attached to and whose class is not read.
 fn elsewhere(
     objects: &Objects,
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
@@ -151,7 +155,8 @@ fn elsewhere(
         let gateway = objects.gateways.get(&name).filter(|_| !gateways.contains_key(&name))?;
         let class = &gateway.spec.gateway_class_name;
         Some(format!(
-            "spec.parentRefs[{index}]: expected Gateways of one control plane, found {name} of class {class}, which has no sessions from here"
+            "spec.parentRefs[{index}]: expected Gateways of one control plane, found {name} of class {class}, where \
+             Limpet adds no sessions"
         ))
     };
     parents.iter().enumerate().filter_map(place).collect()

@@ -1,4 +1,4 @@
-//! `GatewayClass` and `Gateway`: which listeners serve, and what is wrong with the others.
+//! `GatewayClass` and `Gateway`: which listeners serve, and why the others do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
 pub(super) struct GatewayState<'a> {
     pub(super) object: &'a Object<GatewaySpec>,
     pub(super) listeners: Vec<ListenerState<'a>>,
-    /// What is wrong with all of it.
+    /// Why no listener serves.
     refused: Option<Condition>,
-    /// Fields that nothing reads and nobody misses.
+    /// Unsupported fields without which the object is still served.
     ignored: Vec<String>,
 }
 
@@ -27,23 +27,22 @@ pub(super) struct ListenerState<'a> {
     pub(super) hostname: Hostname,
     /// The kinds of routes that may attach.
     pub(super) kinds: Vec<Kind>,
-    /// The Secrets of its certificates where it ends TLS.
+    /// The Secrets of its certificates if it terminates TLS.
     pub(super) certificates: Option<Vec<ObjectName>>,
     pub(super) accepted: Condition,
     pub(super) resolved: Condition,
     pub(super) conflicted: Option<Condition>,
-    /// The routes that attach.
+    /// The number of routes that are attached.
     pub(super) attached: i32,
 }
 
 impl ListenerState<'_> {
-    /// Whether it serves.
     pub(super) fn serves(&self) -> bool {
         self.accepted.is_true() && self.resolved.is_true() && self.conflicted.is_none()
     }
 }
 
-/// Our classes' reports, and the names of those that are accepted.
+/// The reports on our classes, and the names of the accepted ones.
 pub(super) fn classes<'a>(
     objects: &'a Objects,
     settings: &Settings,
@@ -60,7 +59,7 @@ pub(super) fn classes<'a>(
         }
         let unread = Unread::new(&class.unread);
         let condition = if let Some(field) = unread.below("spec.parametersRef").first() {
-            let message = format!("{field}: expected none, since there are no parameters");
+            let message = format!("{field}: expected none, because classes have no parameters");
             Condition::fails("Accepted", "InvalidParameters", message)
         } else {
             accepted.insert(name.as_str());
@@ -96,7 +95,7 @@ pub(super) fn gateways<'a>(
     ours.map(|(name, object)| (name, read(object))).collect()
 }
 
-/// A Gateway that another control plane serves: what that refuses, it refuses itself.
+/// A Gateway that another control plane serves. Nothing is refused here, since that control plane does it.
 fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
     fn read(listener: &Listener) -> ListenerState<'_> {
         ListenerState {
@@ -124,9 +123,9 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
 
 fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &References<'_>) -> GatewayState<'a> {
     let unread = Unread::new(&object.unread);
-    // Who asks for clients' certificates must not get a listener that does without.
+    // A listener that asks for client certificates must not be served without checking them.
     let tls = unread.below("spec.tls").first().map(|field| {
-        let message = format!("{field}: expected no TLS settings of the whole Gateway, which are not supported");
+        let message = format!("{field}: expected none, because TLS settings of the whole Gateway are not supported");
         Condition::fails("Accepted", "Invalid", message)
     });
     let malformed = object.malformed.as_ref();
@@ -163,7 +162,7 @@ fn read_listener<'a>(
     references: &References<'_>,
 ) -> ListenerState<'a> {
     let field = format!("spec.listeners[{index}]");
-    let mut resolved = Condition::holds("ResolvedRefs", "ResolvedRefs", "All references lead somewhere");
+    let mut resolved = Condition::holds("ResolvedRefs", "ResolvedRefs", "All references are resolved");
     let mut accepted = Condition::holds("Accepted", "Accepted", "It is valid");
     let mut certificates = None;
     match listener.protocol.as_str() {
@@ -211,12 +210,12 @@ fn tls(
 ) -> Result<Vec<ObjectName>, Condition> {
     let refuse = |field: &str, message: &str| Condition::fails("Accepted", "Invalid", format!("{field}: {message}"));
     if let Some(unread) = unread.below(&format!("{field}.tls")).first() {
-        return Err(refuse(unread, "expected it to be left out, since it is not supported"));
+        return Err(refuse(unread, "expected none, because this field is not supported"));
     }
     let Some(tls) = &listener.tls else {
         return Err(refuse(
             &format!("{field}.tls"),
-            "expected certificates for a listener of HTTPS",
+            "expected certificates, because the protocol is HTTPS",
         ));
     };
     if let Some(mode) = tls.mode.as_deref().filter(|mode| *mode != "Terminate") {
@@ -257,7 +256,7 @@ fn tls(
             None => {
                 return Err(fail(
                     "InvalidCertificateRef",
-                    format!("expected Secret {name}, which is not there"),
+                    format!("expected Secret {name}, which does not exist"),
                 ));
             }
             Some(Err(error)) => return Err(fail("InvalidCertificateRef", format!("Secret {name}: {error}"))),
@@ -271,7 +270,7 @@ fn speaks_http(listener: &Listener) -> bool {
     matches!(listener.protocol.as_str(), "HTTP" | "HTTPS")
 }
 
-/// The kinds of routes that may attach, and the first that is asked for and unknown.
+/// The kinds of routes that may attach, and the first requested kind that is unknown.
 fn kinds(listener: &Listener) -> (Vec<Kind>, Option<&KindRef>) {
     if !speaks_http(listener) {
         return (Vec::new(), None);
@@ -289,7 +288,7 @@ fn kinds(listener: &Listener) -> (Vec<Kind>, Option<&KindRef>) {
 
 const ROUTE_KINDS: [Kind; 2] = [Kind::GrpcRoute, Kind::HttpRoute];
 
-/// Listeners that are not distinct serve nobody: neither of them has the better claim.
+/// Marks listeners that are not distinct. None of them serves, since none takes precedence.
 fn find_conflicts(listeners: &mut [ListenerState<'_>]) {
     let facts: Vec<(u16, String, Hostname)> = listeners
         .iter()
@@ -313,7 +312,8 @@ fn find_conflicts(listeners: &mut [ListenerState<'_>]) {
         };
         if let Some((other, fact)) = others().find(|(_, fact)| fact.1 != *protocol) {
             let message = format!(
-                "spec.listeners[{index}].protocol: expected one protocol on port {port}, found {} in spec.listeners[{other}]",
+                "spec.listeners[{index}].protocol: expected one protocol on port {port}, found {} in \
+                 spec.listeners[{other}]",
                 fact.1
             );
             state.conflicted = Some(Condition::holds("Conflicted", "ProtocolConflict", message));
@@ -327,12 +327,10 @@ fn find_conflicts(listeners: &mut [ListenerState<'_>]) {
 }
 
 impl GatewayState<'_> {
-    /// Whether it serves at all.
     pub(super) fn serves(&self) -> bool {
         self.refused.is_none()
     }
 
-    /// What became of it.
     pub(super) fn report(&self) -> GatewayReport {
         let bad: Vec<&str> = self
             .listeners

@@ -1,5 +1,5 @@
-//! What is to be served, in nobody's dialect: outputs translate it, and look at no object any more. All of it is sorted, so equal objects make equal
-//! graphs, whatever order they came in.
+//! What is to be served, independent of any proxy. Outputs translate the graph and do not look at objects. Everything
+//! is sorted, so equal objects make equal graphs, in whatever order they arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,9 +21,9 @@ pub struct Graph {
     pub gateways: BTreeMap<ObjectName, Gateway>,
     /// The clusters that routes lead to.
     pub clusters: BTreeMap<ClusterName, Cluster>,
-    /// The session policies, by a name that tells what is in them, so that equal policies are one.
+    /// The session policies, by a name that is made from their content, so equal policies are one.
     pub policies: BTreeMap<String, PolicyConfig>,
-    /// Where the rules come from that have sessions.
+    /// The origins of the rules that have sessions.
     #[serde(skip)]
     pub rules: BTreeMap<RuleName, RuleOrigin>,
     /// The certificates of listeners, by their Secrets.
@@ -31,7 +31,7 @@ pub struct Graph {
     pub certificates: BTreeMap<ObjectName, Certificate>,
 }
 
-/// Secrets are named alone.
+/// Only the names of Secrets are written.
 fn names<S: serde::Serializer>(
     certificates: &BTreeMap<ObjectName, Certificate>,
     serializer: S,
@@ -43,7 +43,7 @@ fn names<S: serde::Serializer>(
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gateway {
-    /// The ports that it listens on. No two listeners of one port have one hostname, and all of a port speak one protocol.
+    /// Its listeners by port. The listeners of a port have different hostnames and one protocol.
     pub ports: BTreeMap<u16, Vec<Listener>>,
 }
 
@@ -53,28 +53,28 @@ pub struct Gateway {
 pub struct Listener {
     /// Its name in the Gateway.
     pub name: String,
-    /// The hosts that come here and to no other listener of the port.
+    /// The hosts that belong to this listener and to no other one of the port.
     pub hostname: Hostname,
-    /// The Secrets of its certificates where it ends TLS.
+    /// The Secrets of its certificates if it terminates TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Vec<ObjectName>>,
-    /// By hostname, the more specific ones first. A request of the listener that no virtual host takes is not found.
+    /// By hostname, the more specific ones first. A request without a virtual host gets 404.
     pub virtual_hosts: Vec<VirtualHost>,
 }
 
-/// The hosts that something is for. More specific ones come first in its order.
+/// A set of hosts. In its order, more specific ones come first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Hostname {
     /// This one.
     Exact(String),
-    /// All that end in this, which begins with a dot.
+    /// All hosts with this suffix, which begins with a dot.
     Suffix(String),
     /// All.
     Any,
 }
 
 impl Hostname {
-    /// Reads `shop.example.com`, `*.example.com`; `None` and the empty text are all.
+    /// Reads `shop.example.com` or `*.example.com`. `None` and the empty text mean all hosts.
     #[must_use]
     pub fn parse(text: Option<&str>) -> Self {
         match text {
@@ -108,7 +108,7 @@ impl Hostname {
         self.intersection(other).as_ref() == Some(other)
     }
 
-    /// By length, longer ones first: what a router does that prefers the most specific.
+    /// Longer ones first, since routers prefer the most specific one.
     fn rank(&self) -> (u8, std::cmp::Reverse<usize>, &str) {
         match self {
             Self::Exact(host) => (0, std::cmp::Reverse(host.len()), host),
@@ -152,7 +152,7 @@ impl fmt::Display for Hostname {
 pub struct VirtualHost {
     /// Which hosts.
     pub hostname: Hostname,
-    /// Its routes; the first that matches counts. They are in the order that the Gateway API asks for.
+    /// Its routes, in the order of the Gateway API. The first match counts.
     pub routes: Vec<Route>,
 }
 
@@ -160,7 +160,7 @@ pub struct VirtualHost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
-    /// Whose rule it is: `<kind>/<namespace>/<route>/<rule name or hash>`. The routes of one rule have one name.
+    /// The rule: `<kind>/<namespace>/<route>/<rule name or hash>`. All routes of a rule have the same name.
     pub rule: RuleName,
     /// What has to match.
     pub matches: Match,
@@ -174,7 +174,7 @@ pub struct Route {
     pub response_headers: HeaderChanges,
 }
 
-/// A rule's name: that of its sessions' scope as well.
+/// The name of a rule, which is also the scope of its sessions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct RuleName(pub String);
 
@@ -184,14 +184,14 @@ impl fmt::Display for RuleName {
     }
 }
 
-/// Where a rule with sessions comes from: what somebody says of it, he says of these objects.
+/// Where a rule with sessions comes from, so that reports on it name these objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleOrigin {
     /// The route.
     pub route: ObjectRef,
-    /// The rule's place in it.
+    /// The index of the rule in the route.
     pub index: usize,
-    /// The rule's own name there.
+    /// The name that the rule has in the route.
     pub name: Option<String>,
     /// The Gateways that serve it.
     pub gateways: BTreeSet<ObjectName>,
@@ -206,11 +206,11 @@ pub enum AskedBy {
     Rule,
     /// A session policy.
     Policy(SessionPolicyName),
-    /// Its XBackends, each for its own.
+    /// Its XBackends, each for its own sessions.
     Backends(Vec<ObjectName>),
 }
 
-/// What has to match; all of it.
+/// The conditions of a match; all must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Match {
@@ -219,10 +219,10 @@ pub struct Match {
     /// The method.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Headers, by names in lower case, each once.
+    /// Headers, by name in lower case.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, ValueMatch>,
-    /// Query parameters, each once.
+    /// Query parameters, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, ValueMatch>,
     /// Whether it must be a gRPC request.
@@ -230,15 +230,15 @@ pub struct Match {
     pub grpc: bool,
 }
 
-/// What the path has to be.
+/// A condition on the path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PathMatch {
     /// This path.
     Exact(String),
-    /// This path, or one below it. It has no `/` at its end, so that the root is empty.
+    /// This path and all paths below it. It has no `/` at its end, so the root is empty.
     Prefix(String),
-    /// All of the path matches this expression (RE2).
+    /// The whole path matches this expression (RE2).
     Regex(String),
 }
 
@@ -248,13 +248,13 @@ impl Default for PathMatch {
     }
 }
 
-/// What a value has to be.
+/// A condition on a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ValueMatch {
     /// This.
     Exact(String),
-    /// All of it matches this expression (RE2).
+    /// The whole value matches this expression (RE2).
     Regex(String),
 }
 
@@ -262,13 +262,13 @@ pub enum ValueMatch {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeaderChanges {
-    /// Replaced.
+    /// Headers to replace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<(String, String)>,
-    /// Appended.
+    /// Headers to append.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<(String, String)>,
-    /// Taken out.
+    /// Headers to remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
 }
@@ -289,7 +289,7 @@ pub enum Action {
     Forward(Forward),
     /// It is answered with a redirect.
     Redirect(Redirect),
-    /// It is answered with this status, because of what the message says.
+    /// It is answered with this status.
     Respond {
         /// The status.
         status: u16,
@@ -302,26 +302,26 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forward {
-    /// At least one, each with a weight above zero, or with sessions that go on.
+    /// At least one. Destinations of weight 0 are kept only if their sessions go on.
     pub destinations: Vec<Destination>,
     /// The sessions.
     pub session: Session,
     /// Host and path on the way to the backend.
     #[serde(skip_serializing_if = "Rewrite::is_empty")]
     pub rewrite: Rewrite,
-    /// How long the whole request may last; zero is no limit. Nothing said: no limit.
+    /// How long the whole request may last; no limit if it is zero or not set.
     #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub request_timeout: Option<Duration>,
-    /// How long one try may last; zero is no limit.
+    /// How long one try may last; zero means no limit.
     #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub backend_timeout: Option<Duration>,
-    /// Fields of the rule that nothing here tells of, though the control plane that serves it may follow them: who makes a route like this one by what is
-    /// here makes another one. None, where routes are ours to judge.
+    /// Fields of the rule that the graph does not contain, though the control plane that serves the route may follow
+    /// them. A copy of the route that is made from the graph would lack them. Empty for our own Gateways.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_followed: Vec<String>,
 }
 
-/// As the Gateway API writes it.
+/// In the format of the Gateway API.
 #[allow(clippy::ref_option, reason = "serde hands over the field by reference")]
 fn duration<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     duration.map(GatewayDuration::from).serialize(serializer)
@@ -333,9 +333,9 @@ fn duration<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) ->
 pub enum Session {
     /// It has none.
     None,
-    /// The rule's: a session stays on its destination, whatever the weights are.
+    /// The rule's: a session keeps its destination, whatever the weights are.
     Rule(SessionUse),
-    /// Each destination's own ([`Cluster::session`]): the split chooses first.
+    /// Each destination's own ([`Cluster::session`]): the split chooses the destination of every request.
     Destinations,
 }
 
@@ -353,7 +353,7 @@ pub struct SessionUse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Destination {
-    /// Its share; 0 is legal, and its sessions go on.
+    /// Its share of new sessions. With 0, existing sessions go on.
     pub weight: u32,
     /// What it is.
     pub target: Target,
@@ -371,14 +371,14 @@ pub struct Destination {
 pub enum Target {
     /// A cluster.
     Cluster(ClusterName),
-    /// A reference that leads nowhere: its share of the requests is answered with status 500.
+    /// An invalid reference: its share of the requests is answered with status 500.
     Invalid {
         /// Why.
         reason: String,
     },
 }
 
-/// A redirect. What is not said is as it is in the request.
+/// A redirect. Parts that are not set are those of the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Redirect {
@@ -438,24 +438,24 @@ impl fmt::Display for ClusterName {
     }
 }
 
-/// A backend's endpoints, and how they are spoken to.
+/// The endpoints of a backend, and their protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
-    /// The Service that the endpoints are of.
+    /// The Service whose endpoints these are.
     pub service: ObjectName,
     /// The number of the Service's port.
     pub port: u16,
-    /// The name of the Service's port, by which EndpointSlices have it; empty where it has none.
+    /// The name of the Service's port, as EndpointSlices have it; empty if it has none.
     pub port_name: String,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Sessions of the backend's own.
+    /// The backend's own sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,
 }
 
-/// What is spoken to a backend, in plain text.
+/// The protocol of a backend, in plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Protocol {

@@ -1,11 +1,11 @@
-//! What the objects mean: [`build`] turns them into a [`Graph`] and [`Reports`].
+//! Turns Kubernetes objects into a [`Graph`] and [`Reports`], with [`build`].
 //!
-//! All of it is pure: no kube, no clock, no environment; objects in, a graph and the conditions of every object out. An invalid reference stays in the
-//! graph as what it is (a destination that answers 500, with its weight), and in a report with its field's path, so that one bad object never affects
-//! another's traffic.
+//! The crate is pure: it has no Kubernetes client, no clock and no environment. An invalid reference stays in the graph
+//! as a destination that answers 500 with its weight, and in a report with the path of its field. So a bad object never
+//! affects the traffic of another one.
 //!
-//! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices touches one Envoy resource
-//! ([`endpoints`]).
+//! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices changes one
+//! Envoy resource ([`endpoints`]).
 
 mod assemble;
 mod build;

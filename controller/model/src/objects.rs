@@ -9,7 +9,7 @@ use limpet_api::{
     ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
 
-/// Everything that a graph is built from. Where it comes from, an API server or files, makes no difference.
+/// The objects that a graph is built from. They come from an API server or from files.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
     /// By name.
@@ -28,14 +28,14 @@ pub struct Objects {
     pub session_policies: BTreeMap<SessionPolicyName, Object<SessionPolicySpec>>,
     /// `XBackend`.
     pub backends: BTreeMap<ObjectName, Object<XBackendSpec>>,
-    /// The Secrets that listeners name, as far as they are certificates. Those that are not, or are broken, say why.
+    /// The Secrets that listeners name: their certificates, or why they are not valid certificates.
     pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
     /// Namespaces with their labels.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Objects {
-    /// Those that could not be read, with the field's path and what was expected there.
+    /// The objects that could not be read, with the path of the field and what was expected there.
     #[must_use]
     pub fn malformed(&self) -> BTreeMap<ObjectRef, &DecodeError> {
         fn of<'a, N, S: 'a>(
@@ -82,7 +82,7 @@ impl Objects {
     }
 }
 
-/// What a route of either kind names, as it says it.
+/// The references of a route of either kind.
 #[derive(Debug)]
 pub(super) struct RouteReferences<'a> {
     pub(super) meta: &'a Meta,
@@ -107,7 +107,7 @@ impl<'a> RouteReferences<'a> {
         }
     }
 
-    /// The Services among its backends, whether they are there or not.
+    /// The Services among its backends, whether they exist or not.
     pub(super) fn services(&self) -> impl Iterator<Item = ObjectName> {
         let services = self.backends.iter();
         let services = services.filter(|backend| Kind::find(&backend.group, &backend.kind) == Some(Kind::Service));
@@ -119,13 +119,13 @@ impl<'a> RouteReferences<'a> {
 }
 
 impl Objects {
-    /// What all routes name.
+    /// The references of all routes.
     pub(super) fn routes(&self) -> impl Iterator<Item = RouteReferences<'_>> {
         let http = self.http_routes.values().map(RouteReferences::of_http);
         http.chain(self.grpc_routes.values().map(RouteReferences::of_grpc))
     }
 
-    /// What this route names.
+    /// The references of this route.
     pub(super) fn route(&self, route: &ObjectRef) -> Option<RouteReferences<'_>> {
         match route.kind {
             Kind::HttpRoute => self.http_routes.get(&route.name).map(RouteReferences::of_http),
@@ -162,7 +162,7 @@ impl From<SessionPolicyKind> for Kind {
     }
 }
 
-/// As its text, so that it can be a map's key.
+/// As text, so that it can be the key of a map.
 impl Serialize for SessionPolicyName {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -1,6 +1,6 @@
 use limpet_api::DecodeError;
 
-/// A field of the route that cannot be followed.
+/// A field that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Problem {
     /// Its path, like `spec.rules[2].sessionPersistence.absoluteTimeout`.

@@ -1,4 +1,4 @@
-//! References from one object to another: whether they are permitted, and what they lead to.
+//! References between objects: whether they are permitted, and what they refer to.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use super::graph::{Cluster, ClusterName, Protocol};
 use super::short_hash::short_hash;
 use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
 
-/// The label of every object that is written, with the value [`MANAGER`]. Objects without it are somebody else's,
-/// whatever they are called.
+/// The label of every object that Limpet writes, with the value [`MANAGER`]. Objects without it are not ours, whatever
+/// their name is.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`] on our objects.
 pub const MANAGER: &str = "limpet";
 
-/// Who refers.
+/// The object that has a reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Referrer<'a> {
     /// The kind of the referring object.
@@ -31,7 +31,7 @@ pub(crate) enum RuleBackend {
     XBackend(ObjectName),
 }
 
-/// What a backend reference leads to.
+/// The backend of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Backend {
     pub(super) cluster: ClusterName,
@@ -40,7 +40,7 @@ pub(super) struct Backend {
     pub(super) object: RuleBackend,
 }
 
-/// Why a reference leads nowhere.
+/// Why a reference is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unresolved {
     /// One of the reasons of `ResolvedRefs`.
@@ -49,7 +49,7 @@ pub(super) struct Unresolved {
     pub(super) field: &'static str,
     /// What was expected.
     pub(super) message: String,
-    /// An XBackend that is there and cannot be led to, whatever refers to it; and why.
+    /// An XBackend that exists but cannot be used by any rule, and why.
     pub(super) refused: Option<Box<(ObjectName, String)>>,
 }
 
@@ -57,12 +57,12 @@ pub(super) struct Unresolved {
 #[derive(Debug)]
 pub struct References<'a> {
     objects: &'a Objects,
-    /// By the namespace that they are in.
+    /// By their namespace.
     grants: BTreeMap<&'a str, Vec<&'a ReferenceGrantSpec>>,
 }
 
 impl<'a> References<'a> {
-    /// All references among these objects.
+    /// Collects the grants of these objects.
     #[must_use]
     pub fn new(objects: &'a Objects) -> Self {
         let mut grants: BTreeMap<&str, Vec<&ReferenceGrantSpec>> = BTreeMap::new();
@@ -72,7 +72,8 @@ impl<'a> References<'a> {
         Self { objects, grants }
     }
 
-    /// Whether `from` may refer to an object: one of its own namespace, or with a ReferenceGrant in the object's.
+    /// Whether `from` may refer to an object: it is in the same namespace, or a ReferenceGrant in its namespace permits
+    /// it.
     #[must_use]
     pub fn permitted(&self, from: Referrer<'_>, group: &str, kind: &str, to: &ObjectName) -> bool {
         if from.namespace == to.namespace {
@@ -95,7 +96,7 @@ impl<'a> References<'a> {
             })
     }
 
-    /// What a route's backend reference leads to. A route of gRPC speaks HTTP/2 to backends that say nothing.
+    /// Resolves the backend reference of a route. For a gRPC route, the default protocol is HTTP/2.
     pub(super) fn backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Result<Backend, Unresolved> {
         let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
         let name = ObjectName::new(namespace, &reference.name);
@@ -119,7 +120,7 @@ impl<'a> References<'a> {
             return Err(unresolved(
                 "BackendNotFound",
                 ".name",
-                format!("expected Service {name}, which is not there"),
+                format!("expected Service {name}, which does not exist"),
             ));
         };
         if let Some(error) = &service.malformed {
@@ -140,7 +141,7 @@ impl<'a> References<'a> {
         let is_it =
             |port: &&limpet_api::ServicePort| port.port == number && port.protocol.as_deref().unwrap_or("TCP") == "TCP";
         let Some(port) = service.spec.ports.iter().find(is_it) else {
-            let message = format!("expected a TCP port of Service {name}, which has no {number}");
+            let message = format!("expected a TCP port of Service {name}, found {number}");
             return Err(unresolved("BackendNotFound", ".port", message));
         };
         let protocol = match (port.app_protocol.as_deref(), from.kind) {
@@ -150,7 +151,8 @@ impl<'a> References<'a> {
             (None | Some("http" | "kubernetes.io/ws"), _) => Protocol::Http1,
             (Some(other), _) => {
                 let message = format!(
-                    "expected port {number} of Service {name} to have the appProtocol http, kubernetes.io/h2c or kubernetes.io/ws, found {other}"
+                    "expected port {number} of Service {name} to have the appProtocol http, kubernetes.io/h2c or \
+                     kubernetes.io/ws, found {other}"
                 );
                 return Err(unresolved("UnsupportedProtocol", ".port", message));
             }
@@ -175,14 +177,14 @@ impl<'a> References<'a> {
             return Err(unresolved("RefNotPermitted", ".namespace", message));
         }
         if reference.port.is_some() {
-            let message = "expected no port, since an XBackend has its own".to_owned();
+            let message = "expected no port, because an XBackend has its own".to_owned();
             return Err(unresolved("InvalidKind", ".port", message));
         }
         let Some(backend) = self.objects.backends.get(&name) else {
             return Err(unresolved(
                 "BackendNotFound",
                 ".name",
-                format!("expected XBackend {name}, which is not there"),
+                format!("expected XBackend {name}, which does not exist"),
             ));
         };
         let refused = |reason, message: String| Unresolved {
@@ -222,9 +224,9 @@ impl<'a> References<'a> {
             .get(&made)
             .is_some_and(|service| !is_ours(service))
         {
-            // Its endpoints would be those of whatever that Service selects.
+            // The XBackend would get the endpoints that this Service selects.
             let message =
-                format!("expected no Service {made} but the one that is made for its pods, found somebody else's");
+                format!("expected the Service {made} that Limpet makes for its pods, found another one of this name");
             return Err(refused("BackendNotFound", message));
         }
         let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
@@ -251,13 +253,14 @@ fn unresolved(reason: &'static str, field: &'static str, message: String) -> Unr
     }
 }
 
-/// Whether a Service is one that is made here.
+/// Whether Limpet made this Service.
 #[must_use]
 pub fn is_ours(service: &Object<ServiceSpec>) -> bool {
     service.meta.labels.get(MANAGED_BY).is_some_and(|by| by == MANAGER)
 }
 
-/// The Service that is made for an XBackend, so that the cluster keeps EndpointSlices of its pods. A Service's name has at most 63 characters.
+/// The name of the Service that is made for an XBackend, so that the cluster keeps EndpointSlices of its pods. The name
+/// of a Service has at most 63 characters.
 #[must_use]
 pub fn selector_service(backend: &ObjectName) -> ObjectName {
     let hash = short_hash(backend.name.as_bytes());

@@ -1,5 +1,5 @@
-//! What became of each object: its conditions, by GEP-713 for policies and by the Gateway API for everything else. Times, generations of other
-//! writers and what Envoys have acknowledged are not known here; whoever writes a status adds them.
+//! The conditions of each object, by GEP-713 for policies and by the Gateway API for all other objects. Times, the
+//! entries of other controllers and what Envoys have acknowledged are not known here; the writer of a status adds them.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::objects::SessionPolicyName;
 use limpet_api::{KindRef, ObjectName, ParentRef};
 
-/// The reason where a value is valid by the API and not supported here. Where a backend asks for such a value, it is not
-/// a reason of `ResolvedRefs`: the backend is there.
+/// The reason where a value is valid by the API and not supported here. Where a backend asks for such a value, it is
+/// not a reason of `ResolvedRefs`: the backend is there.
 pub(super) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
 
-/// Of every object that is ours to report on.
+/// Reports on all objects of ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reports {
@@ -38,9 +38,9 @@ pub struct Condition {
     pub kind: &'static str,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// Why, in one of the specification's words.
+    /// The reason, as the specification defines it.
     pub reason: &'static str,
-    /// Why, for people: the field's path and what was expected.
+    /// The message: the path of the field and what was expected.
     pub message: String,
 }
 
@@ -127,7 +127,7 @@ pub struct ListenerReport {
 pub struct RouteReport {
     /// The generation that was read.
     pub observed_generation: i64,
-    /// For each Gateway of ours that it names.
+    /// For each of our Gateways that it refers to.
     pub parents: Vec<ParentReport>,
 }
 
@@ -135,7 +135,7 @@ pub struct RouteReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentReport {
-    /// The parent, as the route names it.
+    /// The parent, as in the route.
     pub parent_ref: ParentRef,
     /// Its conditions.
     pub conditions: Vec<Condition>,
@@ -147,7 +147,7 @@ pub struct ParentReport {
 pub struct PolicyReport {
     /// The generation that was read.
     pub observed_generation: i64,
-    /// For each ancestor, at most 16 (GEP-713): the Gateways whose traffic it shapes.
+    /// For each ancestor, at most 16 (GEP-713): the Gateways whose traffic it affects.
     pub ancestors: Vec<AncestorReport>,
 }
 

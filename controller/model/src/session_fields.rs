@@ -1,4 +1,5 @@
-//! What GEP-1619 has no field for: the table of the fields that annotations and the controller's `sessionDefaults` have.
+//! What GEP-1619 has no field for: the table of the fields that annotations and the controller's `sessionDefaults`
+//! have.
 //!
 //! One entry for each field. Everything else follows from it: the annotation's name (`same_site` is `same-site`), the
 //! name in `sessionDefaults` (`sameSite`), which values are taken and what a bad one is told, which object counts, what

@@ -2,17 +2,17 @@ use std::collections::BTreeSet;
 
 use super::session_fields::SessionFields;
 
-/// The `controllerName` of our GatewayClasses, and the name that we write status under.
+/// The `controllerName` of our GatewayClasses, and of our entries in statuses.
 pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
 
-/// What graphs are built with, besides objects.
+/// The settings that a graph is built with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Our `controllerName`: that of our GatewayClasses, and of our entries in statuses.
     pub controller_name: String,
     /// Whose Gateways are read.
     pub gateways: Gateways,
-    /// What sessions are like where nothing else is said.
+    /// What sessions have if no object says otherwise.
     pub session_defaults: SessionFields,
 }
 
@@ -29,16 +29,17 @@ impl Default for Settings {
 /// Whose Gateways are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Gateways {
-    /// Those of the classes with our `controllerName`. Class, Gateway and routes are ours to judge: what is not supported is refused.
+    /// Those of the classes with our `controllerName`. Limpet reports on class, Gateway and routes, and refuses what is
+    /// not supported.
     #[default]
     Ours,
-    /// Those of the classes with one of these `controllerName`s, which another control plane serves. That one judges them and gives them their meaning,
-    /// also where it is more than is known here; sessions alone are added to it.
+    /// Those of the classes with one of these `controllerName`s, which another control plane serves. It reports on them
+    /// and may support more than Limpet, which only adds sessions.
     Of(BTreeSet<String>),
 }
 
 impl Settings {
-    /// Whether the Gateways of a class with this `controllerName` are read.
+    /// Whether Gateways of a class with this `controllerName` are read.
     #[must_use]
     pub fn reads(&self, controller_name: &str) -> bool {
         match &self.gateways {
@@ -47,7 +48,7 @@ impl Settings {
         }
     }
 
-    /// Whether classes, Gateways and routes are ours to judge.
+    /// Whether Limpet reports on classes, Gateways and routes, and refuses what is not supported.
     #[must_use]
     pub fn judges(&self) -> bool {
         self.gateways == Gateways::Ours

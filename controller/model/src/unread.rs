@@ -1,4 +1,4 @@
-//! Fields that an object has and nothing reads.
+//! Fields of an object that its type does not have.
 
 /// The unread fields of one object.
 #[derive(Debug, Clone, Copy)]
@@ -9,7 +9,7 @@ impl<'a> Unread<'a> {
         Self(fields)
     }
 
-    /// Those that are `path`, or lie below it.
+    /// Those at `path` or below it.
     pub(super) fn below(self, path: &str) -> Vec<&'a str> {
         let is_below = |field: &&str| {
             let rest = field.strip_prefix(path);
@@ -24,6 +24,6 @@ pub(super) fn no_effect(message: &str, fields: &[String]) -> String {
     if fields.is_empty() {
         message.to_owned()
     } else {
-        format!("{message}. Not supported, and without effect: {}", fields.join(", "))
+        format!("{message}. Not supported and ignored: {}", fields.join(", "))
     }
 }

@@ -11,7 +11,7 @@ use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 pub struct Unsupported {
     /// The rule.
     pub rule: RuleName,
-    /// The Gateway where that is so; everywhere, where there is none.
+    /// The Gateway that this applies to; all Gateways if it is not set.
     pub gateway: Option<ObjectName>,
     /// How much of the rule's sessions.
     pub extent: Extent,
@@ -129,7 +129,7 @@ impl Told {
         let known = conditions.iter().position(|condition| condition.kind == "Programmed");
         let known = known.map(|index| conditions.remove(index));
         conditions.push(match known {
-            // It has no rules at all: that says more.
+            // No rule of the policy has sessions. That condition says more.
             Some(known) if !known.is_true() => known,
             _ if self.without_sessions == self.rules => Condition::fails("Programmed", "Invalid", message),
             Some(known) => Condition {

@@ -1,4 +1,5 @@
-//! `src/descriptors.binpb` is what envoy-types' own descriptors say of the messages that are written. `make descriptors` writes it anew.
+//! `src/descriptors.binpb` is what envoy-types' own descriptors say of the messages that are written.
+//! `make descriptors` writes it anew.
 #![allow(clippy::disallowed_methods, reason = "a test reads files and the environment")]
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! Envoy resources by type and name: an output makes them, and an xDS server sends them. Contents are opaque bytes here.
+//! Envoy resources by type and name: an output makes them, and an xDS server sends them. Contents are opaque bytes
+//! here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use zeroize::Zeroizing;
 pub enum ResourceType {
     /// A cluster (CDS).
     Cluster,
-    /// The endpoints of a cluster (EDS). Its name is its cluster's.
+    /// The endpoints of a cluster (EDS), under the name of the cluster.
     ClusterLoadAssignment,
     /// A filter's configuration (ECDS).
     ExtensionConfig,
@@ -26,7 +27,7 @@ pub enum ResourceType {
 }
 
 impl ResourceType {
-    /// All of them, in the order in which a change to several is sent.
+    /// All types, in the order in which a change to several of them is sent.
     pub const ALL: [Self; 6] = [
         Self::Cluster,
         Self::ClusterLoadAssignment,
@@ -36,7 +37,7 @@ impl ResourceType {
         Self::RouteConfiguration,
     ];
 
-    /// The type's URL, as requests and responses have it.
+    /// The type URL, as in requests and responses.
     #[must_use]
     pub const fn url(self) -> &'static str {
         match self {
@@ -49,19 +50,19 @@ impl ResourceType {
         }
     }
 
-    /// The type of this URL, if it is one of those that are served.
+    /// The type of this URL; `None` if it is not served.
     #[must_use]
     pub fn from_url(url: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|served| served.url() == url)
     }
 
-    /// Whether a request without names asks for everything ("xDS protocol": wildcards).
+    /// Whether a request without names asks for all resources (xDS protocol, wildcard subscription).
     #[must_use]
     pub const fn has_wildcard(self) -> bool {
         matches!(self, Self::Cluster | Self::Listener)
     }
 
-    /// The message's name, as in logs and metrics.
+    /// The name of the message, as in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -120,11 +121,11 @@ impl<T> IndexMut<ResourceType> for PerType<T> {
     }
 }
 
-/// A name of a resource.
+/// The name of a resource.
 pub type Name = Arc<str>;
 
-/// What a resource's content is known by: equal contents have equal versions, in every process. The first 16 bytes of its SHA-256, written
-/// in hexadecimal.
+/// The version of a resource: the first 16 bytes of the SHA-256 of its content, in hexadecimal. Equal contents have
+/// equal versions in every process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version([u8; 16]);
 
@@ -133,12 +134,12 @@ impl Version {
         Self::from_digest(Sha256::new_with_prefix(content))
     }
 
-    /// Of a whole set of resources, sorted by name.
+    /// The version of a set of resources, which must be sorted by name.
     pub fn of_all<'a>(resources: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         let mut digest = Sha256::new();
         for (name, version) in resources {
             digest.update(name);
-            // No name of ours has this byte in it, and versions have one length.
+            // Names do not contain this byte, and versions have a fixed length.
             digest.update([0]);
             digest.update(version.0);
         }
@@ -154,7 +155,7 @@ impl Version {
         Self(version)
     }
 
-    /// The version that is written like this, if any of ours is.
+    /// Reads a version; `None` if the text is not exactly what a version is written as.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut version = [0; 16];
@@ -180,20 +181,20 @@ impl fmt::Debug for Version {
     }
 }
 
-/// A resource. It does not change: a change is another resource of the same type and name.
+/// A resource. It is immutable: a change is another resource of the same type and name.
 pub struct Resource {
     of_type: ResourceType,
     name: Name,
     version: Version,
-    // Zeroized when dropped: it may be a secret.
+    // The body may be a secret, so it is zeroized when dropped.
     body: Zeroizing<Vec<u8>>,
 }
 
 impl Resource {
-    /// A resource of these bytes: its message, encoded.
+    /// A resource with this encoded message.
     ///
-    /// Equal contents must come as equal bytes, or they would be sent again. `prost` does not see to it: it encodes a map's entries in any
-    /// order.
+    /// Equal contents must be equal bytes, or they are sent again. `prost` does not guarantee that: it encodes the
+    /// entries of a map in any order.
     #[must_use]
     pub fn new(resource_type: ResourceType, name: impl Into<Name>, body: Vec<u8>) -> Self {
         Self {
@@ -204,32 +205,32 @@ impl Resource {
         }
     }
 
-    /// The resource's type.
+    /// The type of the resource.
     #[must_use]
     pub fn resource_type(&self) -> ResourceType {
         self.of_type
     }
 
-    /// Its name, as Envoy asks for it.
+    /// The name, as Envoy asks for it.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// What its content is known by.
+    /// The version of the content.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Its message, encoded.
+    /// The encoded message.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 }
 
-/// Without its content, which may be a secret.
+/// Leaves out the content, which may be a secret.
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -242,7 +243,7 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// Everything that the nodes of one group are to have. Cheap to clone: resources are shared.
+/// All resources of one group of nodes. Clones are cheap, because they share the resources.
 #[derive(Debug, Clone, Default)]
 pub struct Resources(PerType<BTreeMap<Name, Arc<Resource>>>);
 
@@ -253,13 +254,13 @@ impl Resources {
         Self::default()
     }
 
-    /// Adds a resource, in the place of the one of its type and name.
+    /// Adds a resource. It replaces one of the same type and name.
     pub fn insert(&mut self, resource: impl Into<Arc<Resource>>) {
         let resource = resource.into();
         self.0[resource.of_type].insert(Arc::clone(&resource.name), resource);
     }
 
-    /// Takes a resource out.
+    /// Removes a resource.
     pub fn remove(&mut self, resource_type: ResourceType, name: &str) -> Option<Arc<Resource>> {
         self.0[resource_type].remove(name)
     }
@@ -280,13 +281,13 @@ impl Resources {
         ResourceType::ALL.into_iter().flat_map(|each| self.of_type(each))
     }
 
-    /// How many there are.
+    /// The number of resources.
     #[must_use]
     pub fn len(&self) -> usize {
         ResourceType::ALL.into_iter().map(|each| self.0[each].len()).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there is no resource.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

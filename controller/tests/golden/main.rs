@@ -1,11 +1,13 @@
-//! Golden cases: manifests, and all that becomes of them. A case is a folder with `in.yaml` (and `config.yaml`, which is the controller's
-//! `sessionDefaults`, and `envoy.yaml`, its `envoy`, where it wants them), and `out.yaml`: the graph, the reports, and Envoy's resources, or the objects
-//! for another control plane. `make golden` writes every `out.yaml` anew and removes what belongs to no case.
+//! Golden cases: manifests, and everything that Limpet makes of them.
+//!
+//! A case is a folder with `in.yaml` and `out.yaml`: the graph, the reports, and Envoy's resources or the objects for
+//! another control plane. It may have `config.yaml`, the controller's `sessionDefaults`, and `envoy.yaml`, its `envoy`.
+//! `make golden` writes every `out.yaml` and removes files that belong to no case.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "what is not there fails the test"
+    reason = "a test fails by panicking"
 )]
 
 use std::collections::BTreeSet;
@@ -25,7 +27,7 @@ use limpet_outputs::{ControlPlane, FilterInputs, FilterKeys};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The folders of cases, and who gets what they become.
+/// The folders of cases, and the control plane that gets their output.
 fn outputs() -> [(&'static str, Option<ControlPlane>); 3] {
     [
         ("cases", None),
@@ -37,7 +39,7 @@ fn outputs() -> [(&'static str, Option<ControlPlane>); 3] {
     ]
 }
 
-/// A case, and who gets what it becomes.
+/// A case, and the control plane that gets its output.
 struct Case {
     folder: PathBuf,
     plane: Option<ControlPlane>,
@@ -69,7 +71,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A part of the controller's configuration, where there is one.
+/// A part of the controller's configuration; the default if the file does not exist.
 fn part<T: DeserializeOwned + Default>(file: &Path) -> T {
     if !file.exists() {
         return T::default();
@@ -105,7 +107,7 @@ fn rendered(Case { folder, plane }: &Case) -> Rendered {
 }
 
 #[test]
-fn every_case_comes_out_as_it_should() {
+fn every_case_has_the_golden_output() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut different = Vec::new();
     for case in cases() {
@@ -135,7 +137,7 @@ fn no_two_cases_write_their_difference_to_one_file() {
 }
 
 #[test]
-fn nothing_belongs_to_no_case() {
+fn every_file_belongs_to_a_case() {
     let known: BTreeSet<&str> = BTreeSet::from(["config.yaml", "envoy.yaml", "in.yaml", "out.yaml"]);
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut orphans = Vec::new();
@@ -163,7 +165,7 @@ fn nothing_belongs_to_no_case() {
     assert!(orphans.is_empty(), "these belong to no case: {orphans:?}");
 }
 
-/// What the filter is given, it must take.
+/// The filter must accept its configuration.
 #[test]
 fn the_filters_configuration_is_one_by_the_filters_own_check() {
     let mut checked = 0;
@@ -177,7 +179,7 @@ fn the_filters_configuration_is_one_by_the_filters_own_check() {
     assert!(checked > 20, "{checked}");
 }
 
-/// The texts of the filter's configurations, where it is not left out.
+/// The texts of the filter's configurations.
 fn configurations(document: &Value) -> Vec<String> {
     let of_envoys = document["resources"].as_object().into_iter().flatten();
     let of_envoys = of_envoys.flat_map(|(_, resources)| resources["ExtensionConfig"].as_array().expect("the filter"));

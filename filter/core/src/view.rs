@@ -35,9 +35,9 @@ pub trait RequestView {
     fn cluster_name(&self) -> Answer<'_>;
     /// A request header by its lower-case name, with all fields [`joined`].
     fn header(&self, name: &str) -> Answer<'_>;
-    /// Sets [`DESTINATION_HEADER`](crate::envoy::DESTINATION_HEADER) to the destination and makes the proxy match the request again. Returns the name of
-    /// the cluster that the new route leads to, empty if there is none; `None` if the proxy matches the request only
-    /// later.
+    /// Sets [`DESTINATION_HEADER`](crate::envoy::DESTINATION_HEADER) to the destination and makes the proxy match the
+    /// request again. Returns the name of the cluster that the new route leads to, empty if there is none; `None` if
+    /// the proxy matches the request only later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;
 }
 

@@ -1,7 +1,7 @@
 //! The layers of the repository: no import runs upwards.
 //!
-//! Between crates the compiler sees to it, as long as each Cargo.toml lacks what its crate must not know. Between the modules of one crate
-//! the compiler permits circles, so they are looked for here.
+//! Between crates the compiler sees to it, as long as each Cargo.toml lacks what its crate must not know. Between the
+//! modules of one crate the compiler permits circles, so they are looked for here.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -13,21 +13,21 @@ use limpet_api::{Kind, ObjectName, ParentRef};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) gateway: ObjectName,
-    /// The listener's place in the Gateway.
+    /// The index of the listener in the Gateway.
     pub(crate) listener: usize,
-    /// The hosts that both are for.
+    /// The hosts of both.
     pub(crate) hostnames: Vec<Hostname>,
 }
 
-/// A parent of ours, as the route names it.
+/// A parent of the route that is ours.
 #[derive(Debug)]
 pub(crate) struct Parent {
     pub(crate) reference: ParentRef,
-    /// `Accepted`, as far as attaching goes.
+    /// `Accepted`, without what the rules of the route add.
     pub(crate) accepted: Condition,
 }
 
-/// The Gateway that a parent reference names, if it names one.
+/// The Gateway that a parent reference refers to, if it refers to a Gateway.
 pub(crate) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
     let is_gateway = Kind::find(&parent.group, &parent.kind) == Some(Kind::Gateway);
     is_gateway.then(|| ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
@@ -49,7 +49,7 @@ pub(super) fn attach(
             continue;
         };
         if let Some(error) = route.malformed {
-            // Of the reasons that there are, it is the one for a value that is not as the API has it.
+            // The specification has no better reason for a value that does not have the shape of the API.
             let accepted = Condition::fails("Accepted", UNSUPPORTED_VALUE, error.to_string());
             parents.push(Parent {
                 reference: reference.clone(),
@@ -88,7 +88,7 @@ pub(super) fn attach(
     (attachments, parents)
 }
 
-/// What keeps a route from a parent; the later ones say more.
+/// Why a route does not attach to a parent. The most specific one, which is the last, is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
     NoListener,
@@ -103,29 +103,29 @@ impl Obstacle {
         match self {
             Self::NoListener => fails(
                 "NoMatchingParent",
-                format!("spec.parentRefs: expected a listener of Gateway {gateway} of this sectionName and port"),
+                format!("spec.parentRefs: expected a listener of Gateway {gateway} with this sectionName and port"),
             ),
             Self::NotAllowed => fails(
                 "NotAllowedByListeners",
                 format!(
-                    "spec.parentRefs: expected a listener of Gateway {gateway} whose allowedRoutes take this route"
+                    "spec.parentRefs: expected a listener of Gateway {gateway} whose allowedRoutes accept this route"
                 ),
             ),
             Self::NoHostname => fails(
                 "NoMatchingListenerHostname",
                 format!("spec.hostnames: expected one that a listener of Gateway {gateway} serves"),
             ),
-            Self::None if is_served => Condition::holds("Accepted", "Accepted", "It is served"),
+            Self::None if is_served => Condition::holds("Accepted", "Accepted", "The route is served"),
             Self::None => Condition::holds(
                 "Accepted",
                 "Accepted",
-                format!("It is attached, but the listeners of Gateway {gateway} that take it do not serve"),
+                format!("The route is attached, but the listeners of Gateway {gateway} that accept it do not serve"),
             ),
         }
     }
 }
 
-/// The hosts that route and listener have in common.
+/// The hosts of both the route and the listener.
 fn meet(
     route: &RouteInput<'_>,
     reference: &ParentRef,

@@ -8,7 +8,7 @@ use crate::reports::UNSUPPORTED_VALUE;
 use crate::unread::Unread;
 use limpet_api::BackendRef;
 
-/// The destinations of a rule, also those that lead nowhere.
+/// The destinations of a rule, with those whose reference is invalid.
 pub(super) fn destinations(
     route: &RouteInput<'_>,
     input: &RuleInput<'_>,
@@ -88,7 +88,7 @@ fn resolve(
     Ok(backend)
 }
 
-/// Tokens name clusters by a hash of four bytes: two of one rule must not have the same.
+/// Refuses a second cluster with the same hash: tokens name the clusters of a rule by a hash of four bytes.
 fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend, BadReference> {
     let hash = |backend: &Backend| limpet_core::token::Destination::of_cluster(backend.cluster.0.as_bytes());
     let twin = |other: &&Backend| other.cluster != backend.cluster && hash(other) == hash(&backend);
@@ -98,7 +98,8 @@ fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend,
             reason: UNSUPPORTED_VALUE,
             field: field.to_owned(),
             message: format!(
-                "expected a backend whose short hash differs from that of {}, which tokens of this rule would take it for",
+                "expected a backend whose short hash differs from that of {}, because tokens of this rule could not \
+                 tell them apart",
                 twin.cluster
             ),
         }),

@@ -1,5 +1,5 @@
-//! Regular expressions. Envoy's are RE2's; one that it cannot read makes it refuse a whole table of routes, so they are held to what both RE2 and this
-//! crate's parser read.
+//! Regular expressions. Envoy uses RE2 and refuses a whole route table for one invalid expression. So only expressions
+//! that both RE2 and the parser of the `regex` crate read are accepted.
 
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{
@@ -9,12 +9,12 @@ use regex_syntax::ast::{
 
 use crate::problem::Problem;
 
-/// How often RE2 repeats something at most.
+/// The maximum number of repetitions in RE2.
 const MOST_REPETITIONS: u64 = 1000;
-/// How deep they may be nested, for the parsers' sake.
+/// The maximum nesting that the parser accepts.
 const DEPTH: u32 = 100;
 
-/// A regular expression that Envoy will take.
+/// Checks that Envoy accepts the expression.
 pub(super) fn regex(field: &str, text: &str) -> Result<String, Problem> {
     check(text).map(|()| text.to_owned()).map_err(|message| Problem {
         field: field.to_owned(),
@@ -29,17 +29,17 @@ fn check(text: &str) -> Result<(), String> {
     let parsed = ParserBuilder::new().nest_limit(DEPTH).build().parse(text);
     let ast = parsed.map_err(|error| error.kind().to_string())?;
     ast::visit(&ast, Re2::default())?;
-    // What the parser alone does not see, such as the names of Unicode's classes.
+    // Finds what the parser alone does not check, such as the names of Unicode classes.
     regex::Regex::new(text).map(drop).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
         other => other.to_string().lines().last().unwrap_or_default().to_owned(),
     })
 }
 
-/// Finds what RE2 lacks.
+/// Finds syntax that RE2 does not have.
 #[derive(Default)]
 struct Re2 {
-    /// How often what is looked at is repeated, by each repetition around it.
+    /// The maximum of each repetition around the current node.
     repeated: Vec<u64>,
 }
 
@@ -85,7 +85,7 @@ impl Visitor for Re2 {
 impl Re2 {
     fn repetition(&mut self, repetition: &ast::Repetition) -> Result<(), String> {
         if let Ast::Repetition(_) = *repetition.ast {
-            return Err("nothing is repeated twice in a row, as in a**".to_owned());
+            return Err("no repetition of a repetition, as in a**".to_owned());
         }
         let most = match repetition.op.kind {
             RepetitionKind::Range(
@@ -108,18 +108,18 @@ impl Re2 {
 fn flag(item: &ast::FlagsItem) -> Result<(), String> {
     match item.kind {
         FlagsItemKind::Flag(Flag::Unicode | Flag::IgnoreWhitespace | Flag::CRLF) => {
-            Err("it has the flags i, m, s and U alone".to_owned())
+            Err("only the flags i, m, s and U are supported".to_owned())
         }
         _ => Ok(()),
     }
 }
 
-/// Envoy's RE2 reads bytes, so no number is above 255.
+/// Envoy's RE2 reads bytes, so numbers above 255 are invalid.
 fn literal(literal: &ast::Literal) -> Result<(), String> {
     match literal.kind {
         LiteralKind::HexFixed(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong)
         | LiteralKind::HexBrace(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong) => {
-            Err(r"it has no \u and \U".to_owned())
+            Err(r"\u and \U are not supported".to_owned())
         }
         LiteralKind::HexBrace(HexLiteralKind::X) if u32::from(literal.c) > 0xff => {
             Err(r"the largest number is \x{FF}".to_owned())
@@ -130,7 +130,7 @@ fn literal(literal: &ast::Literal) -> Result<(), String> {
 
 fn unicode(kind: &ClassUnicodeKind) -> Result<(), String> {
     match kind {
-        ClassUnicodeKind::NamedValue { .. } => Err("it has no properties of Unicode with values".to_owned()),
+        ClassUnicodeKind::NamedValue { .. } => Err("Unicode properties with values are not supported".to_owned()),
         _ => Ok(()),
     }
 }
@@ -139,7 +139,7 @@ fn unicode(kind: &ClassUnicodeKind) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// What Envoy takes, and what it refuses, were tried with `envoy --mode validate`.
+    /// What Envoy accepts and refuses was determined with `envoy --mode validate`.
     #[test]
     fn what_envoy_takes_is_taken() {
         let taken = [

@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::unread::Unread;
 use limpet_api::{Filter, HeaderModifier, PathModifier, Redirect as RequestRedirect};
 
-/// What a rule does with its requests. Changes of headers go into `rule`.
+/// What a rule does with its requests. Sets the header changes in `rule`.
 pub(super) fn action(
     input: &RuleInput<'_>,
     unread: &Unread<'_>,
@@ -41,7 +41,8 @@ pub(super) fn action(
                 return Err(problem(
                     &format!("{field}.type"),
                     &format!(
-                        "expected RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect or URLRewrite, found {other}"
+                        "expected RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect or URLRewrite, found \
+                         {other}"
                     ),
                 ));
             }
@@ -57,7 +58,7 @@ pub(super) fn action(
     }
 }
 
-/// The destinations, and nothing else.
+/// Forwards to the destinations without any change.
 pub(super) fn forward_unchanged(destinations: Vec<Destination>) -> RuleAction {
     RuleAction::Forward {
         destinations,
@@ -73,10 +74,10 @@ fn forward(input: &RuleInput<'_>, destinations: &[Destination], rewrite: Rewrite
     if !destinations.iter().any(leads_somewhere) {
         return Ok(RuleAction::Respond {
             status: 500,
-            reason: format!("{}.backendRefs: no backend that is there", input.field),
+            reason: format!("{}.backendRefs: no valid backend", input.field),
         });
     }
-    // Envoy adds them in 32 bits, and refuses a whole table of routes where they do not fit.
+    // Envoy adds the weights in 32 bits and refuses the whole route table if the sum overflows.
     let sum: u64 = destinations
         .iter()
         .map(|destination| u64::from(destination.weight))
@@ -166,7 +167,7 @@ fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChange
     })
 }
 
-/// A header that may be changed, in lower case. Envoy refuses a whole table of routes for one that may not.
+/// The name of a header that may be changed, in lower case. Envoy refuses a whole route table for any other.
 fn header_name(field: &str, name: &str) -> Result<String, Problem> {
     let name = token(field, name)?;
     if name == "host" {
@@ -187,7 +188,8 @@ pub(super) fn token(field: &str, name: &str) -> Result<String, Problem> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// Where a redirect leads. A schema sees to most of this; without one, Envoy would refuse a whole table of routes, or lead elsewhere.
+/// Reads a redirect. The schema of the API server checks most of this. Objects from files have no schema, and Envoy
+/// would refuse the whole route table or redirect elsewhere.
 fn redirect(field: &str, wanted: &RequestRedirect, matches: &[Match]) -> Result<Redirect, Problem> {
     let status = wanted.status_code.unwrap_or(302);
     if ![301, 302, 303, 307, 308].contains(&status) {
@@ -235,7 +237,7 @@ fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> R
             if matches.iter().all(|found| matches!(found.path, PathMatch::Prefix(_))) {
                 Ok(Some(PathChange::Prefix(prefix.clone())))
             } else {
-                let message = "expected every match of the rule to be a PathPrefix, since its prefix is replaced";
+                let message = "expected every match of the rule to be a PathPrefix, because its prefix is replaced";
                 Err(problem(&format!("{field}.path.type"), message))
             }
         }
@@ -247,7 +249,7 @@ fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> R
 }
 
 fn present<'a, T>(field: &str, name: &str, value: Option<&'a T>) -> Result<&'a T, Problem> {
-    value.ok_or_else(|| problem(&format!("{field}.{name}"), "expected it, since type says so"))
+    value.ok_or_else(|| problem(&format!("{field}.{name}"), "expected this field, because type names it"))
 }
 
 fn once(field: &str, first: bool) -> Result<(), Problem> {

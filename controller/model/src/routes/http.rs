@@ -72,7 +72,7 @@ fn path(field: &str, path: Option<&PathMatchSpec>) -> Result<PathMatch, Problem>
                 format!("expected a path that begins with /, found {value:?}"),
             ));
         }
-        // Paths have none of these, and Envoy refuses a whole table of routes for such a prefix.
+        // Envoy refuses a whole route table for a prefix with one of these.
         _ if value.chars().any(|c| c.is_control() || c == '?' || c == '#') => {
             return Err(problem(
                 format!("{field}.value"),

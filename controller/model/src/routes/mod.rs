@@ -1,4 +1,4 @@
-//! `HTTPRoute` and `GRPCRoute`: what they attach to, and what their rules mean.
+//! `HTTPRoute` and `GRPCRoute`: which listeners they attach to, and what their rules do.
 
 mod attach;
 mod backends;
@@ -24,7 +24,7 @@ use limpet_api::{Meta, Object, ObjectName, ObjectRef, ParentRef};
 pub(super) use attach::{Attachment, Parent, gateway_name};
 pub(super) use rule::{RouteRule, RuleAction};
 
-/// A route that names a Gateway of ours.
+/// A route that refers to one of our Gateways.
 #[derive(Debug)]
 pub(super) struct RouteState<'a> {
     pub(super) object: ObjectRef,
@@ -32,15 +32,15 @@ pub(super) struct RouteState<'a> {
     pub(super) rules: Vec<RouteRule<'a>>,
     /// The listeners that it attaches to.
     pub(super) attachments: Vec<Attachment>,
-    /// For each parent of ours that it names.
+    /// The parents that are ours.
     pub(super) parents: Vec<Parent>,
-    /// Fields that nothing reads and nobody misses.
+    /// Unsupported fields without which the object is still served.
     pub(super) ignored: Vec<String>,
-    /// Whether nothing is known of its rules.
+    /// Whether the route could not be read, so its rules are unknown.
     pub(super) is_malformed: bool,
 }
 
-/// Every route that names a Gateway of ours; counts them at the listeners.
+/// Reads every route that refers to one of our Gateways, and counts attached routes at the listeners.
 pub(super) fn routes<'a>(
     objects: &'a Objects,
     gateways: &mut BTreeMap<&'a ObjectName, GatewayState<'a>>,
@@ -128,7 +128,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
             Vec::new()
         }
     };
-    // A match that lost a condition would take requests that are another rule's.
+    // Without the unsupported condition, the match would take requests of other rules.
     for field in unread.below(&format!("{}.matches", input.field)) {
         refused.push(Refused {
             problem: not_supported(field),
@@ -165,7 +165,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
             not_followed.push(problem.field);
             return filters::forward_unchanged(destinations);
         }
-        // A request must not get past a filter that is missing.
+        // Requests must not be forwarded without a filter that the rule asks for.
         let reason = format!("{}: {}", problem.field, problem.message);
         rule.refused.push(Refused {
             problem,
@@ -193,7 +193,8 @@ impl RouteState<'_> {
             .collect()
     }
 
-    /// What sessions want to know of each rule. What is served nowhere has no sessions, and keeps nobody's name.
+    /// The facts of each rule that sessions depend on. A route that is attached nowhere has no sessions, so its names
+    /// do not collide with others.
     pub(super) fn facts(&self) -> Vec<RuleFacts<'_>> {
         if self.attachments.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A rule and a route, as they are said and as they are read, in either kind.
+//! The rules of routes, before and after reading, for both kinds of routes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use crate::problem::Problem;
 use crate::references::Backend;
 use limpet_api::{BackendRef, DecodeError, Filter, Kind, Meta, ObjectName, ParentRef, SessionPersistence};
 
-/// One rule, read.
+/// A rule that was read.
 #[derive(Debug)]
 pub(crate) struct RouteRule<'a> {
     /// Its path in the route, like `spec.rules[2]`.
     pub(crate) field: String,
     pub(crate) name: RuleName,
-    /// The name that it has itself.
+    /// Its name in the route.
     pub(crate) own_name: Option<&'a str>,
-    /// None of them: the rule was dropped, `refused` says why.
+    /// Empty if the rule was dropped; `refused` says why.
     pub(crate) matches: Vec<Match>,
     pub(crate) action: RuleAction,
     pub(crate) request_headers: HeaderChanges,
     pub(crate) response_headers: HeaderChanges,
     pub(crate) inline: Option<&'a SessionPersistence>,
-    /// The backends that are there.
+    /// The valid backends.
     pub(crate) backends: Vec<Backend>,
-    /// References that lead nowhere.
+    /// The invalid references.
     pub(crate) unresolved: Vec<BadReference>,
-    /// XBackends that are there and cannot be led to, and why.
+    /// XBackends that exist but cannot be used, and why.
     pub(crate) refused_backends: BTreeMap<ObjectName, String>,
-    /// Fields that cannot be followed, and what that means for the rule.
+    /// Fields that cannot be followed, and the effect on the rule.
     pub(crate) refused: Vec<Refused>,
 }
 
@@ -49,10 +49,10 @@ pub(crate) enum RuleAction {
     },
 }
 
-/// A reference that leads nowhere.
+/// An invalid reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadReference {
-    /// One of the reasons of `ResolvedRefs`, or that the backend asks for what is not supported.
+    /// A reason of `ResolvedRefs`, or `UNSUPPORTED_VALUE`.
     pub(crate) reason: &'static str,
     pub(crate) field: String,
     pub(crate) message: String,
@@ -62,11 +62,11 @@ pub(crate) struct BadReference {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) problem: Problem,
-    /// Whether the rule is left out. Otherwise it is there, and answers as it can without what was asked for.
+    /// Whether the rule is dropped. Otherwise its requests are answered with status 500.
     pub(crate) drops_rule: bool,
 }
 
-/// What a rule says, in either kind of route.
+/// A rule of either kind of route, before it is read.
 pub(super) struct RuleInput<'a> {
     pub(super) field: String,
     pub(super) name: Option<&'a str>,
@@ -77,7 +77,7 @@ pub(super) struct RuleInput<'a> {
     pub(super) inline: Option<&'a SessionPersistence>,
 }
 
-/// What a route says, in either kind.
+/// A route of either kind, before it is read.
 pub(super) struct RouteInput<'a> {
     pub(super) kind: Kind,
     pub(super) meta: &'a Meta,
@@ -86,13 +86,13 @@ pub(super) struct RouteInput<'a> {
     pub(super) parents: &'a [ParentRef],
     pub(super) hostnames: &'a [String],
     pub(super) rules: Vec<RuleInput<'a>>,
-    /// Whether it is ours to judge.
+    /// Whether its Gateways are ours, so that unsupported fields are refused.
     pub(super) is_judged: bool,
 }
 
 pub(super) fn not_supported(field: &str) -> Problem {
     Problem {
         field: field.to_owned(),
-        message: "expected it to be left out, since it is not supported".to_owned(),
+        message: "expected none, because this field is not supported".to_owned(),
     }
 }

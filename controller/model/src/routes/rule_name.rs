@@ -1,10 +1,12 @@
-//! The name of a rule, which is the scope of its sessions. It must stay when rules are inserted or change places, so it is not the rule's place.
+//! The name of a rule, which is the scope of its sessions. It does not depend on the index of the rule, so it stays
+//! when rules are inserted or moved.
 
 use crate::graph::{Match, PathMatch, RuleName, ValueMatch};
 use crate::short_hash::short_hash;
 use limpet_api::{Kind, Meta};
 
-/// `<kind>/<namespace>/<route>/<name>`; a rule without a name has a hash of its matches in its place, whatever order they are in.
+/// `<kind>/<namespace>/<route>/<name>`. Instead of a missing name, it has a hash of the matches, which does not depend
+/// on their order.
 pub(super) fn rule_name(kind: Kind, meta: &Meta, name: Option<&str>, matches: &[Match]) -> RuleName {
     let rule = name.map_or_else(|| hash(matches), str::to_owned);
     RuleName(format!(
@@ -26,7 +28,8 @@ fn hash(matches: &[Match]) -> String {
     short_hash(&text.0)
 }
 
-/// Matches as bytes, in a form of this module's own: that of `Debug` may change with a compiler. Every text has its length in front.
+/// Matches as bytes, in a stable format: that of `Debug` may change with the compiler. Each text is preceded by its
+/// length.
 #[derive(Default)]
 struct Canonical(Vec<u8>);
 

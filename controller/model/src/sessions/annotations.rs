@@ -1,14 +1,14 @@
-//! What GEP-1619 has no field for, as annotations of the object that the sessions come from.
+//! Reads annotations, for what GEP-1619 has no field for.
 
 use std::collections::BTreeMap;
 
 use super::fault::{Fault, PREFIX};
 use crate::session_fields::{SessionField, SessionFields};
 
-/// Reads the annotations of ours; all others are other people's.
+/// Reads the annotations with our prefix and ignores all others.
 ///
 /// # Errors
-/// Each that is not known, or has another value than those expected.
+/// If an annotation is unknown or has an invalid value. The faults name each of them.
 pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<SessionFields, Vec<Fault>> {
     let mut fields = SessionFields::default();
     let mut faults = Vec::new();

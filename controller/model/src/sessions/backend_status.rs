@@ -1,4 +1,4 @@
-//! The conditions of `XBackend`s, as far as sessions go.
+//! The conditions of `XBackend`s that are about sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
 use limpet_api::ObjectName;
 
-/// The bound of the ancestors of an `XBackend`, by its CRD.
+/// The maximum number of ancestors in the CRD of `XBackend`.
 const MAX_ANCESTORS: usize = 32;
 
-/// Of all `XBackend`s that rules lead to.
+/// The reports on all `XBackend`s that rules lead to.
 pub(super) fn reports(
     objects: &Objects,
     backends: &Backends,
@@ -68,14 +68,15 @@ fn conditions<'p>(
             count += 1;
             match rule.source {
                 Source::Inline => about.add(
-                    "sessionPersistence of the rule itself counts, and not the backend's, on".to_owned(),
+                    "sessionPersistence of the rule takes precedence over that of the backend on".to_owned(),
                     rule_name(facts),
                 ),
                 Source::Destinations if !rule.is_refused => {}
                 Source::Destinations if is_one_of_two(backends, name, facts) => {
                     conflicts += 1;
                     about.add(
-                        "spec.sessionPersistence: expected another name than that of another backend of the rule, so there are no sessions, on"
+                        "spec.sessionPersistence: expected a name that no other backend of the rule has; there are no \
+                         sessions on"
                             .to_owned(),
                         rule_name(facts),
                     );

@@ -1,4 +1,4 @@
-//! `XBackend`s, whose sessions are their own: the split chooses first.
+//! `XBackend`s with sessions of their own: the split chooses the backend of every request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,8 @@ impl Backends {
         Self(names.into_iter().map(read).collect())
     }
 
-    /// Whether the backend asks for sessions, rightly or wrongly: a mistake in it does not make its rule's sessions the rule's.
+    /// Whether the backend asks for sessions, valid or not. A mistake in it does not make the rule's sessions count
+    /// instead.
     fn asks(&self, name: &ObjectName) -> bool {
         !matches!(self.0.get(name), None | Some(Ok(None)))
     }
@@ -43,7 +44,7 @@ impl Backends {
         x_backends(rule).filter(|name| self.draft(name).is_some()).collect()
     }
 
-    /// Two backends of the rule whose sessions have one name, so that a client could not have both.
+    /// Two backends of the rule whose sessions have the same name, so a client cannot keep both.
     pub(super) fn with_one_name<'r>(&self, rule: &'r RuleFacts<'_>) -> Option<(&'r ObjectName, &'r ObjectName)> {
         let mut known: BTreeMap<String, &ObjectName> = BTreeMap::new();
         for name in self.with_sessions(rule) {
@@ -70,7 +71,7 @@ pub(super) fn x_backends<'r>(rule: &'r RuleFacts<'_>) -> impl Iterator<Item = &'
     })
 }
 
-/// What tells the sessions of two backends apart for a client: an explicit name, a header's in any case.
+/// The explicit name of the session, by which a client tells sessions apart. Case does not matter for headers.
 fn key(draft: &Draft) -> Option<String> {
     if draft.is_unnamed {
         return None;

@@ -1,4 +1,4 @@
-//! A cookie's path by the older rule of GEP-1619 (Cookie Attributes, Path), which takes it from the matches of the route's rule.
+//! The path of a cookie by the older rule of GEP-1619 (Cookie Attributes, Path): derived from the matches of the rule.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crate::graph::PathMatch;
 /// The paths of a rule's cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CookiePaths {
-    /// One that all matches are below of.
+    /// A path that contains all matches.
     pub(super) all: String,
-    /// That of each match, where they are not all one.
+    /// The path of each match, if they differ.
     pub(super) each: BTreeMap<PathMatch, String>,
 }
 
-/// What the matches' paths make of it; a rule without any matches all.
+/// Derives the cookie's paths from those of the matches. A rule without matches matches all paths.
 pub(super) fn derive(paths: &[PathMatch]) -> CookiePaths {
     let each: BTreeMap<PathMatch, String> = paths.iter().map(|path| (path.clone(), of_match(path))).collect();
     let mut all: Option<&str> = None;
@@ -39,7 +39,7 @@ fn non_empty(path: &str) -> String {
     if path.is_empty() { "/" } else { path }.to_owned()
 }
 
-/// The longest path that both are, or are below of.
+/// The longest path that contains both.
 fn common<'a>(one: &'a str, two: &str) -> &'a str {
     let is_within = |path: &str, end: usize| {
         let rest = path.get(end..);
@@ -50,7 +50,8 @@ fn common<'a>(one: &'a str, two: &str) -> &'a str {
     one.get(..longest.unwrap_or(0)).unwrap_or_default()
 }
 
-/// The whole segments that every path begins with that the expression matches. What has alternatives on its highest level has none.
+/// The whole segments that all paths begin with that the expression matches. Empty if the expression has alternatives
+/// at its top level.
 fn literal_prefix(expression: &str) -> &str {
     let expression = expression.strip_prefix('^').unwrap_or(expression);
     if has_alternatives(expression) {
@@ -62,7 +63,7 @@ fn literal_prefix(expression: &str) -> &str {
     if expression.get(end..) == Some("$") {
         return expression.trim_end_matches('$');
     }
-    // The character in front may be one that an operator repeats, and the segment goes on: so the last whole one counts.
+    // The last character may be repeated by an operator, and the segment may go on. So only whole segments count.
     let literal = expression.get(..end).unwrap_or_default();
     let whole = literal.rfind('/').unwrap_or(0);
     let is_repeated = literal.ends_with('/')
@@ -71,7 +72,7 @@ fn literal_prefix(expression: &str) -> &str {
             .is_some_and(|rest| rest.starts_with(['*', '?', '{']));
     let literal = literal.get(..whole).unwrap_or_default();
     if is_repeated {
-        // The slash itself may be missing, so the segment in front of it may go on.
+        // The slash itself is optional, so the segment before it may go on.
         let whole = literal.rfind('/').unwrap_or(0);
         return literal.get(..whole).unwrap_or_default();
     }

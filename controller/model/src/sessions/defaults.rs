@@ -1,4 +1,4 @@
-//! What sessions are like where no object says anything else.
+//! Checks `sessionDefaults`.
 
 use super::annotations::camel_case;
 use super::fault::{Fault, ObjectField};
@@ -7,10 +7,11 @@ use super::policy::Parts;
 use crate::session_fields::SessionFields;
 use limpet_api::SessionPersistence;
 
-/// That policies can be made with these defaults: otherwise every object would be told of a mistake that is not its own.
+/// Checks that policies can be made with these defaults. Otherwise every object would report a mistake that is not its
+/// own.
 ///
 /// # Errors
-/// The fields that are at fault, and what was expected.
+/// If the filter would refuse a policy with these defaults. The text names the fields and what was expected.
 pub fn check(defaults: &SessionFields) -> Result<(), String> {
     let named = SessionPersistence {
         session_name: Some("session".to_owned()),

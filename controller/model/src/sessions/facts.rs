@@ -4,14 +4,14 @@ use crate::graph::{Hostname, PathMatch, RuleName};
 use crate::references::RuleBackend;
 use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence};
 
-/// Which rule of which route: rules may have one name.
+/// Identifies a rule. The name does not: several rules may have the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RuleId<'a> {
     route: &'a ObjectRef,
     field: &'a str,
 }
 
-/// What is known of a rule before its sessions are.
+/// The facts of a rule that its sessions depend on.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleFacts<'a> {
     /// The route.
@@ -24,13 +24,13 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) name: RuleName,
     /// Its own `sessionPersistence`.
     pub(crate) inline: Option<&'a SessionPersistence>,
-    /// Its backends that are there, in their order.
+    /// Its valid backends, in their order.
     pub(crate) backends: Vec<RuleBackend>,
-    /// XBackends of the rule that are there and cannot be led to, and why.
+    /// XBackends of the rule that exist but cannot be used, and why.
     pub(crate) refused_backends: BTreeMap<ObjectName, String>,
-    /// The paths that its matches have, for the older rule of a cookie's path.
+    /// The paths of its matches, for the older rule of a cookie's path.
     pub(crate) paths: Vec<PathMatch>,
-    /// The Gateways of ours that serve it.
+    /// Our Gateways that serve it.
     pub(crate) gateways: BTreeSet<ObjectName>,
     /// The hosts that it is served for.
     pub(crate) hosts: BTreeSet<Hostname>,

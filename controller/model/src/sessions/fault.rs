@@ -1,9 +1,9 @@
 use crate::problem::Problem;
 
-/// What the names of all our annotations begin with.
+/// The prefix of all our annotations.
 pub(super) const PREFIX: &str = "session.limpet.dev/";
 
-/// A mistake in what an object says about its sessions, before it is known where in the object `sessionPersistence` stands.
+/// A mistake in the session settings of an object, before the path of `sessionPersistence` in the object is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) place: ObjectField,
@@ -11,14 +11,14 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-/// Where in an object.
+/// A field of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ObjectField {
     /// Below `sessionPersistence`, like `cookie.name`; itself where empty.
     Persistence(&'static str),
     /// The annotation of this name, without the prefix.
     Annotation(String),
-    /// The rule's matches, from which a cookie's path was derived.
+    /// The matches of the rule, from which the path of the cookie was derived.
     Matches,
 }
 
@@ -37,7 +37,7 @@ impl Fault {
         }
     }
 
-    /// The mistake in an object that has `sessionPersistence` below `parent`, which is `spec`, or `spec.rules[2]`.
+    /// The problem in an object that has `sessionPersistence` below `parent`, like `spec` or `spec.rules[2]`.
     pub(super) fn below(self, parent: &str) -> Problem {
         Problem {
             field: self.field(parent),
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// A mistake that a route's annotations make of `policy`, which is right by itself: the route is at fault.
+    /// The problem of a route whose annotations make a valid `policy` invalid.
     pub(super) fn of_route(self, policy: &dyn std::fmt::Display, is_routes: impl Fn(&str) -> bool) -> Problem {
         match &self.place {
             ObjectField::Annotation(name) if is_routes(name) => self.below(""),

@@ -1,11 +1,12 @@
-//! Which sessions each rule and each destination has: every dialect of GEP-1619, precedence, conflicts and names.
+//! Decides which sessions each rule and each destination has: all dialects of GEP-1619, precedence, conflicts and
+//! names.
 //!
-//! - `persistence`: `sessionPersistence` in all its shapes. `annotations`: what it has no field for. `policy`: both of them and the defaults, as a
-//!   policy of the filter.
-//! - `objects`: session policies, their targets and their age. `backends`: `XBackend`s.
-//! - `rules`: whose sessions a rule has, and which names collide. `shared_names`: cookies that a client would keep only one of. Here: what depends on
-//!   all rules at once.
-//! - `policy_status`, `backend_status`: what is reported.
+//! - `persistence` reads `sessionPersistence` in all its shapes, `annotations` what it has no field for. `policy` makes
+//!   a policy of the filter from both and the defaults.
+//! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
+//! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
+//!   client would keep only one. This file has what depends on all rules at once.
+//! - `policy_status` and `backend_status` write the reports.
 
 mod annotations;
 mod backend_status;
@@ -48,12 +49,12 @@ use policy_status::Statuses;
 use rules::{Chooser, Outcome, RuleChoice, Source};
 use shared_names::SharedNames;
 
-/// What sessions there are.
+/// The sessions of all rules and backends, and the reports on them.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     /// For each rule, in their order.
     pub(crate) rules: Vec<RuleSession>,
-    /// Of XBackends with sessions of their own.
+    /// The sessions of XBackends.
     pub(crate) destinations: BTreeMap<ObjectName, SessionUse>,
     /// The policies that are used.
     pub(crate) policies: BTreeMap<String, PolicyConfig>,
@@ -66,16 +67,17 @@ pub(crate) struct Sessions {
 /// The session of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuleSession {
-    /// Whose it is, and by which policy.
+    /// The session, with its policy.
     pub(crate) session: Session,
-    /// The same for single paths of the rule's matches, where the cookie's path is that of the match ([`CookiePath::Route`](super::CookiePath)).
+    /// The sessions of single paths, if the path of the cookie is that of the match
+    /// ([`CookiePath::Route`](super::CookiePath)).
     pub(crate) by_path: BTreeMap<PathMatch, Session>,
-    /// Who asks for it; nobody, where there is none.
+    /// Who asks for the session; `None` if there is none.
     pub(crate) asked_by: Option<AskedBy>,
-    /// What is wrong with it, for the route's conditions; the rule then has no session. What is wrong with the route's annotations, the
-    /// first of its rules has that is concerned.
+    /// Why the rule has no session, for the conditions of the route. Problems of the route's annotations are listed
+    /// only on the first rule that they concern.
     pub(crate) problems: Vec<Problem>,
-    /// What a person may want to know, for the message of a condition that holds.
+    /// Notes for the message of a condition that holds.
     pub(crate) notes: Vec<String>,
 }
 
@@ -86,7 +88,7 @@ impl RuleSession {
     }
 }
 
-/// The sessions of all rules at once: whether rules share a policy matters to each.
+/// Decides on the sessions of all rules at once, since rules that share a policy affect each other.
 pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Sessions {
     let policies = objects::read(objects, settings);
     let targets = PolicyTargets::new(&policies);
@@ -291,8 +293,8 @@ fn refuse_without_room<'p>(statuses: &Statuses<'p>, chosen: &mut [RuleChoice<'p>
             rule.problems.push(Problem {
                 field: format!("{}.backendRefs", rule.facts.field),
                 message: format!(
-                    "there are no sessions: {policy} applies to more Gateways than its status has room for, and to \
-                     older ones first"
+                    "there are no sessions: {policy} applies to more Gateways than its status has room for, and to the \
+                     oldest ones first"
                 ),
             });
         }

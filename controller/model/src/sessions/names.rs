@@ -28,7 +28,7 @@ pub(super) struct PolicyId {
 
 impl Policies {
     pub(super) fn add(&mut self, config: PolicyConfig) -> PolicyId {
-        // Nothing in a policy has no form in JSON.
+        // Every policy can be written as JSON.
         let content = serde_json::to_string(&config).unwrap_or_else(|_| format!("{config:?}"));
         if let Some(id) = self.by_content.get(&content) {
             return id.clone();

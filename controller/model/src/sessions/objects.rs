@@ -1,4 +1,4 @@
-//! Session policies as objects: what they ask for, and which Services they target.
+//! Session policies: the sessions that they ask for, and the Services that they target.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
@@ -13,17 +13,17 @@ use crate::session_fields::SessionFields;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
 
-/// GEP-713's bound of a policy's targets, which the CRDs have, too.
+/// The maximum number of targets by GEP-713, which the CRDs have as well.
 const MAX_TARGETS: usize = 16;
 
-/// A session policy. The one that wins is the smaller one.
+/// A session policy. Of conflicting policies, the smallest one wins.
 #[derive(Debug)]
 pub(super) struct PolicyObject<'a> {
     pub(super) name: &'a SessionPolicyName,
     pub(super) object: &'a Object<SessionPolicySpec>,
     /// The sessions that it asks for; `None` where it asks for none.
     pub(super) content: Result<Option<Content>, Vec<Problem>>,
-    /// The targets that may be backends, each with its place in `targetRefs`.
+    /// The targets that may be backends, each with its index in `targetRefs`.
     pub(super) targets: Vec<(usize, RuleBackend)>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct ValidPolicy<'p> {
     pub(super) content: &'p Content,
 }
 
-/// The policies that target a backend, the ones first that win.
+/// The policies that target a backend, those that win first.
 #[derive(Debug)]
 pub(super) struct PolicyTargets<'p>(HashMap<&'p RuleBackend, Vec<&'p PolicyObject<'p>>>);
 
@@ -54,7 +54,7 @@ impl fmt::Display for PolicyObject<'_> {
 }
 
 impl PolicyObject<'_> {
-    /// GEP-713: the oldest, then by namespace and name. Across kinds one more is needed.
+    /// GEP-713: the oldest first, then by namespace and name. The kind decides between policies of different kinds.
     fn rank(&self) -> impl Ord + '_ {
         (self.object.meta.precedence(), self.name.kind)
     }
@@ -85,7 +85,7 @@ impl PartialEq for PolicyObject<'_> {
 
 impl Eq for PolicyObject<'_> {}
 
-/// All session policies, the ones first that win.
+/// Reads all session policies, those that win first.
 pub(super) fn read<'a>(objects: &'a Objects, settings: &Settings) -> Vec<PolicyObject<'a>> {
     let policies = objects.session_policies.iter().map(|(name, object)| PolicyObject {
         name,
@@ -99,7 +99,7 @@ pub(super) fn read<'a>(objects: &'a Objects, settings: &Settings) -> Vec<PolicyO
 }
 
 impl<'p> PolicyTargets<'p> {
-    /// Of policies in their order.
+    /// `policies` must be sorted.
     pub(super) fn new(policies: &'p [PolicyObject<'p>]) -> Self {
         let mut by_target: HashMap<&RuleBackend, Vec<&PolicyObject<'_>>> = HashMap::new();
         for policy in policies {
@@ -116,7 +116,7 @@ impl<'p> PolicyTargets<'p> {
         self.0.get(backend).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The policy that counts of those that target the backend: the oldest of those that are valid.
+    /// The oldest valid policy that targets the backend. It is the one that counts.
     pub(super) fn owner(&self, backend: &RuleBackend) -> Option<ValidPolicy<'p>> {
         self.targeting(backend).iter().find_map(|policy| {
             let content = policy.content()?;
@@ -130,7 +130,7 @@ fn targets(name: &SessionPolicyName, object: &Object<SessionPolicySpec>) -> Vec<
         let name = ObjectName::new(&name.name.namespace, &target.name);
         match Kind::find(&target.group, &target.kind) {
             Some(Kind::Service) => Some((index, RuleBackend::Service(name))),
-            // Wrong, but a backend that rules lead to, whose Gateways are told.
+            // An invalid target, but rules lead to it, so their Gateways are in the status of the policy.
             Some(Kind::XBackend) => Some((index, RuleBackend::XBackend(name))),
             _ => None,
         }
@@ -160,7 +160,7 @@ fn content(
         problems.push(Problem {
             field: "spec.sessionPersistence".to_owned(),
             message: format!(
-                "expected sessions, which are all that is supported of a policy; {} cannot be followed",
+                "expected session persistence, which is all that Limpet supports of a policy; {} cannot be followed",
                 object.unread.join(", ")
             ),
         });

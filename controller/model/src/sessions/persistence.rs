@@ -1,23 +1,23 @@
-//! `sessionPersistence` in all its shapes. Objects may come from files, where no API server has checked them: so everything is checked that the
-//! CRDs' schemas and CEL would.
+//! Reads `sessionPersistence` in all its shapes. Objects from files are not checked by an API server, so everything is
+//! checked that the schemas and CEL rules of the CRDs check.
 
 use super::fault::Fault;
 use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
 
-/// Which shapes a kind of objects can have.
+/// The shapes that a kind may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// `sessionName` and `cookieConfig`: `BackendLBPolicy`.
     Named,
     /// `cookie` and `header`: `XBackend`.
     Union,
-    /// Either of the two, by the fields that are there: `XBackendTrafficPolicy`, and the rules of routes.
+    /// Either of the two, by the fields that are set: `XBackendTrafficPolicy` and the rules of routes.
     Either,
 }
 
-/// Which of the two shapes an object has.
+/// The shape that an object has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// `sessionName` and `cookieConfig`.
@@ -26,7 +26,7 @@ pub(super) enum Shape {
     Union,
 }
 
-/// The sessions that an object asks for, in one form.
+/// The sessions that an object asks for, independent of the shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Persistence {
     pub(super) shape: Shape,
@@ -35,7 +35,7 @@ pub(super) struct Persistence {
     pub(super) idle_timeout: Option<GatewayDuration>,
 }
 
-/// What the token travels in. A name that is not there is to be made.
+/// What the token travels in. A missing name is generated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Carrier {
     Cookie {
@@ -70,10 +70,10 @@ impl Persistence {
     }
 }
 
-/// Reads what an object says. The filter's own check is still to come.
+/// Reads `sessionPersistence`, without the checks of the filter's configuration.
 ///
 /// # Errors
-/// Everything that cannot be followed.
+/// If a field cannot be followed. The faults name each field.
 pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
     let mut faults = Vec::new();
     let is_union = persistence.cookie.is_some() || persistence.header.is_some();
@@ -125,7 +125,7 @@ pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result
     }
 }
 
-/// No object has the fields of both shapes.
+/// Refuses fields of the other shape.
 fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape, faults: &mut Vec<Fault>) {
     let (others, message) = match (shape, dialect) {
         (Shape::Named, _) => (
@@ -176,7 +176,7 @@ fn named(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fau
         ("cookieConfig.path", cookie.path.is_some()),
     ] {
         if is_there {
-            let message = "expected none here: cookieConfig has lifetimeType alone, and sessionName is the name";
+            let message = "expected none here: cookieConfig has only lifetimeType, and the name is sessionName";
             faults.push(Fault::persistence(field, message));
         }
     }
@@ -204,7 +204,7 @@ fn union(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fau
         faults.push(Fault::persistence("header", "expected none with type Cookie"));
     }
     let Some(cookie) = &persistence.cookie else {
-        let message = "expected the cookie, if only an empty one, because the type is Cookie";
+        let message = "expected the cookie, which may be empty, because the type is Cookie";
         faults.push(Fault::persistence("cookie", message));
         return carrier(false, None, None, LifetimeTypeConfig::default());
     };

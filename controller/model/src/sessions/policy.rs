@@ -1,4 +1,4 @@
-//! From what an object says, its annotations and the defaults to a policy of the filter, which the filter's own check has accepted.
+//! Makes a policy of the filter from `sessionPersistence`, annotations and defaults, and checks it as the filter does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use limpet_core::config::schema::{
     SdsKeysConfig, TokenConfig,
 };
 
-/// The name of sessions that have none.
+/// The name of sessions without an explicit name.
 const GENERATED_NAME: &str = "limpet";
 
-/// A policy, but for what depends on the rules that it governs.
+/// A policy, without what depends on the rules that it governs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) config: PolicyConfig,
-    /// Whether the name is to be made for each scope.
+    /// Whether each scope gets a name of its own.
     pub(super) is_unnamed: bool,
 }
 
@@ -30,15 +30,13 @@ pub(super) struct Parts<'a> {
     pub(super) persistence: &'a Persistence,
     pub(super) overrides: &'a SessionFields,
     pub(super) defaults: &'a SessionFields,
-    /// The cookie's path where the object has no field for it.
+    /// The path of the cookie, if the object has no field for it.
     pub(super) path: Option<&'a str>,
 }
 
 impl Parts<'_> {
-    /// The policy.
-    ///
     /// # Errors
-    /// If a field cannot be followed.
+    /// If a field cannot be followed. The faults name each field.
     pub(super) fn draft(&self) -> Result<Draft, Vec<Fault>> {
         let Parts {
             persistence,
@@ -113,7 +111,8 @@ impl Parts<'_> {
         })
     }
 
-    /// The filter's own check, so that no policy is ever emitted that it refuses: it refuses configurations whole.
+    /// Runs the filter's own check. The filter refuses a whole configuration for one bad policy, so none may be
+    /// emitted.
     fn check(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
         const NAME: &str = "policy";
         let a_while = Duration::from_secs(60).into();
@@ -145,7 +144,7 @@ impl Parts<'_> {
         Err(error.problems.into_iter().map(fault).collect())
     }
 
-    /// The field of the object that a field of the filter's policy comes from.
+    /// The field of the object that a field of the filter's policy is set by.
     fn place(&self, field: &str) -> ObjectField {
         let shape = self.persistence.shape;
         let persistence = ObjectField::Persistence;
@@ -164,7 +163,7 @@ impl Parts<'_> {
 }
 
 impl Draft {
-    /// The policy for sessions of `scope`. `per_scope`: whether the cookie's name is to differ from those of other scopes.
+    /// The policy for sessions of `scope`. With `per_scope`, the cookie's name differs from those of other scopes.
     pub(super) fn of_scope(&self, scope: &str, per_scope: bool) -> PolicyConfig {
         let mut config = self.config.clone();
         if let Some(cookie) = &mut config.cookie
@@ -180,15 +179,16 @@ impl Draft {
         config
     }
 
-    /// The cookie of the filter's own, where that is what it is and its name is given.
+    /// The filter's own cookie, if its name is explicit.
     pub(super) fn named_cookie(&self) -> Option<&CookieConfig> {
         let cookie = self.config.cookie.as_ref().filter(|_| !self.is_unnamed);
         cookie.filter(|cookie| cookie.mode == CookieModeConfig::Insert)
     }
 }
 
-/// A name for a session's header that has none: another for each scope, as GEP-1619 asks for, since the filter adds nothing to a header's name as it
-/// does to a cookie's. The names that begin with `x-limpet-` are the filter's own.
+/// The name of a session header without an explicit name. GEP-1619 requires a different one for each scope, and the
+/// filter does not append the scope to the names of headers as it does for cookies. Names that begin with `x-limpet-`
+/// are reserved.
 fn generated_header(scope: &str) -> String {
     format!("limpet-session-{}", short_hash(scope.as_bytes()))
 }

@@ -13,15 +13,15 @@ use crate::unread::no_effect;
 use crate::{Objects, SessionPolicyName};
 use limpet_api::{ObjectName, ObjectRef};
 
-/// GEP-713's bound of a policy's ancestors.
+/// The maximum number of ancestors of a policy, by GEP-713.
 pub(crate) const MAX_ANCESTORS: usize = 16;
 
-/// What there is to report of each policy.
+/// Reports on session policies.
 pub(super) struct Statuses<'p> {
     objects: &'p Objects,
     policies: &'p [PolicyObject<'p>],
     targets: &'p PolicyTargets<'p>,
-    /// The Gateways with a rule that names a target which is not there.
+    /// The Gateways with a rule that refers to a target of the policy that does not exist.
     missing: GatewaysByPolicy<'p>,
     ancestors: GatewaysByPolicy<'p>,
 }
@@ -181,25 +181,25 @@ impl<'p> Statuses<'p> {
                 return remarks.add(text, facts.route.to_string());
             }
             Outcome::Older(winner) => {
-                format!("{winner}, which is older and targets another backend, counts on")
+                format!("{winner}, which is older and targets another backend, takes precedence on")
             }
-            Outcome::Inline => "sessionPersistence of the rule itself counts on".to_owned(),
-            Outcome::Destinations => "sessions of XBackends count on".to_owned(),
+            Outcome::Inline => "sessionPersistence of the rule takes precedence on".to_owned(),
+            Outcome::Destinations => "sessions of XBackends take precedence on".to_owned(),
             Outcome::Annotations => {
-                "the route's annotations cannot be followed, so there are no sessions, on".to_owned()
+                "the route's annotations cannot be followed, so there are no sessions on".to_owned()
             }
             Outcome::NoRoom => {
-                format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions, on")
+                format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions on")
             }
         };
         remarks.add(text, rule_name(facts));
     }
 
-    /// What a person may want to know of a rule that the policy governs.
+    /// Adds notes on a rule that the policy governs.
     fn add_notes(&self, policy: &PolicyObject<'_>, facts: &RuleFacts<'_>, remarks: &mut Remarks) {
         let is_target = |backend: &RuleBackend| policy.targets.iter().any(|(_, target)| target == backend);
         if !facts.backends.iter().all(is_target) {
-            let text = "the sessions are the rule's, so they are on all of its backends, not on the targets alone, on";
+            let text = "the sessions belong to the rule, so they use all of its backends and not only the targets, on";
             remarks.add(text.to_owned(), rule_name(facts));
         }
         for service in services(facts).filter(|service| has_affinity(self.objects, service)) {
@@ -213,24 +213,24 @@ impl<'p> Statuses<'p> {
                 && !self.objects.services.contains_key(service)
             {
                 remarks.say(format!(
-                    "spec.targetRefs[{index}].name: expected a Service that is there, found {service}"
+                    "spec.targetRefs[{index}].name: expected an existing Service, found {service}"
                 ));
             }
         }
     }
 }
 
-/// Said of a Service whose own affinity has no effect.
 const AFFINITY: &str =
     "sessionAffinity ClientIP has no effect, because requests go to endpoints and not to the Service's address, on";
 
-/// Whether the Service asks for affinity by itself. The GEP has a route rejected for it where requests go to the Service's address; they do not.
+/// Whether the Service has session affinity. The GEP rejects a route for it if requests go to the address of the
+/// Service; Limpet's go to endpoints.
 pub(super) fn has_affinity(objects: &Objects, service: &ObjectName) -> bool {
     let service = objects.services.get(service);
     service.is_some_and(|service| service.spec.session_affinity.as_deref() == Some("ClientIP"))
 }
 
-/// What is said of Services with affinity that a rule with `sessionPersistence` leads to.
+/// Notes on the Services with affinity of a rule with `sessionPersistence`.
 pub(super) fn affinity_notes(objects: &Objects, facts: &RuleFacts<'_>) -> Vec<String> {
     let mut remarks = Remarks::default();
     for service in services(facts).filter(|service| has_affinity(objects, service)) {
@@ -243,12 +243,12 @@ pub(super) fn affinity_notes(objects: &Objects, facts: &RuleFacts<'_>) -> Vec<St
     }
 }
 
-/// A rule, for people.
+/// The rule in a message.
 pub(super) fn rule_name(facts: &RuleFacts<'_>) -> String {
     format!("{} {}", facts.route, facts.field)
 }
 
-/// Takes the younger ones out where there are too many, so that a new Gateway takes nothing from those that are there.
+/// Keeps the oldest Gateways if there are too many, so that a new one does not displace them.
 pub(super) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
     if gateways.len() <= max {
         return;
@@ -264,12 +264,12 @@ pub(super) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName
     *gateways = by_age.into_iter().take(max).collect();
 }
 
-/// Whether the policy has this Gateway.
+/// Whether the Gateway is listed for the policy.
 fn has(gateways: &GatewaysByPolicy<'_>, policy: &PolicyObject<'_>, gateway: &ObjectName) -> bool {
     gateways.get(policy).is_some_and(|gateways| gateways.contains(gateway))
 }
 
-/// The Gateways of rules that name a Service which the policy targets, and which is not there.
+/// The Gateways of rules that refer to a Service which a policy targets and which does not exist.
 fn gateways_of_missing_targets<'p>(
     objects: &Objects,
     policies: &'p [PolicyObject<'p>],
@@ -304,7 +304,7 @@ fn gateways_of_missing_targets<'p>(
     policies.iter().map(gateways_of).collect()
 }
 
-/// The Services that a route names and that are not there.
+/// The Services that a route refers to and that do not exist.
 fn missing_services(objects: &Objects, route: &ObjectRef) -> HashSet<ObjectName> {
     let services = objects.route(route);
     let services = services.iter().flat_map(RouteReferences::services);

@@ -1,4 +1,4 @@
-//! Which sessions each rule has, before it is known how many rules a policy governs.
+//! Chooses the sessions of each rule, before the number of rules that each policy governs is known.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::session_fields::{CookiePath, SessionFields};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
-/// What became of a policy on one rule.
+/// Whether a policy governs a rule, and why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome<'p> {
     /// The rule has its sessions.
@@ -53,13 +53,13 @@ pub(super) enum Source<'p> {
 pub(super) struct RuleChoice<'p> {
     pub(super) facts: &'p RuleFacts<'p>,
     pub(super) source: Source<'p>,
-    /// Of the rule or of a policy; `None` where there are problems.
+    /// From the rule or a policy; `None` if there are problems.
     pub(super) draft: Option<Draft>,
-    /// Of each of its paths, where the cookie's path depends on it.
+    /// For each path, if the path of the cookie depends on it.
     pub(super) each: BTreeMap<PathMatch, Draft>,
-    /// Those of the route's annotations are told once for each route.
+    /// Problems of the route's annotations are listed on one rule of the route only.
     pub(super) problems: Vec<Problem>,
-    /// Whether there were problems, told here or with another rule of the route.
+    /// Whether there were problems, listed here or on another rule of the route.
     pub(super) is_refused: bool,
     /// The policies that target its backends.
     pub(super) outcomes: BTreeMap<&'p PolicyObject<'p>, Outcome<'p>>,
@@ -74,11 +74,12 @@ pub(super) struct Chooser<'p> {
 
 /// What the rules of one route have in common.
 struct RouteSessions<'p> {
-    /// By its annotations.
+    /// From its annotations.
     overrides: SessionFields,
-    /// The same for a rule with a header: what is for cookies alone is for others of its rules, if any has a cookie.
+    /// The same for rules with a header. If any rule of the route has a cookie, fields for cookies are meant for that
+    /// rule.
     for_headers: SessionFields,
-    /// With the policies of its rules, each once.
+    /// The drafts of the policies of its rules.
     drafts: BTreeMap<&'p PolicyObject<'p>, Result<Draft, Vec<Fault>>>,
 }
 
@@ -104,8 +105,8 @@ impl<'p> Chooser<'p> {
         let services = services.filter(|backend| matches!(backend, RuleBackend::Service(_)));
         let owners: Vec<ValidPolicy<'p>> = services.filter_map(|service| self.targets.owner(service)).collect();
         let oldest = owners.iter().copied().min_by_key(|owner| owner.policy);
-        // GEP-1619, Route Rule API: what a rule says overrides what is attached to its backends, to be kept for every
-        // kind of backend. And sessions of a backend's own "MUST NOT override which backend is selected", as a policy's
+        // GEP-1619, Route Rule API: `sessionPersistence` of a rule overrides policies that are attached to its
+        // backends. The sessions of a backend "MUST NOT override which backend is selected", as those of a policy
         // would.
         let source = if facts.inline.is_some() {
             Source::Inline
@@ -210,7 +211,7 @@ impl<'p> Chooser<'p> {
                         field: format!("{}.backendRefs", facts.field),
                         message: format!(
                             "expected backends whose sessions have different names: XBackend {one} and XBackend \
-                             {other} have one"
+                             {other} have the same"
                         ),
                     });
                 }
@@ -250,7 +251,7 @@ impl<'p> Chooser<'p> {
         Ok(())
     }
 
-    /// The policy's draft, with what the route's annotations say in its stead.
+    /// The draft of the policy, with the route's annotations in place of its own.
     fn draft_of_policy(&self, owner: ValidPolicy<'p>, route: &mut RouteSessions<'p>) -> Result<Draft, Vec<Problem>> {
         let ValidPolicy { policy, content } = owner;
         if route.overrides.is_empty() {
@@ -295,9 +296,8 @@ fn have_one_name(one: &Content, other: &Content) -> bool {
     key(one).is_some() && key(one) == key(other)
 }
 
-/// GEP-1619, Session Naming Collision: two policies have one name on one route. The oldest keeps it. Rules of one
-/// policy, of several routes, and with `sessionPersistence` of their own get names for each scope instead
-/// (`shared_names`).
+/// GEP-1619, Session Naming Collision: if two policies have the same name on a route, the oldest one keeps it. Rules of
+/// one policy, of several routes, or with their own `sessionPersistence` get a name per scope instead (`shared_names`).
 fn settle_names<'p>(rules: &mut [&mut RuleChoice<'p>]) {
     let mut by_policy: BTreeMap<&'p PolicyObject<'p>, Draft> = BTreeMap::new();
     for rule in rules.iter() {
@@ -330,14 +330,14 @@ fn settle_names<'p>(rules: &mut [&mut RuleChoice<'p>]) {
 }
 
 impl RuleChoice<'_> {
-    /// The cookies of the filter's own that the rule writes, and whose names are given.
+    /// The filter's own cookies of the rule that have explicit names.
     pub(super) fn named_cookies(&self) -> impl Iterator<Item = &CookieConfig> {
         let drafts = self.draft.iter().chain(self.each.values());
         drafts.filter_map(Draft::named_cookie)
     }
 }
 
-/// Whether a client has one cookie of the two. What the application sets has its own path.
+/// Whether a client keeps only one of the two cookies. The paths of the application's cookies are unknown.
 fn are_one_cookie(one: &CookieConfig, other: &CookieConfig) -> bool {
     let is_own = |cookie: &CookieConfig| cookie.mode == CookieModeConfig::Insert;
     match (is_own(one), is_own(other)) {

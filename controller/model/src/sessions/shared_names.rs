@@ -1,4 +1,4 @@
-//! Cookies of one name that one client would keep only one of.
+//! Finds cookies of the same name of which a client would keep only one.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -6,7 +6,8 @@ use std::hash::Hash;
 use crate::graph::Hostname;
 use limpet_core::config::schema::CookieConfig;
 
-/// Cookies by name and path, and the hosts that they are for. A client tells cookies apart by name, path, and domain or host (RFC 6265, section 5.3).
+/// Cookies by name and path, and their hosts. A client tells cookies apart by name, path, and domain or host (RFC 6265,
+/// section 5.3).
 #[derive(Debug)]
 pub(super) struct SharedNames<'a, W> {
     cookies: HashMap<(&'a str, &'a str), HashMap<Hostname, Writers<'a, W>>>,
@@ -16,7 +17,7 @@ pub(super) struct SharedNames<'a, W> {
 #[derive(Debug)]
 struct Writers<'a, W> {
     all: Vec<W>,
-    /// The scope of all of them; `None`: they have several.
+    /// The scope of all of them; `None` if there are several.
     scope: Option<&'a str>,
 }
 
@@ -29,7 +30,7 @@ impl<W> Default for SharedNames<'_, W> {
 }
 
 impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
-    /// `writer` writes this cookie in sessions of this scope, for clients of these hosts.
+    /// Adds a cookie that `writer` writes in sessions of this scope, for clients of these hosts.
     pub(super) fn add(
         &mut self,
         writer: W,
@@ -46,14 +47,14 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
             writers.all.push(writer);
             writers.scope = writers.scope.filter(|known| *known == scope);
         };
-        // With a domain it is one cookie, whichever of its hosts it is from.
+        // With a domain, it is one cookie for all hosts of the domain.
         match &cookie.domain {
             Some(domain) => add(Hostname::parse(Some(domain.trim_start_matches('.')))),
             None => hosts.into_iter().cloned().for_each(add),
         }
     }
 
-    /// Those whose cookie another scope has, too. Takes as long as there are hosts, and not as there are pairs of them.
+    /// The writers whose cookie another scope writes as well. The time is linear in the number of hosts.
     pub(super) fn shared(&self) -> HashSet<W> {
         let mut shared = HashSet::new();
         for hosts in self.cookies.values() {
@@ -63,7 +64,7 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
                 }
                 for other in wider(host).filter_map(|host| hosts.get(&host)) {
                     if writers.scope.is_none() || writers.scope != other.scope {
-                        // Who has several scopes is known by that.
+                        // Writers of several scopes are added above.
                         for one in [writers, other].into_iter().filter(|one| one.scope.is_some()) {
                             shared.extend(&one.all);
                         }
@@ -75,7 +76,7 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     }
 }
 
-/// The wildcards that all of these hosts belong to, but for themselves.
+/// The wildcards that contain all of these hosts, without the set itself.
 fn wider(host: &Hostname) -> impl Iterator<Item = Hostname> + '_ {
     let (text, is_any) = match host {
         Hostname::Exact(text) => (text.as_str(), false),

@@ -1,12 +1,13 @@
-//! What is reported of policies and backends, by GEP-713.
+//! The status of policies and backends, by GEP-713.
 //!
-//! - The ancestors are the Gateways whose rules lead to what a policy targets. A policy that no rule of ours leads to is nobody's of ours, and gets no
-//!   entry: "implementations MUST ONLY populate ancestor status for the Ancestor resources they are responsible for". So `TargetNotFound` is
-//!   reported where a rule names the Service, which is missing.
-//! - `Accepted` is false with `Invalid`, `TargetNotFound`, or `Conflicted` (an older policy has each of its targets, or its session name, on all
-//!   rules of the Gateway). Then there is no `Programmed`.
-//! - `Programmed` is there where it is not all that Envoys have to acknowledge: false with `Overridden`, where no rule of the Gateway has the policy's
-//!   sessions, and true with `PartiallyProgrammed`, where some have not, or some of its fields are not supported.
+//! - The ancestors are the Gateways whose rules lead to the targets of the policy. A policy without such a rule gets no
+//!   entry: "implementations MUST ONLY populate ancestor status for the Ancestor resources they are responsible for".
+//!   So `TargetNotFound` is reported only if a rule refers to the missing Service.
+//! - `Accepted` is false with `Invalid`, `TargetNotFound`, or `Conflicted` (on all rules of the Gateway, an older
+//!   policy has each of its targets, or its session name). Then there is no `Programmed`.
+//! - `Programmed` is set only if there is more to say than what Envoys acknowledge: false with `Overridden` if no rule
+//!   of the Gateway has the policy's sessions, and true with `PartiallyProgrammed` if some rules do not have them, or
+//!   some fields are not supported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use crate::problem::Problem;
 use crate::reports::{AncestorReport, Condition, PolicyReport};
 use limpet_api::{Kind, Meta, ObjectName, ParentRef};
 
-/// How many rules, or other things, a message lists.
+/// The maximum number of rules or Services that a message lists.
 const MAX_LISTED: usize = 4;
 
 /// The Gateway as an ancestor.
@@ -39,7 +40,7 @@ pub(super) fn report(meta: &Meta, ancestors: impl IntoIterator<Item = AncestorRe
     }
 }
 
-/// What is wrong with the object.
+/// `Accepted: False`, with all problems.
 pub(super) fn invalid(problems: &[Problem]) -> Condition {
     let problems: Vec<String> = problems
         .iter()
@@ -48,7 +49,7 @@ pub(super) fn invalid(problems: &[Problem]) -> Condition {
     Condition::fails("Accepted", "Invalid", problems.join("; "))
 }
 
-/// What is to be said of rules, by what is said.
+/// Remarks on rules or Services, grouped by their text.
 #[derive(Debug, Default)]
 pub(super) struct Remarks(BTreeMap<String, BTreeSet<String>>);
 

@@ -112,7 +112,8 @@ fn they_have_sessions_and_no_reports() {
 
 #[test]
 fn unknown_parts_of_a_rule_are_theirs_and_its_sessions_ours() {
-    let rule = "{filters: [{type: RequestMirror, requestMirror: {}}], retry: {attempts: 2}, backendRefs: [{name: v1, port: 80}]}";
+    let rule = "{filters: [{type: RequestMirror, requestMirror: {}}], retry: {attempts: 2}, backendRefs: [{name: v1, \
+                port: 80}]}";
     let (graph, reports) = built(&format!("{}{}", gateway("web", "theirs"), route(rule)));
     let listener = &graph.gateways[&ObjectName::new("shop", "web")].ports[&80][0];
     let limpet_model::graph::Action::Forward(forward) = &listener.virtual_hosts[0].routes[0].action else {
@@ -166,7 +167,8 @@ fn a_route_of_others_too_says_where_it_has_no_sessions() {
 fn what_an_output_cannot_give_is_said_where_it_was_asked_for() {
     let two = "{name: a, matches: [{path: {value: /a}}], backendRefs: [{name: v1, port: 80}]}
   - {name: b, matches: [{path: {value: /b}}], backendRefs: [{name: v1, port: 80}]}
-  - {name: c, matches: [{path: {value: /c}}], backendRefs: [{name: v1, port: 80}], sessionPersistence: {sessionName: own}}";
+  - {name: c, matches: [{path: {value: /c}}], backendRefs: [{name: v1, port: 80}],
+     sessionPersistence: {sessionName: own}}";
     let manifests = format!("{}{}", gateway("web", "theirs"), route(two));
     let unsupported = |rule: &str, extent: Extent| Unsupported {
         rule: limpet_model::graph::RuleName(format!("httproute/shop/shop/{rule}")),

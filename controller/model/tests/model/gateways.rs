@@ -147,7 +147,8 @@ fn a_bad_listener_does_not_keep_others_from_serving() {
             "spec.listeners[1].tls.mode",
         ),
         (
-            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good}], frontendValidation: {caCertificateRefs: []}}}",
+            "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good}], frontendValidation: \
+             {caCertificateRefs: []}}}",
             "Accepted",
             "Invalid",
             "spec.listeners[1].tls.frontendValidation",
@@ -228,7 +229,7 @@ spec: {parentRefs: [{name: web, sectionName: https}, {name: web, sectionName: tc
         &["shop/web", "do not serve"],
     );
     expect(accepted(1), ConditionStatus::False, "NotAllowedByListeners", &[]);
-    expect(accepted(2), ConditionStatus::True, "Accepted", &["It is served"]);
+    expect(accepted(2), ConditionStatus::True, "Accepted", &["The route is served"]);
     let listeners = &report(&reports).listeners;
     let attached: Vec<i32> = listeners.iter().map(|listener| listener.attached_routes).collect();
     assert_eq!(attached, [1, 1, 0]);
@@ -329,6 +330,6 @@ spec:
         of_type(&report(&reports).conditions, "Accepted"),
         ConditionStatus::True,
         "Accepted",
-        &["without effect: spec.infrastructure"],
+        &["ignored: spec.infrastructure"],
     );
 }

@@ -1,4 +1,5 @@
-//! Objects that cannot be read, past whatever schema the cluster has: each says so in its own status, and no other is harmed.
+//! Objects that cannot be read, past whatever schema the cluster has: each says so in its own status, and no other is
+//! harmed.
 
 use super::{CLASS, SHOP, built, condition, expect, forward, hosts, objects, of_type, routes, web};
 use limpet_api::ObjectName;
@@ -231,7 +232,7 @@ spec:
                 accepted,
                 ConditionStatus::False,
                 "Invalid",
-                &[&taken, "somebody else's"],
+                &[&taken, "found another one of this name"],
             );
         }
     }

@@ -146,7 +146,8 @@ kind: HTTPRoute
 metadata: {{namespace: shop, name: shop}}
 spec:
   parentRefs: [{{name: web}}]
-  rules: [{{backendRefs: [{{name: v1, port: 80}}, {{group: gateway.networking.x-k8s.io, kind: XBackend, name: blue}}]}}]"
+  rules:
+  - backendRefs: [{{name: v1, port: 80}}, {{group: gateway.networking.x-k8s.io, kind: XBackend, name: blue}}]"
     ))
 }
 

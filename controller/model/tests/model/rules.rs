@@ -56,10 +56,12 @@ fn filters_of_a_rule() {
         "
   - matches: [{path: {value: /old}}]
     filters:
-    - {type: RequestRedirect, requestRedirect: {scheme: https, path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}, statusCode: 301}}
+    - type: RequestRedirect
+      requestRedirect: {scheme: https, path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}, statusCode: 301}
   - matches: [{path: {value: /}}]
     filters:
-    - {type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: A, value: '1'}, {name: a, value: '2'}], remove: [B]}}
+    - type: RequestHeaderModifier
+      requestHeaderModifier: {set: [{name: A, value: '1'}, {name: a, value: '2'}], remove: [B]}
     - {type: URLRewrite, urlRewrite: {hostname: inner, path: {type: ReplaceFullPath, replaceFullPath: /x}}}
     backendRefs: [{name: v1, port: 80}]
     timeouts: {request: 10s, backendRequest: 500ms}",
@@ -100,7 +102,8 @@ fn a_rule_with_a_filter_that_cannot_be_had_answers_with_500() {
             "found both",
         ),
         (
-            "{type: RequestHeaderModifier, requestHeaderModifier: {remove: [a]}}, {type: RequestHeaderModifier, requestHeaderModifier: {remove: [b]}}",
+            "{type: RequestHeaderModifier, requestHeaderModifier: {remove: [a]}}, {type: RequestHeaderModifier, \
+             requestHeaderModifier: {remove: [b]}}",
             "spec.rules[0].filters[1]: expected one filter of each type",
         ),
         (
@@ -156,7 +159,7 @@ fn a_prefix_is_replaced_only_where_a_prefix_matches() {
     );
 }
 
-/// A match that lost a condition would take requests that are another rule's.
+/// Without the unsupported condition, the match would take requests of other rules.
 #[test]
 fn a_rule_with_a_match_that_cannot_be_had_is_left_out() {
     let cases = [
@@ -224,6 +227,6 @@ fn a_field_without_effect_is_named() {
         condition(&reports, "Accepted"),
         ConditionStatus::True,
         "Accepted",
-        &["without effect: spec.rules[0].retry"],
+        &["ignored: spec.rules[0].retry"],
     );
 }

@@ -121,7 +121,7 @@ async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Resul
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     let said = |object: &Value| {
         let (accepted, message) = stated(object, "Accepted");
-        accepted == "True/Accepted" && message.contains("on all of its backends, not on the targets alone")
+        accepted == "True/Accepted" && message.contains("all of its backends and not only the targets")
     };
     site.namespace
         .until("the policy to say so", "BackendLBPolicy", "check-13", said)

@@ -19,7 +19,8 @@ fn at(sessions: &Sessions, pointer: &str) -> Value {
     sessions.written(0).pointer(pointer).cloned().unwrap_or_default()
 }
 
-/// A world in which the annotation is one of the policy, or one of the route, whose rule has its own persistence or not.
+/// A world in which the annotation is one of the policy, or one of the route, whose rule has its own persistence or
+/// not.
 fn worlds(persistence: &Value, name: &str, value: &str) -> [World; 3] {
     let policy = policy("BackendLBPolicy", "p", &["a"], persistence);
     let mut of_policy = world(SERVICE_AND_ROUTE);
@@ -124,7 +125,8 @@ fn defaults_are_for_what_nobody_says() {
     let mut world = with_policy(&named("s"));
     world.settings.session_defaults = defaults.clone();
     let cookie = json!({
-        "name": "s", "mode": "insert", "path": "/", "domain": "example.com", "secure": "always", "httpOnly": false, "sameSite": "None",
+        "name": "s", "mode": "insert", "path": "/", "domain": "example.com",
+        "secure": "always", "httpOnly": false, "sameSite": "None",
         "partitioned": true, "lifetimeType": "Session", "forward": true,
     });
     let all = json!({"cookie": cookie, "strict": true, "strictStatus": 410, "token": "signed", "cacheControl": "keep"});
@@ -216,7 +218,8 @@ fn a_bad_annotation_is_named_and_nothing_is_guessed() {
             over_policy.status("p"),
             [
                 ACCEPTED,
-                "Programmed=False/Overridden: the route's annotations cannot be followed, so there are no sessions, on: HTTPRoute shop/web spec.rules[0]"
+                "Programmed=False/Overridden: the route's annotations cannot be followed, so there are no sessions on: \
+                 HTTPRoute shop/web spec.rules[0]"
             ]
         );
         for sessions in [of_policy, over_policy, of_rule] {
@@ -251,7 +254,8 @@ fn a_routes_bad_annotation_is_told_once_and_ends_its_sessions() {
 /// Nobody could keep count of the last use.
 #[test]
 fn idle_timeout_is_not_for_the_applications_cookie_or_header() {
-    let message = "expected none in this mode: a token is renewed only when the application sets its cookie or header again, so nobody would know when the session was last used; absoluteTimeout bounds it";
+    let message = "expected none in this mode: a token is renewed only when the application sets its cookie or header \
+                   again, so nobody would know when the session was last used; absoluteTimeout bounds it";
     let cookie = json!({"sessionName": "s", "idleTimeout": "1h"});
     let header = json!({"sessionName": "s", "idleTimeout": "1h", "type": "Header"});
     for (persistence, mode) in [(&cookie, "prefix"), (&cookie, "rewrite"), (&header, "prefix")] {
@@ -277,7 +281,8 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
     assert_eq!(
         of_policy.status("p"),
         [
-            "Accepted=False/Invalid: spec.sessionPersistence.sessionName: expected the name of the application's cookie or header, because the mode is not insert"
+            "Accepted=False/Invalid: spec.sessionPersistence.sessionName: expected the name of the application's \
+             cookie or header, because the mode is not insert"
         ]
     );
     let message =
@@ -338,7 +343,8 @@ fn what_is_for_cookies_is_refused_for_a_header() {
     assert_eq!(
         of_policy.status("p"),
         [
-            "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/mode]: expected insert or prefix, because the type is Header"
+            "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/mode]: expected insert or prefix, because \
+             the type is Header"
         ]
     );
     // But a route's annotation may be for another of its rules.
@@ -451,7 +457,8 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
     assert_eq!(
         world.sessions().problems(0),
         [
-            "spec.rules[0].matches: expected a path: it begins with /, has at most 1024 characters, and none of space, comma, semicolon or beyond ASCII"
+            "spec.rules[0].matches: expected a path: it begins with /, has at most 1024 characters, and none of space, \
+             comma, semicolon or beyond ASCII"
         ]
     );
 }

@@ -111,7 +111,8 @@ fn of_two_policies_of_a_split_with_one_name_the_younger_loses() {
             assert_eq!(
                 sessions.status(loser),
                 [format!(
-                    "Accepted=False/Conflicted: spec.sessionPersistence.sessionName: expected a name that no older policy has on the route; BackendLBPolicy shop/{winner} has it, on: HTTPRoute shop/web"
+                    "Accepted=False/Conflicted: spec.sessionPersistence.sessionName: expected a name that no older \
+                     policy has on the route; BackendLBPolicy shop/{winner} has it, on: HTTPRoute shop/web"
                 )]
             );
         }
@@ -236,7 +237,8 @@ fn for_hosts(name: &str, hosts: &[&str], rules: &Value) -> Value {
     route
 }
 
-/// Whatever asks for the sessions: a client has one cookie of a name, path and host, and each of the routes would end the other's session in it.
+/// Whatever asks for the sessions: a client has one cookie of a name, path and host, and each of the routes would end
+/// the other's session in it.
 #[test]
 fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
     let at = |path: &str| json!({"cookie": {"name": "s", "path": path}});

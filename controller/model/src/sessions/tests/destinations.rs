@@ -9,7 +9,8 @@ fn backend(name: &str, persistence: &Value) -> Value {
     let mut backend = json!({
         "kind": "XBackend",
         "metadata": {"name": name, "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"type": "EndpointSelector", "endpointSelector": {"matchLabels": {"app": name}}, "port": {"number": 80}},
+        "spec": {"type": "EndpointSelector", "endpointSelector": {"matchLabels": {"app": name}},
+            "port": {"number": 80}},
     });
     if !persistence.is_null() {
         backend["spec"]["sessionPersistence"] = persistence.clone();
@@ -77,7 +78,8 @@ fn each_backend_has_sessions_of_its_own() {
     assert_eq!(
         written,
         json!({
-            "cookie": {"name": "g", "mode": "insert", "path": "/", "secure": "auto", "sameSite": "Strict", "lifetimeType": "Permanent", "forward": true},
+            "cookie": {"name": "g", "mode": "insert", "path": "/", "secure": "auto", "sameSite": "Strict",
+                "lifetimeType": "Permanent", "forward": true},
             "absoluteTimeout": "1h", "token": "sealed", "cacheControl": "private",
         })
     );
@@ -140,7 +142,7 @@ fn a_policy_of_the_rule_would_override_the_split() {
         sessions.status("p"),
         [
             ACCEPTED,
-            "Programmed=False/Overridden: sessions of XBackends count on: HTTPRoute shop/web spec.rules[0]"
+            "Programmed=False/Overridden: sessions of XBackends take precedence on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
     // A backend's mistake does not change whose the rule's sessions are.
@@ -166,7 +168,7 @@ fn a_rules_own_persistence_counts_over_its_backends() {
     assert!(sessions.of_backend("blue").is_some());
     assert!(sessions.of_backend("green").is_none(), "nobody would use it");
     let text =
-        "sessionPersistence of the rule itself counts, and not the backend's, on: HTTPRoute shop/web spec.rules[0]";
+        "sessionPersistence of the rule takes precedence over that of the backend on: HTTPRoute shop/web spec.rules[0]";
     assert_eq!(sessions.backend_status("blue"), [format!("{BACKEND_ACCEPTED}; {text}")]);
 }
 
@@ -198,10 +200,12 @@ fn two_backends_of_a_split_with_one_name_are_refused() {
             assert_eq!(
                 sessions.problems(0),
                 [
-                    "spec.rules[0].backendRefs: expected backends whose sessions have different names: XBackend shop/blue and XBackend shop/green have one"
+                    "spec.rules[0].backendRefs: expected backends whose sessions have different names: XBackend \
+                     shop/blue and XBackend shop/green have the same"
                 ]
             );
-            let text = "spec.sessionPersistence: expected another name than that of another backend of the rule, so there are no sessions, on: HTTPRoute shop/web spec.rules[0]";
+            let text = "spec.sessionPersistence: expected a name that no other backend of the rule has; there are no \
+                        sessions on: HTTPRoute shop/web spec.rules[0]";
             assert_eq!(
                 sessions.backend_status("green"),
                 [format!("Accepted=False/Conflicted: {text}")]
@@ -220,7 +224,7 @@ fn what_cannot_be_followed_is_the_backends_alone() {
     for (persistence, expected) in [
         (
             json!({}),
-            "spec.sessionPersistence.cookie: expected the cookie, if only an empty one, because the type is Cookie"
+            "spec.sessionPersistence.cookie: expected the cookie, which may be empty, because the type is Cookie"
                 .to_owned(),
         ),
         (
@@ -261,7 +265,8 @@ fn what_cannot_be_followed_is_the_backends_alone() {
     assert_eq!(
         world.sessions().backend_status("blue"),
         [
-            "Accepted=False/Invalid: spec.sessionPersistence: expected none with type ExternalHostname: only an EndpointSelector has sessions"
+            "Accepted=False/Invalid: spec.sessionPersistence: expected none with type ExternalHostname: only an \
+             EndpointSelector has sessions"
         ]
     );
 }
@@ -291,7 +296,8 @@ fn a_backends_annotations_are_its_own() {
     assert_eq!(
         sessions.backend_status("blue"),
         [
-            "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/strict]: expected true or false, found \"yes\""
+            "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/strict]: expected true or false, found \
+             \"yes\""
         ]
     );
     // A route's are for sessions of its rules.
@@ -315,7 +321,7 @@ fn fields_that_nothing_reads_are_named() {
     assert_eq!(
         world.sessions().backend_status("blue"),
         [format!(
-            "{BACKEND_ACCEPTED}. Not supported, and without effect: spec.sessionPersistence.cookie.colour, spec.shape"
+            "{BACKEND_ACCEPTED}. Not supported and ignored: spec.sessionPersistence.cookie.colour, spec.shape"
         )]
     );
 }

@@ -16,7 +16,8 @@ fn both(kind: &str, persistence: &Value) -> (Sessions, Sessions) {
 #[test]
 fn both_shapes_mean_the_same_in_policies_and_rules() {
     let plain = json!({
-        "cookie": {"name": "s", "mode": "insert", "path": "/", "secure": "auto", "sameSite": "Strict", "lifetimeType": "Session"},
+        "cookie": {"name": "s", "mode": "insert", "path": "/", "secure": "auto", "sameSite": "Strict",
+            "lifetimeType": "Session"},
         "token": "sealed", "cacheControl": "private",
     });
     let with = |pointer: &str, value: Value| {
@@ -88,32 +89,85 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn what_cannot_be_followed_is_named() {
     const NAME: &str = "1 to 128 letters, digits or !#$%&'*+-.^_`|~";
-    const DURATION: &str = "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, each with h, m, s or ms; less than 100000h in all), found";
+    const DURATION: &str = "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, \
+                            each with h, m, s or ms; less than 100000h in all), found";
     let newer = "expected none beside cookie or header, which are the newer shape of sessionPersistence";
-    let lifetime_alone = "expected none here: cookieConfig has lifetimeType alone, and sessionName is the name";
+    let lifetime_alone = "expected none here: cookieConfig has only lifetimeType, and the name is sessionName";
     let long = "x".repeat(129);
     for (persistence, expected) in [
-        (json!({"type": "Query"}), vec!["type: expected Cookie or Header, found \"Query\"".to_owned()]),
-        (json!({"sessionName": "a b"}), vec![format!("sessionName: expected a cookie name: {NAME}")]),
-        (json!({"sessionName": ""}), vec![format!("sessionName: expected a cookie name: {NAME}")]),
-        (json!({"sessionName": long}), vec![format!("sessionName: expected a cookie name: {NAME}")]),
-        (json!({"cookie": {"name": "a;b"}}), vec![format!("cookie.name: expected a cookie name: {NAME}")]),
-        (json!({"cookie": {"name": long}}), vec![format!("cookie.name: expected a cookie name: {NAME}")]),
-        (json!({"type": "Header", "sessionName": "a:b"}), vec![format!("sessionName: expected a header name: {NAME}")]),
-        (json!({"type": "Header", "header": {"name": "a b"}}), vec![format!("header.name: expected a header name: {NAME}")]),
+        (
+            json!({"type": "Query"}),
+            vec!["type: expected Cookie or Header, found \"Query\"".to_owned()],
+        ),
+        (
+            json!({"sessionName": "a b"}),
+            vec![format!("sessionName: expected a cookie name: {NAME}")],
+        ),
+        (
+            json!({"sessionName": ""}),
+            vec![format!("sessionName: expected a cookie name: {NAME}")],
+        ),
+        (
+            json!({"sessionName": long}),
+            vec![format!("sessionName: expected a cookie name: {NAME}")],
+        ),
+        (
+            json!({"cookie": {"name": "a;b"}}),
+            vec![format!("cookie.name: expected a cookie name: {NAME}")],
+        ),
+        (
+            json!({"cookie": {"name": long}}),
+            vec![format!("cookie.name: expected a cookie name: {NAME}")],
+        ),
+        (
+            json!({"type": "Header", "sessionName": "a:b"}),
+            vec![format!("sessionName: expected a header name: {NAME}")],
+        ),
+        (
+            json!({"type": "Header", "header": {"name": "a b"}}),
+            vec![format!(
+                "header.name: expected a header name: \
+            {NAME}"
+            )],
+        ),
         (
             json!({"type": "Header", "header": {"name": "Cookie"}}),
-            vec!["header.name: expected a header of its own, not one that HTTP, Envoy or this filter use otherwise".to_owned()],
+            vec![
+                "header.name: expected a header of its own, not one that HTTP, Envoy or this filter use otherwise"
+                    .to_owned(),
+            ],
         ),
-        (json!({"absoluteTimeout": "1d"}), vec![format!("absoluteTimeout: {DURATION} \"1d\"")]),
-        (json!({"absoluteTimeout": ""}), vec![format!("absoluteTimeout: {DURATION} \"\"")]),
-        (json!({"idleTimeout": "1.5h"}), vec![format!("idleTimeout: {DURATION} \"1.5h\"")]),
-        (json!({"idleTimeout": "100000s"}), vec![format!("idleTimeout: {DURATION} \"100000s\"")]),
-        (json!({"idleTimeout": "1h1m1s1ms1h"}), vec![format!("idleTimeout: {DURATION} \"1h1m1s1ms1h\"")]),
-        (json!({"absoluteTimeout": "0s"}), vec!["absoluteTimeout: expected a duration greater than zero".to_owned()]),
-        (json!({"idleTimeout": "0h0m"}), vec!["idleTimeout: expected a duration greater than zero".to_owned()]),
+        (
+            json!({"absoluteTimeout": "1d"}),
+            vec![format!("absoluteTimeout: {DURATION} \"1d\"")],
+        ),
+        (
+            json!({"absoluteTimeout": ""}),
+            vec![format!("absoluteTimeout: {DURATION} \"\"")],
+        ),
+        (
+            json!({"idleTimeout": "1.5h"}),
+            vec![format!("idleTimeout: {DURATION} \"1.5h\"")],
+        ),
+        (
+            json!({"idleTimeout": "100000s"}),
+            vec![format!("idleTimeout: {DURATION} \"100000s\"")],
+        ),
+        (
+            json!({"idleTimeout": "1h1m1s1ms1h"}),
+            vec![format!("idleTimeout: {DURATION} \"1h1m1s1ms1h\"")],
+        ),
+        (
+            json!({"absoluteTimeout": "0s"}),
+            vec!["absoluteTimeout: expected a duration greater than zero".to_owned()],
+        ),
+        (
+            json!({"idleTimeout": "0h0m"}),
+            vec!["idleTimeout: expected a duration greater than zero".to_owned()],
+        ),
         (
             json!({"cookieConfig": {"lifetimeType": "Permanent"}}),
             vec!["absoluteTimeout: expected a duration, because the cookie's lifetimeType is Permanent".to_owned()],
@@ -130,7 +184,10 @@ fn what_cannot_be_followed_is_named() {
             json!({"cookie": {"lifetimeType": "session"}}),
             vec!["cookie.lifetimeType: expected Session or Permanent, found \"session\"".to_owned()],
         ),
-        (json!({"type": "Header", "cookieConfig": {}}), vec!["cookieConfig: expected none with type Header".to_owned()]),
+        (
+            json!({"type": "Header", "cookieConfig": {}}),
+            vec!["cookieConfig: expected none with type Header".to_owned()],
+        ),
         (
             json!({"type": "Header", "cookie": {}}),
             vec![
@@ -146,7 +203,7 @@ fn what_cannot_be_followed_is_named() {
             json!({"header": {"name": "x"}}),
             vec![
                 "header: expected none with type Cookie".to_owned(),
-                "cookie: expected the cookie, if only an empty one, because the type is Cookie".to_owned(),
+                "cookie: expected the cookie, which may be empty, because the type is Cookie".to_owned(),
             ],
         ),
         (
@@ -157,32 +214,64 @@ fn what_cannot_be_followed_is_named() {
             json!({"type": "Header", "header": {}}),
             vec!["header.name: expected the header's name, because the type is Header".to_owned()],
         ),
-        (json!({"sessionName": "s", "cookie": {}}), vec![format!("sessionName: {newer}")]),
-        (json!({"cookieConfig": {}, "cookie": {}}), vec![format!("cookieConfig: {newer}")]),
-        (json!({"idleTimeout": "1h", "cookie": {}}), vec![format!("idleTimeout: {newer}")]),
+        (
+            json!({"sessionName": "s", "cookie": {}}),
+            vec![format!("sessionName: {newer}")],
+        ),
+        (
+            json!({"cookieConfig": {}, "cookie": {}}),
+            vec![format!("cookieConfig: {newer}")],
+        ),
+        (
+            json!({"idleTimeout": "1h", "cookie": {}}),
+            vec![format!("idleTimeout: {newer}")],
+        ),
         (
             json!({"sessionName": "s", "type": "Header", "header": {"name": "x"}}),
             vec![format!("sessionName: {newer}")],
         ),
-        (json!({"cookieConfig": {"name": "s"}}), vec![format!("cookieConfig.name: {lifetime_alone}")]),
-        (json!({"cookieConfig": {"path": "/"}}), vec![format!("cookieConfig.path: {lifetime_alone}")]),
+        (
+            json!({"cookieConfig": {"name": "s"}}),
+            vec![format!("cookieConfig.name: {lifetime_alone}")],
+        ),
+        (
+            json!({"cookieConfig": {"path": "/"}}),
+            vec![format!("cookieConfig.path: {lifetime_alone}")],
+        ),
         (
             json!({"cookie": {"path": "shop"}}),
-            vec!["cookie.path: expected a path: it begins with /, has at most 1024 characters, and none of space, comma, semicolon or beyond ASCII".to_owned()],
+            vec![
+                "cookie.path: expected a path: it begins with /, has at most 1024 characters, and none of space, \
+                  comma, semicolon or beyond ASCII"
+                    .to_owned(),
+            ],
         ),
         (
             json!({"cookie": {"path": format!("/{}", "x".repeat(1024))}}),
-            vec!["cookie.path: expected a path: it begins with /, has at most 1024 characters, and none of space, comma, semicolon or beyond ASCII".to_owned()],
+            vec![
+                "cookie.path: expected a path: it begins with /, has at most 1024 characters, and none of space, \
+                  comma, semicolon or beyond ASCII"
+                    .to_owned(),
+            ],
         ),
     ] {
         let (of_policy, of_rule) = both("XBackendTrafficPolicy", &persistence);
         assert_eq!(of_policy.rules[0].session, Session::None, "{persistence}");
-        let in_policy: Vec<String> = expected.iter().map(|e| format!("spec.sessionPersistence.{e}")).collect();
+        let in_policy: Vec<String> = expected
+            .iter()
+            .map(|e| format!("spec.sessionPersistence.{e}"))
+            .collect();
         let status = only_ancestor(of_policy.report_of("XBackendTrafficPolicy", "p"));
         assert_eq!(status, [format!("Accepted=False/Invalid: {}", in_policy.join("; "))]);
-        assert!(of_policy.problems(0).is_empty(), "a policy's mistakes are not its routes'");
+        assert!(
+            of_policy.problems(0).is_empty(),
+            "a policy's mistakes are not its routes'"
+        );
 
-        let in_rule: Vec<String> = expected.iter().map(|e| format!("spec.rules[0].sessionPersistence.{e}")).collect();
+        let in_rule: Vec<String> = expected
+            .iter()
+            .map(|e| format!("spec.rules[0].sessionPersistence.{e}"))
+            .collect();
         assert_eq!(of_rule.problems(0), in_rule, "{persistence}");
         assert_eq!(of_rule.rules[0].session, Session::None, "{persistence}");
     }

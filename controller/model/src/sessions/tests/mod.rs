@@ -1,5 +1,5 @@
-//! Manifests in, sessions and conditions out. The manifests are the shape that a cluster has; what other processors find out about rules is done here
-//! as far as sessions need it.
+//! Manifests in, sessions and conditions out. The manifests are the shape that a cluster has; what other processors
+//! find out about rules is done here as far as sessions need it.
 
 mod annotations;
 mod collisions;

@@ -28,7 +28,9 @@ fn a_rules_own_persistence_counts_and_the_policy_says_so() {
         sessions.status("p"),
         [
             ACCEPTED,
-            "Programmed=True/PartiallyProgrammed: sessionPersistence of the rule itself counts on: HTTPRoute shop/web spec.rules[0]"
+            "Programmed=True/PartiallyProgrammed: sessionPersistence of the rule takes precedence on: HTTPRoute \
+             shop/web \
+             spec.rules[0]"
         ]
     );
 
@@ -39,7 +41,8 @@ fn a_rules_own_persistence_counts_and_the_policy_says_so() {
         sessions.status("p"),
         [
             ACCEPTED,
-            "Programmed=False/Overridden: sessionPersistence of the rule itself counts on: HTTPRoute shop/web spec.rules[0]"
+            "Programmed=False/Overridden: sessionPersistence of the rule takes precedence on: HTTPRoute shop/web \
+             spec.rules[0]"
         ]
     );
 }
@@ -67,7 +70,8 @@ fn of_two_policies_on_one_service_the_oldest_counts() {
         assert_eq!(
             sessions.status(loser),
             [format!(
-                "Accepted=False/Conflicted: BackendLBPolicy shop/{winner}, which is older, targets the same: Service shop/a"
+                "Accepted=False/Conflicted: BackendLBPolicy shop/{winner}, which is older, targets the same: Service \
+                 shop/a"
             )]
         );
     }
@@ -124,7 +128,8 @@ fn a_policy_keeps_the_targets_that_are_its_own() {
         sessions.status("new"),
         [
             ACCEPTED,
-            "Programmed=True/PartiallyProgrammed: BackendLBPolicy shop/old, which is older, targets the same: Service shop/a"
+            "Programmed=True/PartiallyProgrammed: BackendLBPolicy shop/old, which is older, targets the same: Service \
+             shop/a"
         ]
     );
 }
@@ -139,7 +144,8 @@ fn a_policy_on_some_backends_is_applied_to_all_of_the_rule() {
     assert_eq!(
         sessions.status("p"),
         [
-            "Accepted=True/Accepted: The policy is accepted; the sessions are the rule's, so they are on all of its backends, not on the targets alone, on: HTTPRoute shop/web spec.rules[0]"
+            "Accepted=True/Accepted: The policy is accepted; the sessions belong to the rule, so they use all of its \
+             backends and not only the targets, on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
 }
@@ -157,7 +163,8 @@ fn of_the_policies_of_a_split_the_oldest_counts() {
         sessions.status("new"),
         [
             ACCEPTED,
-            "Programmed=False/Overridden: BackendLBPolicy shop/old, which is older and targets another backend, counts on: HTTPRoute shop/web spec.rules[0]"
+            "Programmed=False/Overridden: BackendLBPolicy shop/old, which is older and targets another backend, takes \
+             precedence on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
     // A rule of its own is its own, nevertheless.
@@ -262,7 +269,8 @@ fn a_services_own_affinity_is_noted() {
     world.add(json!({"kind": "Service", "metadata": {"name": "a"}, "spec": {"sessionAffinity": "ClientIP"}}));
     let sessions = world.sessions();
     assert_eq!(names(&sessions), ["s"]);
-    let note = "sessionAffinity ClientIP has no effect, because requests go to endpoints and not to the Service's address, on: Service shop/a";
+    let note = "sessionAffinity ClientIP has no effect, because requests go to endpoints and not to the Service's \
+                address, on: Service shop/a";
     assert_eq!(sessions.status("p"), [format!("{ACCEPTED}; {note}")]);
 
     world.add(route("web", &json!([rule(&["b"]), inline(&["a"], &named("s"))])));

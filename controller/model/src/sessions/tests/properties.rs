@@ -124,7 +124,10 @@ proptest! {
         let found = super::sessions(&world.objects, &world.settings, &rules);
         for (place, rule) in order.iter().zip(&found.rules) {
             let expected = &expected.rules[*place];
-            prop_assert_eq!((&rule.session, &rule.by_path, &rule.notes), (&expected.session, &expected.by_path, &expected.notes));
+            prop_assert_eq!(
+                (&rule.session, &rule.by_path, &rule.notes),
+                (&expected.session, &expected.by_path, &expected.notes)
+            );
         }
         let problems = |sessions: &Sessions| -> BTreeSet<String> { sessions.rules.iter().flat_map(problems).collect() };
         prop_assert_eq!(problems(&found), problems(&expected));
@@ -141,7 +144,11 @@ proptest! {
         let (one, other) = (world_of(&policies, &routes, &named), world_of(&policies, &routes, &renamed));
         let (one, other) = (one.sessions(), other.sessions());
         let sessions = |sessions: &Sessions| -> Vec<_> {
-            sessions.rules.iter().map(|rule| (rule.session.clone(), rule.by_path.clone(), rule.problems.len())).collect()
+            sessions
+                .rules
+                .iter()
+                .map(|rule| (rule.session.clone(), rule.by_path.clone(), rule.problems.len()))
+                .collect()
         };
         prop_assert_eq!(sessions(&one), sessions(&other));
         prop_assert_eq!(&one.policies, &other.policies);
@@ -155,7 +162,8 @@ proptest! {
         let sessions = world.sessions();
         let mut written = BTreeSet::new();
         for (facts, rule) in world.rules().iter().zip(&sessions.rules) {
-            let cookies = std::iter::once(&rule.session).chain(rule.by_path.values()).filter_map(|session| match session {
+            let of_rule = std::iter::once(&rule.session).chain(rule.by_path.values());
+            let cookies = of_rule.filter_map(|session| match session {
                 Session::Rule(session) => sessions.policies[&session.policy].cookie.as_ref(),
                 _ => None,
             });
@@ -172,7 +180,11 @@ proptest! {
             for ancestor in &report.ancestors {
                 let kinds: Vec<_> = ancestor.conditions.iter().map(|condition| condition.kind).collect();
                 let is_accepted = ancestor.conditions[0].status == ConditionStatus::True;
-                prop_assert!(kinds == ["Accepted"] || (is_accepted && kinds == ["Accepted", "Programmed"]), "{:?}", ancestor);
+                prop_assert!(
+                    kinds == ["Accepted"] || (is_accepted && kinds == ["Accepted", "Programmed"]),
+                    "{:?}",
+                    ancestor
+                );
             }
         }
     }

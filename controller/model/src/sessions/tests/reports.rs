@@ -29,7 +29,10 @@ fn the_ancestors_are_the_gateways_of_the_rules() {
         .iter()
         .map(|a| serde_json::to_value(&a.ancestor_ref).unwrap())
         .collect();
-    let gateway = |name: &str| json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "shop", "name": name});
+    let gateway = |name: &str| {
+        let group = "gateway.networking.k8s.io";
+        json!({"group": group, "kind": "Gateway", "namespace": "shop", "name": name})
+    };
     assert_eq!(references, [gateway("one"), gateway("two")]);
     assert!(
         report
@@ -67,7 +70,7 @@ fn a_policy_that_no_rule_leads_to_has_no_ancestor() {
 
 #[test]
 fn a_missing_target_is_told_where_a_rule_names_it() {
-    let message = "spec.targetRefs[0].name: expected a Service that is there, found shop/gone";
+    let message = "spec.targetRefs[0].name: expected an existing Service, found shop/gone";
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(policy("BackendLBPolicy", "p", &["gone"], &named("s")));
     assert_eq!(world.sessions().report("p").ancestors, [], "no rule of ours names it");
@@ -113,7 +116,7 @@ fn fields_that_nothing_reads_are_named() {
     world.add(constraint(policy("XBackendTrafficPolicy", "p", &["a"], &named("s"))));
     let sessions = world.sessions();
     assert!(matches!(sessions.rules[0].session, Session::Rule(_)));
-    let unread = "Not supported, and without effect: spec.retryConstraint";
+    let unread = "Not supported and ignored: spec.retryConstraint";
     assert_eq!(
         only_ancestor(sessions.report_of("XBackendTrafficPolicy", "p")),
         [
@@ -129,7 +132,8 @@ fn fields_that_nothing_reads_are_named() {
     assert_eq!(
         only_ancestor(sessions.report_of("XBackendTrafficPolicy", "p")),
         [
-            "Accepted=False/Invalid: spec.sessionPersistence: expected sessions, which are all that is supported of a policy; spec.retryConstraint cannot be followed"
+            "Accepted=False/Invalid: spec.sessionPersistence: expected session persistence, which is all that Limpet \
+             supports of a policy; spec.retryConstraint cannot be followed"
         ]
     );
 }
@@ -149,8 +153,8 @@ fn a_policy_without_sessions_conflicts_with_none() {
     assert_eq!(sessions.status("p"), [ACCEPTED]);
 }
 
-/// GEP-713: "If this slice is full, implementations MUST NOT add further entries. Instead they MUST consider the policy unimplementable and signal
-/// that on any related resources".
+/// GEP-713: "If this slice is full, implementations MUST NOT add further entries. Instead they MUST consider the policy
+/// unimplementable and signal that on any related resources".
 #[test]
 fn the_seventeenth_gateway_has_no_sessions_and_routes_say_so() {
     let gateways: Vec<String> = (0..17).map(|index| format!("g{index:02}")).collect();
@@ -160,7 +164,8 @@ fn the_seventeenth_gateway_has_no_sessions_and_routes_say_so() {
         // The first by name is the youngest.
         let created = format!("2026-01-{:02}T00:00:00Z", 20 - index);
         world.add(json!({
-            "kind": "Gateway", "metadata": {"name": gateway, "creationTimestamp": created}, "spec": {"gatewayClassName": "limpet"},
+            "kind": "Gateway", "metadata": {"name": gateway, "creationTimestamp": created},
+            "spec": {"gatewayClassName": "limpet"},
         }));
         world.add(route_at(&format!("r{index:02}"), &[gateway], &json!([rule(&["a"])])));
     }
@@ -182,7 +187,8 @@ fn the_seventeenth_gateway_has_no_sessions_and_routes_say_so() {
     assert_eq!(
         sessions.problems(1),
         [
-            "spec.rules[0].backendRefs: there are no sessions: BackendLBPolicy shop/p applies to more Gateways than its status has room for, and to older ones first"
+            "spec.rules[0].backendRefs: there are no sessions: BackendLBPolicy shop/p applies to more Gateways than \
+             its status has room for, and to the oldest ones first"
         ]
     );
     assert!(

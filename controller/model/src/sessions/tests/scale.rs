@@ -43,7 +43,8 @@ fn large(count: usize, per_route: usize, per_service: usize, policies: usize) ->
     world
 }
 
-/// Nothing grows with the square of anything: twenty times as many rules may take sixty times as long, where a square takes four hundred times.
+/// Nothing grows with the square of anything: twenty times as many rules may take sixty times as long, where a square
+/// takes four hundred times.
 #[test]
 fn time_grows_with_the_number_of_rules() {
     for (shape, of) in [
