@@ -5,11 +5,9 @@ use crate::exit::EXIT_CODES;
 
 /// Print a script that completes this command in a shell
 ///
-/// For the present session of bash:
-///
-///     source <(limpet completions bash)
+/// To complete in the present session of bash, run: `source <(limpet completions bash)`
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES, verbatim_doc_comment)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]

@@ -25,7 +25,7 @@ const DEFAULT_SCOPE: &str = "default";
 
 /// A session that the token may be of.
 #[derive(Debug, Clone)]
-pub(super) struct Candidate {
+pub(super) struct CandidateSession {
     pub(super) config: Rc<FilterConfig>,
     /// The name of a policy of `config`.
     pub(super) policy: String,
@@ -34,14 +34,14 @@ pub(super) struct Candidate {
 
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    pub(super) list: Vec<Candidate>,
+    pub(super) list: Vec<CandidateSession>,
     /// The clusters in the configuration.
     clusters: BTreeSet<String>,
     /// Whether the policies are those of a configuration, rather than made from arguments.
     pub(super) has_policies: bool,
 }
 
-impl Candidate {
+impl CandidateSession {
     pub(super) fn policy_config(&self) -> Option<&PolicyConfig> {
         self.config.policies.get(&self.policy)
     }
@@ -133,7 +133,7 @@ impl Candidates {
         });
         let mut config = config::parse(written.to_string().as_bytes()).map_err(|error| Failure(error.to_string()))?;
         config.keys = Some(keys_file::read(file)?);
-        let candidate = Candidate {
+        let candidate = CandidateSession {
             config: Rc::new(config),
             policy: "-".to_owned(),
             scope,
@@ -158,7 +158,7 @@ impl Candidates {
             let config = Rc::new(config);
             for (policy, scope) in sessions(&config, &routes, args.scope.as_deref()) {
                 if args.policy.as_ref().is_none_or(|wanted| *wanted == policy) {
-                    candidates.list.push(Candidate {
+                    candidates.list.push(CandidateSession {
                         config: Rc::clone(&config),
                         policy,
                         scope,
@@ -267,7 +267,7 @@ fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> 
 }
 
 /// A candidate in the JSON output.
-pub(super) fn session_json(candidate: &Candidate, candidates: &Candidates) -> Value {
+pub(super) fn session_json(candidate: &CandidateSession, candidates: &Candidates) -> Value {
     let (mode, name) = candidate.carrier();
     let policy = candidates.has_policies.then_some(&candidate.policy);
     json!({"policy": policy, "scope": candidate.scope, "mode": mode.name(), "name": name})

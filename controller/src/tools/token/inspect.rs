@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::candidates::{Candidate, Candidates, session_json};
+use super::candidates::{CandidateSession, Candidates, session_json};
 use super::token_argument::TokenArgument;
 use super::verification::{self, Opening};
 use crate::cli::InspectArgs;
@@ -156,7 +156,7 @@ impl Inspection {
     }
 
     /// The time that is left until the absolute timeout, and until the session has been idle for too long.
-    fn left(&mut self, candidate: &Candidate, claims: &Claims, candidates: &Candidates) {
+    fn left(&mut self, candidate: &CandidateSession, claims: &Claims, candidates: &Candidates) {
         let Some(policy) = candidate.policy_config() else {
             return;
         };
@@ -198,7 +198,7 @@ impl Inspection {
 /// How long the session may be idle, and the field that sets it.
 fn idle_bound(
     policy: &PolicyConfig,
-    candidate: &Candidate,
+    candidate: &CandidateSession,
     candidates: &Candidates,
 ) -> Option<(GatewayDuration, &'static str)> {
     match (policy.idle_timeout, policy.absolute_timeout) {

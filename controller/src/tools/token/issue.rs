@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::candidates::{Candidate, Candidates, session_json};
+use super::candidates::{CandidateSession, Candidates, session_json};
 use crate::cli::IssueArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
 }
 
 /// A token is for one session, so the arguments must leave one candidate.
-fn the_only(candidates: &Candidates) -> Result<&Candidate, Failure> {
+fn the_only(candidates: &Candidates) -> Result<&CandidateSession, Failure> {
     match candidates.list.as_slice() {
         [] => Err(Failure("expected --keys or --config".to_owned())),
         [candidate] => Ok(candidate),

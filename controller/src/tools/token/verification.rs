@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::candidates::{Candidate, Candidates};
+use super::candidates::{CandidateSession, Candidates};
 use crate::exit::Failure;
 use crate::tools::keys::source::{self, Unavailable};
 use limpet_core::Filter;
@@ -16,7 +16,7 @@ use limpet_core::view::{Answer, RequestView};
 #[derive(Debug)]
 pub(super) enum Opening {
     /// The token belongs to this session.
-    Opened(Candidate, Claims),
+    Opened(CandidateSession, Claims),
     /// Its key is there, but it belongs to none of the sessions.
     Refused(Refusal),
     /// Its key is listed, but not available here.
@@ -41,7 +41,12 @@ pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening 
 }
 
 /// The filter's outcome for a token of this session. It leaves out whether the route leads to the token's cluster.
-pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timestamp) -> Result<RequestOutcome, Failure> {
+pub(super) fn judge(
+    candidate: &CandidateSession,
+    token: &str,
+    key: KeyId,
+    now: Timestamp,
+) -> Result<RequestOutcome, Failure> {
     let config = alone(candidate, key)?;
     let (filter, _) = Filter::new(&config, &|_| None)
         .map_err(|error| Failure(format!("the filter refuses the configuration: {error}")))?;
@@ -58,7 +63,7 @@ pub(super) fn judge(candidate: &Candidate, token: &str, key: KeyId, now: Timesta
 }
 
 /// The candidate's configuration with its session for every request, and with the token's key only.
-fn alone(candidate: &Candidate, key: KeyId) -> Result<FilterConfig, Failure> {
+fn alone(candidate: &CandidateSession, key: KeyId) -> Result<FilterConfig, Failure> {
     let mut config = FilterConfig::clone(&candidate.config);
     let key = source::key(&config, Some(key)).map_err(|unavailable| Failure(unavailable.to_string()))?;
     config.keys = Some(key.iter().flat_map(source::alone).collect());
@@ -83,7 +88,7 @@ struct Request {
 }
 
 impl Request {
-    fn new(candidate: &Candidate, token: &str) -> Self {
+    fn new(candidate: &CandidateSession, token: &str) -> Self {
         let (mode, name) = candidate.carrier();
         let (header, value) = match mode {
             CarrierMode::Cookie | CarrierMode::CookieRewrite => ("cookie", format!("{name}={token}")),
