@@ -1,10 +1,10 @@
-//! What GEP-1619 has no field for: the table of the fields that annotations and the controller's `sessionDefaults`
-//! have.
+//! The table of session fields that GEP-1619 does not have. Annotations and the controller's `sessionDefaults` set
+//! them.
 //!
-//! One entry for each field. Everything else follows from it: the annotation's name (`same_site` is `same-site`), the
-//! name in `sessionDefaults` (`sameSite`), which values are taken and what a bad one is told, which object counts, what
-//! is refused for a header, and which field of the object a complaint of the filter's own check is about. The tests go
-//! through the table as well, and ask for what it cannot know.
+//! Each field has one entry. Everything else follows from it: the name of the annotation (`same-site` for `same_site`),
+//! the name in `sessionDefaults` (`sameSite`), the accepted values and the message for others, precedence, what is
+//! refused for a header, and which annotation a problem of the filter's own check is reported on. The tests go through
+//! the table and fail for a field that they do not cover.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,10 @@ use limpet_core::config::schema::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CookiePath {
-    /// `/`: today's rule.
+    /// `/`, as current releases of the GEP require.
     #[default]
     Root,
-    /// The older rule of the GEP: from the route's matches for inline persistence.
+    /// Derived from the matches of a rule with `sessionPersistence`, as older releases of the GEP require.
     Route,
 }
 
@@ -32,8 +32,8 @@ macro_rules! session_fields {
         config: [$($config:literal),*],
         set: $set:expr,
     })+) => {
-        /// What is said of sessions beside `sessionPersistence`: by the controller's `sessionDefaults`, by a policy's
-        /// annotations, which count over these, and by a route's, which count over both, field by field.
+        /// The fields that are set beside `sessionPersistence`. Field by field, a route's annotations take precedence
+        /// over a policy's, and these over the controller's `sessionDefaults`.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
         pub struct SessionFields {
@@ -71,7 +71,7 @@ macro_rules! session_fields {
 }
 
 session_fields! {
-    /// Whether a request fails when its session's backend is gone.
+    /// Whether a request fails if the backend of its session is gone.
     strict: bool {
         values: FLAG,
         read: word,
@@ -119,7 +119,7 @@ session_fields! {
         config: ["cookie.httpOnly"],
         set: |policy, access| cookie(policy, |cookie| cookie.http_only = !access),
     }
-    /// Whether the cookie is kept apart per top-level site.
+    /// Whether browsers keep a cookie for each top-level site.
     partitioned: bool {
         values: FLAG,
         read: word,
@@ -127,7 +127,7 @@ session_fields! {
         config: ["cookie.partitioned"],
         set: |policy, partitioned| cookie(policy, |cookie| cookie.partitioned = partitioned),
     }
-    /// The cookie's `Path`, where the object has no field for it.
+    /// Where the cookie's `Path` comes from, if the object has no field for it.
     path: CookiePath {
         values: Values::Words(&["root", "route"]),
         read: word,
@@ -136,7 +136,7 @@ session_fields! {
         // The path itself depends on the rule's matches (`sessions/rules.rs`).
         set: |_, _| {},
     }
-    /// Whether a token's content is hidden from the client.
+    /// Whether the content of tokens is hidden from clients.
     token: TokenConfig {
         values: Values::Words(&["sealed", "signed"]),
         read: word,
@@ -144,7 +144,7 @@ session_fields! {
         config: ["token"],
         set: |policy, token| policy.token = token,
     }
-    /// Whose the cookie or header is. For headers `rewrite` is refused.
+    /// Who sets the cookie or header. For headers, `rewrite` is refused.
     mode: CookieModeConfig {
         values: Values::Words(&["insert", "prefix", "rewrite"]),
         read: word,
@@ -178,24 +178,24 @@ session_fields! {
 
 const FLAG: Values = Values::Words(&["true", "false"]);
 
-/// What a field is a property of.
+/// Which sessions a field applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// Of the sessions, whatever their tokens travel in.
+    /// All sessions.
     Policy,
-    /// Of the filter's own cookie or header. Defaults are not meant for the application's; the filter's own check
-    /// refuses an annotation for it.
+    /// Sessions in the filter's own cookie or header. For the application's, defaults do not apply, and the filter's
+    /// check refuses annotations.
     Carrier,
-    /// The same of a cookie alone: an annotation is refused for a header.
+    /// Sessions in the filter's own cookie. Annotations are refused for a header.
     Cookie,
 }
 
-/// Which values an annotation takes.
+/// The values of an annotation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Values {
     /// One of these words.
     Words(&'static [&'static str]),
-    /// What the text describes, with examples for the tests: legal values that differ.
+    /// Values that the text describes, with at least two valid examples for the tests.
     #[cfg_attr(not(test), expect(dead_code, reason = "nothing but tests needs examples"))]
     Like(&'static str, &'static [&'static str]),
 }
@@ -207,7 +207,7 @@ pub(crate) struct SessionField {
     name: &'static str,
     pub(crate) values: Values,
     pub(crate) of: Of,
-    /// The fields of the filter's policy that it sets, as the filter's check names them.
+    /// The fields of the filter's policy that it sets, as problems name them.
     pub(crate) config: &'static [&'static str],
     read: fn(&mut SessionFields, &str) -> bool,
     is_set: fn(&SessionFields) -> bool,
@@ -217,12 +217,12 @@ pub(crate) struct SessionField {
 }
 
 impl SessionField {
-    /// The entry that sets this field of the filter's policy.
+    /// The entry for a field of the filter's policy.
     pub(crate) fn of_config(field: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|entry| entry.config.contains(&field))
     }
 
-    /// The entry of this annotation, named without the prefix.
+    /// The entry for an annotation, named without the prefix.
     pub(crate) fn of_annotation(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|entry| entry.annotation() == name)
     }
@@ -239,7 +239,7 @@ impl SessionField {
         names
     }
 
-    /// What its values are, for people.
+    /// Its values, for messages.
     pub(crate) fn expected(&self) -> String {
         match self.values {
             Values::Like(text, _) => text.to_owned(),
@@ -250,7 +250,7 @@ impl SessionField {
         }
     }
 
-    /// Sets the field to what the text says. `false`: the text is none of its values.
+    /// Sets the field. Returns `false` if the text is not a valid value.
     pub(crate) fn read(&self, fields: &mut SessionFields, text: &str) -> bool {
         let is_known = match self.values {
             Values::Words(words) => words.contains(&text),
@@ -259,7 +259,7 @@ impl SessionField {
         is_known && (self.read)(fields, text)
     }
 
-    /// Legal values that differ: all of them where they are words.
+    /// Valid values that differ. For words, all of them.
     #[cfg(test)]
     pub(crate) fn examples(&self) -> &'static [&'static str] {
         match self.values {
@@ -269,28 +269,28 @@ impl SessionField {
 }
 
 impl SessionFields {
-    /// Whether nothing is said.
+    /// Whether no field is set.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the annotation of this name is there.
+    /// Whether the field of this annotation is set.
     pub(crate) fn has(&self, annotation: &str) -> bool {
         SessionField::of_annotation(annotation).is_some_and(|entry| (entry.is_set)(self))
     }
 
-    /// Those that are set and mean nothing to a header.
+    /// The fields that are set and are for cookies only.
     pub(crate) fn of_cookies(&self) -> impl Iterator<Item = &'static SessionField> {
         let entries = SessionField::ALL.iter().filter(|entry| entry.of == Of::Cookie);
         entries.filter(|entry| (entry.is_set)(self))
     }
 
-    /// The same without what means nothing to a header.
+    /// The same without the fields for cookies only.
     pub(crate) fn for_header(&self) -> Self {
         self.only(|of| of != Of::Cookie)
     }
 
-    /// Of defaults, those that are meant for the application's cookie or header.
+    /// The defaults that apply to the application's cookie or header.
     pub(crate) fn for_applications_carrier(&self) -> Self {
         self.only(|of| of == Of::Policy)
     }
@@ -303,7 +303,7 @@ impl SessionFields {
         fields
     }
 
-    /// These, and what `below` says where they say nothing.
+    /// These fields, with those of `below` where they are not set.
     pub(crate) fn over(&self, below: &Self) -> Self {
         let mut fields = self.clone();
         for entry in SessionField::ALL {
@@ -312,7 +312,7 @@ impl SessionFields {
         fields
     }
 
-    /// Sets what is said in the policy. The rest stays.
+    /// Changes the policy by the fields that are set.
     pub(crate) fn apply(&self, policy: &mut PolicyConfig) {
         for entry in SessionField::ALL {
             (entry.apply)(self, policy);
@@ -336,7 +336,7 @@ fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// One of the words that the filter's configuration has.
+/// Reads a word or flag as the filter's configuration does.
 fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
     let flag = text.parse().map(serde_json::Value::Bool);
     let value = flag.unwrap_or_else(|_| serde_json::Value::String(text.to_owned()));

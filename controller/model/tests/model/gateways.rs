@@ -3,7 +3,7 @@ use limpet_api::ObjectName;
 use limpet_model::reports::{ConditionStatus, GatewayReport};
 use limpet_model::{Graph, Reports};
 
-/// What a Gateway `shop/web` with these listeners means, with Secrets `shop/good`, `shop/broken` and `certs/good`.
+/// Builds a Gateway `shop/web` with these listeners, and the Secrets `shop/good`, `shop/broken` and `certs/good`.
 fn with_listeners(listeners: &str) -> (Graph, Reports) {
     built(&format!(
         "

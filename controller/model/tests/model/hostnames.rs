@@ -27,7 +27,7 @@ fn hostnames_meet() {
     }
 }
 
-/// What the listeners serve, as `listener: hosts`, of one route with these hostnames.
+/// The hosts of a route with these hostnames at each listener, as `listener: hosts`.
 fn served(listeners: &str, hostnames: &str) -> Vec<String> {
     let (graph, _) = built(&format!(
         "

@@ -1,4 +1,4 @@
-//! What objects mean, as far as no session is concerned: `build` on manifests.
+//! Tests of `build` on manifests, without sessions.
 
 #![allow(
     clippy::expect_used,
@@ -29,7 +29,7 @@ spec: {controllerName: limpet.dev/controller}
 ---
 ";
 
-/// What these manifests mean, with a GatewayClass `limpet` beside them.
+/// Builds these manifests and a GatewayClass `limpet`.
 fn built(manifests: &str) -> (Graph, Reports) {
     build(&objects::read(&format!("{CLASS}{manifests}")), &Settings::default())
 }
@@ -52,7 +52,7 @@ spec: {ports: [{name: web, port: 80}]}
 ---
 ";
 
-/// What one HTTPRoute `shop/shop` with these rules means.
+/// Builds an HTTPRoute `shop/shop` with these rules.
 fn with_rules(rules: &str) -> (Graph, Reports) {
     built(&format!(
         "{SHOP}
@@ -69,7 +69,7 @@ fn web(graph: &Graph) -> &Gateway {
     &graph.gateways[&ObjectName::new("shop", "web")]
 }
 
-/// The virtual hosts of the Gateway's only listener.
+/// The virtual hosts of the only listener of the Gateway.
 fn hosts(graph: &Graph) -> &[VirtualHost] {
     let mut listeners = web(graph).ports.values().flatten();
     let listener = listeners.next().expect("a listener");
@@ -92,7 +92,7 @@ fn forward(route: &Route) -> &Forward {
     forward
 }
 
-/// The condition of this type of the route `shop/shop`, at its first parent.
+/// The condition of this type of the route `shop/shop` for its first parent.
 fn condition<'a>(reports: &'a Reports, kind: &str) -> &'a Condition {
     let report = &reports.http_routes[&ObjectName::new("shop", "shop")];
     of_type(&report.parents[0].conditions, kind)
@@ -105,7 +105,7 @@ fn of_type<'a>(conditions: &'a [Condition], kind: &str) -> &'a Condition {
         .unwrap_or_else(|| panic!("no {kind} in {conditions:?}"))
 }
 
-/// Status and reason of a condition, and words that its message must have.
+/// Checks the status and reason of a condition, and words of its message.
 #[track_caller]
 fn expect(condition: &Condition, status: ConditionStatus, reason: &str, words: &[&str]) {
     assert_eq!((condition.status, condition.reason), (status, reason), "{condition:?}");

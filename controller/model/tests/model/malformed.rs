@@ -1,5 +1,5 @@
-//! Objects that cannot be read, past whatever schema the cluster has: each says so in its own status, and no other is
-//! harmed.
+//! Objects that cannot be read, though the cluster's schema accepted them: the status of each says so, and no other
+//! object is affected.
 
 use super::{CLASS, SHOP, built, condition, expect, forward, hosts, objects, of_type, routes, web};
 use limpet_api::ObjectName;
@@ -47,7 +47,7 @@ spec:
   - backendRefs: [{name: v1, port: 80, weight: -1}]
 ",
     );
-    // The first mistake is told, here that of the parents; what else there is to be read of them is.
+    // The first mistake is reported, here that of the parents. The other parents are read.
     let report = &reports.http_routes[&name("bad")];
     assert_eq!(report.observed_generation, 3);
     let [one, two] = &report.parents[..] else {
@@ -199,7 +199,7 @@ spec:
     expect(resolved, ConditionStatus::False, "BackendNotFound", &words);
 }
 
-/// What it is made of is somebody else's to say.
+/// Our Service of that name would take its endpoints from another owner's selector.
 #[test]
 fn an_x_backend_whose_services_name_is_taken_says_so() {
     for (label, is_refused) in [("limpet", false), ("somebody", true)] {

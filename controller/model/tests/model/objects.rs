@@ -55,7 +55,7 @@ fn add(objects: &mut Objects, value: &Value) {
                 .namespaces
                 .insert(value["metadata"]["name"].as_str().expect("a name").to_owned(), labels);
         }
-        // A Secret stands for a certificate, or for none with its annotation `broken`.
+        // A Secret becomes a certificate, or an invalid one if it has the annotation `broken`.
         "Secret" => {
             let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
             let certificate = match value["metadata"]["annotations"]["broken"].as_str() {

@@ -1,7 +1,7 @@
 use super::{SHOP, built, routes};
 use limpet_model::graph::{PathMatch, Route};
 
-/// The names of the routes' rules, in the order of the graph.
+/// The rule names of the routes, in the order of the graph.
 fn order(manifests: &str) -> Vec<String> {
     let (graph, _) = built(&format!("{SHOP}{manifests}"));
     let rule = |route: &Route| route.rule.0.rsplit('/').next().unwrap_or_default().to_owned();

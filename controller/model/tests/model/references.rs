@@ -5,7 +5,7 @@ use limpet_model::reports::ConditionStatus;
 use limpet_model::selector_service;
 
 #[test]
-fn a_reference_that_leads_nowhere_keeps_its_weight() {
+fn an_invalid_reference_keeps_its_weight() {
     let cases = [
         (
             "{name: missing, port: 80, weight: 3}",
@@ -46,7 +46,7 @@ fn a_reference_that_leads_nowhere_keeps_its_weight() {
         let weights: Vec<u32> = destinations.iter().map(|destination| destination.weight).collect();
         assert_eq!(weights, [7, 3], "{reference}");
         assert!(matches!(destinations[1].target, Target::Invalid { .. }), "{reference}");
-        // What is there and asks for too much is no reference that leads nowhere.
+        // An existing backend with an unsupported field is not an unresolved reference.
         let (kind, status) = match reason {
             "UnsupportedValue" => ("PartiallyInvalid", ConditionStatus::True),
             _ => ("ResolvedRefs", ConditionStatus::False),
@@ -85,7 +85,7 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: till, names
 }
 
 #[test]
-fn a_backend_says_what_is_spoken() {
+fn a_backend_has_the_protocol_that_it_names() {
     let cases = [
         ("{port: 80, name: a}", Some(Protocol::Http1)),
         (

@@ -33,7 +33,7 @@ fn a_rule_with_a_name_is_called_by_it() {
     );
 }
 
-/// Names are in tokens: they must stay what they are.
+/// Names are in tokens, so they must not change.
 #[test]
 fn the_hash_in_a_name_is_frozen() {
     let rule = "
@@ -84,9 +84,9 @@ fn filters_of_a_rule() {
     assert_eq!(forward.backend_timeout, Some(Duration::from_millis(500)));
 }
 
-/// A request must not get past a filter that cannot be had.
+/// Requests must not be forwarded without an unsupported filter.
 #[test]
-fn a_rule_with_a_filter_that_cannot_be_had_answers_with_500() {
+fn a_rule_with_an_unsupported_filter_answers_with_500() {
     let cases = [
         (
             "{type: ExternalAuth, externalAuth: {}}",
@@ -161,7 +161,7 @@ fn a_prefix_is_replaced_only_where_a_prefix_matches() {
 
 /// Without the unsupported condition, the match would take requests of other rules.
 #[test]
-fn a_rule_with_a_match_that_cannot_be_had_is_left_out() {
+fn a_rule_with_an_unsupported_match_is_dropped() {
     let cases = [
         (
             "path: {type: RegularExpression, value: '(('}",

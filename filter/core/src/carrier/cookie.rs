@@ -76,15 +76,23 @@ impl SessionCookie {
 
     /// A cookie that lasts until the browser's session ends.
     fn cookie<'c>(&'c self, name: &'c str, value: &'c str, https: bool) -> Cookie<'c> {
-        let secure = match self.secure {
+        // No `..`: a new field does not compile until it is written here.
+        let Self {
+            path,
+            domain,
+            secure,
+            http_only,
+            same_site,
+            partitioned,
+            lifetime: _,
+        } = self;
+        let secure = match secure {
             Secure::Auto => https,
             Secure::Always => true,
             Secure::Never => false,
         };
-        let mut cookie = Cookie::build((name, value))
-            .path(self.path.as_str())
-            .same_site(self.same_site);
-        if let Some(domain) = &self.domain {
+        let mut cookie = Cookie::build((name, value)).path(path.as_str()).same_site(*same_site);
+        if let Some(domain) = domain {
             cookie = cookie.domain(domain.as_str());
         }
         // Unset, not false: both write nothing. The crate derives Secure from SameSite=None and Partitioned if it is
@@ -92,10 +100,10 @@ impl SessionCookie {
         if secure {
             cookie = cookie.secure(true);
         }
-        if self.http_only {
+        if *http_only {
             cookie = cookie.http_only(true);
         }
-        if self.partitioned {
+        if *partitioned {
             cookie = cookie.partitioned(true);
         }
         cookie.build()

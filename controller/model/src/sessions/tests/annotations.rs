@@ -1,4 +1,4 @@
-//! What annotations and defaults make of a session.
+//! The effects of annotations and defaults on sessions.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ fn named(name: &str) -> Value {
     json!({"sessionName": name})
 }
 
-/// The value at this place of what is written for the first rule.
+/// The value at this JSON pointer in the policy of the first rule.
 fn at(sessions: &Sessions, pointer: &str) -> Value {
     sessions.written(0).pointer(pointer).cloned().unwrap_or_default()
 }
 
-/// A world in which the annotation is one of the policy, or one of the route, whose rule has its own persistence or
-/// not.
+/// Worlds with the annotation on the policy, on a route with a policy, and on a route whose rule has its own
+/// `sessionPersistence`.
 fn worlds(persistence: &Value, name: &str, value: &str) -> [World; 3] {
     let policy = policy("BackendLBPolicy", "p", &["a"], persistence);
     let mut of_policy = world(SERVICE_AND_ROUTE);
@@ -56,7 +56,7 @@ fn every_annotation_does_what_it_says() {
         ("cache-control", "keep", "/cacheControl", json!("keep")),
     ] {
         for mut world in worlds(&named("s"), name, value) {
-            // Some values need it.
+            // Some values require Secure.
             world.settings.session_defaults.secure = Some(SecureConfig::Always);
             assert_eq!(at(&world.sessions(), pointer), expected, "{name}: {value}");
         }
@@ -107,7 +107,7 @@ fn rows_of(folder: &Path) -> Vec<String> {
 
 #[test]
 fn defaults_are_for_what_nobody_says() {
-    // No `..`: a new field does not compile until it is here and in what is expected.
+    // No `..`: a new field does not compile until it is added here. Add it to the expected policy below as well.
     let defaults = SessionFields {
         strict: Some(true),
         strict_status: Some(410),
@@ -138,7 +138,7 @@ fn defaults_are_for_what_nobody_says() {
     let all = json!({"header": header, "strict": true, "strictStatus": 410, "token": "signed", "cacheControl": "keep"});
     assert_eq!(world.sessions().written(0), all);
 
-    // A cookie's attributes are not meant for the application's own.
+    // Defaults for attributes do not apply to the application's cookie.
     for mode in [CookieModeConfig::Prefix, CookieModeConfig::Rewrite] {
         let mut world = with_policy(&named("s"));
         world.settings.session_defaults = SessionFields {
@@ -208,7 +208,7 @@ fn a_bad_annotation_is_named_and_nothing_is_guessed() {
         if field == name {
             assert_eq!(over_policy.problems(0), [text]);
         } else {
-            // What the route says nothing of is told with the policy.
+            // For a field that the route does not set, the message names the policy.
             assert_eq!(
                 over_policy.problems(0),
                 [format!("metadata.annotations: with BackendLBPolicy shop/p: {text}")]
@@ -251,7 +251,7 @@ fn a_routes_bad_annotation_is_told_once_and_ends_its_sessions() {
     assert!(sessions.rules[1..].iter().all(|rule| rule.session == Session::None));
 }
 
-/// Nobody could keep count of the last use.
+/// The filter would not know when the session was last used.
 #[test]
 fn idle_timeout_is_not_for_the_applications_cookie_or_header() {
     let message = "expected none in this mode: a token is renewed only when the application sets its cookie or header \
@@ -293,7 +293,7 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
         world.add(annotated(policy, name, value));
         world.sessions().status("p")
     };
-    // The path is of the filter's own cookie only: that of the application's stays what it is.
+    // `path` has no effect on the application's cookie.
     let fields = SessionField::ALL.iter().filter(|field| field.of != Of::Policy);
     for name in fields.map(SessionField::annotation).filter(|name| name != "path") {
         let field = SessionField::of_annotation(&name).unwrap();
@@ -317,7 +317,7 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
             "Accepted=False/Invalid: spec.sessionPersistence.cookieConfig.lifetimeType: {message}"
         )]
     );
-    // Two rules of one policy share it: no suffix can be had.
+    // Two rules of a policy share the application's cookie: its name cannot get a suffix.
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(annotated(
         policy("BackendLBPolicy", "p", &["a"], &named("s")),
@@ -347,7 +347,7 @@ fn what_is_for_cookies_is_refused_for_a_header() {
              the type is Header"
         ]
     );
-    // But a route's annotation may be for another of its rules.
+    // But an annotation of a route may be for another rule of the route.
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(annotated(
         route("web", &json!([inline(&["a"], &header), inline(&["b"], &named("s"))])),
@@ -424,7 +424,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
             all
         );
     }
-    // Cookies of single paths count, too, where names are shared.
+    // Cookies of single paths are also checked for shared names.
     let mut world = super::world(SERVICE_AND_ROUTE);
     world.settings.session_defaults.path = Some(CookiePath::Route);
     let [one, other] =
@@ -443,7 +443,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
         world.sessions().problems(0),
         ["metadata.annotations[session.limpet.dev/path]: expected root, or none: sessionPersistence.cookie has a path"]
     );
-    // A policy's is unset by that rule, which is the whole site for the filter, too.
+    // By that rule, the cookie of a policy has no path. For the filter that is `/`.
     let mut world = with_policy(&named("s"));
     world.settings.session_defaults.path = Some(CookiePath::Route);
     let mut rule = rule(&["a"]);
@@ -451,7 +451,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
     world.add(super::route("web", &json!([rule])));
     let sessions = world.sessions();
     assert_eq!(path_of(&sessions.rules[0].session, &sessions), "/");
-    // What can be no cookie's path is the route's.
+    // A path that is invalid in a cookie is reported on the route.
     let mut world = super::world(SERVICE_AND_ROUTE);
     world.add(annotated(matched(&["/a;b"], &named("s")), "path", "route"));
     assert_eq!(

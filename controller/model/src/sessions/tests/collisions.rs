@@ -1,4 +1,4 @@
-//! Names: those that collide, those that are made, and one for each scope.
+//! Session names: collisions, generated names, and names per scope.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn named(name: &str) -> Value {
     json!({"sessionName": name})
 }
 
-/// Each rule's cookie, with `~` where it has one for each scope; empty where it has none.
+/// The name of each rule's cookie, with `~` if it has one per scope; empty if it has none.
 fn cookies(sessions: &Sessions) -> Vec<String> {
     let cookie = |rule: &RuleSession| match &rule.session {
         Session::Rule(session) => {
@@ -36,14 +36,14 @@ fn a_policy_of_several_rules_has_a_cookie_for_each() {
     assert_eq!(cookies(&two), ["s~", "s~"]);
     assert_eq!(two.policies.len(), 1, "one policy for all rules");
     assert_eq!(two.status("p").len(), 1);
-    // The scope is what a token is bound to, and it stays; so the session that began under the plain name goes on.
+    // Tokens are bound to the scope, which does not change. So a session that began under the plain name goes on.
     let scope = |sessions: &Sessions| match &sessions.rules[0].session {
         Session::Rule(session) => session.scope.clone(),
         _ => String::new(),
     };
     assert_eq!(scope(&one), "httproute/shop/web/0");
     assert_eq!(scope(&one), scope(&two));
-    // Rules of several routes count alike.
+    // The same for rules of several routes.
     world.add(route("web", &json!([rule(&["a"])])));
     world.add(route("other", &json!([rule(&["a"])])));
     assert_eq!(cookies(&world.sessions()), ["s~", "s~"]);
@@ -85,7 +85,7 @@ fn a_header_without_a_name_has_one_of_its_scope() {
     // printf httproute/shop/web/0 | sha256sum | head -c 8
     assert_eq!(names[0], "limpet-session-d249823b");
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 3, "{names:?}");
-    // They are those of the rules wherever these stand.
+    // They do not depend on the order of the rules.
     let mut rules = world.rules();
     rules.reverse();
     let reversed = sessions_of(&world, &rules);
@@ -138,7 +138,7 @@ fn of_two_policies_of_a_route_with_one_name_the_younger_loses() {
             "it is no mistake of the route"
         );
 
-        // On a route where they do not meet, the loser has its sessions.
+        // On a route with only one of them, the loser has its sessions.
         world.add(route("other", &json!([rule(&["a"]), rule(&["c"])])));
         world.add(for_hosts("own", &["own.example"], &json!([rule(&["b"])])));
         let sessions = world.sessions();
@@ -162,7 +162,7 @@ fn names_that_a_client_keeps_apart_do_not_collide() {
         (cookie("s", "/a"), cookie("s", "/b"), false),
         (cookie("s", "/"), cookie("S", "/"), false),
         (cookie("s", "/"), header("s"), false),
-        // Clients of a header keep a value for each rule.
+        // Clients keep a header value for each rule.
         (header("s"), header("s"), false),
         (json!({}), json!({"cookie": {"name": "limpet"}}), false),
         (json!({}), json!({}), false),
@@ -204,7 +204,7 @@ fn an_applications_cookie_collides_with_one_of_the_filters_own() {
     }
 }
 
-/// Check 2: what a rule says takes nothing from other rules, so its cookie is the one to get another name.
+/// Check 2: `sessionPersistence` of a rule does not affect other rules, so the name of its cookie changes.
 #[test]
 fn rules_own_cookies_give_way_to_others_of_their_route() {
     let mut world = with_policy(&named("s"));
@@ -230,15 +230,14 @@ fn rules_own_cookies_give_way_to_others_of_their_route() {
     assert_eq!(cookies(&world.sessions()), ["s", "s"]);
 }
 
-/// A route of these hosts.
+/// A route with these hostnames.
 fn for_hosts(name: &str, hosts: &[&str], rules: &Value) -> Value {
     let mut route = route(name, rules);
     route["spec"]["hostnames"] = json!(hosts);
     route
 }
 
-/// Whatever asks for the sessions: a client has one cookie of a name, path and host, and each of the routes would end
-/// the other's session in it.
+/// A client has one cookie of a name, path and host, so each of the routes would end the session of the other one.
 #[test]
 fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
     let at = |path: &str| json!({"cookie": {"name": "s", "path": path}});
@@ -257,7 +256,7 @@ fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
         ),
         (inline(&["a"], &at("/a")), inline(&["a"], &at("/b")), hosts, ["s", "s"]),
         (inline(&["a"], &named("t")), inline(&["a"], &s), hosts, ["t", "s"]),
-        // A rule takes nothing from what a policy says.
+        // A rule does not affect a policy.
         (inline(&["c"], &s), rule(&["a"]), hosts, ["s~", "s"]),
         (rule(&["a"]), inline(&["c"], &s), hosts, ["s", "s~"]),
     ] {
@@ -282,7 +281,7 @@ fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
     }
 }
 
-/// A policy that has a cookie for each rule anyway writes none that another could overwrite.
+/// A policy with a cookie per rule writes none that another policy could overwrite.
 #[test]
 fn who_has_a_cookie_for_each_rule_is_in_nobodys_way() {
     let mut world = world(SERVICE_AND_ROUTE);
@@ -301,7 +300,7 @@ fn policies_are_called_by_session_and_content() {
     assert_eq!((stem, digest.len()), ("s", 8));
     let name = name.clone();
     assert_eq!(policy.cookie.as_ref().unwrap().name, "s");
-    // Another object of the same content is the same policy, another content another.
+    // Objects with equal content have the same policy.
     world.add(super::policy("BackendLBPolicy", "q", &["b"], &named("s")));
     world.add(super::policy(
         "BackendLBPolicy",

@@ -1,4 +1,4 @@
-//! `XBackend`: the split chooses first, and each backend has its own sessions.
+//! `XBackend`: the split chooses the backend, and each backend has its own sessions.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn backend(name: &str, persistence: &Value) -> Value {
     backend
 }
 
-/// A rule that leads to these, `x:` in front of XBackends.
+/// A rule with these backends. `x:` marks XBackends.
 fn leading(to: &[&str]) -> Value {
     let reference = |name: &&str| match name.strip_prefix("x:") {
         Some(name) => json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": name}),
@@ -95,7 +95,7 @@ fn each_backend_has_sessions_of_its_own() {
     }
 }
 
-/// As rules do, on whichever route they are.
+/// The same as for rules, on any routes.
 #[test]
 fn backends_of_other_rules_do_not_overwrite_each_others_cookies() {
     let named = |name: &str| json!({"cookie": {"name": name}});
@@ -106,7 +106,7 @@ fn backends_of_other_rules_do_not_overwrite_each_others_cookies() {
         ["blue", "green", "red"].map(|name| sessions.of_backend(name).unwrap().1["cookie"]["perScope"] == true)
     };
     assert_eq!(per_scope(&world.sessions()), [true, true, false]);
-    // One that several rules lead to has one cookie.
+    // An XBackend of several rules has one cookie.
     world.add(route(
         "web",
         &json!([leading(&["x:blue"]), leading(&["x:blue", "x:red"])]),
@@ -126,7 +126,7 @@ fn backends_of_other_rules_do_not_overwrite_each_others_cookies() {
 fn backends_without_sessions_leave_the_rule_as_it_is() {
     let mut world = with(&[("grey", Value::Null)], &json!([leading(&["x:grey"])]));
     assert_eq!(world.sessions().rules[0].session, Session::None);
-    // A policy on a Service of the rule is applied to all of it.
+    // A policy on a Service of the rule applies to the whole rule.
     world.add(route("web", &json!([leading(&["x:grey", "a"])])));
     world.add(policy("BackendLBPolicy", "p", &["a"], &json!({"sessionName": "s"})));
     assert_eq!(world.sessions().policy(0).cookie.as_ref().unwrap().name, "s");
@@ -145,14 +145,14 @@ fn a_policy_of_the_rule_would_override_the_split() {
             "Programmed=False/Overridden: sessions of XBackends take precedence on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
-    // A backend's mistake does not change whose the rule's sessions are.
+    // A mistake in a backend does not make the policy govern the rule.
     world.add(backend("blue", &json!({"cookie": {"path": "x"}})));
     let sessions = world.sessions();
     assert_eq!(sessions.rules[0].session, Session::None);
     assert!(sessions.status("p")[1].starts_with("Programmed=False/Overridden"));
 }
 
-/// GEP-1619, Route Rule API: what a rule says overrides what is attached to its backends.
+/// GEP-1619, Route Rule API: `sessionPersistence` of a rule overrides policies on its backends.
 #[test]
 fn a_rules_own_persistence_counts_over_its_backends() {
     let mut rule = leading(&["x:blue", "x:green"]);
@@ -300,7 +300,7 @@ fn a_backends_annotations_are_its_own() {
              \"yes\""
         ]
     );
-    // A route's are for sessions of its rules.
+    // Annotations of a route are for the sessions of its rules.
     let mut world = with(&[("blue", json!({"cookie": {"name": "s"}}))], &json!([]));
     world.add(annotated(
         route("web", &json!([leading(&["x:blue"])])),

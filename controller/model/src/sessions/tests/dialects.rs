@@ -1,10 +1,10 @@
-//! `sessionPersistence` in all its shapes, and what is refused of it.
+//! `sessionPersistence` in all its shapes, valid and invalid.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// What comes out of a policy of this kind with this `sessionPersistence`, and of a rule with it.
+/// The sessions of a policy of this kind with this `sessionPersistence`, and of a rule with it.
 fn both(kind: &str, persistence: &Value) -> (Sessions, Sessions) {
     let mut of_policy = world(SERVICE_AND_ROUTE);
     of_policy.add(policy(kind, "p", &["a"], persistence));

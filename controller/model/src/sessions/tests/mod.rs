@@ -1,5 +1,5 @@
-//! Manifests in, sessions and conditions out. The manifests are the shape that a cluster has; what other processors
-//! find out about rules is done here as far as sessions need it.
+//! Tests from manifests to sessions and conditions. The facts of rules, which other modules find out, are made here as
+//! far as sessions need them.
 
 mod annotations;
 mod collisions;
@@ -171,7 +171,7 @@ fn path(matched: &HttpMatch) -> PathMatch {
     }
 }
 
-/// Every policy that is named is there, every one that is there is named, and the filter takes all of them.
+/// Checks that every named policy exists, every policy is named, and the filter accepts all of them.
 fn check_references(sessions: &Sessions) {
     let mut used = BTreeSet::new();
     for rule in &sessions.rules {
@@ -217,12 +217,12 @@ impl Sessions {
         serde_json::to_value(self.policy(rule)).unwrap()
     }
 
-    /// What is wrong with a rule, as `field: message`.
+    /// The problems of a rule, as `field: message`.
     pub(super) fn problems(&self, rule: usize) -> Vec<String> {
         problems(&self.rules[rule])
     }
 
-    /// What is reported of `BackendLBPolicy shop/<name>`.
+    /// The report on `BackendLBPolicy shop/<name>`.
     pub(super) fn report(&self, name: &str) -> &PolicyReport {
         self.report_of("BackendLBPolicy", name)
     }
@@ -265,7 +265,7 @@ pub(super) fn conditions(ancestor: &AncestorReport) -> Vec<String> {
     ancestor.conditions.iter().map(text).collect()
 }
 
-/// By its Gateway's name.
+/// By the name of the Gateway.
 pub(super) fn by_gateway(report: &PolicyReport) -> BTreeMap<&str, Vec<String>> {
     let ancestors = report.ancestors.iter();
     ancestors
@@ -273,10 +273,10 @@ pub(super) fn by_gateway(report: &PolicyReport) -> BTreeMap<&str, Vec<String>> {
         .collect()
 }
 
-/// The policy is accepted, and there is nothing more to say.
+/// The only condition of a policy without remarks.
 pub(super) const ACCEPTED: &str = "Accepted=True/Accepted: The policy is accepted";
 
-/// Services `a`, `b` and `c`, and a route whose one rule leads to `a`.
+/// Services `a`, `b` and `c`, and a route with one rule, which leads to `a`.
 pub(super) const SERVICE_AND_ROUTE: &str = "
 kind: Service
 metadata: {name: a}
@@ -315,7 +315,7 @@ pub(super) fn policy(kind: &str, name: &str, services: &[&str], persistence: &Va
     })
 }
 
-/// The same, made at another time.
+/// The same, created on another day.
 pub(super) fn made(mut object: Value, day: u32) -> Value {
     object["metadata"]["creationTimestamp"] = json!(format!("2026-02-{day:02}T00:00:00Z"));
     object

@@ -1,4 +1,4 @@
-//! What holds for all objects, in whatever order they come.
+//! Properties of all objects in any order.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn annotate(object: Value, annotation: Option<(&str, &str)>) -> Value {
     }
 }
 
-/// A policy without name and age, and one of the kinds.
+/// A policy of either kind, without name and age.
 fn policies() -> impl Strategy<Value = Vec<Value>> {
     let kind = prop_oneof![Just("BackendLBPolicy"), Just("XBackendTrafficPolicy")];
     let policy = (kind, services(), persistence(), annotation())
@@ -72,7 +72,7 @@ fn routes() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(route, 1..4)
 }
 
-/// The world of these, the policies being called and made as `named` says: name and day of each.
+/// A world with these policies. `named` has the name of each and its day of creation.
 fn world_of(policies: &[Value], routes: &[Value], named: &[(String, u32)]) -> World {
     let mut world = world(SERVICE_AND_ROUTE);
     world.objects.http_routes.clear();
@@ -103,14 +103,14 @@ fn cases() -> impl Strategy<Value = (Vec<Value>, Vec<Value>, Vec<u32>)> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// The order in which rules come changes nothing for any of them, nor in any report.
+    /// The order of rules affects neither their sessions nor the reports.
     #[test]
     fn the_order_of_rules_makes_no_difference(
         (policies, routes, days) in cases(),
         seed in any::<prop::sample::Index>(),
         reverse in any::<bool>(),
     ) {
-        // Days that are equal here and there: names decide.
+        // Some days are equal, so names decide.
         let named: Vec<_> = days.iter().enumerate().map(|(index, day)| (format!("p{index}"), day / 2 + 1)).collect();
         let world = world_of(&policies, &routes, &named);
         let expected = world.sessions();
@@ -136,7 +136,7 @@ proptest! {
         prop_assert_eq!(&found.backends, &expected.backends);
     }
 
-    /// Which policy counts is up to their age, whatever they are called, and in whatever order they were written.
+    /// The age decides which policy counts, independent of names and order.
     #[test]
     fn the_order_of_creation_decides_and_no_other((policies, routes, days) in cases()) {
         let named: Vec<_> = days.iter().enumerate().map(|(index, day)| (format!("p{index}"), *day)).collect();
@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!(&one.policies, &other.policies);
     }
 
-    /// No two rules of a route write one cookie, and each policy says of each Gateway whether it is accepted.
+    /// No two rules of a route write the same cookie, and each policy has a condition for each Gateway.
     #[test]
     fn no_two_rules_of_a_route_write_one_cookie((policies, routes, days) in cases()) {
         let named: Vec<_> = days.iter().enumerate().map(|(index, day)| (format!("p{index}"), *day)).collect();

@@ -1,4 +1,4 @@
-//! To which Gateways a policy's status is told, and what.
+//! The ancestors of policies and their conditions.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn named(name: &str) -> Value {
     json!({"sessionName": name})
 }
 
-/// A route at these Gateways.
+/// A route that is attached to these Gateways.
 fn route_at(name: &str, gateways: &[&str], rules: &Value) -> Value {
     let mut route = route(name, rules);
     route["spec"]["parentRefs"] = gateways.iter().map(|name| json!({"name": name})).collect();
@@ -80,12 +80,12 @@ fn a_missing_target_is_told_where_a_rule_names_it() {
         sessions.status("p"),
         [format!("Accepted=False/TargetNotFound: {message}")]
     );
-    // A GRPCRoute's rules as well.
+    // The same for rules of a GRPCRoute.
     let mut grpc = route_at("grpc", &["two"], &json!([rule(&["gone"])]));
     grpc["kind"] = json!("GRPCRoute");
     world.add(grpc);
     assert_eq!(world.sessions().report("p").ancestors.len(), 2);
-    // With another target that is there, it is a remark.
+    // If another target exists, the message mentions the missing one.
     world.add(policy("BackendLBPolicy", "p", &["gone", "a"], &named("s")));
     let sessions = world.sessions();
     let by_gateway = by_gateway(sessions.report("p"));
@@ -124,7 +124,7 @@ fn fields_that_nothing_reads_are_named() {
             format!("Programmed=True/PartiallyProgrammed: All rules have the policy's sessions. {unread}"),
         ]
     );
-    // Where there is nothing else, nothing of it can be followed.
+    // Without session persistence, no part of the policy is supported.
     let mut bare = constraint(policy("XBackendTrafficPolicy", "p", &["a"], &Value::Null));
     bare["spec"].as_object_mut().unwrap().remove("sessionPersistence");
     world.add(bare);

@@ -1,4 +1,4 @@
-//! Thousands of rules.
+//! Run time with thousands of rules.
 #![allow(clippy::disallowed_methods, reason = "a test may measure time")]
 
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The time that `world` takes, and what comes out. The best of three counts, as others use the machine, too.
+/// The best time of three runs, since other processes use the machine too, and the result.
 fn timed(world: &World) -> (Duration, Sessions) {
     let rules = world.rules();
     let build = |_| {
@@ -43,8 +43,8 @@ fn large(count: usize, per_route: usize, per_service: usize, policies: usize) ->
     world
 }
 
-/// Nothing grows with the square of anything: twenty times as many rules may take sixty times as long, where a square
-/// takes four hundred times.
+/// No run time is quadratic: twenty times as many rules may take sixty times as long. Quadratic would be four hundred
+/// times.
 #[test]
 fn time_grows_with_the_number_of_rules() {
     for (shape, of) in [
