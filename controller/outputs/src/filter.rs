@@ -12,7 +12,7 @@ pub fn filter_config(
     access_log: bool,
     inputs: &FilterInputs,
 ) -> FilterConfig {
-    let policies = inputs.superseded.clone().into_iter().chain(policies).collect();
+    let policies = inputs.retained_policies.clone().into_iter().chain(policies).collect();
     let mut config = FilterConfig::without_keys(policies);
     match &inputs.keys {
         FilterKeys::Wrapped(keys) => config.wrapped_keys = Some(keys.clone()),
@@ -47,7 +47,7 @@ pub struct FilterInputs {
     pub clock_skew: Option<GatewayDuration>,
     /// Policies that no route uses any more, kept for Envoys that still have old routes. Without them, such a route
     /// would have no sessions until Envoy has its successor.
-    pub superseded: BTreeMap<String, PolicyConfig>,
+    pub retained_policies: BTreeMap<String, PolicyConfig>,
 }
 
 impl FilterInputs {
@@ -59,7 +59,7 @@ impl FilterInputs {
             fences: Vec::new(),
             max_idle: None,
             clock_skew: None,
-            superseded: BTreeMap::new(),
+            retained_policies: BTreeMap::new(),
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct Source<'a> {
     /// The keyring and the fences.
     pub inputs: &'a FilterInputs,
     /// Retained policies by Gateway: proxies may still have routes for them.
-    pub superseded: &'a BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>,
+    pub retained_policies: &'a BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>,
 }
 
 /// The objects that should exist.

@@ -151,17 +151,17 @@ impl Status {
                 let subscriber = stream.subscriber();
                 if subscriber.subscribes(resource_type, name) {
                     standings.insert(match subscriber.standing(resource_type, name) {
-                        (_, Some((refused, _))) if refused == version => Standing::Refused,
-                        (Some(acknowledged), _) if acknowledged == version => Standing::Acknowledged,
-                        _ => Standing::Pending,
+                        (_, Some((refused, _))) if refused == version => NodeState::Refused,
+                        (Some(acknowledged), _) if acknowledged == version => NodeState::Acknowledged,
+                        _ => NodeState::Pending,
                     });
                 }
             }
             // Of several streams of a node, the one that is furthest behind counts.
             match standings.first() {
-                Some(Standing::Refused) => progress.refused += 1,
-                Some(Standing::Pending) => progress.pending += 1,
-                Some(Standing::Acknowledged) => progress.acknowledged += 1,
+                Some(NodeState::Refused) => progress.refused += 1,
+                Some(NodeState::Pending) => progress.pending += 1,
+                Some(NodeState::Acknowledged) => progress.acknowledged += 1,
                 None => progress.unsubscribed += 1,
             }
         }
@@ -210,7 +210,7 @@ impl Status {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum NodeState {
     Refused,
     Pending,
     Acknowledged,

@@ -9,13 +9,13 @@ use limpet_api::{GATEWAY_GROUP, ObjectName};
 use limpet_model::short_hash;
 
 use super::PATCH_POLICY;
-use super::rules::Rule;
+use super::rules::SessionRule;
 
 /// The health states in which a host keeps its sessions (Envoy's `Cluster.CommonLbConfig.override_host_status`).
 const STATUSES: [&str; 4] = ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"];
 
 /// One object for each Gateway with sessions, with a patch for each of its rules.
-pub(super) fn patches(source: &Source<'_>, rules: &[Rule<'_>]) -> Vec<Manifest> {
+pub(super) fn patches(source: &Source<'_>, rules: &[SessionRule<'_>]) -> Vec<Manifest> {
     let mut clusters: BTreeMap<&ObjectName, Vec<String>> = BTreeMap::new();
     for rule in rules {
         for gateway in &rule.origin.gateways {
@@ -55,7 +55,7 @@ fn patch(cluster: &str) -> Value {
 }
 
 /// The name that Envoy Gateway gives the cluster of a rule.
-fn cluster(rule: &Rule<'_>) -> String {
+fn cluster(rule: &SessionRule<'_>) -> String {
     let route = &rule.origin.route;
     let kind = route.kind.as_str().to_ascii_lowercase();
     let backend = if rule.has_own_cluster { "/backend/0" } else { "" };

@@ -11,13 +11,13 @@ use crate::{FilterInputs, filter_config};
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::short_hash;
 
-use super::rules::Rule;
+use super::rules::SessionRule;
 use super::{EXTENSION_POLICY, EnvoyGatewayOptions};
 
 /// The length limit of object names.
 const LONGEST_NAME: usize = 253;
 
-pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules: &[Rule<'_>]) -> Vec<Manifest> {
+pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules: &[SessionRule<'_>]) -> Vec<Manifest> {
     rules
         .iter()
         .map(|rule| {
@@ -44,7 +44,7 @@ pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules
 }
 
 /// A rule without a name is the only one of its route.
-fn target(rule: &Rule<'_>) -> Value {
+fn target(rule: &SessionRule<'_>) -> Value {
     let route = &rule.origin.route;
     let mut target = json!({"group": GATEWAY_GROUP, "kind": route.kind, "name": route.name.name});
     if let (Some(name), Some(target)) = (&rule.origin.name, target.as_object_mut()) {
@@ -55,12 +55,12 @@ fn target(rule: &Rule<'_>) -> Value {
 
 /// The filter's configuration for one rule. The filter runs for this rule alone, so the configuration has no other
 /// policy.
-fn config(source: &Source<'_>, rule: &Rule<'_>) -> Value {
+fn config(source: &Source<'_>, rule: &SessionRule<'_>) -> Value {
     let policy = &rule.session.policy;
     let content = source.graph.policies.get(policy).cloned();
     let policies = content.map(|content| (policy.clone(), content)).into_iter().collect();
     let inputs = FilterInputs {
-        superseded: BTreeMap::new(),
+        retained_policies: BTreeMap::new(),
         ..source.inputs.clone()
     };
     let mut config = filter_config(policies, source.options.access_log, &inputs);
@@ -73,7 +73,7 @@ fn config(source: &Source<'_>, rule: &Rule<'_>) -> Value {
 }
 
 /// Route and rule are in the name for people. The hash makes it unique.
-pub(super) fn name(rule: &Rule<'_>) -> String {
+pub(super) fn name(rule: &SessionRule<'_>) -> String {
     let route = &rule.origin.route;
     let rule_name = rule.origin.name.as_deref().unwrap_or_default();
     let hash = short_hash(format!("{}/{}/{rule_name}", route.kind, route.name.name).as_bytes());
@@ -85,7 +85,7 @@ pub(super) fn name(rule: &Rule<'_>) -> String {
     format!("{}-{hash}", name.trim_end_matches(['-', '.']))
 }
 
-fn owner(source: &Source<'_>, rule: &Rule<'_>) -> Option<Owner> {
+fn owner(source: &Source<'_>, rule: &SessionRule<'_>) -> Option<Owner> {
     let route = &rule.origin.route;
     let meta = match route.kind {
         Kind::HttpRoute => source.objects.http_routes.get(&route.name).map(|route| &route.meta),

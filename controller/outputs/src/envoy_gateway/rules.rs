@@ -11,7 +11,7 @@ use limpet_model::{Extent, Unsupported};
 
 /// A rule whose sessions Envoy Gateway can express.
 #[derive(Debug)]
-pub(super) struct Rule<'a> {
+pub(super) struct SessionRule<'a> {
     pub(super) origin: &'a RuleOrigin,
     pub(super) session: &'a SessionUse,
     /// Whether its only destination has header filters of its own: Envoy Gateway then gives the cluster another name.
@@ -19,7 +19,7 @@ pub(super) struct Rule<'a> {
 }
 
 /// The rules whose sessions Envoy Gateway can express, in order, and what is unsupported of all rules.
-pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<Rule<'a>>, Vec<Unsupported>) {
+pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<SessionRule<'a>>, Vec<Unsupported>) {
     let forwards = forwards(source.graph);
     let (mut rules, mut unsupported) = (Vec::new(), Vec::new());
     for (name, origin) in &source.graph.rules {
@@ -68,7 +68,7 @@ fn judge<'a>(
     source: &Source<'a>,
     origin: &'a RuleOrigin,
     forward: &'a Forward,
-) -> Result<(Rule<'a>, Vec<String>), &'static str> {
+) -> Result<(SessionRule<'a>, Vec<String>), &'static str> {
     let session = match &forward.session {
         Session::Rule(session) => session,
         Session::Destinations | Session::None => {
@@ -110,7 +110,7 @@ fn judge<'a>(
             cluster.service
         )
     });
-    let rule = Rule {
+    let rule = SessionRule {
         origin,
         session,
         has_own_cluster: has_filters,

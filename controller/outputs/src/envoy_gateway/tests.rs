@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{AskedBy, RuleOrigin, SessionUse};
 
-use super::rules::Rule;
+use super::rules::SessionRule;
 use super::{draining, policies};
 
 fn policy_name(kind: Kind, route: &str, rule: Option<&str>) -> String {
@@ -24,7 +24,7 @@ fn policy_name(kind: Kind, route: &str, rule: Option<&str>) -> String {
         policy: "web".to_owned(),
         scope: "any".to_owned(),
     };
-    policies::name(&Rule {
+    policies::name(&SessionRule {
         origin: &origin,
         session: &session,
         has_own_cluster: false,

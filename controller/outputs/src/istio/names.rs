@@ -16,14 +16,14 @@ use limpet_model::{Graph, Objects};
 #[derive(Default)]
 pub(super) struct Names<'a> {
     /// The rules whose routes have a name, by name and place.
-    named: BTreeMap<String, BTreeMap<Place<'a>, BTreeSet<&'a RuleName>>>,
+    named: BTreeMap<String, BTreeMap<HostPort<'a>, BTreeSet<&'a RuleName>>>,
     /// The routes of each rule, one for each match, in the order of matching.
     pub(super) rules: BTreeMap<&'a RuleName, Vec<&'a Route>>,
 }
 
 /// A hostname and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place<'a> {
+pub(super) struct HostPort<'a> {
     hostname: &'a Hostname,
     port: u16,
 }
@@ -36,12 +36,12 @@ pub(super) enum Which<'a> {
     /// Those of a hostname.
     Under(&'a Hostname),
     /// Those of a hostname at a port.
-    At(Place<'a>),
+    At(HostPort<'a>),
 }
 
 /// How the routes of a rule are found.
 #[derive(Debug, Default)]
-pub(super) struct Found<'a> {
+pub(super) struct RouteSelection<'a> {
     /// All of them together.
     pub(super) which: BTreeSet<Which<'a>>,
     /// They cannot be told from the routes of these other rules, at this place.
@@ -50,12 +50,12 @@ pub(super) struct Found<'a> {
 
 impl<'a> Names<'a> {
     pub(super) fn of(graph: &'a Graph, objects: &'a Objects, gateway: &'a Gateway) -> Self {
-        let mut places: BTreeMap<&'a RuleName, BTreeSet<Place<'a>>> = BTreeMap::new();
+        let mut places: BTreeMap<&'a RuleName, BTreeSet<HostPort<'a>>> = BTreeMap::new();
         let mut names = Self::default();
         for (port, listeners) in &gateway.ports {
             for host in listeners.iter().flat_map(|listener| &listener.virtual_hosts) {
                 for route in &host.routes {
-                    places.entry(&route.rule).or_default().insert(Place {
+                    places.entry(&route.rule).or_default().insert(HostPort {
                         hostname: &host.hostname,
                         port: *port,
                     });
@@ -78,9 +78,9 @@ impl<'a> Names<'a> {
     }
 
     /// How to find the routes of this rule, whose name in Istio is `name`.
-    pub(super) fn find(&self, rule: &'a RuleName, name: &str) -> Found<'a> {
+    pub(super) fn find(&self, rule: &'a RuleName, name: &str) -> RouteSelection<'a> {
         let alone = |rules: &BTreeSet<&RuleName>| rules.iter().all(|other| *other == rule);
-        let mut found = Found::default();
+        let mut found = RouteSelection::default();
         let Some(named) = self.named.get(name) else {
             return found;
         };
@@ -148,7 +148,7 @@ impl Which<'_> {
         let configuration = match self {
             Self::All => json!({"vhost": {"route": route}}),
             Self::Under(hostname) => json!({"vhost": {"domainName": hostname.to_string(), "route": route}}),
-            Self::At(Place { hostname, port }) => {
+            Self::At(HostPort { hostname, port }) => {
                 json!({"portNumber": port, "vhost": {"domainName": hostname.to_string(), "route": route}})
             }
         };

@@ -19,12 +19,12 @@ pub(super) fn manifest(
     module: &Module,
 ) -> Option<Manifest> {
     let policies = used_policies(source.graph, gateway);
-    let superseded = source.superseded.get(gateway).cloned().unwrap_or_default();
-    if policies.is_empty() && superseded.is_empty() {
+    let retained_policies = source.retained_policies.get(gateway).cloned().unwrap_or_default();
+    if policies.is_empty() && retained_policies.is_empty() {
         return None;
     }
     let inputs = FilterInputs {
-        superseded,
+        retained_policies,
         ..source.inputs.clone()
     };
     let config = filter_config(policies, source.options.access_log, &inputs);

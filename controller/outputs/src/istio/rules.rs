@@ -39,7 +39,7 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
             continue;
         };
         let mut unsupported = Vec::new();
-        let made = Rule {
+        let made = RulePatches {
             source,
             options,
             name: route_name(origin),
@@ -92,7 +92,7 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Opti
 
 type UnsupportedParts = Vec<(Extent, String)>;
 
-struct Rule<'a> {
+struct RulePatches<'a> {
     source: &'a Source<'a>,
     options: &'a IstioOptions,
     /// The name that Istio gives its routes.
@@ -100,7 +100,7 @@ struct Rule<'a> {
     routes: &'a [&'a Route],
 }
 
-impl<'a> Rule<'a> {
+impl<'a> RulePatches<'a> {
     /// All patches of the rule; none if it has no sessions.
     fn patches(&self, names: &Names<'a>, rule: &'a RuleName, unsupported: &mut UnsupportedParts) -> Option<Vec<Value>> {
         let forwards: Vec<(&Route, &Forward)> = self

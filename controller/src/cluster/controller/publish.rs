@@ -109,7 +109,7 @@ impl Builder {
                 graph: &graph,
                 options: &self.options,
                 inputs: &self.inputs,
-                superseded: &retained,
+                retained_policies: &retained,
             };
             Arc::new(plane.manifests(&source))
         });
@@ -165,7 +165,7 @@ impl Builder {
         let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
         let resources = of_envoys.map(|gateway| {
             let inputs = FilterInputs {
-                superseded: made.retained.get(gateway).cloned().unwrap_or_default(),
+                retained_policies: made.retained.get(gateway).cloned().unwrap_or_default(),
                 ..FilterInputs::clone(&self.inputs)
             };
             let resources = envoy::resources(&made.graph, gateway, &self.options, &inputs);

@@ -77,7 +77,7 @@ pub fn render(
             graph: &graph,
             options,
             inputs,
-            superseded: &BTreeMap::new(),
+            retained_policies: &BTreeMap::new(),
         })
     });
     let manifests = manifests.unwrap_or_default();
