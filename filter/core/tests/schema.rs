@@ -361,7 +361,9 @@ fn a_policy_field_with_its_default_is_not_written() {
 /// A value of this field that is not its default.
 fn other_value(root: &Value, field: &str, property: &Value) -> Value {
     let default = property.get("default").cloned().unwrap_or(Value::Null);
-    if let Some(reference) = property["$ref"].as_str() {
+    // The schema of an `Option` is one of two.
+    let reference = property.get("$ref").or_else(|| property.pointer("/anyOf/0/$ref"));
+    if let Some(reference) = reference.and_then(Value::as_str) {
         let definition = root.pointer(reference.trim_start_matches('#')).unwrap();
         let mut values = definition["oneOf"]
             .as_array()
