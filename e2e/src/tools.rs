@@ -166,7 +166,8 @@ fn of_istio(variable: &str) -> Result<PathBuf> {
         .filter(|file| file.is_file());
     file.with_context(|| {
         format!(
-            "{variable} does not name a file. `make e2e-istio ISTIOD=FILE` sets it; docs/reference/istio.md says how to get an \
+            "{variable} does not name a file. `make e2e-istio ISTIOD=FILE` sets it; docs/reference/istio.md says \
+             how to get an \
             istiod."
         )
     })

@@ -211,7 +211,10 @@ impl<W: Wire> StreamTask<W> {
                 let count = resources.len();
                 for (name, version) in resources.into_iter().take(LOGGED_REFUSALS) {
                     let version = version.map(tracing::field::display);
-                    tracing::warn!(%node, %group, %resource_type, %name, version, count, error = %message, "a node refused a response with this resource");
+                    tracing::warn!(
+                        %node, %group, %resource_type, %name, version, count, error = %message,
+                        "a node refused a response with this resource"
+                    );
                 }
             }
         }
@@ -276,7 +279,10 @@ fn connect<W: Wire>(snapshots: &Snapshots, service: Service, number: u64, node: 
     if cell.group().is_published() {
         tracing::info!(%node, %group, protocol = ?W::PROTOCOL, ?service, "a node connected");
     } else {
-        tracing::warn!(%node, %group, protocol = ?W::PROTOCOL, ?service, "a node connected whose group is not known: it waits");
+        tracing::warn!(
+            %node, %group, protocol = ?W::PROTOCOL, ?service,
+            "a node connected whose group is not known: it waits"
+        );
     }
     let mut sequence = cell.sequence.subscribe();
     sequence.mark_changed();

@@ -28,7 +28,8 @@ async fn a_reused_address_does_not_bring_its_sessions() -> Result<()> {
 
     let ip = site.pods.remove(0).remove().await?;
     let _heir = site.namespace.pod_at("heir", WEB, ip).await?;
-    // Envoy's workers take an update at different moments. Sessions of several connections show that all of them have it.
+    // Envoy's workers take an update at different moments. Sessions of several connections show that all of them have
+    // it.
     let mut at_heir = Vec::new();
     poll::until("sessions at the heir", async || {
         let (visitor, backend) = site.session().await.ok()?;

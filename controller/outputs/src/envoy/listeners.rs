@@ -178,8 +178,10 @@ fn access_log(build: &FilterBuild) -> AccessLog {
         FilterBuild::Module(_) => FILTER_STATE.to_owned(),
     };
     let line = format!(
-        "%START_TIME% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% %REQ(:METHOD)% %REQ(:AUTHORITY)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL% \
-         %RESPONSE_CODE% %RESPONSE_FLAGS% %DURATION% route=%ROUTE_NAME% cluster=%UPSTREAM_CLUSTER% session=%FILTER_STATE({state}:PLAIN)%\n"
+        "%START_TIME% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% %REQ(:METHOD)% %REQ(:AUTHORITY)% \
+         %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL% \
+         %RESPONSE_CODE% %RESPONSE_FLAGS% %DURATION% route=%ROUTE_NAME% cluster=%UPSTREAM_CLUSTER% \
+         session=%FILTER_STATE({state}:PLAIN)%\n"
     );
     let format = SubstitutionFormatString {
         format: Some(substitution_format_string::Format::TextFormatSource(DataSource {

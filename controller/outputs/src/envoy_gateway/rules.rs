@@ -77,7 +77,8 @@ fn judge<'a>(
     };
     if origin.asked_by == AskedBy::Rule {
         return Err(
-            "sessionPersistence: expected a session policy for the Service in its place: of this field Envoy Gateway makes an unsigned session of its own",
+            "sessionPersistence: expected a session policy for the Service in its place: of this field Envoy \
+             Gateway makes an unsigned session of its own",
         );
     }
     if origin.name.is_none() && rule_count(source, origin) != Some(1) {
@@ -93,7 +94,8 @@ fn judge<'a>(
     let is_split = forward.destinations.len() > 1;
     if is_split && has_filters {
         return Err(
-            "backendRefs: expected filters on the rule alone: with filters on one of several backends Envoy Gateway chooses among them anew for each request",
+            "backendRefs: expected filters on the rule alone: with filters on one of several backends Envoy \
+             Gateway chooses among them anew for each request",
         );
     }
     let empty = forward
@@ -106,7 +108,8 @@ fn judge<'a>(
     });
     let parts = parts.map(|cluster| {
         format!(
-            "backendRefs: expected a weight of at least 1 for the Service {} until its sessions have ended: Envoy Gateway leaves backends of weight 0 out, and their sessions move at once",
+            "backendRefs: expected a weight of at least 1 for the Service {} until its sessions have ended: \
+             Envoy Gateway leaves backends of weight 0 out, and their sessions move at once",
             cluster.service
         )
     });

@@ -84,13 +84,13 @@ pub(super) fn proxies(gateway: &ObjectName) -> Proxies {
 pub(super) fn manifests(source: &Source<'_>, options: &IstioOptions) -> Manifests {
     let mut manifests = Manifests::default();
     let Some(module) = Module::of(&source.options.filter, options) else {
-        let unsupported = |rule: &limpet_model::graph::RuleName| {
-            Unsupported {
+        let unsupported = |rule: &limpet_model::graph::RuleName| Unsupported {
             rule: rule.clone(),
             gateway: None,
             extent: Extent::All,
-            message: "Istio's proxies load no dynamic modules, expected istio.url or envoy.filter.wasm in the controller's configuration (there are no sessions)".to_owned(),
-        }
+            message: "Istio's proxies load no dynamic modules, expected istio.url or envoy.filter.wasm in the \
+             controller's configuration (there are no sessions)"
+                .to_owned(),
         };
         manifests.unsupported.extend(source.graph.rules.keys().map(unsupported));
         return manifests;

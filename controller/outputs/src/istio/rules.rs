@@ -122,7 +122,8 @@ impl<'a> RulePatches<'a> {
             Session::Rule(used) => used,
         };
         if forwards.iter().any(|(_, other)| other.session != forward.session) {
-            let message = "the annotation session.limpet.dev/path: expected root, since Istio calls the routes of all matches of a rule the same (all \
+            let message = "the annotation session.limpet.dev/path: expected root, since Istio calls the routes \
+             of all matches of a rule the same (all \
                            cookies of the rule have the path of its first match)";
             unsupported.push((Extent::Part, message.to_owned()));
         }
@@ -137,7 +138,8 @@ impl<'a> RulePatches<'a> {
             unsupported.push((
                 extent,
                 format!(
-                    "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that differ (there are no sessions under \
+                    "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that \
+                     differ (there are no sessions under \
                      that hostname)",
                     self.name,
                     others.join(", ")
@@ -162,7 +164,8 @@ impl<'a> RulePatches<'a> {
             unsupported.push((
                 Extent::All,
                 format!(
-                    "its matches, backends and hostnames make {} patches, expected {MOST_PATCHES} at most (there are no sessions)",
+                    "its matches, backends and hostnames make {} patches, expected {MOST_PATCHES} at most (there \
+                     are no sessions)",
                     patches.len()
                 ),
             ));
@@ -185,7 +188,8 @@ impl<'a> RulePatches<'a> {
             unsupported.push((
                 Extent::All,
                 format!(
-                    "{} (sessions of a split take routes of their own, which would not follow that: there are no sessions)",
+                    "{} (sessions of a split take routes of their own, which would not follow that: there are no \
+                     sessions)",
                     fields.join("; ")
                 ),
             ));
@@ -247,7 +251,8 @@ impl<'a> RulePatches<'a> {
                 unsupported.push((
                     Extent::Part,
                     format!(
-                        "Service {service}: expected the label {DRAINING}, with any value (without it Istio ends the sessions of a pod as soon as it \
+                        "Service {service}: expected the label {DRAINING}, with any value (without it Istio ends \
+                         the sessions of a pod as soon as it \
                          is deleted)"
                     ),
                 ));

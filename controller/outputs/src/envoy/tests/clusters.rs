@@ -73,7 +73,10 @@ fn endpoints_are_sorted_and_say_which_of_them_drain() {
         endpoint("10.0.0.7:8080", EndpointState::Ready),
     ];
     let made = load_assignment(&ClusterName("v1".to_owned()), &endpoints);
-    let lb = |address: &str, status: &str| json!({"health_status": status, "endpoint": {"address": {"socket_address": {"address": address, "port_value": 8080}}}});
+    let lb = |address: &str, status: &str| {
+        let address = json!({"socket_address": {"address": address, "port_value": 8080}});
+        json!({"health_status": status, "endpoint": {"address": address}})
+    };
     assert_eq!(
         json::resource(&made).unwrap(),
         json!({

@@ -201,7 +201,10 @@ fn a_route_goes_to_another_host_where_one_refuses() {
             "num_retries": 2,
             "retry_host_predicate": [{
                 "name": "envoy.retry_host_predicates.previous_hosts",
-                "typed_config": {"@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"},
+                "typed_config": {
+                    "@type":
+                        "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
+                },
             }],
             "host_selection_retry_max_attempts": "5",
         })
