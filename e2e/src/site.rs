@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{Answer, Backend, Config, Envoy, Protocol, Visitor};
+use crate::{Answer, Backend, Config, Envoy, Protocol, Visitor, poll};
 
 /// Backends a, b and c, and an Envoy in front of them.
 #[derive(Debug)]
@@ -53,6 +53,22 @@ impl Site {
     /// If Envoy answered without a backend.
     pub fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
         self.backend(answer.backend().context("Envoy answered without a backend")?)
+    }
+
+    /// Stops the backend that answered, and waits until Envoy has noticed. A request on a connection that Envoy has not
+    /// noticed as closed would fail, whatever the filter does.
+    ///
+    /// # Errors
+    /// If Envoy answered without a backend, or keeps connections to it.
+    pub async fn stop_backend_of(&mut self, answer: &Answer) -> Result<()> {
+        let backend = self.backend_of(answer)?;
+        let idle = format!("::{}::cx_active::0", backend.address());
+        backend.stop().await;
+        poll::until("Envoy to close its connections to a stopped backend", async || {
+            let clusters = self.envoy.admin_text("/clusters").await.ok()?;
+            clusters.lines().any(|line| line.ends_with(&idle)).then_some(())
+        })
+        .await
     }
 
     /// The backend of this name.

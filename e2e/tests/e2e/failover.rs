@@ -26,7 +26,7 @@ async fn a_session_whose_backend_refuses_connections_moves_and_stays() -> Result
     let mut site = Site::start(Config::load("cookie.yaml")?).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    site.backend_of(&first)?.stop().await;
+    site.stop_backend_of(&first).await?;
 
     let moved = visitor.get("/").await?;
     assert_eq!(moved.status, 200);
@@ -147,7 +147,7 @@ async fn a_strict_session_is_not_retried_after_a_refused_connection() -> Result<
     let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    site.backend_of(&first)?.stop().await;
+    site.stop_backend_of(&first).await?;
     for _ in 0..10 {
         let answer = visitor.get("/").await?;
         assert_eq!((answer.status, answer.backend()), (503, None));
@@ -184,7 +184,7 @@ async fn a_strict_session_is_not_retried_at_the_clients_request() -> Result<()> 
     let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    site.backend_of(&first)?.stop().await;
+    site.stop_backend_of(&first).await?;
     for _ in 0..5 {
         let request = site
             .envoy

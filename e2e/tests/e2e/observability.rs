@@ -35,7 +35,7 @@ async fn every_request_of_a_session_is_counted_by_what_happened() -> Result<()> 
         counters(&site.envoy, "web").await?,
         counted([("no_token", 1), ("issued", 1), ("steered", 5)])
     );
-    site.backend_of(&first)?.stop().await;
+    site.stop_backend_of(&first).await?;
     visitor.get("/").await?;
     let moved = counted([("no_token", 1), ("issued", 1), ("steered", 6), ("reissued", 1)]);
     assert_eq!(counters(&site.envoy, "web").await?, moved);
@@ -101,7 +101,7 @@ async fn the_access_log_tells_what_happened_to_a_session() -> Result<()> {
     let first = visitor.get("/first").await?;
     visitor.get("/again").await?;
     site.envoy.get("/forged").cookie("session=x").send().await?;
-    site.backend_of(&first)?.stop().await;
+    site.stop_backend_of(&first).await?;
     visitor.get("/moved").await?;
     for backend in &mut site.backends {
         backend.stop().await;
@@ -127,7 +127,7 @@ async fn no_log_has_a_token_or_an_address() -> Result<()> {
     let first = visitor.get("/first").await?;
     let mut tokens = vec![visitor.cookie("session").context("no cookie")?.to_owned()];
     visitor.get("/again").await?;
-    site.backend_of(&first)?.stop().await;
+    site.stop_backend_of(&first).await?;
     visitor.get("/moved").await?;
     tokens.push(visitor.cookie("session").context("no cookie")?.to_owned());
     let forged = format!("{}x", tokens[0]);

@@ -42,7 +42,7 @@ async fn one_of_two_routes_is_strict() -> Result<()> {
     let mut visitor = site.visitor();
     let cart = visitor.get("/cart").await?;
     let pair = cart.set_cookie("cart").context("no cookie cart")?;
-    site.backend_of(&cart)?.stop().await;
+    site.stop_backend_of(&cart).await?;
     for _ in 0..5 {
         let answer = site.envoy.get("/cart").cookie(pair.pair()).send().await?;
         assert_eq!((answer.status, answer.set_cookies().len()), (503, 0));
@@ -53,7 +53,7 @@ async fn one_of_two_routes_is_strict() -> Result<()> {
 
     let web = site.visitor().get("/web").await?;
     let pair = web.set_cookie("session").context("no cookie session")?;
-    site.backend_of(&web)?.stop().await;
+    site.stop_backend_of(&web).await?;
     let moved = site.envoy.get("/web").cookie(pair.pair()).send().await?;
     assert_eq!(moved.status, 200);
     assert!(moved.set_cookie("session").is_some());

@@ -14,7 +14,7 @@ async fn a_session_moves_when_a_new_backend_sets_its_own() -> Result<()> {
         let mut client = Client::new(&site.envoy, mode);
         let first = client.begin("abc").await?;
         client.assert_holds(first.backend(), "abc").await?;
-        site.backend_of(&first)?.stop().await;
+        site.stop_backend_of(&first).await?;
 
         let kept = client.kept()?.to_owned();
         let (name, value) = mode.seen(&kept, "abc");
@@ -96,7 +96,7 @@ async fn a_strict_session_is_not_retried_elsewhere() -> Result<()> {
     for mode in Mode::ALL {
         let mut client = Client::new(&site.envoy, mode);
         let first = client.begin("abc").await?;
-        site.backend_of(&first)?.stop().await;
+        site.stop_backend_of(&first).await?;
         for _ in 0..3 {
             let refused = client.get().await?;
             assert_eq!((refused.status, refused.backend()), (503, None), "{mode:?}");

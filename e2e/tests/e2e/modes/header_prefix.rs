@@ -52,7 +52,7 @@ async fn an_mcp_session_whose_backend_has_gone_begins_again() -> Result<()> {
     let mut site = Site::start_speaking(Config::load("prefix.yaml")?, &[McpServer::shared()]).await?;
     let first = site.envoy.get("/mcp").method(Method::POST).send().await?;
     let session = first.header(MCP_SESSION).context("no session")?.to_owned();
-    site.backend_of(&first)?.stop().await;
+    site.stop_backend_of(&first).await?;
     let request = || site.envoy.get("/mcp").method(Method::POST);
     let unknown = request().header(MCP_SESSION, &session).send().await?;
     assert_eq!(unknown.status, 404);
