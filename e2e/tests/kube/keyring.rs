@@ -16,6 +16,8 @@ use crate::site::site_objects;
 const WEB: &[(&str, &str)] = &[("app", "web")];
 pub(crate) const KEYRING: &str = "limpet-keyring";
 pub(crate) const KEK: &str = "limpet-key-encryption-key";
+/// The idle bound of sessions: a rotation waits until no token of the old key can be alive.
+pub(crate) const SHORT_IDLE: &str = "2s";
 
 /// Two pods with sessions in the cookie `session`, a controller that keeps the keyring, and an Envoy.
 pub(crate) struct KeyringSite {
@@ -28,6 +30,11 @@ pub(crate) struct KeyringSite {
 impl KeyringSite {
     /// Starts everything. A phase of a rotation lasts at least `phase_time`.
     pub(crate) async fn start(prefix: &str, phase_time: &str) -> Result<Self> {
+        Self::start_with(prefix, phase_time, SHORT_IDLE).await
+    }
+
+    /// Starts everything. Sessions end after the idle time `max_idle`, which a slow test must not reach.
+    pub(crate) async fn start_with(prefix: &str, phase_time: &str, max_idle: &str) -> Result<Self> {
         let cluster = Cluster::shared(Release::V1_2_1).await?;
         let namespace = cluster.namespace(prefix).await?;
         namespace.gateway_class().await?;
@@ -47,7 +54,7 @@ spec:
 ",
             )
             .await?;
-        let controller = replica(cluster, &namespace, phase_time).await?;
+        let controller = replica(cluster, &namespace, phase_time, max_idle).await?;
         let key = key_encryption_key(&namespace).await?;
         let mut envoy = controller.envoy_with("web", "one", &[("LIMPET_KEK_1", &key)]).await?;
         envoy.until_ready().await?;
@@ -106,10 +113,15 @@ pub(crate) async fn request_rotation(namespace: &Namespace, value: &str) -> Resu
 }
 
 /// A controller that keeps the keyring.
-pub(crate) async fn replica(cluster: &Cluster, namespace: &Namespace, phase_time: &str) -> Result<Controller> {
+pub(crate) async fn replica(
+    cluster: &Cluster,
+    namespace: &Namespace,
+    phase_time: &str,
+    max_idle: &str,
+) -> Result<Controller> {
     Controller::start(cluster.server(), namespace, |config| {
         config["keyring"] = json!({"phaseTime": phase_time});
-        config["maxIdle"] = "2s".into();
+        config["maxIdle"] = max_idle.into();
         config["clockSkew"] = "500ms".into();
     })
     .await

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::wire::Wire;
 use super::{message, objects, until_programmed};
-use crate::keyring::{KeyringSite, key_encryption_key, replica};
+use crate::keyring::{KeyringSite, SHORT_IDLE, key_encryption_key, replica};
 
 const PHASE_TIME: &str = "300ms";
 const LEASE: &str = "coordination.k8s.io/v1/Lease";
@@ -41,7 +41,7 @@ async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let site = KeyringSite::start("replicas", PHASE_TIME).await?;
     let (leader, namespace) = (&site.controller, &site.namespace);
-    let follower = replica(cluster, namespace, PHASE_TIME).await?;
+    let follower = replica(cluster, namespace, PHASE_TIME, SHORT_IDLE).await?;
     assert_eq!((&*leads(leader).await?, &*leads(&follower).await?), ("1", "0"));
     let way = SocketAddr::new(namespace.next_address()?, 18000);
     let wire = Wire::lay(way, follower.xds()).await?;
@@ -93,8 +93,8 @@ async fn programmed_counts_the_envoys_of_all_living_replicas() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("followers").await?;
     let _pods = objects(&namespace).await?;
-    let leader = replica(cluster, &namespace, PHASE_TIME).await?;
-    let mut follower = replica(cluster, &namespace, PHASE_TIME).await?;
+    let leader = replica(cluster, &namespace, PHASE_TIME, SHORT_IDLE).await?;
+    let mut follower = replica(cluster, &namespace, PHASE_TIME, SHORT_IDLE).await?;
     assert_eq!((&*leads(&leader).await?, &*leads(&follower).await?), ("1", "0"));
     let key = key_encryption_key(&namespace).await?;
     let mut envoy = follower.envoy_with("web", "one", &[("LIMPET_KEK_1", &key)]).await?;
