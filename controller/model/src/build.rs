@@ -1,5 +1,6 @@
 //! Builds the graph and the reports: classes, then Gateways, routes and sessions.
 
+use super::backend_tls::{self, TlsPolicies};
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteState};
 use super::sessions::{RuleFacts, RuleSession, sessions};
@@ -10,7 +11,13 @@ use limpet_api::Kind;
 /// The graph that `objects` describe, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
-    let references = references::References::new(objects);
+    // Another control plane serves the policies itself.
+    let tls = if settings.judges() {
+        TlsPolicies::read(objects)
+    } else {
+        TlsPolicies::default()
+    };
+    let references = references::References::with_tls(objects, &tls);
     let (gateway_classes, accepted) = gateways::classes(objects, settings);
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);
@@ -34,6 +41,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
             .collect(),
         session_policies: sessions.session_policies,
         backends: sessions.backends,
+        backend_tls_policies: backend_tls::reports(objects, &tls, &routes, &references),
         ..Reports::default()
     };
     for (route, sessions) in routes.iter().zip(&of_routes) {

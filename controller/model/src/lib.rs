@@ -8,6 +8,7 @@
 //! Envoy resource ([`endpoints`]).
 
 mod assemble;
+mod backend_tls;
 mod build;
 mod certificate;
 pub mod endpoints;
@@ -28,9 +29,9 @@ mod unread;
 mod unsupported;
 
 pub use build::build;
-pub use certificate::Certificate;
+pub use certificate::{Authorities, Certificate};
 pub use graph::Graph;
-pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
+pub use objects::{Objects, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
 pub use session_fields::{CookiePath, SessionFields};

@@ -249,7 +249,7 @@ pub(super) fn rule_name(facts: &RuleFacts<'_>) -> String {
 }
 
 /// Keeps the oldest Gateways if there are too many, so that a new one does not displace them.
-pub(super) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
+pub(crate) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
     if gateways.len() <= max {
         return;
     }

@@ -25,8 +25,9 @@ use limpet_model::Settings;
 const QUIET: Duration = Duration::from_millis(20);
 /// How long a build waits while changes keep coming.
 const LONGEST: Duration = Duration::from_millis(250);
-/// How long a build waits for a listener's Secret. After that, the listener is reported without it.
-const SECRETS: Duration = Duration::from_secs(3);
+/// How long a build waits for single objects that others name: a listener's Secret, a backend's authorities. After
+/// that, what needs them is reported and not served.
+const WANTED: Duration = Duration::from_secs(3);
 /// How many updates are taken in before anything else happens.
 const BATCH: usize = 512;
 /// How often changes of statuses are passed on.
@@ -161,7 +162,7 @@ impl Control {
         let namespaces = context.config.namespaces.iter();
         let watched = Watched {
             controller: settings.controller_name.as_str().into(),
-            certificates: settings.judges(),
+            serves: settings.judges(),
             namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
         };
         let now = Instant::now();
@@ -195,7 +196,7 @@ impl Control {
     fn take(&mut self, change: &Change) {
         if change.objects {
             self.mark();
-            self.reader.read_secrets(self.store.wanted_secrets());
+            self.reader.read_wanted(self.store.wanted());
         }
         if change.statuses {
             self.look.get_or_insert(Instant::now() + STATUS_INTERVAL);
@@ -258,10 +259,10 @@ impl Control {
         if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
             return None;
         }
-        if self.store.has_secrets() {
+        if self.store.has_wanted() {
             Some((last + QUIET).min(first + LONGEST))
         } else {
-            Some(first + SECRETS)
+            Some(first + WANTED)
         }
     }
 

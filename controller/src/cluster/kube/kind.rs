@@ -20,6 +20,7 @@ impl KindExt for Kind {
             Self::Gateway | Self::GatewayClass | Self::HttpRoute | Self::ReferenceGrant => &["v1", "v1beta1"],
             Self::GrpcRoute => &["v1", "v1alpha2"],
             Self::BackendLbPolicy => &["v1alpha2"],
+            Self::BackendTlsPolicy => &["v1", "v1alpha3"],
             Self::XBackend | Self::XBackendTrafficPolicy => &["v1alpha1"],
         }
     }
