@@ -188,3 +188,25 @@ fn a_permanent_cookie_lasts_until_the_absolute_timeout() {
     let moved = lifetime(&client.visit(B, at(60)));
     assert_eq!(moved, ("1000".to_owned(), "Fri, 21 Nov 2025 09:57:40 GMT".to_owned()));
 }
+
+/// Browsers take `Max-Age=0` for a deletion.
+#[test]
+fn a_permanent_cookie_does_not_end_before_its_session() {
+    for (timeout, later, left, end) in [
+        ("500ms", 0, "Max-Age=1", "Expires=Fri, 21 Nov 2025 09:40:01 GMT"),
+        ("1s", 0, "Max-Age=1", "Expires=Fri, 21 Nov 2025 09:40:01 GMT"),
+        ("1s", 1, "Max-Age=1", "Expires=Fri, 21 Nov 2025 09:40:02 GMT"),
+        ("1500ms", 0, "Max-Age=2", "Expires=Fri, 21 Nov 2025 09:40:02 GMT"),
+        ("1m1ms", 0, "Max-Age=61", "Expires=Fri, 21 Nov 2025 09:41:01 GMT"),
+    ] {
+        let site = Site::new(cookie_policy(json!({
+            "cookie": { "lifetimeType": "Permanent" }, "absoluteTimeout": timeout,
+        })));
+        let visit = site.visit(&Request::new(), &Response::by(A), at(0).after(ms(later)));
+        let attributes = visit.attributes();
+        assert!(
+            attributes.contains(&left) && attributes.contains(&end),
+            "{timeout}: {attributes:?}"
+        );
+    }
+}
