@@ -35,7 +35,10 @@ async fn no_cache_may_merge_a_token_into_what_it_has_stored() -> Result<()> {
                 let mut answering = Answering::status(status)
                     .header("etag", "\"1\"")
                     .header("cdn-cache-control", "max-age=600");
-                for (name, value) in applications.into_iter().chain(stored.map(|field| ("cache-control", field))) {
+                for (name, value) in applications
+                    .into_iter()
+                    .chain(stored.map(|field| ("cache-control", field)))
+                {
                     answering = answering.header(name, value);
                 }
                 for backend in &site.backends {
