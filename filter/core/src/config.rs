@@ -6,6 +6,7 @@
 mod carrier_rules;
 mod compile;
 mod compiled;
+mod header_names;
 mod keyring_document;
 mod keys;
 mod read;

@@ -270,7 +270,7 @@ pub enum TokenConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum CacheControlConfig {
-    /// A response that a shared cache could store becomes `Cache-Control: private`.
+    /// Every response that carries a token becomes `Cache-Control: private`.
     #[default]
     Private,
     /// Cache-Control stays as the backend sent it.
