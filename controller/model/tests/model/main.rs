@@ -16,6 +16,7 @@ mod malformed;
 mod objects;
 mod precedence;
 mod references;
+mod refused_rules;
 mod rules;
 
 use limpet_api::ObjectName;
