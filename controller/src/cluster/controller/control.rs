@@ -90,6 +90,9 @@ pub(crate) struct Control {
     guard: Guard,
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
+    /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
+    asked: Instant,
+    all_listed: bool,
     /// When to pass on changed statuses.
     look: Option<Instant>,
     /// When to check whether retained policies can be dropped, and whether the next build drops them.
@@ -177,6 +180,8 @@ impl Control {
             guard,
             // The first build needs no change: a cluster may have no object.
             changed: Some((now, now)),
+            asked: now,
+            all_listed: false,
             look: None,
             retained_check: None,
             drops_retained: false,
@@ -194,6 +199,10 @@ impl Control {
 
     /// Takes in what an update changed.
     fn take(&mut self, change: &Change) {
+        if change.wanted || !self.all_listed {
+            self.asked = Instant::now();
+        }
+        self.all_listed = self.store.missing().is_empty();
         if change.objects {
             self.mark();
             self.reader.read_wanted(self.store.wanted());
@@ -259,11 +268,12 @@ impl Control {
         if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
             return None;
         }
-        if self.store.has_wanted() {
-            Some((last + QUIET).min(first + LONGEST))
+        let quiet = (last + QUIET).min(first + LONGEST);
+        Some(if self.store.has_wanted() {
+            quiet
         } else {
-            Some(first + WANTED)
-        }
+            quiet.max(self.asked + WANTED)
+        })
     }
 
     fn build(&mut self) {

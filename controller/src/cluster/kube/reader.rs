@@ -106,6 +106,7 @@ async fn kinds(client: Client, watched: Watched, updates: Updates) {
         tasks: JoinSet::new(),
         running: BTreeMap::new(),
         absent: BTreeMap::new(),
+        unreadable: BTreeSet::new(),
     };
     loop {
         match discovery::discover(&running.client).await {
@@ -132,6 +133,8 @@ struct Watches {
     running: BTreeMap<Kind, (ApiResource, Vec<AbortHandle>)>,
     /// How many answers in a row lacked each kind.
     absent: BTreeMap<Kind, u32>,
+    /// The kinds of which it was told that they are in other versions alone.
+    unreadable: BTreeSet<Kind>,
 }
 
 impl Watches {
@@ -139,7 +142,8 @@ impl Watches {
     async fn follow(&mut self, served: &Served) -> Option<()> {
         for kind in self.watched.kinds() {
             match served.get(&kind) {
-                Some(resource) => self.serve(kind, resource).await?,
+                Some(Some(resource)) => self.serve(kind, resource).await?,
+                Some(None) => self.tell_unreadable(kind),
                 None => self.miss(kind).await?,
             }
         }
@@ -148,6 +152,7 @@ impl Watches {
 
     async fn serve(&mut self, kind: Kind, resource: &ApiResource) -> Option<()> {
         self.absent.remove(&kind);
+        self.unreadable.remove(&kind);
         if self.running.get(&kind).is_some_and(|(known, _)| known == resource) {
             return Some(());
         }
@@ -167,6 +172,17 @@ impl Watches {
         let handles = handles.collect();
         self.running.insert(kind, (resource.clone(), handles));
         Some(())
+    }
+
+    /// What is known of the kind stays as it is: at the start nothing is, so nothing is served.
+    fn tell_unreadable(&mut self, kind: Kind) {
+        if self.unreadable.insert(kind) {
+            let kind = kind.as_str();
+            tracing::warn!(
+                kind,
+                "served in no version that can be read; what was read last stays in use"
+            );
+        }
     }
 
     async fn miss(&mut self, kind: Kind) -> Option<()> {

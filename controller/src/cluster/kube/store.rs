@@ -57,12 +57,15 @@ pub(crate) struct Change {
     pub(crate) services: BTreeSet<ObjectName>,
     /// Whether anybody changed a status.
     pub(crate) statuses: bool,
+    /// Whether other single objects are wanted than before.
+    pub(crate) wanted: bool,
 }
 
 impl Change {
     pub(crate) fn merge(&mut self, other: Self) {
         self.objects |= other.objects;
         self.statuses |= other.statuses;
+        self.wanted |= other.wanted;
         self.services.extend(other.services);
     }
 }
@@ -169,7 +172,7 @@ impl Store {
             }
         }
         if change.objects {
-            self.choose();
+            change.wanted = self.choose();
         }
         change
     }
@@ -198,13 +201,14 @@ impl Store {
         self.answered.insert(object) || changed
     }
 
-    fn choose(&mut self) {
+    /// Chooses the single objects to watch. Returns whether they are others than before.
+    fn choose(&mut self) -> bool {
         if !self.watched.serves {
-            return;
+            return false;
         }
         let wanted = wanted::wanted(&self.objects, &self.watched.controller);
         if wanted == self.wanted {
-            return;
+            return false;
         }
         self.answered.retain(|object| wanted.contains(object));
         for object in self.wanted.difference(&wanted) {
@@ -215,6 +219,7 @@ impl Store {
             }
         }
         self.wanted = wanted;
+        true
     }
 
     fn replace(&mut self, kind: Kind, namespace: Option<&str>, entries: Vec<Entry>, change: &mut Change) {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{HOST, backends, grant, policy, trust, until_answered, visitor};
 use crate::certificates::Authority;
@@ -29,7 +29,7 @@ async fn definitions_that_change_keep_backends_on_tls() -> Result<()> {
     namespace.apply(&site_objects(&namespace)).await?;
     grant(&namespace).await?;
     trust(&namespace, &authority).await?;
-    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let mut controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let mut envoy = controller.envoy("web", "one").await?;
     envoy.until_ready().await?;
     until_answered(&controller, 200).await?;
@@ -60,6 +60,42 @@ async fn definitions_that_change_keep_backends_on_tls() -> Result<()> {
     for _ in 0..20 {
         assert_eq!(visitor(&controller).get("/").await?.status, 200);
     }
+
+    // A version that nobody can read yet: the policies are still there.
+    let mut newer: Value = serde_saphyr::from_str(&definition(Release::V1_7_0)?)?;
+    let versions = newer["spec"]["versions"].as_array_mut().context("no versions")?;
+    for version in &mut *versions {
+        version["served"] = json!(false);
+        version["storage"] = json!(false);
+    }
+    let mut v9 = versions[0].clone();
+    v9["name"] = json!("v9");
+    v9["served"] = json!(true);
+    v9["storage"] = json!(true);
+    versions.push(v9);
+    cluster.define(&newer.to_string()).await?;
+    let told = async || {
+        controller
+            .log()
+            .ok()?
+            .contains("served in no version that can be read")
+            .then_some(())
+    };
+    let told = poll::until("the controller to tell", told).await;
+    told.with_context(|| controller.log().unwrap_or_default())?;
+    for _ in 0..20 {
+        assert_eq!(visitor(&controller).get("/").await?.status, 200);
+    }
+    controller.kill();
+    controller.launch()?;
+    let waiting = async || {
+        let ready = controller.page("/readyz").await.ok()?;
+        let words = String::from_utf8_lossy(&ready.body).into_owned();
+        (ready.status == 503 && words.contains("not read yet: BackendTLSPolicy")).then_some(())
+    };
+    let waiting = poll::until("the controller to wait", waiting).await;
+    waiting.with_context(|| controller.log().unwrap_or_default())?;
+    assert_eq!(visitor(&controller).get("/").await?.status, 200);
     let seen: usize = seen().map(|seen| seen.plain).sum();
     assert_eq!(seen, plain, "plain text after the policy");
     Ok(())

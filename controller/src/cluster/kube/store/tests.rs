@@ -270,8 +270,10 @@ fn config_maps_are_those_that_policies_of_our_routes_name() {
         let spec = json!({"targetRefs": targets, "validation": validation});
         entry(Kind::BackendTlsPolicy, "shop", name, "1", &json!({"spec": spec}))
     };
-    applied(&mut store, Kind::BackendTlsPolicy, policy("a", "web"));
-    applied(&mut store, Kind::BackendTlsPolicy, policy("b", "unused"));
+    let change = applied(&mut store, Kind::BackendTlsPolicy, policy("a", "web"));
+    assert!(change.wanted, "a build waits for it");
+    let change = applied(&mut store, Kind::BackendTlsPolicy, policy("b", "unused"));
+    assert!(!change.wanted);
     let a = ObjectName::new("shop", "a");
     assert_eq!(store.wanted(), &BTreeSet::from([Wanted::ConfigMap(a.clone())]));
     assert!(!store.has_wanted(), "nobody has answered");
