@@ -9,6 +9,7 @@
 
 mod assemble;
 mod backend_tls;
+mod backend_tls_status;
 mod build;
 mod certificate;
 pub mod endpoints;

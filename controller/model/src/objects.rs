@@ -143,6 +143,15 @@ impl Objects {
     }
 }
 
+/// A backend of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum RuleBackend {
+    /// A Service.
+    Service(ObjectName),
+    /// An XBackend.
+    XBackend(ObjectName),
+}
+
 /// A session policy's kind and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionPolicyName {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Objects;
 use super::backend_tls::TlsPolicies;
 use super::graph::{BackendTls, Cluster, ClusterName, Protocol};
+use super::objects::RuleBackend;
 use super::short_hash::short_hash;
 use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
 
@@ -24,15 +25,6 @@ pub struct Referrer<'a> {
     pub kind: Kind,
     /// The namespace of the referring object.
     pub namespace: &'a str,
-}
-
-/// A backend of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum RuleBackend {
-    /// A Service.
-    Service(ObjectName),
-    /// An XBackend.
-    XBackend(ObjectName),
 }
 
 /// The backend of a reference.

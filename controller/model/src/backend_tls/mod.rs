@@ -4,20 +4,17 @@
 //! read, its targets are invalid references, whose requests are answered with status 500. For the same reason the
 //! oldest policy of a target counts even if it is invalid: a younger one may demand less.
 //!
-//! - `content` reads what a policy demands. `status` writes the reports.
+//! `content` reads what a policy demands. `backend_tls_status` writes the reports.
 
 mod content;
-mod status;
 
 use std::collections::BTreeMap;
 
 use super::Objects;
 use super::graph::BackendTls;
-use super::references::RuleBackend;
+use super::objects::RuleBackend;
 use super::reports::Condition;
 use limpet_api::{BackendTlsPolicySpec, Kind, Object, ObjectName, TlsPolicyTarget};
-
-pub(super) use status::reports;
 
 /// All policies.
 #[derive(Debug, Default)]
@@ -29,26 +26,26 @@ pub(super) struct TlsPolicies<'a> {
 }
 
 #[derive(Debug)]
-struct TlsPolicy<'a> {
-    name: &'a ObjectName,
-    object: &'a Object<BackendTlsPolicySpec>,
-    content: Content,
+pub(super) struct TlsPolicy<'a> {
+    pub(super) name: &'a ObjectName,
+    pub(super) object: &'a Object<BackendTlsPolicySpec>,
+    pub(super) content: Content,
 }
 
 /// What a policy demands of its targets.
 #[derive(Debug)]
-struct Content {
+pub(super) struct Content {
     /// The error is the condition `Accepted`.
-    tls: Result<BackendTls, Condition>,
+    pub(super) tls: Result<BackendTls, Condition>,
     /// `ResolvedRefs`, if the references could be read.
-    resolved: Option<Condition>,
+    pub(super) resolved: Option<Condition>,
 }
 
 /// A backend, or one port of a Service by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Target<'a> {
-    backend: RuleBackend,
-    port: Option<&'a str>,
+pub(super) struct Target<'a> {
+    pub(super) backend: RuleBackend,
+    pub(super) port: Option<&'a str>,
 }
 
 impl<'a> TlsPolicies<'a> {
@@ -87,21 +84,33 @@ impl<'a> TlsPolicies<'a> {
 
     /// The policy that counts for a port. One for the port itself wins over one for the whole backend.
     fn governing(&self, backend: &RuleBackend, port: &str) -> Option<&TlsPolicy<'a>> {
-        if self.policies.is_empty() {
+        if self.is_empty() {
             return None;
         }
-        let owner = |port| {
-            let backend = backend.clone();
-            self.owners.get(&Target { backend, port })
+        let target = |port| Target {
+            backend: backend.clone(),
+            port,
         };
-        let index = owner(Some(port)).or_else(|| owner(None))?;
-        self.policies.get(*index)
+        self.owner(&target(Some(port))).or_else(|| self.owner(&target(None)))
+    }
+
+    /// The policy that counts among those with this very target.
+    pub(super) fn owner(&self, target: &Target<'_>) -> Option<&TlsPolicy<'a>> {
+        self.policies.get(*self.owners.get(target)?)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    pub(super) fn all(&self) -> &[TlsPolicy<'a>] {
+        &self.policies
     }
 }
 
 impl<'a> TlsPolicy<'a> {
     /// Its targets, by their index in `targetRefs`. `None`: not a kind that rules lead to.
-    fn targets(&self) -> impl Iterator<Item = Option<Target<'a>>> + use<'a> {
+    pub(super) fn targets(&self) -> impl Iterator<Item = Option<Target<'a>>> + use<'a> {
         let namespace = &self.name.namespace;
         let object = self.object;
         let refs = object.spec.target_refs.iter();

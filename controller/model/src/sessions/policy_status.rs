@@ -7,7 +7,7 @@ use super::objects::{PolicyObject, PolicyTargets};
 use super::rules::{Outcome, RuleChoice, services};
 use super::status::{Remarks, ancestor, invalid, report};
 use crate::objects::RouteReferences;
-use crate::references::RuleBackend;
+use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
 use crate::{Objects, SessionPolicyName};

@@ -1,15 +1,16 @@
-//! The status of policies, by GEP-713 and GEP-1897.
+//! The status of `BackendTLSPolicy`, by GEP-713 and GEP-1897.
 //!
 //! The ancestors are the Gateways whose rules lead to the targets. A policy without such a rule gets no entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Target, TlsPolicies, TlsPolicy};
-use crate::Objects;
-use crate::references::{References, Referrer, RuleBackend};
-use crate::reports::{Condition, PolicyReport};
-use crate::routes::RouteState;
-use crate::sessions::{MAX_ANCESTORS, Remarks, ancestor, keep_oldest};
+use super::Objects;
+use super::backend_tls::{Target, TlsPolicies, TlsPolicy};
+use super::objects::RuleBackend;
+use super::references::{References, Referrer};
+use super::reports::{Condition, PolicyReport};
+use super::routes::RouteState;
+use super::sessions::{MAX_ANCESTORS, Remarks, ancestor, keep_oldest};
 use limpet_api::{BackendRef, Kind, ObjectName, ServicePort};
 
 /// What became of a target.
@@ -27,13 +28,13 @@ enum Outcome<'p> {
 type Reached<'a> = BTreeMap<RuleBackend, BTreeMap<Option<u16>, BTreeSet<&'a ObjectName>>>;
 
 /// Reports on all policies.
-pub(crate) fn reports(
+pub(super) fn reports(
     objects: &Objects,
     policies: &TlsPolicies<'_>,
     routes: &[RouteState<'_>],
     references: &References<'_>,
 ) -> BTreeMap<ObjectName, PolicyReport> {
-    if policies.policies.is_empty() {
+    if policies.is_empty() {
         return BTreeMap::new();
     }
     let statuses = Statuses {
@@ -42,7 +43,7 @@ pub(crate) fn reports(
         reached: reached(objects, routes, references),
     };
     let report = |policy: &TlsPolicy<'_>| (policy.name.clone(), statuses.report(policy));
-    policies.policies.iter().map(report).collect()
+    policies.all().iter().map(report).collect()
 }
 
 /// What rules lead to, whether it can be used or not.
@@ -120,9 +121,7 @@ impl<'p> Statuses<'p> {
         if !self.exists(target) {
             return Outcome::Missing;
         }
-        let owner = self.policies.owners.get(target);
-        let owner = owner.and_then(|index| self.policies.policies.get(*index));
-        match owner.filter(|owner| owner.name != policy.name) {
+        match self.policies.owner(target).filter(|owner| owner.name != policy.name) {
             Some(owner) => Outcome::Lost(owner.name),
             None => Outcome::Governs,
         }
