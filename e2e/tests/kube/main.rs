@@ -19,4 +19,5 @@ mod pages;
 mod site;
 mod status;
 mod test_bed;
+mod traffic;
 mod xds;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::graph::{Destination, HeaderChanges, Match, Redirect, Rewrite, RuleName};
+use crate::graph::{Cors, Forward, HeaderChanges, Match, Redirect, Retry, RuleName};
 use crate::problem::Problem;
 use crate::references::Backend;
 use limpet_api::{BackendRef, DecodeError, Filter, Kind, Meta, ObjectName, ParentRef, SessionPersistence};
@@ -22,8 +22,11 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) request_headers: HeaderChanges,
     pub(crate) response_headers: HeaderChanges,
     pub(crate) inline: Option<&'a SessionPersistence>,
+    pub(crate) cors: Option<Cors>,
     /// The valid backends.
     pub(crate) backends: Vec<Backend>,
+    /// The valid backends of its mirrors.
+    pub(crate) mirrors: Vec<Backend>,
     /// The invalid references.
     pub(crate) unresolved: Vec<BadReference>,
     /// XBackends that exist but cannot be used, and why.
@@ -36,13 +39,8 @@ pub(crate) struct RouteRule<'a> {
 #[derive(Debug)]
 pub(crate) enum RuleAction {
     Redirect(Redirect),
-    Forward {
-        destinations: Vec<Destination>,
-        rewrite: Rewrite,
-        request_timeout: Option<Duration>,
-        backend_timeout: Option<Duration>,
-        not_followed: Vec<String>,
-    },
+    /// Without the sessions, which are found after all rules.
+    Forward(Forward),
     Respond {
         status: u16,
         reason: String,
@@ -74,7 +72,24 @@ pub(super) struct RuleInput<'a> {
     pub(super) filters: &'a [Filter],
     pub(super) backends: &'a [BackendRef],
     pub(super) timeouts: Result<(Option<Duration>, Option<Duration>), Problem>,
+    pub(super) retry: Result<Option<Retry>, Problem>,
     pub(super) inline: Option<&'a SessionPersistence>,
+}
+
+impl RuleInput<'_> {
+    /// What this rule asks for, and a graph for other control planes does not contain.
+    pub(super) fn left_to_others(&self) -> Vec<String> {
+        let filters = self.filters.iter().enumerate().filter_map(|(index, filter)| {
+            let name = match filter.kind.as_str() {
+                "RequestMirror" => "requestMirror",
+                "CORS" => "cors",
+                _ => return None,
+            };
+            Some(format!("{}.filters[{index}].{name}", self.field))
+        });
+        let retry = (!matches!(self.retry, Ok(None))).then(|| format!("{}.retry", self.field));
+        filters.chain(retry).collect()
+    }
 }
 
 /// A route of either kind, before it is read.
@@ -90,9 +105,11 @@ pub(super) struct RouteInput<'a> {
     pub(super) is_judged: bool,
 }
 
+/// Of a field that Limpet does not know.
 pub(super) fn not_supported(field: &str) -> Problem {
+    let name = field.rsplit('.').next().unwrap_or(field);
     Problem {
         field: field.to_owned(),
-        message: "expected none, because this field is not supported".to_owned(),
+        message: format!("{name} is not supported"),
     }
 }

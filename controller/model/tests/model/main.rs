@@ -16,6 +16,7 @@ mod objects;
 mod precedence;
 mod references;
 mod rules;
+mod traffic;
 
 use limpet_api::ObjectName;
 use limpet_model::graph::{Action, Forward, Gateway, Graph, Route, VirtualHost};
