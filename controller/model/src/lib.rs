@@ -11,6 +11,7 @@ mod assemble;
 mod build;
 mod certificate;
 pub mod endpoints;
+mod features;
 mod foreign;
 mod gateways;
 pub mod graph;
@@ -29,6 +30,7 @@ mod unsupported;
 
 pub use build::build;
 pub use certificate::Certificate;
+pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
 pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
