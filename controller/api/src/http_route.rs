@@ -15,9 +15,13 @@ pub struct HttpRouteSpec {
     /// The hostnames; those of the listener if the list is empty.
     #[serde(default)]
     pub hostnames: Vec<String>,
-    /// Its rules.
-    #[serde(default)]
+    /// Its rules; one that every request matches if they are left out, by the default of the definition.
+    #[serde(default = "every_request")]
     pub rules: Vec<HttpRule>,
+}
+
+fn every_request() -> Vec<HttpRule> {
+    vec![HttpRule::default()]
 }
 
 impl Spec for HttpRouteSpec {

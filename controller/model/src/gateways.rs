@@ -355,6 +355,11 @@ impl GatewayState<'_> {
             .collect();
         let accepted = match &self.refused {
             Some(condition) => condition.clone(),
+            None if self.listeners.is_empty() => Condition::fails(
+                "Accepted",
+                "ListenersNotValid",
+                "spec.listeners: expected at least one listener",
+            ),
             None if bad.is_empty() => Condition::holds("Accepted", "Accepted", no_effect("It is valid", &self.ignored)),
             None => {
                 let message = no_effect(

@@ -19,6 +19,7 @@ mod objects;
 mod problem;
 mod references;
 pub mod reports;
+mod route_report;
 mod routes;
 mod session_fields;
 mod sessions;

@@ -74,3 +74,48 @@ async fn every_object_has_a_status() -> Result<()> {
     assert!(!log.contains("ERROR"), "{log}");
     Ok(())
 }
+
+/// GEP-1364: a route is accepted if some of its traffic is routed as configured.
+#[tokio::test]
+async fn a_route_without_a_rule_to_follow_is_not_accepted() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("refused").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", &[("app", "web")]).await?;
+    let gateway = site_objects(&namespace);
+    let (gateway, _) = gateway.split_once("---").context("a Gateway and a route")?;
+    namespace.apply(gateway).await?;
+    let refused = "{filters: [{type: ExtensionRef, extensionRef: {group: a.b, kind: C, name: d}}]}";
+    let good = "{backendRefs: [{name: web, port: 80}]}";
+    for (name, rules) in [("none", refused.to_owned()), ("some", format!("{refused}, {good}"))] {
+        let route = format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}}}
+spec: {{parentRefs: [{{name: web}}], hostnames: [{name}.example], rules: [{rules}]}}
+"
+        );
+        namespace.apply(&route).await?;
+    }
+    let _controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+
+    let is = |object: &Value, name: &str, expected: &str| {
+        condition(&object["status"]["parents"][0]["conditions"], name) == expected
+    };
+    let none = |object: &Value| is(object, "Accepted", "False/UnsupportedValue") && is(object, "PartiallyInvalid", "");
+    namespace
+        .until("the refused route to say so", "HTTPRoute", "none", none)
+        .await?;
+    let some = |object: &Value| {
+        is(object, "Accepted", "True/Accepted") && is(object, "PartiallyInvalid", "True/UnsupportedValue")
+    };
+    namespace
+        .until("the other route to say so", "HTTPRoute", "some", some)
+        .await?;
+    let attached = |object: &Value| object["status"]["listeners"][0]["attachedRoutes"] == 1;
+    namespace
+        .until("the accepted route to be counted alone", "Gateway", "web", attached)
+        .await?;
+    Ok(())
+}

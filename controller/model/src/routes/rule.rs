@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::graph::{Cors, Forward, HeaderChanges, Match, Redirect, Retry, RuleName};
+use crate::graph::{Cors, Destination, Forward, HeaderChanges, Match, Redirect, Retry, RuleName, Target};
 use crate::problem::Problem;
 use crate::references::Backend;
+use crate::reports::UNSUPPORTED_VALUE;
 use limpet_api::{BackendRef, DecodeError, Filter, Kind, Meta, ObjectName, ParentRef, SessionPersistence};
 
 /// A rule that was read.
@@ -33,6 +34,33 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) refused_backends: BTreeMap<ObjectName, String>,
     /// Fields that cannot be followed, and the effect on the rule.
     pub(crate) refused: Vec<Refused>,
+}
+
+impl RouteRule<'_> {
+    /// Whether any requests are forwarded or redirected.
+    pub(crate) fn leads_somewhere(&self) -> bool {
+        let takes =
+            |destination: &Destination| destination.weight > 0 && matches!(destination.target, Target::Cluster(_));
+        !self.matches.is_empty()
+            && match &self.action {
+                RuleAction::Redirect(_) => true,
+                RuleAction::Forward(forward) => forward.destinations.iter().any(takes),
+                RuleAction::Respond { .. } => false,
+            }
+    }
+
+    /// Whether the rule as a whole cannot be followed, whatever other objects there are.
+    pub(crate) fn is_refused(&self) -> bool {
+        let is_unsupported = |bad: &BadReference| bad.reason == UNSUPPORTED_VALUE;
+        !self.refused.is_empty() || (!self.leads_somewhere() && self.unresolved.iter().any(is_unsupported))
+    }
+
+    pub(crate) fn has_no_backends(&self) -> bool {
+        matches!(self.action, RuleAction::Respond { .. })
+            && self.refused.is_empty()
+            && self.backends.is_empty()
+            && self.unresolved.is_empty()
+    }
 }
 
 /// What a rule does.

@@ -24,6 +24,8 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) name: RuleName,
     /// Its own `sessionPersistence`.
     pub(crate) inline: Option<&'a SessionPersistence>,
+    /// Whether the rule cannot be followed, so that no request gets a session.
+    pub(crate) is_refused: bool,
     /// Its valid backends, in their order.
     pub(crate) backends: Vec<RuleBackend>,
     /// XBackends of the rule that exist but cannot be used, and why.

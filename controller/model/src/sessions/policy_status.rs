@@ -134,7 +134,12 @@ impl<'p> Statuses<'p> {
         };
         let mut conditions = vec![Condition::holds("Accepted", "Accepted", no_effect(&message, unread))];
         if governed == 0 {
-            conditions.push(Condition::fails("Programmed", "Overridden", not_governed.to_string()));
+            let refused = count(|outcome| outcome == Outcome::Refused);
+            conditions.push(if refused == rules.len() {
+                Condition::fails("Programmed", "Invalid", not_governed.to_string())
+            } else {
+                Condition::fails("Programmed", "Overridden", not_governed.to_string())
+            });
         } else if governed < rules.len() {
             conditions.push(Condition::holds(
                 "Programmed",
@@ -188,6 +193,7 @@ impl<'p> Statuses<'p> {
             Outcome::Annotations => {
                 "the route's annotations cannot be followed, so there are no sessions on".to_owned()
             }
+            Outcome::Refused => "the rule cannot be followed, so there are no sessions on".to_owned(),
             Outcome::NoRoom => {
                 format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions on")
             }

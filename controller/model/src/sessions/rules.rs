@@ -37,6 +37,8 @@ pub(super) enum Outcome<'p> {
     Annotations,
     /// The policy's status has no room for the rule's Gateways.
     NoRoom,
+    /// The rule cannot be followed.
+    Refused,
 }
 
 /// Where a rule's sessions come from.
@@ -125,6 +127,7 @@ impl<'p> Chooser<'p> {
             match source {
                 Source::Inline => Outcome::Inline,
                 Source::Destinations => Outcome::Destinations,
+                Source::Policy(winner) if winner.policy == policy && facts.is_refused => Outcome::Refused,
                 Source::Policy(winner) if winner.policy == policy => Outcome::Governs,
                 Source::Policy(winner) if have_one_name(winner.content, content) => Outcome::NameTaken(winner.policy),
                 Source::Policy(winner) => Outcome::Older(winner.policy),

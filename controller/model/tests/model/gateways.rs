@@ -245,6 +245,14 @@ fn without_a_valid_listener_a_gateway_is_not_accepted() {
         "ListenersNotValid",
         &["tcp"],
     );
+    let (graph, reports) = with_listeners("    []");
+    assert!(ports(&graph).is_empty());
+    expect(
+        of_type(&report(&reports).conditions, "Accepted"),
+        ConditionStatus::False,
+        "ListenersNotValid",
+        &["spec.listeners: expected at least one listener"],
+    );
 }
 
 #[test]

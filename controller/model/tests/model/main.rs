@@ -15,6 +15,7 @@ mod malformed;
 mod objects;
 mod precedence;
 mod references;
+mod refused_rules;
 mod rules;
 mod traffic;
 

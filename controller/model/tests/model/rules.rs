@@ -152,8 +152,8 @@ fn a_prefix_is_replaced_only_where_a_prefix_matches() {
     );
     assert!(matches!(routes(&graph)[0].action, Action::Respond { status: 500, .. }));
     expect(
-        condition(&reports, "PartiallyInvalid"),
-        ConditionStatus::True,
+        condition(&reports, "Accepted"),
+        ConditionStatus::False,
         "UnsupportedValue",
         &["expected every match"],
     );

@@ -20,8 +20,8 @@ fn refused(filters: &str, said: &str) {
         matches!(routes(&graph)[0].action, Action::Respond { status: 500, .. }),
         "{filters}"
     );
-    let partly = condition(&reports, "PartiallyInvalid");
-    expect(partly, ConditionStatus::True, "UnsupportedValue", &[said]);
+    let accepted = condition(&reports, "Accepted");
+    expect(accepted, ConditionStatus::False, "UnsupportedValue", &[said]);
 }
 
 #[test]
@@ -280,8 +280,8 @@ fn a_retry_that_cannot_be_followed_is_refused() {
         ));
         assert!(matches!(routes(&graph)[0].action, Action::Respond { status: 500, .. }));
         expect(
-            condition(&reports, "PartiallyInvalid"),
-            ConditionStatus::True,
+            condition(&reports, "Accepted"),
+            ConditionStatus::False,
             "UnsupportedValue",
             &[said],
         );

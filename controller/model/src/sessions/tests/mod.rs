@@ -122,6 +122,7 @@ impl World {
             }
         };
         RuleFacts {
+            is_refused: false,
             route: ObjectRef {
                 kind,
                 name: name.clone(),
