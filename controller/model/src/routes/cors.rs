@@ -87,5 +87,5 @@ fn parts(origin: &str) -> Option<(&str, &str, String)> {
     } else {
         format!(":{port}")
     };
-    (!host.is_empty() && name.bytes().all(is_host)).then(|| (scheme, host, port))
+    (!host.is_empty() && name.bytes().all(is_host)).then_some((scheme, host, port))
 }

@@ -161,7 +161,7 @@ mod tests {
         };
         let Some(Wanted::Whole {
             conditions,
-            gateway: Some(mut gateway),
+            rest: Rest::Gateway(mut gateway),
             ..
         }) = gateway(&reports, &name, &facts)
         else {
