@@ -13,6 +13,7 @@ mod backend_tls_status;
 mod build;
 mod certificate;
 pub mod endpoints;
+mod features;
 mod foreign;
 mod gateways;
 pub mod graph;
@@ -32,6 +33,7 @@ mod unsupported;
 
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
+pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
 pub use objects::{Objects, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};

@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
 use limpet_api::{
-    BackendRef, BackendTlsPolicySpec, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind,
-    Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
+    BackendRef, BackendTlsPolicySpec, DecodeError, Filter, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec,
+    Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec,
+    XBackendSpec,
 };
 
 /// The objects that a graph is built from. They come from an API server or from files.
@@ -96,6 +97,8 @@ pub struct RouteReferences<'a> {
     pub parents: &'a [ParentRef],
     /// The backends of all its rules.
     pub backends: Vec<&'a BackendRef>,
+    /// The backends of the mirrors of all its rules.
+    pub mirrors: Vec<&'a BackendRef>,
 }
 
 impl<'a> RouteReferences<'a> {
@@ -104,6 +107,7 @@ impl<'a> RouteReferences<'a> {
             meta: &route.meta,
             parents: &route.spec.parent_refs,
             backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
+            mirrors: mirrors(route.spec.rules.iter().flat_map(|rule| &rule.filters)),
         }
     }
 
@@ -112,7 +116,13 @@ impl<'a> RouteReferences<'a> {
             meta: &route.meta,
             parents: &route.spec.parent_refs,
             backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
+            mirrors: mirrors(route.spec.rules.iter().flat_map(|rule| &rule.filters)),
         }
+    }
+
+    /// The backends of its rules and of their mirrors.
+    pub fn all_backends(&self) -> impl Iterator<Item = &'a BackendRef> {
+        self.backends.iter().chain(&self.mirrors).copied()
     }
 
     /// The Services among its backends, whether they exist or not.
@@ -124,6 +134,11 @@ impl<'a> RouteReferences<'a> {
             ObjectName::new(namespace, &backend.name)
         })
     }
+}
+
+fn mirrors<'a>(filters: impl Iterator<Item = &'a Filter>) -> Vec<&'a BackendRef> {
+    let mirrors = filters.filter_map(|filter| filter.request_mirror.as_ref());
+    mirrors.map(|mirror| &mirror.backend_ref).collect()
 }
 
 impl Objects {

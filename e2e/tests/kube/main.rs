@@ -20,4 +20,5 @@ mod pages;
 mod site;
 mod status;
 mod test_bed;
+mod traffic;
 mod xds;

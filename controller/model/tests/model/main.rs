@@ -18,6 +18,7 @@ mod precedence;
 mod references;
 mod refused_rules;
 mod rules;
+mod traffic;
 
 use limpet_api::ObjectName;
 use limpet_model::graph::{Action, Forward, Gateway, Graph, Route, VirtualHost};

@@ -8,6 +8,7 @@ use envoy_types::pb::envoy::config::core::v3::{
     ExtensionConfigSource, HeaderValue, HeaderValueOption, TypedExtensionConfig,
 };
 use envoy_types::pb::envoy::config::route::v3::FilterConfig;
+use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{HeaderMutation, Mutations};
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
@@ -36,6 +37,9 @@ const SOFT: &str = "limpet.stateful_session";
 /// The native filter that steers sessions of strict policies.
 const STRICT: &str = "limpet.stateful_session_strict";
 
+/// The filter that answers browsers that ask whether pages of other origins may send requests.
+pub(super) const CORS: &str = "envoy.filters.http.cors";
+
 /// The headers that clients and backends must neither see nor send.
 pub(crate) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
     match build {
@@ -61,9 +65,25 @@ pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
     match build {
         FilterBuild::Wasm(_) => {
             let [soft, strict] = behind_wasm();
-            vec![before_wasm(), discovered(Wasm::type_url()), soft, strict, router]
+            vec![
+                cors(),
+                before_wasm(),
+                discovered(Wasm::type_url()),
+                soft,
+                strict,
+                router,
+            ]
         }
-        FilterBuild::Module(_) => vec![discovered(DynamicModuleFilter::type_url()), router],
+        FilterBuild::Module(_) => vec![cors(), discovered(DynamicModuleFilter::type_url()), router],
+    }
+}
+
+/// In front of all others, since a preflight is answered here. Routes enable it. It is in every chain, because a changed
+/// chain would end the connections of the listener.
+fn cors() -> HttpFilter {
+    HttpFilter {
+        disabled: true,
+        ..filter(CORS, pack(Cors {}))
     }
 }
 

@@ -110,8 +110,8 @@ fn backends(objects: &Objects, controller: &str) -> BTreeSet<(Kind, ObjectName)>
         .filter(|route| names_ours(&route.meta.namespace, route.parents));
     routes
         .flat_map(|route| {
-            let refs = route.backends.into_iter();
-            refs.filter_map(move |reference: &BackendRef| {
+            let refs: Vec<&BackendRef> = route.all_backends().collect();
+            refs.into_iter().filter_map(move |reference| {
                 let namespace = reference.namespace.as_deref().unwrap_or(&route.meta.namespace);
                 let kind = Kind::find(&reference.group, &reference.kind)?;
                 Some((kind, ObjectName::new(namespace, &reference.name)))

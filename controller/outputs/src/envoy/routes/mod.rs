@@ -1,8 +1,11 @@
 //! Route configurations: virtual hosts and routes.
 
+mod cors;
 mod headers;
 mod matching;
+mod mirrors;
 mod path;
+mod retries;
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -13,10 +16,9 @@ use envoy_types::pb::envoy::config::route::v3::route_action::{
 };
 use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::config::route::v3::{
-    DirectResponseAction, RetryPolicy, Route as EnvoyRoute, RouteAction, RouteConfiguration,
-    VirtualHost as EnvoyVirtualHost, WeightedCluster, retry_policy,
+    DirectResponseAction, Route as EnvoyRoute, RouteAction, RouteConfiguration, VirtualHost as EnvoyVirtualHost,
+    WeightedCluster,
 };
-use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
 use limpet_core::token::Destination as ShortHash;
 
 use self::headers::Changes;
@@ -81,6 +83,7 @@ impl Routes<'_> {
         let made = EnvoyRoute {
             name: route.rule.0.clone(),
             r#match: Some(matching::route_match(&route.matches)),
+            typed_per_filter_config: route.cors.iter().map(cors::per_route).collect(),
             ..EnvoyRoute::default()
         };
         match &route.action {
@@ -210,9 +213,14 @@ impl Routes<'_> {
     }
 
     fn steered(&self, made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
-        let entry = self.has_chain().then(|| steering.per_route());
+        if !self.has_chain() {
+            return made;
+        }
+        if !made.typed_per_filter_config.is_empty() && matches!(made.action, Some(EnvoyAction::Route(_))) {
+            return steered_by_entries(made, steering);
+        }
         EnvoyRoute {
-            typed_per_filter_config: entry.into_iter().collect::<HashMap<_, _>>(),
+            typed_per_filter_config: HashMap::from([steering.per_route()]),
             ..made
         }
     }
@@ -232,6 +240,34 @@ impl Routes<'_> {
     fn is_strict(&self, policy: &str) -> bool {
         self.graph.policies.get(policy).is_some_and(|policy| policy.strict)
     }
+}
+
+/// For a route that has its one entry of a filter already: the clusters that it leads to get the other one. (`prost`
+/// encodes several entries of a map in any order.)
+fn steered_by_entries(mut made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
+    let Some(EnvoyAction::Route(action)) = &mut made.action else {
+        return made;
+    };
+    let mut clusters = match action.cluster_specifier.take() {
+        Some(ClusterSpecifier::Cluster(name)) => WeightedCluster {
+            clusters: vec![ClusterWeight {
+                name,
+                weight: number(1),
+                ..ClusterWeight::default()
+            }],
+            ..WeightedCluster::default()
+        },
+        Some(ClusterSpecifier::WeightedClusters(clusters)) => clusters,
+        other => {
+            action.cluster_specifier = other;
+            return made;
+        }
+    };
+    for entry in &mut clusters.clusters {
+        entry.typed_per_filter_config = HashMap::from([steering.per_route()]);
+    }
+    action.cluster_specifier = Some(ClusterSpecifier::WeightedClusters(clusters));
+    made
 }
 
 /// The match with the header that leads a session to the cluster with this short hash.
@@ -297,7 +333,8 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
         cluster_not_found_response_code: ClusterNotFoundResponseCode::InternalServerError.into(),
         // No limit: Envoy's default is 15 s.
         timeout: duration(forward.request_timeout.unwrap_or(Duration::ZERO)),
-        retry_policy: Some(retries(forward.backend_timeout)),
+        retry_policy: Some(retries::policy(forward)),
+        request_mirror_policies: forward.mirrors.iter().map(mirrors::policy).collect(),
         ..RouteAction::default()
     };
     if let Some(hostname) = &forward.rewrite.hostname {
@@ -308,23 +345,4 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
         path::rewrite(change, &route.matches.path, &mut action);
     }
     EnvoyAction::Route(action)
-}
-
-/// Retries a request whose backend refuses the connection, on another backend: the request has not begun there. The
-/// session continues there with a new token. Strict sessions disable the retry.
-fn retries(backend_timeout: Option<Duration>) -> RetryPolicy {
-    let predicate = retry_policy::RetryHostPredicate {
-        name: "envoy.retry_host_predicates.previous_hosts".to_owned(),
-        config_type: Some(retry_policy::retry_host_predicate::ConfigType::TypedConfig(pack::pack(
-            PreviousHostsPredicate {},
-        ))),
-    };
-    RetryPolicy {
-        retry_on: "connect-failure".to_owned(),
-        num_retries: number(2),
-        per_try_timeout: backend_timeout.filter(|timeout| !timeout.is_zero()).and_then(duration),
-        retry_host_predicate: vec![predicate],
-        host_selection_retry_max_attempts: 5,
-        ..RetryPolicy::default()
-    }
 }

@@ -20,6 +20,7 @@ fn a_cluster_has_eds_and_keeps_sessions_on_draining_hosts() {
             "type": "EDS",
             "eds_cluster_config": {"eds_config": {"ads": {}, "resource_api_version": "V3"}},
             "connect_timeout": "5s",
+            "circuit_breakers": {"thresholds": [{"max_retries": 1024}]},
             "lb_policy": "LEAST_REQUEST",
             "common_lb_config": {"override_host_status": {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}},
         })]

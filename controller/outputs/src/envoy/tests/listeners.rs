@@ -55,6 +55,7 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
     assert_eq!(
         names(filters),
         [
+            "envoy.filters.http.cors",
             "limpet.internal_headers",
             "limpet",
             "limpet.stateful_session",
@@ -62,6 +63,7 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
             "envoy.filters.http.router"
         ]
     );
+    assert_eq!(filters[0]["disabled"], true, "routes ask for it");
     let early = &manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"];
     assert_eq!(
         *early,
@@ -73,7 +75,7 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
         ])
     );
     assert_eq!(
-        filters[0]["typed_config"]["mutations"],
+        filters[1]["typed_config"]["mutations"],
         json!({
             "request_mutations": [
                 {"remove": "x-limpet-session"},
@@ -86,7 +88,7 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
         })
     );
     assert_eq!(
-        filters[1]["config_discovery"],
+        filters[2]["config_discovery"],
         json!({
             "config_source": {"ads": {}, "resource_api_version": "V3"},
             "default_config": {
@@ -100,8 +102,8 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
         })
     );
     for (filter, header, strict) in [
-        (&filters[2], "x-limpet-host", Value::Null),
-        (&filters[3], "x-limpet-host-strict", json!(true)),
+        (&filters[3], "x-limpet-host", Value::Null),
+        (&filters[4], "x-limpet-host-strict", json!(true)),
     ] {
         assert_eq!(filter["disabled"], true, "routes ask for it");
         assert_eq!(filter["typed_config"]["strict"], strict);
@@ -112,7 +114,11 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
 #[test]
 fn the_module_has_nothing_around_it() {
     let manager = manager(&only(&plain(), &module(), ResourceType::Listener), 0);
-    assert_eq!(names(&manager["http_filters"]), ["limpet", "envoy.filters.http.router"]);
+    let names = names(&manager["http_filters"]);
+    assert_eq!(
+        names,
+        ["envoy.filters.http.cors", "limpet", "envoy.filters.http.router"]
+    );
     assert_eq!(
         manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"],
         json!([{"remove": "x-limpet-destination"}])

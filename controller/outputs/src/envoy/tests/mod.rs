@@ -20,7 +20,7 @@ use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
-    Protocol, Rewrite, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
 use limpet_resources::ResourceType;
 
@@ -106,17 +106,14 @@ pub(super) fn acting(action: Action) -> Route {
         action,
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
+        cors: None,
     }
 }
 
 pub(super) fn forward(destinations: Vec<Destination>) -> Forward {
     Forward {
         destinations,
-        session: Session::None,
-        rewrite: Rewrite::default(),
-        request_timeout: None,
-        backend_timeout: None,
-        not_followed: Vec::new(),
+        ..Forward::default()
     }
 }
 

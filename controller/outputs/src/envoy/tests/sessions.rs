@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{acting, cluster, forward, graph, made, module, nowhere, routes, routes_with, to, with_session};
-use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
+use limpet_model::graph::{Action, ClusterName, Cors, Session, SessionUse, ValueMatch};
 
 /// `printf v1 | sha256sum | head -c 8`, and of v2.
 const V1: &str = "3bfc2695";
@@ -77,6 +77,33 @@ fn a_split_has_a_route_for_each_cluster_in_front() {
                 json!({filter: idle()})
             ]
         );
+    }
+}
+
+/// `prost` encodes two entries of a map in any order, and then every build would change the routes.
+#[test]
+fn a_route_with_cors_leaves_steering_to_its_clusters() {
+    let cors = Cors {
+        allow_origins: vec![ValueMatch::Exact("*".to_owned())],
+        allow_methods: Vec::new(),
+        allow_headers: Vec::new(),
+        expose_headers: Vec::new(),
+        allow_credentials: false,
+        max_age: 5,
+    };
+    let mut split = with_session(forward(vec![to("v1", 90), to("v2", 10)]), "web");
+    split.cors = Some(cors);
+    let made = routes(&graph(vec![split]));
+    let entry = |name: &str, weight: u32, steering: Value| json!({"name": name, "weight": weight, "typed_per_filter_config": {SOFT: steering}});
+    let expected = [
+        vec![entry("v1", 1, active())],
+        vec![entry("v2", 1, active())],
+        vec![entry("v1", 90, idle()), entry("v2", 10, idle())],
+    ];
+    for (route, expected) in made.iter().zip(expected) {
+        assert_eq!(route["route"]["weighted_clusters"]["clusters"], json!(expected));
+        let entries = route["typed_per_filter_config"].as_object().expect("entries");
+        assert_eq!(entries.keys().collect::<Vec<_>>(), ["envoy.filters.http.cors"]);
     }
 }
 
