@@ -4,7 +4,7 @@ mod headers;
 mod matching;
 mod path;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
@@ -20,11 +20,11 @@ use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::Previou
 use limpet_core::token::Destination as ShortHash;
 
 use self::headers::Changes;
-use super::chain::{Steering, internal_headers};
+use super::chain::{Steering, without_session};
 use super::listeners::{plain_name, tls_name};
 use super::options::FilterBuild;
 use super::pack::{self, duration, metadata, no, number, session};
-use limpet_core::envoy::{DESTINATION_SESSION, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
+use limpet_core::envoy::{DESTINATION_SESSION, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
 use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
 
@@ -64,10 +64,7 @@ impl Routes<'_> {
         RouteConfiguration {
             name,
             virtual_hosts: hosts.collect(),
-            request_headers_to_remove: internal_headers(self.build)
-                .iter()
-                .map(|name| (*name).to_owned())
-                .collect(),
+            request_headers_to_remove: INTERNAL_HEADERS.iter().map(|name| (*name).to_owned()).collect(),
             // Match the virtual host without the port of the Host header. The backend still sees the port.
             ignore_port_in_host_matching: true,
             // The filters of a backend apply after those of the rule.
@@ -92,7 +89,7 @@ impl Routes<'_> {
                     ..made
                 };
                 Changes::of_rule(route).apply(&mut made);
-                vec![made]
+                vec![self.without_session(made)]
             }
             Action::Respond { status, reason } => {
                 let mut made = EnvoyRoute {
@@ -101,15 +98,19 @@ impl Routes<'_> {
                     ..respond(*status, made)
                 };
                 Changes::of_rule(route).apply(&mut made);
-                vec![made]
+                vec![self.without_session(made)]
             }
         }
     }
 
     fn forward(&self, route: &Route, forward: &Forward, made: EnvoyRoute) -> Vec<EnvoyRoute> {
-        let Session::Rule(used) = &forward.session else {
-            let metadata = matches!(forward.session, Session::Destinations).then(|| session(DESTINATION_SESSION));
-            return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
+        let used = match &forward.session {
+            Session::Rule(used) => used,
+            Session::Destinations => {
+                let metadata = Some(session(DESTINATION_SESSION));
+                return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
+            }
+            Session::None => return vec![self.without_session(self.to_all(route, forward, made))],
         };
         let strict = self.is_strict(&used.policy);
         let name = format!("{}/{}", used.policy, used.scope);
@@ -126,7 +127,7 @@ impl Routes<'_> {
                 ..made
             };
             let made = self.to_all(route, forward, made);
-            return vec![self.steered(made, Steering::Active { strict })];
+            return vec![steered(made, Steering::Active { strict })];
         }
         // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
         // sessions begin.
@@ -149,14 +150,14 @@ impl Routes<'_> {
         let led = clusters.filter(|(hash, ..)| known.insert(hash.clone()));
         let led = led.map(|(hash, cluster, destination)| {
             let made = led_to(&hash, made.clone());
-            self.steered(
+            steered(
                 to_one(route, forward, cluster, destination, made),
                 Steering::Active { strict },
             )
         });
         let mut routes: Vec<EnvoyRoute> = led.collect();
         let last = self.to_all(route, forward, made);
-        routes.push(self.steered(last, Steering::Idle { strict }));
+        routes.push(steered(last, Steering::Idle { strict }));
         routes
     }
 
@@ -178,7 +179,7 @@ impl Routes<'_> {
         {
             let made = to_one(route, forward, cluster, destination, made);
             return match self.cluster_steering(cluster).filter(|_| of_destinations) {
-                Some(steering) => self.steered(made, steering),
+                Some(steering) => steered(made, steering),
                 None => made,
             };
         }
@@ -192,9 +193,7 @@ impl Routes<'_> {
                 Target::Cluster(cluster) => {
                     entry.name.clone_from(&cluster.0);
                     Changes::of_destination(destination).apply_to_entry(&mut entry);
-                    let steering = self
-                        .cluster_steering(cluster)
-                        .filter(|_| of_destinations && self.has_chain());
+                    let steering = self.cluster_steering(cluster).filter(|_| of_destinations);
                     entry.typed_per_filter_config = steering.map(Steering::per_route).into_iter().collect();
                 }
             }
@@ -209,16 +208,9 @@ impl Routes<'_> {
         made
     }
 
-    fn steered(&self, made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
-        let entry = self.has_chain().then(|| steering.per_route());
-        EnvoyRoute {
-            typed_per_filter_config: entry.into_iter().collect::<HashMap<_, _>>(),
-            ..made
-        }
-    }
-
-    fn has_chain(&self) -> bool {
-        matches!(self.build, FilterBuild::Wasm(_))
+    fn without_session(&self, mut made: EnvoyRoute) -> EnvoyRoute {
+        made.typed_per_filter_config.extend([without_session(self.build)]);
+        made
     }
 
     /// What sessions of a cluster need of its route.
@@ -232,6 +224,13 @@ impl Routes<'_> {
     fn is_strict(&self, policy: &str) -> bool {
         self.graph.policies.get(policy).is_some_and(|policy| policy.strict)
     }
+}
+
+/// What the filters that steer need. They are in the chain of one build alone, but while Envoys change from one build
+/// to the other, both have these routes.
+fn steered(mut made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
+    made.typed_per_filter_config.extend([steering.per_route()]);
+    made
 }
 
 /// The match with the header that leads a session to the cluster with this short hash.
