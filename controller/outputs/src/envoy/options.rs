@@ -17,6 +17,9 @@ pub struct EnvoyOptions {
     pub access_log: bool,
     /// The environment variable of the Envoy process with the key-encryption key (32 bytes in base64).
     pub key_encryption_key_env: String,
+    /// The file of the Envoy process with the certificates of well-known authorities, for backends whose policy says
+    /// `wellKnownCACertificates: System`.
+    pub system_authorities: String,
     /// Gateways whose Envoys get their routes from another control plane, and only the filter from here.
     pub routes_elsewhere: Vec<RoutesElsewhere>,
 }
@@ -28,6 +31,7 @@ impl Default for EnvoyOptions {
             listen_address: Ipv4Addr::UNSPECIFIED.into(),
             access_log: false,
             key_encryption_key_env: "LIMPET_KEY_ENCRYPTION_KEY".to_owned(),
+            system_authorities: "/etc/ssl/certs/ca-certificates.crt".to_owned(),
             routes_elsewhere: Vec::new(),
         }
     }

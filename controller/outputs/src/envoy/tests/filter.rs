@@ -138,6 +138,7 @@ fn options_are_read_as_they_are_written() {
         "listenAddress": "::",
         "accessLog": true,
         "keyEncryptionKeyEnv": "KEK",
+        "systemAuthorities": "/etc/pki/ca.crt",
         "routesElsewhere": [],
     });
     let read: EnvoyOptions = serde_json::from_value(written.clone()).unwrap();

@@ -89,6 +89,7 @@ pub(super) fn cluster(service: &str) -> Cluster {
         port: 80,
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
+        tls: None,
         session: None,
     }
 }
