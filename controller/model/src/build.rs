@@ -3,7 +3,7 @@
 use super::route_report::route_report;
 use super::routes::RouteState;
 use super::sessions::{RuleFacts, RuleSession, sessions};
-use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes};
+use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes, without_status};
 use limpet_api::Kind;
 
 /// The graph that `objects` describe, and a report on each object.
@@ -33,8 +33,10 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
             .collect(),
         session_policies: sessions.session_policies,
         backends: sessions.backends,
+        without_status: sessions.without_status,
         ..Reports::default()
     };
+    without_status::add(objects, settings, &mut reports.without_status);
     for (route, sessions) in routes.iter().zip(&of_routes) {
         let of_kind = if route.object.kind == Kind::HttpRoute {
             &mut reports.http_routes

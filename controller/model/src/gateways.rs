@@ -182,8 +182,10 @@ fn read_listener<'a>(
         && resolved.is_true()
     {
         let message = format!(
-            "{field}.allowedRoutes.kinds: expected HTTPRoute or GRPCRoute, found {}",
-            kind.kind
+            "{field}.allowedRoutes.kinds: expected HTTPRoute or GRPCRoute of group {}, found {} of group {:?}",
+            Kind::HttpRoute.group(),
+            kind.kind,
+            kind.group
         );
         resolved = Condition::fails("ResolvedRefs", "InvalidRouteKinds", message);
     }
@@ -237,7 +239,10 @@ fn tls(
         if (reference.group.as_str(), reference.kind.as_str()) != ("", "Secret") {
             return Err(fail(
                 "InvalidCertificateRef",
-                format!("expected a Secret, found {}", reference.kind),
+                format!(
+                    "expected a Secret, found {} of group {:?}",
+                    reference.kind, reference.group
+                ),
             ));
         }
         let namespace = reference.namespace.as_deref().unwrap_or(&gateway.meta.namespace);

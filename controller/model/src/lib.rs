@@ -27,6 +27,7 @@ mod settings;
 pub mod short_hash;
 mod unread;
 mod unsupported;
+mod without_status;
 
 pub use build::build;
 pub use certificate::Certificate;

@@ -12,6 +12,8 @@ pub struct Settings {
     pub controller_name: String,
     /// Whose Gateways are read.
     pub gateways: Gateways,
+    /// The namespaces whose objects are read; all of them if empty.
+    pub namespaces: BTreeSet<String>,
     /// What sessions have if no object says otherwise.
     pub session_defaults: SessionFields,
 }
@@ -21,6 +23,7 @@ impl Default for Settings {
         Self {
             controller_name: CONTROLLER_NAME.to_owned(),
             gateways: Gateways::Ours,
+            namespaces: BTreeSet::new(),
             session_defaults: SessionFields::default(),
         }
     }

@@ -17,6 +17,7 @@ mod precedence;
 mod references;
 mod refused_rules;
 mod rules;
+mod without_status;
 
 use limpet_api::ObjectName;
 use limpet_model::graph::{Action, Forward, Gateway, Graph, Route, VirtualHost};

@@ -43,10 +43,6 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
         "Programmed" => !condition.is_true() && condition.reason == "Invalid",
         _ => false,
     };
-    let problem = |condition: &Condition| Problem {
-        reason: condition.reason.to_owned(),
-        note: condition.message.clone(),
-    };
     match wanted {
         Wanted::Whole {
             conditions, gateway, ..
@@ -76,6 +72,13 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
                 .filter(|condition| condition.kind != "Programmed");
             own.map(problem).collect()
         }
+    }
+}
+
+pub(super) fn problem(condition: &Condition) -> Problem {
+    Problem {
+        reason: condition.reason.to_owned(),
+        note: condition.message.clone(),
     }
 }
 
