@@ -43,6 +43,15 @@ fn a_mistake_in_a_policy_is_refused_by_its_field() -> Result<()> {
         ),
         (json!({"header": {"name": "x session"}}), "policies.web.header.name"),
         (
+            json!({"header": {"name": "ETag"}}),
+            "policies.web.header.name: expected a header that nothing else uses, found \"ETag\": HTTP has this name",
+        ),
+        (
+            cookie(json!({"name": "n".repeat(257)})),
+            "policies.web.cookie.name: expected a cookie name: 1 to 256 letters, digits or !#$%&'*+-.^_`|~, \
+             found 257 characters",
+        ),
+        (
             json!({"cookie": {"name": "session"}, "header": {"name": "session"}}),
             "policies.web",
         ),

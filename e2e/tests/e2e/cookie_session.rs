@@ -32,6 +32,30 @@ async fn fifty_requests_reach_the_backend_of_the_first_one() -> Result<()> {
     Ok(())
 }
 
+/// The Gateway API allows names of 256 characters since 1.7.0.
+#[tokio::test]
+async fn the_longest_names_keep_their_sessions() -> Result<()> {
+    let name = "n".repeat(256);
+    for policy in [json!({"cookie": {"name": name}}), json!({"header": {"name": name}})] {
+        let site = Site::with_policy(&policy).await?;
+        let first = site.envoy.get("/").send().await?;
+        let token = match first.set_cookie(&name) {
+            Some(cookie) => cookie.value,
+            None => first.header(&name).context("no token")?.to_owned(),
+        };
+        for _ in 0..6 {
+            let request = site.envoy.get("/");
+            let request = if policy["cookie"].is_null() {
+                request.header(&name, &token)
+            } else {
+                request.cookie(format!("{name}={token}"))
+            };
+            assert_eq!(request.send().await?.backend(), first.backend());
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn requests_of_concurrent_visitors_do_not_mix() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;

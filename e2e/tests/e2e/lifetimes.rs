@@ -133,6 +133,24 @@ async fn a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<()> {
     Ok(())
 }
 
+/// Browsers take `Max-Age=0` for a deletion.
+#[tokio::test]
+async fn a_permanent_cookie_of_half_a_second_is_no_deletion() -> Result<()> {
+    let policy = json!({"cookie": {"name": "session", "lifetimeType": "Permanent"}, "absoluteTimeout": "500ms"});
+    let site = Site::with_policy(&policy).await?;
+    let before = SystemTime::now();
+    let cookie = site
+        .visitor()
+        .get("/")
+        .await?
+        .set_cookie("session")
+        .context("no cookie")?;
+    assert_eq!(max_age(&cookie)?, 1);
+    let expires = httpdate::parse_http_date(cookie.attribute("Expires").context("no Expires")?)?;
+    assert!(expires > before, "{cookie:?}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_renewed_permanent_cookie_lasts_for_what_is_left() -> Result<()> {
     let policy = json!({

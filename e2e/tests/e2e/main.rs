@@ -28,6 +28,7 @@ mod policies;
 mod protocols;
 mod refusals;
 mod sds_keys;
+mod shared_caches;
 mod splits;
 mod tokens;
 mod wrapped_keys;

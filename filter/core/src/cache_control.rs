@@ -1,26 +1,53 @@
-//! Keeps responses that carry a token out of shared caches, which would give one client's session to every client.
+//! Keeps tokens out of shared caches, which would give one client's session to every client.
+//!
+//! The status of a response makes no difference. A cache merges the fields of a 304 into the response that it has stored
+//! (RFC 9111 sections 3.2 and 4.3.4), and some caches store errors and redirects by rules of their own.
 
-/// Status codes that a cache may store without being told to (RFC 9110 section 15.1).
-const HEURISTICALLY_CACHEABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
+use crate::plan::HeaderEdit;
+use crate::view::{ResponseView, ViewError};
 
-/// The value that the Cache-Control `field` must get so that no shared cache stores the response; `None` if no shared
-/// cache would store it as it is.
-///
-/// A shared cache may store a response with `public`, `s-maxage`, `max-age` or Expires, and one with a cacheable status
-/// and none of these (RFC 9111 sections 3 and 4.2.2), unless the response has `private` or `no-store`. Directives that
-/// do not contradict `private` are kept.
-#[must_use]
-pub(crate) fn made_private(status: u16, field: &[u8], has_expires: bool) -> Option<Vec<u8>> {
+const CACHE_CONTROL: &str = "cache-control";
+
+/// Fields that take precedence over Cache-Control in some shared caches: RFC 9213, its forms of Cloudflare, Vercel and
+/// Netlify, the Edge Architecture Specification, Akamai, and nginx.
+const TARGETED: [&str; 7] = [
+    "cdn-cache-control",
+    "cloudflare-cdn-cache-control",
+    "vercel-cdn-cache-control",
+    "netlify-cdn-cache-control",
+    "surrogate-control",
+    "edge-control",
+    "x-accel-expires",
+];
+
+/// The edits that forbid shared caches to store the response, or to merge it into one that they have stored.
+pub(crate) fn edits(response: &impl ResponseView) -> Result<Vec<HeaderEdit<'static>>, ViewError> {
+    let field = response.fields(CACHE_CONTROL)?.join(&b", "[..]);
+    let private = made_private(&field).map(|value| HeaderEdit::Set(CACHE_CONTROL, value));
+    let mut edits: Vec<_> = private.into_iter().collect();
+    for name in TARGETED {
+        if !response.fields(name)?.is_empty() {
+            edits.push(HeaderEdit::Remove(name));
+        }
+    }
+    Ok(edits)
+}
+
+/// The value that the Cache-Control `field` must get so that no shared cache uses the response; `None` if none would use
+/// it as it is. Directives that do not contradict `private` are kept.
+fn made_private(field: &[u8]) -> Option<Vec<u8>> {
     let is = |directive: &[u8], name: &str| directive_name(directive).eq_ignore_ascii_case(name.as_bytes());
     let directives = || directives(field);
-    // `private="x"` protects only the fields that it lists, so it does not count.
-    let closed = directives().any(|d| d.eq_ignore_ascii_case(b"private") || is(d, "no-store"));
-    let open = directives().any(|d| is(d, "public") || is(d, "s-maxage") || is(d, "max-age"));
-    if closed || !(open || has_expires || HEURISTICALLY_CACHEABLE.contains(&status)) {
+    let any = |name: &str| directives().any(|d| is(d, name));
+    // `private="x"` protects only the fields that it lists. A cache that understands the status ignores `no-store`
+    // beside `must-understand` (RFC 9111 section 5.2.2.3).
+    let is_private = directives().any(|d| d.eq_ignore_ascii_case(b"private"));
+    let is_not_stored = any("no-store") && !any("must-understand");
+    if (is_private || is_not_stored) && !any("public") && !any("s-maxage") {
         return None;
     }
     let mut value = b"private".to_vec();
-    for directive in directives().filter(|d| !is(d, "public") && !is(d, "s-maxage") && !is(d, "private")) {
+    for directive in directives().filter(|d| !["public", "s-maxage", "private"].iter().any(|name| is(d, name))) {
         value.extend_from_slice(b", ");
         value.extend_from_slice(directive);
     }
@@ -51,30 +78,29 @@ fn directive_name(directive: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn private(status: u16, field: &str) -> Option<String> {
-        made_private(status, field.as_bytes(), false).map(|value| String::from_utf8(value).unwrap())
+    fn private(field: &str) -> Option<String> {
+        made_private(field.as_bytes()).map(|value| String::from_utf8(value).unwrap())
     }
 
     #[test]
-    fn what_a_shared_cache_may_store_becomes_private() {
-        assert_eq!(made_private(200, b"", false), Some(b"private".to_vec()));
-        assert_eq!(private(200, "public, max-age=60").unwrap(), "private, max-age=60");
-        assert_eq!(private(200, "s-maxage=5, Max-Age=60").unwrap(), "private, Max-Age=60");
-        assert_eq!(private(200, "no-cache").unwrap(), "private, no-cache");
-        assert_eq!(
-            private(200, "private=\"a, no-store\", max-age=1").unwrap(),
-            "private, max-age=1"
-        );
-        assert_eq!(private(302, "max-age=60").unwrap(), "private, max-age=60");
-        assert_eq!(made_private(302, b"", true), Some(b"private".to_vec()));
+    fn what_a_shared_cache_may_use_becomes_private() {
+        for (field, value) in [
+            ("", "private"),
+            ("public, max-age=60", "private, max-age=60"),
+            ("s-maxage=5, Max-Age=60", "private, Max-Age=60"),
+            ("no-cache", "private, no-cache"),
+            ("private=\"a, no-store\", max-age=1", "private, max-age=1"),
+            ("Private, s-maxage = 5", "private"),
+            ("no-store, must-understand", "private, no-store, must-understand"),
+        ] {
+            assert_eq!(private(field).as_deref(), Some(value), "{field}");
+        }
     }
 
     #[test]
-    fn what_no_shared_cache_may_store_stays() {
-        assert_eq!(private(200, "private, max-age=60"), None);
-        assert_eq!(private(200, "no-store"), None);
-        assert_eq!(private(200, "Private"), None);
-        assert_eq!(made_private(302, b"", false), None);
-        assert_eq!(made_private(500, b"", false), None);
+    fn what_no_shared_cache_may_use_stays() {
+        for field in ["private, max-age=60", "no-store", "Private"] {
+            assert_eq!(private(field), None, "{field}");
+        }
     }
 }

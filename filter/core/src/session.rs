@@ -217,7 +217,9 @@ impl Session {
             Some(application) => application.with(&token),
             None => self.own(token, &claims, response, now)?,
         };
-        edits.extend(self.cache_control(response)?);
+        if !policy.keep_cache_control {
+            edits.extend(cache_control::edits(response)?);
+        }
         Ok(ResponsePlan {
             edits,
             outcome,
@@ -255,17 +257,6 @@ impl Session {
         }
         Ok(edits)
     }
-
-    /// Keeps a response that carries a token out of shared caches, unless the policy forbids the change.
-    fn cache_control(&self, response: &impl ResponseView) -> Result<Option<HeaderEdit<'static>>, ViewError> {
-        if self.bound_policy.policy.keep_cache_control {
-            return Ok(None);
-        }
-        let fields = response.fields("cache-control")?;
-        let has_expires = !response.fields("expires")?.is_empty();
-        let private = cache_control::made_private(status(response)?, &fields.join(&b", "[..]), has_expires);
-        Ok(private.map(|value| HeaderEdit::Set("cache-control", value)))
-    }
 }
 
 /// Whether a request goes to the destination of its session.
@@ -296,10 +287,4 @@ fn is_https(response: &impl ResponseView) -> Result<bool, ViewError> {
 fn is_preflight(request: &impl RequestView) -> Result<bool, ViewError> {
     let is_options = request.header(":method")?.is_some_and(|method| *method == *b"OPTIONS");
     Ok(is_options && request.header("access-control-request-method")?.is_some())
-}
-
-fn status(response: &impl ResponseView) -> Result<u16, ViewError> {
-    let fields = response.fields(":status")?;
-    let status = fields.first().and_then(|status| std::str::from_utf8(status).ok());
-    Ok(status.and_then(|status| status.parse().ok()).unwrap_or(0))
 }

@@ -194,7 +194,7 @@ fn refused() -> Vec<Value> {
         with_policy(&json!({"header": {"name": "s", "mode": "prefix"}, "idleTimeout": "1h"})),
         with_policy(&json!({"cookie": {"name": "s", "mode": "rewrite"}, "idleTimeout": "1h"})),
         with_cookie(&json!({"name": "a=b"})),
-        with_cookie(&json!({"name": "a".repeat(129)})),
+        with_cookie(&json!({"name": "a".repeat(257)})),
         with_cookie(&json!({"name": "s", "path": "x"})),
         with_cookie(&json!({"name": "s", "path": ""})),
         with_cookie(&json!({"name": "s", "path": "/a;b"})),

@@ -1,7 +1,7 @@
 //! Answers the core's questions, each with one host call.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::time::UNIX_EPOCH;
 
 use limpet_core::envoy::{
@@ -37,8 +37,10 @@ impl Request {
 pub(crate) struct Response {
     /// Kept because Envoy no longer provides the headers of the request.
     request: Request,
-    /// All headers, once one of them is needed: reading all costs as much as reading one.
+    /// All headers, once one of them or several names are asked for: reading all costs as much as reading one.
     headers: OnceCell<Headers>,
+    /// Whether a header was asked for.
+    asked: Cell<bool>,
 }
 
 impl Response {
@@ -46,6 +48,7 @@ impl Response {
         Self {
             request,
             headers: OnceCell::new(),
+            asked: Cell::new(false),
         }
     }
 }
@@ -139,9 +142,9 @@ impl ResponseView for Response {
     }
 
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
-        // Looking for an absent header costs nothing. If the header is there, the host call returns only its first
-        // field.
-        if self.headers.get().is_none() && header(name)?.is_none() {
+        // Looking for one absent header costs less than reading all. If the header is there, the host call returns only
+        // its first field.
+        if !self.asked.replace(true) && header(name)?.is_none() {
             return Ok(Vec::new());
         }
         let fields = self.headers()?.iter().filter(|(known, _)| known == name);

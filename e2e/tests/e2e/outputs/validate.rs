@@ -95,7 +95,7 @@ fn limpet_check_has_no_findings() -> Result<()> {
     let file = directory.path().join("envoy.json");
     std::fs::write(&file, made.to_string())?;
     let output = tools::run_limpet(&["check", "--deny-warnings", &file.to_string_lossy()], &[])?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "{said}");
     Ok(())
 }

@@ -6,6 +6,7 @@ mod certificates;
 mod envoys;
 mod objects;
 mod own_rights;
+mod pods;
 mod policies;
 mod replicas;
 mod restarts;

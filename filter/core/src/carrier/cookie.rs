@@ -110,11 +110,13 @@ impl SessionCookie {
     }
 }
 
-/// The cookie, lasting until `end`.
+/// The cookie, lasting until `end`. Both attributes are whole seconds, rounded up: a cookie must not end before its
+/// session, and `Max-Age=0` would delete it.
 fn lasting(mut cookie: Cookie<'_>, end: Timestamp, now: Timestamp) -> Cookie<'_> {
-    let left = i64::try_from(end.since(now).as_secs()).unwrap_or(i64::MAX);
-    cookie.set_max_age(cookie::time::Duration::seconds(left));
-    let expires = i64::try_from(end.unix_seconds()).unwrap_or(i64::MAX);
+    let seconds = |millis: u64| i64::try_from(millis.div_ceil(1000)).unwrap_or(i64::MAX);
+    let left = end.unix_millis().saturating_sub(now.unix_millis());
+    cookie.set_max_age(cookie::time::Duration::seconds(seconds(left)));
+    let expires = seconds(end.unix_millis());
     // HTTP has no dates after the year 9999. Max-Age takes precedence anyway.
     if let Ok(expires) = OffsetDateTime::from_unix_timestamp(expires) {
         cookie.set_expires(expires);

@@ -5,35 +5,27 @@ use cookie::SameSite;
 use super::schema::{
     CookieConfig, CookieModeConfig, HeaderConfig, HeaderModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig,
 };
-use super::{Carrier, Problem};
+use super::{Carrier, Problem, header_names};
 use crate::carrier::cookie::{Lifetime, Secure, SessionCookie};
-use crate::envoy::{INTERNAL_HEADER_PREFIX, MAX_RETRIES_HEADER};
 use crate::time::GatewayDuration;
 
-/// The limits of GEP-1619 for a session name and a cookie path.
-const MAX_NAME_LEN: usize = 128;
+/// The limits of GEP-1619 for a session name, as of release 1.7.0, and for a cookie path.
+const MAX_NAME_LEN: usize = 256;
 const MAX_PATH_LEN: usize = 1024;
 
-/// Headers that have a meaning in HTTP, or between the filter and Envoy.
-const RESERVED_HEADERS: [&str; 12] = [
-    "connection",
-    "content-length",
-    "cookie",
-    "host",
-    "keep-alive",
-    "set-cookie",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    MAX_RETRIES_HEADER,
-    "authorization",
-];
-
-/// Whether this is a `token` of RFC 9110, as cookie and header names must be.
-fn is_token(name: &str) -> bool {
-    let is_tchar = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(is_tchar)
+/// What is wrong with the name of a cookie or header, which must be a `token` of RFC 9110.
+fn name_problem(of: &str, name: &str) -> Option<String> {
+    let is_tchar = |c: &char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(*c);
+    let count = name.chars().count();
+    let found = match name.chars().find(|c| !is_tchar(c)) {
+        _ if name.is_empty() => "none".to_owned(),
+        _ if count > MAX_NAME_LEN => format!("{count} characters"),
+        Some(wrong) => format!("{name:?} with {wrong:?}"),
+        None => return None,
+    };
+    Some(format!(
+        "expected a {of} name: 1 to {MAX_NAME_LEN} letters, digits or !#$%&'*+-.^_`|~, found {found}"
+    ))
 }
 
 /// The carrier that the cookie at `field` describes. Adds what is wrong with it to `problems`.
@@ -51,11 +43,9 @@ pub(super) fn cookie(
             });
         }
     };
-    expect(
-        is_token(&config.name),
-        "name",
-        "expected a cookie name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~",
-    );
+    if let Some(message) = name_problem("cookie", &config.name) {
+        expect(false, "name", &message);
+    }
     let name = config.name.clone();
     match config.mode {
         CookieModeConfig::Insert => {
@@ -240,16 +230,15 @@ pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Prob
         });
     };
     let name = config.name.to_ascii_lowercase();
-    if !is_token(&name) {
-        problem(
-            "name",
-            "expected a header name: 1 to 128 letters, digits or !#$%&'*+-.^_`|~",
-        );
-    } else if RESERVED_HEADERS.contains(&name.as_str()) || name.starts_with(INTERNAL_HEADER_PREFIX) {
-        problem(
-            "name",
-            "expected a header of its own, not one that HTTP, Envoy or this filter use otherwise",
-        );
+    let reserved = || {
+        let owner = header_names::owner(&name)?;
+        Some(format!(
+            "expected a header that nothing else uses, found {:?}: {owner}",
+            config.name
+        ))
+    };
+    if let Some(message) = name_problem("header", &name).or_else(reserved) {
+        problem("name", &message);
     }
     match config.mode {
         HeaderModeConfig::Insert => Carrier::Header {

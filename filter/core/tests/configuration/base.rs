@@ -1,7 +1,7 @@
 //! A valid configuration, and changes of it.
 
 use limpet_core::Filter;
-use limpet_core::config::{ConfigError, Warning};
+use limpet_core::config::{ConfigError, Problem, Warning};
 use serde_json::{Value, json};
 
 pub(crate) const INLINE: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -51,12 +51,14 @@ pub(crate) fn load(config: &Value) -> Result<(Filter, Vec<Warning>), ConfigError
     Filter::from_json(config.to_string().as_bytes(), &environment)
 }
 
-/// The fields of the problems, in order; empty if the configuration is accepted.
+/// The problems, in order; none if the configuration is accepted.
+pub(crate) fn problems(config: &Value) -> Vec<Problem> {
+    load(config).err().map(|error| error.problems).unwrap_or_default()
+}
+
+/// The fields of the problems.
 pub(crate) fn fields(config: &Value) -> Vec<String> {
-    match load(config) {
-        Ok(_) => Vec::new(),
-        Err(error) => error.problems.into_iter().map(|problem| problem.field).collect(),
-    }
+    problems(config).into_iter().map(|problem| problem.field).collect()
 }
 
 /// Asserts that a change causes problems of these fields.

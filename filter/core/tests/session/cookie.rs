@@ -189,44 +189,24 @@ fn a_permanent_cookie_lasts_until_the_absolute_timeout() {
     assert_eq!(moved, ("1000".to_owned(), "Fri, 21 Nov 2025 09:57:40 GMT".to_owned()));
 }
 
+/// Browsers take `Max-Age=0` for a deletion.
 #[test]
-fn a_response_that_a_shared_cache_could_store_becomes_private() {
-    let site = site(json!({}));
-    let becomes = |response: &Response| {
-        site.visit(&Request::new(), response, at(0))
-            .cache_control()
-            .map(str::to_owned)
-    };
-    let saying = |field: &str| Response::by(A).header("cache-control", field);
-    let private = |value: &str| Some(value.to_owned());
-    assert_eq!(
-        becomes(&Response::by(A)),
-        private("private"),
-        "200 may be stored without a word"
-    );
-    assert_eq!(becomes(&saying("public, max-age=60")), private("private, max-age=60"));
-    assert_eq!(
-        becomes(&saying("S-MaxAge=60, max-age=1")),
-        private("private, max-age=1")
-    );
-    assert_eq!(becomes(&saying("private, max-age=60")), None);
-    assert_eq!(becomes(&saying("no-store")), None);
-    assert_eq!(becomes(&Response::by(A).status(302)), None);
-    assert_eq!(
-        becomes(&Response::by(A).status(302).header("expires", "0")),
-        private("private")
-    );
-    assert_eq!(becomes(&Response::by(A).status(404)), private("private"));
-    assert_eq!(becomes(&Response::by(A).status(500)), None);
-}
-
-#[test]
-fn cache_control_stays_without_a_cookie_or_with_keep() {
-    let steady = site(json!({})).visit(&bringing(&claims(A, at(0), at(0))), &Response::by(A), at(0));
-    assert!(steady.edits.is_empty());
-    let keep = Site::new(cookie_policy(json!({ "cacheControl": "keep" })));
-    let response = Response::by(A).header("cache-control", "public");
-    let visit = keep.visit(&Request::new(), &response, at(0));
-    assert!(visit.set_cookie().is_some() && visit.cache_control().is_none());
-    assert!(!response.asked().contains(&"cache-control".to_owned()));
+fn a_permanent_cookie_does_not_end_before_its_session() {
+    for (timeout, later, left, end) in [
+        ("500ms", 0, "Max-Age=1", "Expires=Fri, 21 Nov 2025 09:40:01 GMT"),
+        ("1s", 0, "Max-Age=1", "Expires=Fri, 21 Nov 2025 09:40:01 GMT"),
+        ("1s", 1, "Max-Age=1", "Expires=Fri, 21 Nov 2025 09:40:02 GMT"),
+        ("1500ms", 0, "Max-Age=2", "Expires=Fri, 21 Nov 2025 09:40:02 GMT"),
+        ("1m1ms", 0, "Max-Age=61", "Expires=Fri, 21 Nov 2025 09:41:01 GMT"),
+    ] {
+        let site = Site::new(cookie_policy(json!({
+            "cookie": { "lifetimeType": "Permanent" }, "absoluteTimeout": timeout,
+        })));
+        let visit = site.visit(&Request::new(), &Response::by(A), at(0).after(ms(later)));
+        let attributes = visit.attributes();
+        assert!(
+            attributes.contains(&left) && attributes.contains(&end),
+            "{timeout}: {attributes:?}"
+        );
+    }
 }

@@ -15,6 +15,7 @@
 
 mod world;
 
+mod caching;
 mod candidates;
 mod cookie;
 mod cost;

@@ -91,12 +91,12 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn what_cannot_be_followed_is_named() {
-    const NAME: &str = "1 to 128 letters, digits or !#$%&'*+-.^_`|~";
+    const NAME: &str = "1 to 256 letters, digits or !#$%&'*+-.^_`|~";
     const DURATION: &str = "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, \
                             each with h, m, s or ms; less than 100000h in all), found";
     let newer = "expected none beside cookie or header, which are the newer shape of sessionPersistence";
     let lifetime_alone = "expected none here: cookieConfig has only lifetimeType, and the name is sessionName";
-    let long = "x".repeat(129);
+    let long = "x".repeat(257);
     for (persistence, expected) in [
         (
             json!({"type": "Query"}),
@@ -104,39 +104,56 @@ fn what_cannot_be_followed_is_named() {
         ),
         (
             json!({"sessionName": "a b"}),
-            vec![format!("sessionName: expected a cookie name: {NAME}")],
+            vec![format!(
+                "sessionName: expected a cookie name: {NAME}, found \"a b\" with ' '"
+            )],
         ),
         (
             json!({"sessionName": ""}),
-            vec![format!("sessionName: expected a cookie name: {NAME}")],
+            vec![format!("sessionName: expected a cookie name: {NAME}, found none")],
         ),
         (
             json!({"sessionName": long}),
-            vec![format!("sessionName: expected a cookie name: {NAME}")],
+            vec![format!(
+                "sessionName: expected a cookie name: {NAME}, found 257 characters"
+            )],
         ),
         (
             json!({"cookie": {"name": "a;b"}}),
-            vec![format!("cookie.name: expected a cookie name: {NAME}")],
+            vec![format!(
+                "cookie.name: expected a cookie name: {NAME}, found \"a;b\" with ';'"
+            )],
         ),
         (
             json!({"cookie": {"name": long}}),
-            vec![format!("cookie.name: expected a cookie name: {NAME}")],
+            vec![format!(
+                "cookie.name: expected a cookie name: {NAME}, found 257 characters"
+            )],
         ),
         (
             json!({"type": "Header", "sessionName": "a:b"}),
-            vec![format!("sessionName: expected a header name: {NAME}")],
+            vec![format!(
+                "sessionName: expected a header name: {NAME}, found \"a:b\" with ':'"
+            )],
         ),
         (
             json!({"type": "Header", "header": {"name": "a b"}}),
             vec![format!(
-                "header.name: expected a header name: \
-            {NAME}"
+                "header.name: expected a header name: {NAME}, found \"a b\" with ' '"
             )],
         ),
         (
             json!({"type": "Header", "header": {"name": "Cookie"}}),
             vec![
-                "header.name: expected a header of its own, not one that HTTP, Envoy or this filter use otherwise"
+                "header.name: expected a header that nothing else uses, found \"Cookie\": HTTP has this name"
+                    .to_owned(),
+            ],
+        ),
+        (
+            json!({"type": "Header", "sessionName": "grpc-status"}),
+            vec![
+                "sessionName: expected a header that nothing else uses, found \"grpc-status\": gRPC has all names that \
+                 begin with grpc-"
                     .to_owned(),
             ],
         ),

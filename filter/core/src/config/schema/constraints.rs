@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
 /// RFC 9110's `token`.
-pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$";
+pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$";
 pub(super) const DOMAIN: &str =
     "^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
 
