@@ -21,8 +21,8 @@ pub use backend::{BackendPort, BackendTls, EndpointSelector, XBackendSpec};
 pub use decode::{Spec, object, readable};
 pub use error::DecodeError;
 pub use gateway::{
-    AllowedRoutes, GatewayClassSpec, GatewaySpec, KindRef, LabelSelector, Listener, ListenerTls, Requirement,
-    RouteNamespaces, SecretRef,
+    AddressRequest, AllowedRoutes, GatewayClassSpec, GatewaySpec, Infrastructure, KindRef, LabelSelector, Listener,
+    ListenerTls, ParametersRef, Requirement, RouteNamespaces, SecretRef,
 };
 pub use grpc_route::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule};
 pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Timeouts};

@@ -6,7 +6,7 @@ use super::graph::Hostname;
 use super::references::{References, Referrer};
 use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
-use super::{Objects, Settings};
+use super::{Objects, Settings, addresses};
 use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
 
 /// A Gateway of ours.
@@ -16,6 +16,8 @@ pub(super) struct GatewayState<'a> {
     pub(super) listeners: Vec<ListenerState<'a>>,
     /// Why no listener serves.
     refused: Option<Condition>,
+    /// Why it does not have the addresses that it asks for.
+    not_usable: Option<Condition>,
     /// Unsupported fields without which the object is still served.
     ignored: Vec<String>,
 }
@@ -87,7 +89,7 @@ pub(super) fn gateways<'a>(
         .filter(|(_, gateway)| classes.contains(gateway.spec.gateway_class_name.as_str()));
     let read = |object| {
         if settings.judges() {
-            gateway(object, objects, references)
+            gateway(object, objects, references, settings)
         } else {
             somebody_elses(object)
         }
@@ -117,11 +119,17 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
         object,
         listeners: object.spec.listeners.iter().map(read).collect(),
         refused: None,
+        not_usable: None,
         ignored: Vec::new(),
     }
 }
 
-fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &References<'_>) -> GatewayState<'a> {
+fn gateway<'a>(
+    object: &'a Object<GatewaySpec>,
+    objects: &Objects,
+    references: &References<'_>,
+    settings: &Settings,
+) -> GatewayState<'a> {
     let unread = Unread::new(&object.unread);
     // A listener that asks for client certificates must not be served without checking them.
     let tls = unread.below("spec.tls").first().map(|field| {
@@ -130,7 +138,18 @@ fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &
     });
     let malformed = object.malformed.as_ref();
     let malformed = malformed.map(|error| Condition::fails("Accepted", "Invalid", error.to_string()));
-    let refused = malformed.or(tls);
+    let parameters = object.spec.infrastructure.parameters_ref.as_ref().map(|found| {
+        let message = format!(
+            "spec.infrastructure.parametersRef: expected none, because Gateways have no parameters, found {} {}",
+            found.kind, found.name
+        );
+        Condition::fails("Accepted", "InvalidParameters", message)
+    });
+    let refused = malformed
+        .or(tls)
+        .or(parameters)
+        .or_else(|| addresses::unsupported(&object.spec));
+    let not_usable = addresses::not_usable(&object.spec, &settings.addresses).filter(|_| refused.is_none());
     let mut listeners: Vec<ListenerState<'a>> = object
         .spec
         .listeners
@@ -149,6 +168,7 @@ fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &
         object,
         listeners,
         refused,
+        not_usable,
         ignored,
     }
 }
@@ -363,7 +383,7 @@ impl GatewayState<'_> {
         };
         GatewayReport {
             observed_generation: self.object.meta.generation,
-            conditions: vec![accepted],
+            conditions: std::iter::once(accepted).chain(self.not_usable.clone()).collect(),
             listeners: self.listeners.iter().map(listener_report).collect(),
         }
     }

@@ -7,6 +7,7 @@
 //! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices changes one
 //! Envoy resource ([`endpoints`]).
 
+mod addresses;
 mod assemble;
 mod build;
 mod certificate;

@@ -108,7 +108,7 @@ pub struct ClassReport {
 pub struct GatewayReport {
     /// The generation that was read.
     pub observed_generation: i64,
-    /// Its conditions, without `Programmed`.
+    /// Its conditions. `Programmed` is there only if it is false whatever Envoys acknowledge.
     pub conditions: Vec<Condition>,
     /// Of its listeners, in their order.
     pub listeners: Vec<ListenerReport>,

@@ -14,6 +14,8 @@ pub struct Settings {
     pub gateways: Gateways,
     /// The namespaces whose objects are read; all of them if empty.
     pub namespaces: BTreeSet<String>,
+    /// The IP addresses and hostnames that Gateways can be reached at.
+    pub addresses: Vec<String>,
     /// What sessions have if no object says otherwise.
     pub session_defaults: SessionFields,
 }
@@ -24,6 +26,7 @@ impl Default for Settings {
             controller_name: CONTROLLER_NAME.to_owned(),
             gateways: Gateways::Ours,
             namespaces: BTreeSet::new(),
+            addresses: Vec::new(),
             session_defaults: SessionFields::default(),
         }
     }

@@ -192,3 +192,47 @@ spec: {parentRefs: [{name: wbe}], rules: [{backendRefs: [{name: web, port: 80}]}
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_gateway_does_not_get_what_cannot_be_had() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("addresses").await?;
+    namespace.gateway_class().await?;
+    let class = namespace.name();
+    for (name, fields) in [
+        ("static", "addresses: [{value: 192.0.2.1}]"),
+        ("unusable", "addresses: [{value: 192.0.2.9}]"),
+        ("named", "addresses: [{type: NamedAddress, value: pool}]"),
+        (
+            "parameters",
+            "infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: x}}",
+        ),
+    ] {
+        let gateway = format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: {name}}}
+spec: {{gatewayClassName: {class}, listeners: [{{name: http, port: 8080, protocol: HTTP}}], {fields}}}
+"
+        );
+        namespace.apply(&gateway).await?;
+    }
+    let change = |config: &mut Value| config["addresses"] = json!(["192.0.2.1"]);
+    let _controller = Controller::start(cluster.server(), &namespace, change).await?;
+    for (name, accepted, programmed) in [
+        ("static", "True/Accepted", "False/Pending"),
+        ("unusable", "True/Accepted", "False/AddressNotUsable"),
+        ("named", "False/UnsupportedAddress", "False/Invalid"),
+        ("parameters", "False/InvalidParameters", "False/Invalid"),
+    ] {
+        let told = |object: &Value| {
+            let conditions = &object["status"]["conditions"];
+            condition(conditions, "Accepted") == accepted && condition(conditions, "Programmed") == programmed
+        };
+        namespace
+            .until(&format!("{name} to say so"), "Gateway", name, told)
+            .await?;
+    }
+    Ok(())
+}

@@ -40,7 +40,7 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
         "Accepted" | "ResolvedRefs" => !condition.is_true(),
         "PartiallyInvalid" => condition.is_true(),
         // Waiting for Envoys is no problem: it may last.
-        "Programmed" => !condition.is_true() && condition.reason == "Invalid",
+        "Programmed" => !condition.is_true() && condition.reason != "Pending",
         _ => false,
     };
     match wanted {
