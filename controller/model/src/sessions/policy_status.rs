@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::domains::EXPECTED;
 use super::facts::RuleFacts;
 use super::objects::{PolicyObject, PolicyTargets};
 use super::rules::{Outcome, RuleChoice, services};
@@ -187,6 +188,9 @@ impl<'p> Statuses<'p> {
             Outcome::Destinations => "sessions of XBackends take precedence on".to_owned(),
             Outcome::Annotations => {
                 "the route's annotations cannot be followed, so there are no sessions on".to_owned()
+            }
+            Outcome::ForeignDomain => {
+                format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions on")
             }
             Outcome::NoRoom => {
                 format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions on")

@@ -85,6 +85,12 @@ impl PolicyConfig {
             _ => None,
         }
     }
+
+    /// The `Domain` of the filter's own cookie.
+    #[must_use]
+    pub fn domain(&self) -> Option<&str> {
+        self.cookie.as_ref()?.domain.as_deref()
+    }
 }
 
 /// The session cookie.
