@@ -24,8 +24,8 @@ pub(super) fn foreign_domain<'d>(draft: &'d Draft, rule: &RuleFacts<'_>) -> Opti
 /// Takes the sessions of such rules away: every browser would drop the cookie of every response.
 pub(super) fn refuse_foreign(chosen: &mut [RuleChoice<'_>]) {
     for rule in chosen {
-        let drafts = rule.draft.iter().chain(rule.each.values());
-        let foreign = drafts.filter_map(|draft| foreign_domain(draft, rule.facts)).next();
+        let mut drafts = rule.draft.iter().chain(rule.each.values());
+        let foreign = drafts.find_map(|draft| foreign_domain(draft, rule.facts));
         let Some(message) = foreign.map(|domain| message(domain, rule.facts)) else {
             continue;
         };

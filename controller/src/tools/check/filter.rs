@@ -86,14 +86,14 @@ fn check_with_stand_ins(
         Some(_) if usage.build != Some(Build::Wasm) => {
             let message = "not checked: the keyring, in a secret that Envoy discovers";
             report.field(Severity::Note, node, "sdsKeys", message);
-            Filter::without_keys(&config).map(|_| Vec::new())
+            Filter::without_keys(&config).map(|_| config::warnings(&config))
         }
         _ => Filter::new(&config, &environment).map(|(_, warnings)| warnings),
     };
     match checked {
         Ok(warnings) => {
             for warning in warnings {
-                report.field(Severity::Warning, node, "keys", warning.to_string());
+                report.field(Severity::Warning, node, warning.field(), warning.to_string());
             }
         }
         Err(error) => add_problems(report, node, error),
