@@ -234,7 +234,7 @@ fn two_sessions_with_one_cookie_get_a_warning() {
         &envoy,
         "warning",
         "routes[3]",
-        "the session web/second has the cookie session with path /, as web/web has",
+        "the session web/second has the cookie limpet-session with path /, as web/web has",
     );
 }
 

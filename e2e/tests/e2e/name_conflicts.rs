@@ -18,12 +18,12 @@ fn answer(site: &Site, fields: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn an_application_with_the_cookies_name_ends_no_session() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "session"}})).await?;
+    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}})).await?;
     answer(
         &site,
         &[
             ("set-cookie", "a=1"),
-            ("set-cookie", "session=app; Path=/"),
+            ("set-cookie", "limpet-session=app; Path=/"),
             ("set-cookie", "b=2"),
         ],
     );
@@ -45,7 +45,7 @@ async fn an_application_with_the_cookies_name_ends_no_session() -> Result<()> {
     assert_eq!(site.envoy.metric("web.name_conflicts").await?, 150);
     let log = site.envoy.log()?;
     assert_eq!(log.matches(LINE).count(), 1, "{log}");
-    assert!(log.contains("policy web: the application sets a cookie of its own named session"));
+    assert!(log.contains("policy web: the application sets a cookie of its own named limpet-session"));
     Ok(())
 }
 
@@ -89,14 +89,14 @@ async fn an_application_with_the_headers_name_ends_no_session() -> Result<()> {
 
 #[tokio::test]
 async fn with_a_name_per_scope_the_application_keeps_its_own() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "session", "perScope": true}})).await?;
-    answer(&site, &[("set-cookie", "session=app; Path=/")]);
+    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session", "perScope": true}})).await?;
+    answer(&site, &[("set-cookie", "limpet-session=app; Path=/")]);
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     for _ in 0..6 {
         let again = visitor.get("/").await?;
         assert_eq!(again.backend(), first.backend());
-        assert_eq!(again.seen()?.cookies().as_deref(), Some("session=app"));
+        assert_eq!(again.seen()?.cookies().as_deref(), Some("limpet-session=app"));
     }
     assert_eq!(site.envoy.metric("web.name_conflicts").await?, 0);
     Ok(())

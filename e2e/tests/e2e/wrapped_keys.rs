@@ -14,7 +14,7 @@ fn filter(text: &str, under: &[&KeyEncryptionKey]) -> Value {
     let list: Vec<Value> = under.iter().map(|key| key.config()).collect();
     json!({
         "wrappedKeys": {"text": text, "keyEncryptionKeys": list},
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
         "default": {"policy": "web", "scope": "default"},
     })
 }
@@ -68,7 +68,7 @@ async fn a_key_encryption_key_changes_as_well() -> Result<()> {
     let with_both = config("ecds.yaml", &under_old, &both)?.backends(&with_old.backends);
     let with_both = Envoy::start(with_both).await?;
     let first = with_old.envoy.get("/").send().await?;
-    let pair = first.set_cookie("session").context("no session")?.pair();
+    let pair = first.set_cookie("limpet-session").context("no session")?.pair();
     let assert_honoured = async |envoy: &Envoy| -> Result<()> {
         for _ in 0..6 {
             let answer = envoy.get("/").cookie(&pair).send().await?;
@@ -189,5 +189,5 @@ async fn the_example_configuration_works() -> Result<()> {
 
 async fn key_in_new_session(envoy: &Envoy) -> Result<u8> {
     let answer = envoy.get("/").send().await?;
-    key_of(&answer.set_cookie("session").context("no session")?.value)
+    key_of(&answer.set_cookie("limpet-session").context("no session")?.value)
 }
