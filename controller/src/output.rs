@@ -20,7 +20,16 @@ pub(crate) enum Output {
 
 /// Writes to stdout. A reader that closes the pipe early (`| head`) causes no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
+    print_to(io::stdout(), text)
+}
+
+/// Writes text with colours to stdout. They are left out where stdout is no terminal, or `NO_COLOR` is set.
+pub(crate) fn print_styled(text: &str) -> Result<(), Failure> {
+    print_to(anstream::stdout(), text)
+}
+
+fn print_to(mut stdout: impl Write, text: &str) -> Result<(), Failure> {
+    match stdout.write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure(format!("cannot write the output: {error}")))
         }

@@ -30,13 +30,20 @@ pub struct GatewaySpec {
     /// Its listeners.
     #[serde(default)]
     pub listeners: Vec<Listener>,
+    /// TLS of the whole Gateway.
+    #[serde(default)]
+    pub tls: Option<GatewayTls>,
 }
+
+/// TLS of a whole Gateway. No field of it is read, so the fields that are set are listed as unread.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct GatewayTls {}
 
 impl Spec for GatewaySpec {
     fn readable(spec: &Value) -> Self {
         Self {
             gateway_class_name: text(spec, "gatewayClassName"),
-            listeners: Vec::new(),
+            ..Self::default()
         }
     }
 }

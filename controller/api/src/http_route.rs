@@ -15,9 +15,13 @@ pub struct HttpRouteSpec {
     /// The hostnames; those of the listener if the list is empty.
     #[serde(default)]
     pub hostnames: Vec<String>,
-    /// Its rules.
-    #[serde(default)]
+    /// Its rules; one that every request matches if they are left out, by the default of the definition.
+    #[serde(default = "every_request")]
     pub rules: Vec<HttpRule>,
+}
+
+fn every_request() -> Vec<HttpRule> {
+    vec![HttpRule::default()]
 }
 
 impl Spec for HttpRouteSpec {
@@ -48,6 +52,9 @@ pub struct HttpRule {
     /// How long a request may last.
     #[serde(default)]
     pub timeouts: Option<Timeouts>,
+    /// When a request is tried again.
+    #[serde(default)]
+    pub retry: Option<Retry>,
     /// Session persistence of this rule alone (GEP-1619).
     #[serde(default)]
     pub session_persistence: Option<SessionPersistence>,
@@ -93,4 +100,19 @@ pub struct Timeouts {
     /// For one try at a backend.
     #[serde(default)]
     pub backend_request: Option<String>,
+}
+
+/// When a request is tried again (GEP-1731).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// The statuses of a backend that lead to another try.
+    #[serde(default)]
+    pub codes: Vec<u16>,
+    /// How often, after the first try; once if it is not set.
+    #[serde(default)]
+    pub attempts: Option<u32>,
+    /// How long to wait before another try, as a duration of GEP-2257.
+    #[serde(default)]
+    pub backoff: Option<String>,
 }

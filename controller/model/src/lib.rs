@@ -8,9 +8,12 @@
 //! Envoy resource ([`endpoints`]).
 
 mod assemble;
+mod backend_tls;
+mod backend_tls_status;
 mod build;
 mod certificate;
 pub mod endpoints;
+mod features;
 mod foreign;
 mod gateways;
 pub mod graph;
@@ -18,6 +21,7 @@ mod objects;
 mod problem;
 mod references;
 pub mod reports;
+mod route_report;
 mod routes;
 mod session_fields;
 mod sessions;
@@ -28,9 +32,10 @@ mod unread;
 mod unsupported;
 
 pub use build::build;
-pub use certificate::Certificate;
+pub use certificate::{Authorities, Certificate};
+pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
-pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
+pub use objects::{Objects, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
 pub use session_fields::{CookiePath, SessionFields};

@@ -9,6 +9,8 @@ use crate::exit::EXIT_CODES;
 /// file and the path of the field. In Envoy's configuration it also checks the chain around the filter and the sessions
 /// of the routes.
 ///
+/// It prints errors first, then warnings, what was not checked, and one verdict for each file.
+///
 /// Give files that belong together (routes, a discovered configuration) to one command.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
@@ -26,6 +28,9 @@ pub(crate) struct CheckArgs {
     /// Treat warnings as errors
     #[arg(long)]
     pub(crate) deny_warnings: bool,
+    /// Print errors and warnings only; nothing if all is well
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 /// Major and minor version.

@@ -84,17 +84,83 @@ fn a_missing_variable_is_an_error_with_env() {
     limpet(&args)
         .run()
         .code(1)
-        .complains("keys[0].env: expected the environment variable LIMPET_KEY");
+        .says("keys[0].env: expected the environment variable LIMPET_KEY");
     limpet(&args)
         .env("LIMPET_KEY", "short")
         .run()
         .code(1)
-        .complains("keys[0].env: expected 32 bytes in base64");
+        .says("keys[0].env: expected 32 bytes in base64");
     limpet(&args[..2])
         .env("LIMPET_KEY", "short")
         .run()
         .code(1)
-        .complains("expected 32 bytes in base64");
+        .says("expected 32 bytes in base64");
+}
+
+/// A configuration with an error, a warning, and something that is not checked.
+fn with_all_severities() -> tempfile::NamedTempFile {
+    let filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}, {"id": 2, "inline": OTHER_KEY, "state": "retiring"}],
+        "policies": {"web": {"cookie": {"name": "s"}, "strictStatus": 200}},
+    });
+    file(".json", &filter.to_string())
+}
+
+/// What the lines that are not indented begin with.
+fn beginnings(text: &str) -> Vec<&str> {
+    let lines = text.lines().filter(|line| !line.starts_with(' '));
+    lines.filter_map(|line| line.split_whitespace().next()).collect()
+}
+
+#[test]
+fn errors_come_first_and_verdicts_last_in_one_stream() {
+    let (good, bad) = (
+        file(".json", r#"{"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {}}"#),
+        with_all_severities(),
+    );
+    let ran = limpet(&["check", path(&good), path(&bad)]).run().code(1);
+    let verdicts = [&good, &bad].map(|file| format!("{}:", path(file)));
+    let expected = ["error", "note", "note", &verdicts[0], &verdicts[1]];
+    assert_eq!(beginnings(&ran.stdout), expected, "{}", ran.stdout);
+    assert_eq!(ran.stderr, "");
+    ran.says(": ok, 1 note (1 key and no policy)")
+        .says(": 1 error, 1 note (2 keys and the policy web)");
+}
+
+#[test]
+fn quiet_prints_errors_and_nothing_of_what_is_well() {
+    let bad = with_all_severities();
+    for option in ["--quiet", "-q"] {
+        let ran = limpet(&["check", option, path(&bad), "envoy-configs/cookie.yaml"])
+            .run()
+            .code(1);
+        assert_eq!(
+            beginnings(&ran.stdout),
+            ["error", &format!("{}:", path(&bad))],
+            "{}",
+            ran.stdout
+        );
+        let ran = limpet(&["check", option, "envoy-configs/cookie.yaml"]).run().code(0);
+        assert_eq!((&*ran.stdout, &*ran.stderr), ("", ""));
+    }
+    let json = limpet(&["check", "-q", path(&bad), "--format", "json"])
+        .run()
+        .code(1)
+        .json();
+    let found = json["files"][0]["findings"].as_array().unwrap();
+    assert!(found.iter().all(|finding| finding["severity"] == "error"), "{json}");
+}
+
+#[test]
+fn colours_are_for_terminals_alone() {
+    let bad = with_all_severities();
+    let plain = limpet(&["check", path(&bad)]).run();
+    assert!(!plain.stdout.contains('\u{1b}'), "{plain:?}");
+    // As a terminal would get them.
+    limpet(&["check", path(&bad)])
+        .env("CLICOLOR_FORCE", "1")
+        .run()
+        .says("\u{1b}[1m\u{1b}[31merror");
 }
 
 #[test]
@@ -127,7 +193,7 @@ fn all_problems_are_reported_with_their_fields() {
     limpet(&["check", path(&text)])
         .run()
         .code(1)
-        .complains("policies.api.strictStatus: expected a status from 400 to 599");
+        .says("policies.api.strictStatus: expected a status from 400 to 599");
 }
 
 #[test]

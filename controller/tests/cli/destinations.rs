@@ -180,5 +180,5 @@ fn clusters_may_come_from_elsewhere() {
         .env("LIMPET_KEY", KEY)
         .run()
         .code(1)
-        .complains("resources[1].metadata.filter_metadata.limpet.session");
+        .says("resources[1].metadata.filter_metadata.limpet.session");
 }

@@ -35,8 +35,8 @@ fn a_mistake_is_found_where_it_stands() {
     limpet(&["check", path(&file(".yaml", &policy))])
         .run()
         .code(1)
-        .complains("spec.dynamicModule[0].config")
-        .complains("policies.shop.cookie.nmae");
+        .says("spec.dynamicModule[0].config")
+        .says("policies.shop.cookie.nmae");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_wasm_filter_gets_only_the_variables_of_its_object() {
         .env("LIMPET_KEY", KEY)
         .run()
         .code(1)
-        .complains("keys[0].env");
+        .says("keys[0].env");
 }
 
 #[test]
@@ -59,5 +59,5 @@ fn a_policy_without_limpets_configuration_is_refused() {
     limpet(&["check", path(&file(".yaml", &policy))])
         .run()
         .code(1)
-        .complains("no Limpet filter in it");
+        .says("no Limpet filter in it");
 }

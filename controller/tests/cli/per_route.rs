@@ -287,8 +287,8 @@ fn a_table_by_virtual_host_needs_a_newer_envoy_than_the_module() {
     check("1.40.1").code(0);
     check("1.39.3")
         .code(1)
-        .complains("routes[0].virtualHost: expected Envoy 1.40");
-    check("1.37").code(1).complains("expected Envoy 1.38 or newer");
+        .says("routes[0].virtualHost: expected Envoy 1.40");
+    check("1.37").code(1).says("expected Envoy 1.38 or newer");
     check("new").code(2).complains("expected a version as 1.38 or 1.38.3");
 }
 

@@ -272,7 +272,7 @@ fn routes_may_be_in_a_file_of_their_own() {
         .env("LIMPET_KEY", KEY)
         .run()
         .code(1)
-        .complains("resources[0].virtual_hosts[0].routes[1].metadata.filter_metadata.limpet.session");
+        .says("resources[0].virtual_hosts[0].routes[1].metadata.filter_metadata.limpet.session");
 }
 
 #[test]

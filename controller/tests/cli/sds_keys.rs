@@ -46,7 +46,7 @@ fn an_envoy_without_secrets_is_reported() {
     let file = file(".yaml", &example("module-sds.yaml").to_string());
     for (version, code) in [("1.38", 1), ("1.39.3", 1), ("1.40", 0), ("1.41", 0)] {
         let ran = limpet(&["check", path(&file), "--envoy", version]).run().code(code);
-        assert_eq!(ran.stderr.contains("because it gets no secrets"), code == 1, "{ran:?}");
+        assert_eq!(ran.stdout.contains("because it gets no secrets"), code == 1, "{ran:?}");
     }
 }
 

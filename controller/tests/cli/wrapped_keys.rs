@@ -34,20 +34,20 @@ fn wrapped_keys_are_checked_with_and_without_their_key() {
     assert_eq!(opened.says("ok (2 keys and the policy web)").stderr, "");
     check(&config(TEXT), None, &[])
         .code(0)
-        .says("ok (keys not known here and the policy web)")
+        .says("ok, 1 note (keys not known here and the policy web)")
         .says(
             "not checked: the key-encryption key, and the keyring under it, in the environment variable LIMPET_KEK_1",
         );
     let field = "wrappedKeys.keyEncryptionKeys[0].env: ";
     check(&config(TEXT), None, &["--env"])
         .code(1)
-        .complains(&format!("{field}expected the environment variable LIMPET_KEK_1"));
+        .says(&format!("{field}expected the environment variable LIMPET_KEK_1"));
     check(&config(TEXT), Some("short"), &[])
         .code(1)
-        .complains(&format!("{field}expected 32 bytes in base64"));
+        .says(&format!("{field}expected 32 bytes in base64"));
     check(&config(TEXT), Some(KEY), &[])
         .code(1)
-        .complains("wrappedKeys.text: bad signature");
+        .says("wrappedKeys.text: bad signature");
 }
 
 #[test]
@@ -57,11 +57,11 @@ fn errors_are_found_without_the_key_encryption_key() {
         ("gQGx", "wrappedKeys.text: malformed"),
         (&other, "wrappedKeys.text: wrapped under key-encryption key 5"),
     ] {
-        check(&config(text), None, &[]).code(1).complains(message);
+        check(&config(text), None, &[]).code(1).says(message);
     }
     let mut policy = config(TEXT);
     policy["policies"]["web"]["cookie"]["name"] = "a b".into();
-    check(&policy, None, &[]).code(1).complains("policies.web.cookie.name");
+    check(&policy, None, &[]).code(1).says("policies.web.cookie.name");
 }
 
 /// The one that the text names is needed; another one that is missing shows when it is too late.
@@ -79,7 +79,7 @@ fn envoy_must_hand_the_variables_to_the_filter() {
             "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/1/typed_config/config";
         envoy.pointer_mut(plugin).unwrap()["vm_config"]["environment_variables"] = json!({"host_env_keys": [listed]});
         let ran = check(&envoy, Some(OTHER_KEY), &[]).code(code);
-        ran.complains(severity).complains(&format!(
+        ran.says(severity).says(&format!(
             "wrappedKeys.keyEncryptionKeys[{index}].env: expected LIMPET_KEK"
         ));
     }
@@ -142,17 +142,17 @@ fn wrapped_keys_in_a_wasm_plugin_are_checked() {
     assert_eq!(opened.says("ok (2 keys and the policy web)").stderr, "");
     check(&plugin(&config(TEXT)), Some(KEY), &[])
         .code(1)
-        .complains("spec.pluginConfig")
-        .complains("wrappedKeys.text: bad signature");
+        .says("spec.pluginConfig")
+        .says("wrappedKeys.text: bad signature");
     let mut without = plugin(&config(TEXT));
     without["spec"]["vmConfig"]["env"][0]["name"] = "OTHER".into();
     check(&without, None, &[])
         .code(1)
-        .complains("wrappedKeys.keyEncryptionKeys[0].env: expected LIMPET_KEK_1")
-        .complains("in a WasmPlugin, in vmConfig.env");
+        .says("wrappedKeys.keyEncryptionKeys[0].env: expected LIMPET_KEK_1")
+        .says("in a WasmPlugin, in vmConfig.env");
     let mut empty = plugin(&config(TEXT));
     empty["spec"] = json!({"url": "oci://registry.example.com/limpet"});
     check(&empty, None, &[])
         .code(1)
-        .complains("expected the filter's configuration in spec.pluginConfig");
+        .says("expected the filter's configuration in spec.pluginConfig");
 }

@@ -111,6 +111,18 @@ impl Client {
     /// # Errors
     /// If the object is refused.
     pub async fn apply_object(&self, object: &Value) -> Result<Value> {
+        self.apply_with(object, "").await
+    }
+
+    /// As [`Client::apply_object`], but the API server stores nothing.
+    ///
+    /// # Errors
+    /// If the object would be refused.
+    pub async fn dry_run(&self, object: &Value) -> Result<Value> {
+        self.apply_with(object, "&dryRun=All").await
+    }
+
+    async fn apply_with(&self, object: &Value, parameters: &str) -> Result<Value> {
         let text = |value: &Value| Some(value.as_str()?.to_owned());
         let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
         let (api_version, kind) = text(&object["apiVersion"]).zip(kind).context("no apiVersion or kind")?;
@@ -118,7 +130,7 @@ impl Client {
         let kind = self.kind(&format!("{api_version}/{kind}")).await?;
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&self.namespace);
         let path = format!(
-            "{}/{name}?fieldManager={MANAGER}&force=true&fieldValidation=Strict",
+            "{}/{name}?fieldManager={MANAGER}&force=true&fieldValidation=Strict{parameters}",
             kind.path(namespace)
         );
         // JSON is also YAML.

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::daemon::Daemon;
 use super::{ApiServer, Namespace, Release, controllers, manifest};
+use crate::poll;
 
 /// The node that all pods are on.
 pub(super) const NODE: &str = "node";
@@ -64,7 +65,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Adds or changes custom resource definitions (YAML), and waits until their kinds are served.
+    /// Adds or changes custom resource definitions (YAML), and waits until their kinds are served. An admission policy
+    /// of the Gateway API may be among them.
     ///
     /// # Errors
     /// If a definition is refused, or its kind is not served.
@@ -77,9 +79,27 @@ impl Cluster {
         }
         // The API server needs a moment for each. All moments pass at the same time.
         for definition in &definitions {
-            admin.until_defined(definition).await?;
+            match definition["kind"].as_str() {
+                Some("CustomResourceDefinition") => admin.until_defined(definition).await?,
+                Some("ValidatingAdmissionPolicy") => self.until_definitions_are_judged(true).await?,
+                _ => (),
+            }
         }
         Ok(())
+    }
+
+    /// Waits until an admission policy of the Gateway API is in force, or is in force no longer.
+    ///
+    /// # Errors
+    /// If that does not happen.
+    pub async fn until_definitions_are_judged(&self, judged: bool) -> Result<()> {
+        let admin = self.server.admin();
+        poll::until("the admission policy of the Gateway API", async || {
+            let answer = admin.dry_run(&of_no_release()).await;
+            let refused = answer.is_err_and(|error| format!("{error:#}").contains("ValidatingAdmissionPolicy"));
+            (refused == judged).then_some(())
+        })
+        .await
     }
 
     /// The API server.
@@ -113,4 +133,27 @@ impl Cluster {
     pub fn controllers_log(&self) -> Result<String> {
         self.controllers.log()
     }
+}
+
+/// A definition in the Gateway API's group that does not name its release.
+fn of_no_release() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "probes.gateway.networking.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": "gateway.networking.k8s.io",
+            "scope": "Namespaced",
+            "names": {"kind": "Probe", "plural": "probes"},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }],
+        },
+    })
 }

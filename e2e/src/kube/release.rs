@@ -31,21 +31,28 @@ impl Release {
         }
     }
 
-    /// The paths of the definitions, sorted.
+    /// The paths of what the release's experimental channel installs, sorted: the definitions, and the admission policy
+    /// that refuses definitions of other releases.
     ///
     /// # Errors
     /// If they do not exist; the error says what to do.
     pub fn definitions(self) -> Result<Vec<PathBuf>> {
-        let directory = tools::gateway_api_crds()?.join(self.tag()).join("experimental");
+        self.channel("experimental")
+    }
+
+    /// As [`Release::definitions`], for the channel `standard` or `experimental`.
+    ///
+    /// # Errors
+    /// As [`Release::definitions`].
+    pub fn channel(self, channel: &str) -> Result<Vec<PathBuf>> {
+        let directory = tools::gateway_api_crds()?.join(self.tag()).join(channel);
         let entries = std::fs::read_dir(&directory)
             .with_context(|| format!("{}: e2e/tools/crds.sh fetches it", directory.display()))?;
         let mut files = Vec::new();
         for entry in entries {
             let file = entry?.path();
-            // Two files are not definitions: a list for kustomize, and a policy that refuses the definitions of other
-            // releases.
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            if name.ends_with("s.yaml") && name.contains("k8s.io_") && !name.contains("_vap_") {
+            let extension = file.extension().unwrap_or_default();
+            if extension == "yaml" && !file.ends_with("kustomization.yaml") {
                 files.push(file);
             }
         }

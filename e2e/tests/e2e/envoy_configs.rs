@@ -84,7 +84,7 @@ fn limpet_check_accepts_every_file() -> Result<()> {
         assert!(
             output.status.success(),
             "{file}: {}",
-            String::from_utf8_lossy(&output.stderr)
+            String::from_utf8_lossy(&output.stdout)
         );
     }
     Ok(())

@@ -119,6 +119,6 @@ async fn the_command_puts_a_keyring_into_the_object() -> Result<()> {
     assert_eq!(written, session(&site, Build::Module, &keyring.wrap(&key)?)?);
     let path = file.to_string_lossy();
     let checked = tools::run_limpet(&["check", "--env", &path], &[(&key.variable, &key.key)])?;
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     Ok(())
 }

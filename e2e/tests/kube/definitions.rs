@@ -1,6 +1,6 @@
 //! The definition of `BackendLBPolicy` that Limpet ships.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use limpet_e2e::kube::{Cluster, Namespace, Release, refused};
 use serde_json::Value;
 
@@ -97,6 +97,29 @@ async fn limpets_definition_accepts_what_the_released_one_does() -> Result<()> {
             "{spec}: {expected:?}"
         );
         assert_eq!(stored(&shipped, &spec).await?, expected, "{spec}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn admission_policies_of_releases_accept_the_definition() -> Result<()> {
+    let cluster = Cluster::start(&[]).await?;
+    let admin = cluster.server().admin();
+    let definition: Value = serde_saphyr::from_str(SHIPPED)?;
+    for release in [Release::V1_6_1, Release::V1_7_0] {
+        // Both channels have a policy of the same name, and they are not the same.
+        for channel in ["standard", "experimental"] {
+            let what = format!("{} {channel}", release.tag());
+            let files = release.channel(channel)?;
+            let policy = files.iter().find(|file| file.to_string_lossy().contains("_vap_"));
+            let policy = std::fs::read_to_string(policy.with_context(|| format!("{what}: no policy"))?)?;
+            cluster.define(&policy).await?;
+            admin.dry_run(&definition).await.context(what)?;
+            for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+                admin.delete(kind, "safe-upgrades.gateway.networking.k8s.io").await?;
+            }
+            cluster.until_definitions_are_judged(false).await?;
+        }
     }
     Ok(())
 }

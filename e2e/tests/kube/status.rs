@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
+use limpet_model::SUPPORTED_FEATURES;
 use serde_json::{Value, json};
 
 use crate::site::{condition, site_objects};
@@ -16,9 +17,12 @@ async fn every_object_has_a_status() -> Result<()> {
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
 
     let accepted = |object: &Value| condition(&object["status"]["conditions"], "Accepted") == "True/Accepted";
-    namespace
+    let class = namespace
         .until("the class", "GatewayClass", namespace.name(), accepted)
         .await?;
+    let features = class["status"]["supportedFeatures"].as_array().context("no features")?;
+    let claimed: Vec<_> = features.iter().filter_map(|feature| feature["name"].as_str()).collect();
+    assert_eq!(claimed, SUPPORTED_FEATURES);
     let gateway = namespace.until("the Gateway", "Gateway", "web", accepted).await?;
     let listener = &gateway["status"]["listeners"][0];
     assert_eq!(
@@ -68,5 +72,50 @@ async fn every_object_has_a_status() -> Result<()> {
     poll::until("no more writes", settled).await?;
     let log = controller.log().context("the controller is gone")?;
     assert!(!log.contains("ERROR"), "{log}");
+    Ok(())
+}
+
+/// GEP-1364: a route is accepted if some of its traffic is routed as configured.
+#[tokio::test]
+async fn a_route_without_a_rule_to_follow_is_not_accepted() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("refused").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", &[("app", "web")]).await?;
+    let gateway = site_objects(&namespace);
+    let (gateway, _) = gateway.split_once("---").context("a Gateway and a route")?;
+    namespace.apply(gateway).await?;
+    let refused = "{filters: [{type: ExtensionRef, extensionRef: {group: a.b, kind: C, name: d}}]}";
+    let good = "{backendRefs: [{name: web, port: 80}]}";
+    for (name, rules) in [("none", refused.to_owned()), ("some", format!("{refused}, {good}"))] {
+        let route = format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}}}
+spec: {{parentRefs: [{{name: web}}], hostnames: [{name}.example], rules: [{rules}]}}
+"
+        );
+        namespace.apply(&route).await?;
+    }
+    let _controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+
+    let is = |object: &Value, name: &str, expected: &str| {
+        condition(&object["status"]["parents"][0]["conditions"], name) == expected
+    };
+    let none = |object: &Value| is(object, "Accepted", "False/UnsupportedValue") && is(object, "PartiallyInvalid", "");
+    namespace
+        .until("the refused route to say so", "HTTPRoute", "none", none)
+        .await?;
+    let some = |object: &Value| {
+        is(object, "Accepted", "True/Accepted") && is(object, "PartiallyInvalid", "True/UnsupportedValue")
+    };
+    namespace
+        .until("the other route to say so", "HTTPRoute", "some", some)
+        .await?;
+    let attached = |object: &Value| object["status"]["listeners"][0]["attachedRoutes"] == 1;
+    namespace
+        .until("the accepted route to be counted alone", "Gateway", "web", attached)
+        .await?;
     Ok(())
 }

@@ -9,6 +9,7 @@ mod compiled;
 mod header_names;
 mod keyring_document;
 mod keys;
+mod read;
 
 mod well_known;
 
@@ -23,8 +24,6 @@ pub use well_known::warnings;
 
 use std::fmt;
 use std::time::Duration;
-
-use serde::de::DeserializeOwned;
 
 use schema::{FilterConfig, PolicyConfig};
 
@@ -43,7 +42,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why a configuration is refused: every problem of it, or only the first if it cannot be parsed.
+/// Why a configuration is refused: every problem of it, as far as they can be told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// At least one.
@@ -73,14 +72,31 @@ pub fn is_policy_name(name: &str) -> bool {
 ///
 /// # Errors
 /// If the text is not JSON, a field does not have the type of the schema, or the schema lacks a field. The error names
-/// the first such field.
+/// every such field, and what is wrong with the others, keys aside.
 pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
     let of_keys = |field: &str| {
         ["keys", "wrappedKeys", "sdsKeys"]
             .iter()
             .any(|source| field.starts_with(source))
     };
-    read_json(json, "configuration", of_keys)
+    read::read_json(json, "configuration", of_keys).map_err(|mut unread| {
+        if let Some(Err(others)) = unread.rest.as_ref().map(compile) {
+            let independent = |problem: &Problem| !unread.broken.iter().any(|broken| follows(&problem.field, broken));
+            unread.problems.extend(others.problems.into_iter().filter(independent));
+        }
+        unread.into()
+    })
+}
+
+/// Whether the problem of a field may come from something that was removed from the object or list `broken`.
+fn follows(field: &str, broken: &str) -> bool {
+    match broken {
+        "" => false,
+        "policies" => field.ends_with(".policy"),
+        _ => field
+            .strip_prefix(broken)
+            .is_some_and(|below| !below.starts_with(|c: char| c.is_ascii_alphanumeric())),
+    }
 }
 
 /// How long any policy may honour a token after its session was last used. A retiring key and a fence must stay for
@@ -95,33 +111,4 @@ pub fn longest_life(config: &FilterConfig) -> Duration {
     let longest = longest.unwrap_or(config.max_idle.get());
     // `last_seen` lags by up to a tenth of the bound, and clocks differ.
     longest + longest / 10 + config.clock_skew.get()
-}
-
-/// Reads a document. `whole` names it in errors about no field in particular; `secret` tells from the path of a field
-/// whether it may hold a key.
-fn read_json<T: DeserializeOwned>(json: &[u8], whole: &str, secret: impl Fn(&str) -> bool) -> Result<T, ConfigError> {
-    let unreadable = |field: &str, error: &serde_json::Error| {
-        // Without the position: the JSON from Envoy is not the text that the operator wrote.
-        let message = error.to_string();
-        let message = message.split(" at line ").next().unwrap_or_default();
-        // serde repeats the value that it found.
-        let message = match message.rsplit_once("expected ") {
-            Some((_, expected)) if secret(field) => format!("expected {expected}"),
-            _ => message.to_owned(),
-        };
-        ConfigError {
-            problems: vec![Problem {
-                field: field.to_owned(),
-                message,
-            }],
-        }
-    };
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let read = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let field = error.path().to_string();
-        let is_whole = field == "." || field == "?";
-        unreadable(if is_whole { whole } else { &field }, &error.into_inner())
-    })?;
-    deserializer.end().map_err(|error| unreadable(whole, &error))?;
-    Ok(read)
 }

@@ -25,6 +25,8 @@ pub(crate) struct Parent {
     pub(crate) reference: ParentRef,
     /// `Accepted`, without what the rules of the route add.
     pub(crate) accepted: Condition,
+    /// Whether a listener that accepts the route serves.
+    pub(crate) is_served: bool,
 }
 
 /// The Gateway that a parent reference refers to, if it refers to a Gateway.
@@ -37,7 +39,7 @@ pub(super) fn attach(
     route: &RouteInput<'_>,
     hostnames: &[Hostname],
     objects: &Objects,
-    gateways: &mut BTreeMap<&ObjectName, GatewayState<'_>>,
+    gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
 ) -> (Vec<Attachment>, Vec<Parent>) {
     let mut attachments: Vec<Attachment> = Vec::new();
     let mut parents = Vec::new();
@@ -45,7 +47,7 @@ pub(super) fn attach(
         let Some(name) = gateway_name(&route.meta.namespace, reference) else {
             continue;
         };
-        let Some(gateway) = gateways.get_mut(&name) else {
+        let Some(gateway) = gateways.get(&name) else {
             continue;
         };
         if let Some(error) = route.malformed {
@@ -54,12 +56,13 @@ pub(super) fn attach(
             parents.push(Parent {
                 reference: reference.clone(),
                 accepted,
+                is_served: false,
             });
             continue;
         }
         let mut obstacle = Obstacle::NoListener;
         let (serves, mut is_served) = (gateway.serves(), false);
-        for (index, state) in gateway.listeners.iter_mut().enumerate() {
+        for (index, state) in gateway.listeners.iter().enumerate() {
             match meet(route, reference, hostnames, &name, state, objects) {
                 Err(found) => obstacle = obstacle.max(found),
                 Ok(hostnames) => {
@@ -70,7 +73,6 @@ pub(super) fn attach(
                         .iter()
                         .any(|known| known.gateway == name && known.listener == index)
                     {
-                        state.attached += 1;
                         attachments.push(Attachment {
                             gateway: name.clone(),
                             listener: index,
@@ -83,6 +85,7 @@ pub(super) fn attach(
         parents.push(Parent {
             reference: reference.clone(),
             accepted: obstacle.condition(&name, is_served),
+            is_served,
         });
     }
     (attachments, parents)

@@ -2,11 +2,13 @@
 
 mod attach;
 mod backends;
+mod cors;
 mod expressions;
 mod filters;
 mod grpc;
 mod http;
 mod matches;
+mod mirrors;
 mod rule;
 mod rule_name;
 
@@ -38,6 +40,8 @@ pub(super) struct RouteState<'a> {
     pub(super) ignored: Vec<String>,
     /// Whether the route could not be read, so its rules are unknown.
     pub(super) is_malformed: bool,
+    /// Whether its Gateways are ours. Another control plane may follow what Limpet cannot.
+    is_judged: bool,
 }
 
 /// Reads every route that refers to one of our Gateways, and counts attached routes at the listeners.
@@ -96,7 +100,7 @@ fn route_state<'a>(
             .iter()
             .any(|part| field.contains(&format!(".{part}")))
     };
-    RouteState {
+    let state = RouteState {
         object: ObjectRef {
             kind: input.kind,
             name: input.meta.object_name(),
@@ -112,7 +116,12 @@ fn route_state<'a>(
             .cloned()
             .collect(),
         is_malformed: input.malformed.is_some(),
+        is_judged: input.is_judged,
+    };
+    if !state.is_refused() {
+        state.count(gateways);
     }
+    state
 }
 
 fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &References<'_>) -> RouteRule<'a> {
@@ -149,7 +158,9 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
         inline: input.inline,
+        cors: None,
         backends: Vec::new(),
+        mirrors: Vec::new(),
         unresolved: Vec::new(),
         refused_backends: BTreeMap::new(),
         refused,
@@ -157,9 +168,10 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
     let mut not_followed = Vec::new();
     if !route.is_judged {
         not_followed.extend(unread.below(&input.field).into_iter().map(str::to_owned));
+        not_followed.extend(input.left_to_others());
     }
     let destinations = backends::destinations(route, input, references, &mut rule, &mut not_followed);
-    let action = filters::action(input, &unread, &destinations, &mut rule);
+    let action = filters::action(route, input, references, &destinations, &mut rule);
     rule.action = action.unwrap_or_else(|problem| {
         if !route.is_judged {
             not_followed.push(problem.field);
@@ -173,18 +185,31 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         });
         RuleAction::Respond { status: 500, reason }
     });
-    if let RuleAction::Forward {
-        not_followed: known, ..
-    } = &mut rule.action
-    {
+    if let RuleAction::Forward(forward) = &mut rule.action {
         not_followed.sort();
         not_followed.dedup();
-        *known = not_followed;
+        forward.not_followed = not_followed;
     }
     rule
 }
 
 impl RouteState<'_> {
+    /// Whether no rule can be followed. Gateway API: "A Route MUST be considered "Accepted" if at least one of the
+    /// Route's rules is implemented by the Gateway".
+    pub(super) fn is_refused(&self) -> bool {
+        !self.rules.is_empty() && self.rules.iter().all(RouteRule::is_refused)
+    }
+
+    /// Counts the route at its listeners.
+    fn count(&self, gateways: &mut BTreeMap<&ObjectName, GatewayState<'_>>) {
+        for attachment in &self.attachments {
+            let gateway = gateways.get_mut(&attachment.gateway);
+            if let Some(listener) = gateway.and_then(|gateway| gateway.listeners.get_mut(attachment.listener)) {
+                listener.attached += 1;
+            }
+        }
+    }
+
     /// The Gateways that serve it.
     pub(super) fn gateways(&self) -> BTreeSet<ObjectName> {
         self.attachments
@@ -210,6 +235,7 @@ impl RouteState<'_> {
                 field: rule.field.clone(),
                 name: rule.name.clone(),
                 inline: rule.inline,
+                is_refused: self.is_judged && rule.is_refused(),
                 backends: rule.backends.iter().map(|backend| backend.object.clone()).collect(),
                 refused_backends: rule.refused_backends.clone(),
                 paths: rule.matches.iter().map(|found| found.path.clone()).collect(),

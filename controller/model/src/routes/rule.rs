@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::graph::{Destination, HeaderChanges, Match, Redirect, Rewrite, RuleName};
+use crate::graph::{Cors, Destination, Forward, HeaderChanges, Match, Redirect, Retry, RuleName, Target};
 use crate::problem::Problem;
 use crate::references::Backend;
+use crate::reports::UNSUPPORTED_VALUE;
 use limpet_api::{BackendRef, DecodeError, Filter, Kind, Meta, ObjectName, ParentRef, SessionPersistence};
 
 /// A rule that was read.
@@ -22,8 +23,11 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) request_headers: HeaderChanges,
     pub(crate) response_headers: HeaderChanges,
     pub(crate) inline: Option<&'a SessionPersistence>,
+    pub(crate) cors: Option<Cors>,
     /// The valid backends.
     pub(crate) backends: Vec<Backend>,
+    /// The valid backends of its mirrors.
+    pub(crate) mirrors: Vec<Backend>,
     /// The invalid references.
     pub(crate) unresolved: Vec<BadReference>,
     /// XBackends that exist but cannot be used, and why.
@@ -32,17 +36,39 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) refused: Vec<Refused>,
 }
 
+impl RouteRule<'_> {
+    /// Whether any requests are forwarded or redirected.
+    pub(crate) fn leads_somewhere(&self) -> bool {
+        let takes =
+            |destination: &Destination| destination.weight > 0 && matches!(destination.target, Target::Cluster(_));
+        !self.matches.is_empty()
+            && match &self.action {
+                RuleAction::Redirect(_) => true,
+                RuleAction::Forward(forward) => forward.destinations.iter().any(takes),
+                RuleAction::Respond { .. } => false,
+            }
+    }
+
+    /// Whether the rule as a whole cannot be followed, whatever other objects there are.
+    pub(crate) fn is_refused(&self) -> bool {
+        let is_unsupported = |bad: &BadReference| bad.reason == UNSUPPORTED_VALUE;
+        !self.refused.is_empty() || (!self.leads_somewhere() && self.unresolved.iter().any(is_unsupported))
+    }
+
+    pub(crate) fn has_no_backends(&self) -> bool {
+        matches!(self.action, RuleAction::Respond { .. })
+            && self.refused.is_empty()
+            && self.backends.is_empty()
+            && self.unresolved.is_empty()
+    }
+}
+
 /// What a rule does.
 #[derive(Debug)]
 pub(crate) enum RuleAction {
     Redirect(Redirect),
-    Forward {
-        destinations: Vec<Destination>,
-        rewrite: Rewrite,
-        request_timeout: Option<Duration>,
-        backend_timeout: Option<Duration>,
-        not_followed: Vec<String>,
-    },
+    /// Without the sessions, which are found after all rules.
+    Forward(Forward),
     Respond {
         status: u16,
         reason: String,
@@ -74,7 +100,24 @@ pub(super) struct RuleInput<'a> {
     pub(super) filters: &'a [Filter],
     pub(super) backends: &'a [BackendRef],
     pub(super) timeouts: Result<(Option<Duration>, Option<Duration>), Problem>,
+    pub(super) retry: Result<Option<Retry>, Problem>,
     pub(super) inline: Option<&'a SessionPersistence>,
+}
+
+impl RuleInput<'_> {
+    /// What this rule asks for, and a graph for other control planes does not contain.
+    pub(super) fn left_to_others(&self) -> Vec<String> {
+        let filters = self.filters.iter().enumerate().filter_map(|(index, filter)| {
+            let name = match filter.kind.as_str() {
+                "RequestMirror" => "requestMirror",
+                "CORS" => "cors",
+                _ => return None,
+            };
+            Some(format!("{}.filters[{index}].{name}", self.field))
+        });
+        let retry = (!matches!(self.retry, Ok(None))).then(|| format!("{}.retry", self.field));
+        filters.chain(retry).collect()
+    }
 }
 
 /// A route of either kind, before it is read.
@@ -90,9 +133,11 @@ pub(super) struct RouteInput<'a> {
     pub(super) is_judged: bool,
 }
 
+/// Of a field that Limpet does not know.
 pub(super) fn not_supported(field: &str) -> Problem {
+    let name = field.rsplit('.').next().unwrap_or(field);
     Problem {
         field: field.to_owned(),
-        message: "expected none, because this field is not supported".to_owned(),
+        message: format!("{name} is not supported"),
     }
 }

@@ -76,6 +76,10 @@ fn conditions<'p>(
                     "sessionPersistence of the rule takes precedence over that of the backend on".to_owned(),
                     rule_name(facts),
                 ),
+                _ if facts.is_refused => about.add(
+                    "there are no sessions, because the rule cannot be followed, on".to_owned(),
+                    rule_name(facts),
+                ),
                 Source::Destinations if !rule.is_refused => {}
                 Source::Destinations if is_one_of_two(backends, name, facts) => {
                     conflicts += 1;

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::graph::{Hostname, PathMatch, RuleName};
-use crate::references::RuleBackend;
+use crate::objects::RuleBackend;
 use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence};
 
 /// Identifies a rule. The name does not: several rules may have the same one.
@@ -24,6 +24,8 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) name: RuleName,
     /// Its own `sessionPersistence`.
     pub(crate) inline: Option<&'a SessionPersistence>,
+    /// Whether the rule cannot be followed, so that no request gets a session.
+    pub(crate) is_refused: bool,
     /// Its valid backends, in their order.
     pub(crate) backends: Vec<RuleBackend>,
     /// XBackends of the rule that exist but cannot be used, and why.

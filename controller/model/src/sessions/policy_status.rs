@@ -8,7 +8,7 @@ use super::objects::{PolicyObject, PolicyTargets};
 use super::rules::{Outcome, RuleChoice, services};
 use super::status::{Remarks, ancestor, invalid, report};
 use crate::objects::RouteReferences;
-use crate::references::RuleBackend;
+use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
 use crate::{Objects, SessionPolicyName};
@@ -135,7 +135,12 @@ impl<'p> Statuses<'p> {
         };
         let mut conditions = vec![Condition::holds("Accepted", "Accepted", no_effect(&message, unread))];
         if governed == 0 {
-            conditions.push(Condition::fails("Programmed", "Overridden", not_governed.to_string()));
+            let refused = count(|outcome| outcome == Outcome::Refused);
+            conditions.push(if refused == rules.len() {
+                Condition::fails("Programmed", "Invalid", not_governed.to_string())
+            } else {
+                Condition::fails("Programmed", "Overridden", not_governed.to_string())
+            });
         } else if governed < rules.len() {
             conditions.push(Condition::holds(
                 "Programmed",
@@ -192,6 +197,7 @@ impl<'p> Statuses<'p> {
             Outcome::ForeignDomain => {
                 format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions on")
             }
+            Outcome::Refused => "the rule cannot be followed, so there are no sessions on".to_owned(),
             Outcome::NoRoom => {
                 format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions on")
             }
@@ -253,7 +259,7 @@ pub(super) fn rule_name(facts: &RuleFacts<'_>) -> String {
 }
 
 /// Keeps the oldest Gateways if there are too many, so that a new one does not displace them.
-pub(super) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
+pub(crate) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
     if gateways.len() <= max {
         return;
     }

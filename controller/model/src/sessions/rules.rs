@@ -10,8 +10,8 @@ use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
 use super::{annotations, cookie_path};
 use crate::graph::PathMatch;
+use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::references::RuleBackend;
 use crate::session_fields::{CookiePath, SessionFields};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
@@ -39,6 +39,8 @@ pub(super) enum Outcome<'p> {
     ForeignDomain,
     /// The policy's status has no room for the rule's Gateways.
     NoRoom,
+    /// The rule cannot be followed.
+    Refused,
 }
 
 /// Where a rule's sessions come from.
@@ -127,6 +129,7 @@ impl<'p> Chooser<'p> {
             match source {
                 Source::Inline => Outcome::Inline,
                 Source::Destinations => Outcome::Destinations,
+                Source::Policy(winner) if winner.policy == policy && facts.is_refused => Outcome::Refused,
                 Source::Policy(winner) if winner.policy == policy => Outcome::Governs,
                 Source::Policy(winner) if have_one_name(winner.content, content) => Outcome::NameTaken(winner.policy),
                 Source::Policy(winner) => Outcome::Older(winner.policy),

@@ -7,6 +7,7 @@
     reason = "what is not there fails the test"
 )]
 
+mod backend_tls;
 mod documented;
 mod foreign;
 mod gateways;
@@ -15,7 +16,9 @@ mod malformed;
 mod objects;
 mod precedence;
 mod references;
+mod refused_rules;
 mod rules;
+mod traffic;
 
 use limpet_api::ObjectName;
 use limpet_model::graph::{Action, Forward, Gateway, Graph, Route, VirtualHost};

@@ -49,8 +49,11 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
         check(&mut report, root, &sources, args, i < given);
     }
     let files: Vec<&str> = roots.iter().map(|root| root.file).collect();
+    if args.quiet {
+        report.drop_notes();
+    }
     match form {
-        Output::Text => print::text(&report, &files)?,
+        Output::Text => print::text(&report, &files, args.quiet)?,
         Output::Json => print::json(&report, &files)?,
     }
     if !unreadable.is_empty() {

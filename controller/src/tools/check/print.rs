@@ -1,32 +1,40 @@
 //! The output of a check.
 
+use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
-use super::report::{Finding, Report, Severity};
+use super::report::{CheckedFilter, Finding, Report, Severity};
 use crate::exit::Failure;
 use crate::output;
 
-/// Prints errors and warnings to stderr, everything else to stdout.
-pub(super) fn text(report: &Report, files: &[&str]) -> Result<(), Failure> {
-    for file in files {
-        let (mut said, mut complaints) = (String::new(), String::new());
-        for finding in report.of_file(file) {
-            match finding.severity {
-                Severity::Note => said += &finding_text(finding),
-                _ => complaints += &finding_text(finding),
-            }
-        }
-        output::complain(&complaints);
-        output::print(&format!("{said}{file}: {}\n", summary(report, file)))?;
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+const NOTE: Style = AnsiColor::Cyan.on_default();
+const OK: Style = AnsiColor::Green.on_default().bold();
+
+/// Prints what is worst first, and one verdict for each file last.
+///
+/// Quiet, it prints neither notes nor the verdict of a file without errors and warnings.
+pub(super) fn text(report: &Report, files: &[&str], quiet: bool) -> Result<(), Failure> {
+    let mut text = String::new();
+    for severity in [Severity::Error, Severity::Warning, Severity::Note] {
+        let found = report.findings.iter().filter(|finding| finding.severity == severity);
+        text.extend(found.map(finding_text));
     }
-    Ok(())
+    for file in files {
+        let verdict = Verdict::of(report, file);
+        if !(quiet && verdict.problems.is_empty()) {
+            text += &verdict.text(file);
+        }
+    }
+    output::print_styled(&text)
 }
 
 fn finding_text(finding: &Finding) -> String {
-    let label = match finding.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
+    let (label, style) = match finding.severity {
+        Severity::Error => ("error", ERROR),
+        Severity::Warning => ("warning", WARNING),
+        Severity::Note => ("note", NOTE),
     };
     let Finding {
         file,
@@ -41,43 +49,67 @@ fn finding_text(finding: &Finding) -> String {
     } else {
         format!("{file}: {path}")
     };
-    format!("{label:7}  {location}\n         {field}{message}\n")
+    format!("{style}{label:7}{style:#}  {location}\n         {field}{message}\n")
 }
 
-fn summary(report: &Report, file: &str) -> String {
-    let count = |severity, word: &str| {
-        let count = report
-            .of_file(file)
-            .filter(|finding| finding.severity == severity)
-            .count();
-        (count > 0).then(|| plural(count, word))
-    };
-    let problems: Vec<String> = [count(Severity::Error, "error"), count(Severity::Warning, "warning")]
-        .into_iter()
-        .flatten()
-        .collect();
-    let checked: Vec<String> = report
-        .checked
-        .iter()
-        .filter(|checked| checked.file == file)
-        .map(|checked| {
-            let keys = match &checked.keys {
-                Some(ids) => plural(ids.len(), "key"),
-                None => "keys not known here".to_owned(),
-            };
-            format!("{keys} and {}", policies(&checked.policies))
-        })
-        .collect();
-    let outcome = if problems.is_empty() {
-        "ok".to_owned()
-    } else {
-        problems.join(", ")
-    };
-    if checked.is_empty() {
-        outcome
-    } else {
-        format!("{outcome} ({})", checked.join("; "))
+/// What a check makes of one file.
+struct Verdict {
+    /// `2 errors`, `1 warning`.
+    problems: Vec<String>,
+    style: Style,
+    notes: usize,
+    /// The filters in it, as `1 key and the policy web`.
+    checked: Vec<String>,
+}
+
+impl Verdict {
+    fn of(report: &Report, file: &str) -> Self {
+        let count = |severity| {
+            let findings = report.of_file(file);
+            findings.filter(|finding| finding.severity == severity).count()
+        };
+        let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+        let problems = [(errors, "error"), (warnings, "warning")].into_iter();
+        let problems = problems.filter(|(count, _)| *count > 0);
+        let checked = report.checked.iter().filter(|checked| checked.file == file);
+        Self {
+            problems: problems.map(|(count, word)| plural(count, word)).collect(),
+            style: match (errors, warnings) {
+                (0, 0) => OK,
+                (0, _) => WARNING,
+                _ => ERROR,
+            },
+            notes: count(Severity::Note),
+            checked: checked.map(filter_text).collect(),
+        }
     }
+
+    fn text(&self, file: &str) -> String {
+        let style = self.style;
+        let outcome = if self.problems.is_empty() {
+            "ok".to_owned()
+        } else {
+            self.problems.join(", ")
+        };
+        let checked = if self.checked.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", self.checked.join("; "))
+        };
+        let notes = match self.notes {
+            0 => String::new(),
+            notes => format!(", {}", plural(notes, "note")),
+        };
+        format!("{file}: {style}{outcome}{style:#}{notes}{checked}\n")
+    }
+}
+
+fn filter_text(checked: &CheckedFilter) -> String {
+    let keys = match &checked.keys {
+        Some(ids) => plural(ids.len(), "key"),
+        None => "keys not known here".to_owned(),
+    };
+    format!("{keys} and {}", policies(&checked.policies))
 }
 
 fn plural(count: usize, word: &str) -> String {

@@ -81,6 +81,10 @@ impl Report {
         }
     }
 
+    pub(crate) fn drop_notes(&mut self) {
+        self.findings.retain(|finding| finding.severity != Severity::Note);
+    }
+
     pub(crate) fn of_file<'r>(&'r self, file: &'r str) -> impl Iterator<Item = &'r Finding> {
         self.findings.iter().filter(move |finding| finding.file == file)
     }

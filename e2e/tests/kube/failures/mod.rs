@@ -2,10 +2,13 @@
 
 mod api_server;
 mod browsers;
+mod builds;
 mod certificates;
 mod envoys;
+mod keyless;
 mod objects;
 mod own_rights;
+mod pods;
 mod policies;
 mod replicas;
 mod restarts;

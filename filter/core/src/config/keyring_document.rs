@@ -40,7 +40,7 @@ impl KeyringDocument {
     /// # Errors
     /// If the text is not such a document, or [`KeyringDocument::check`] fails.
     pub fn parse(json: &[u8]) -> Result<Self, ConfigError> {
-        let document: Self = super::read_json(json, "keyring", |_| true)?;
+        let document: Self = super::read::read_json(json, "keyring", |_| true).map_err(ConfigError::from)?;
         document.check()?;
         Ok(document)
     }

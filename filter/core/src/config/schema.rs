@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 
 pub use keys::{InlineKey, KeyConfig, KeyEncryptionKeyConfig, KeyStateConfig, SdsKeysConfig, WrappedKeysConfig};
@@ -154,6 +155,29 @@ fn each_once<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
     }
 
     deserializer.deserialize_map(EachOnce(PhantomData))
+}
+
+/// One of the words of a type. serde alone says "expected map with a single key" of what is no text.
+fn word<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    struct Word<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Word<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            // Only its error tells which words a type has.
+            let no_word = StrDeserializer::<serde::de::value::Error>::new("");
+            let error = T::deserialize(no_word).err().map(|error| error.to_string());
+            let words = error.as_ref().and_then(|error| error.split_once("expected "));
+            f.write_str(words.map_or("a text", |(_, words)| words))
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            T::deserialize(StrDeserializer::new(text))
+        }
+    }
+
+    deserializer.deserialize_str(Word(PhantomData))
 }
 
 // serde passes the field by reference.

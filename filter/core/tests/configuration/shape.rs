@@ -1,7 +1,7 @@
 //! The JSON of a configuration: types, unknown fields, durations.
 
 use limpet_core::config;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::base::*;
 
@@ -65,6 +65,71 @@ fn unknown_fields_are_refused_by_their_path() {
             &[&format!("{path}idletimeout")],
         );
     }
+}
+
+#[test]
+fn a_word_that_is_no_text_names_the_words() {
+    let mut config = valid();
+    config["policies"]["shop"]["cookie"]["mode"] = json!({});
+    let message = load(&config).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "policies.shop.cookie.mode: invalid type: map, expected one of `insert`, `prefix`, `rewrite`"
+    );
+}
+
+#[test]
+fn no_mistake_hides_another() {
+    let config = json!({
+        "keys": [7, {"id": 1, "env": "A", "state": []}, {"id": "x", "inline": true}, {}],
+        "policies": {
+            "a": {"cookie": {"name": "a", "mode": {}, "path": 7}, "strict": "no"},
+            "b": {"cookie": {"nam": "b", "sameSite": 1}},
+            "c": 5,
+            "d": {"cookie": {"name": "a b"}, "strictStatus": 200},
+        },
+        "routes": [{"route": 1}, {"route": "r", "policy": "d", "scop": "x"}],
+        "maxIdle": "1x",
+    });
+    let found = config::parse(config.to_string().as_bytes()).unwrap_err();
+    let mut found: Vec<&str> = found.problems.iter().map(|problem| &*problem.field).collect();
+    found.sort_unstable();
+    let expected = [
+        "keys[0]",
+        "keys[1].state",
+        "keys[2].id",
+        "keys[2].inline",
+        "keys[3]",
+        "maxIdle",
+        "policies.a.cookie.mode",
+        "policies.a.cookie.path",
+        "policies.a.strict",
+        "policies.b.cookie.nam",
+        "policies.b.cookie.sameSite",
+        "policies.c",
+        "policies.d.cookie.name",
+        "policies.d.strictStatus",
+        "routes[0].route",
+        "routes[1].scop",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_mistake_is_not_told_again_by_what_follows_from_it() {
+    let one = |config: Value| {
+        let found = config::parse(config.to_string().as_bytes()).unwrap_err();
+        assert_eq!(found.problems.len(), 1, "{found}");
+    };
+    let keys = json!([{"id": 1, "env": "A"}]);
+    one(json!({"keys": keys, "policies": {"a": {"cookie": {"nam": "a"}}}}));
+    one(json!({"keys": keys, "policies": {"a": {"cookie": 7}}}));
+    one(json!({"keys": keys, "policies": {"a": 7}, "default": {"policy": "a"}}));
+    one(json!({"keys": keys, "polcies": {}}));
+    one(json!({
+        "keys": keys,
+        "policies": {"a": {"cookie": {"name": "a", "lifetimeType": "Permanent"}, "absolutTimeout": "1h"}},
+    }));
 }
 
 #[test]

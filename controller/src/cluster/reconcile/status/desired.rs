@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::shape::{Entry, GatewayStatus, Wanted, merge};
+use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
 use crate::cluster::kube::{Digest, status_digest};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::Reports;
@@ -38,7 +38,7 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
         let wanted = Wanted::Whole {
             generation: report.observed_generation,
             conditions: report.conditions.clone(),
-            gateway: None,
+            rest: Rest::Class,
         };
         add(Kind::GatewayClass, ObjectName::new("", name), Some(wanted));
     }
@@ -59,6 +59,9 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
     for (name, report) in &reports.backends {
         add(Kind::XBackend, name.clone(), policy(name, report, facts));
     }
+    for (name, report) in &reports.backend_tls_policies {
+        add(Kind::BackendTlsPolicy, name.clone(), policy(name, report, facts));
+    }
     desired
 }
 
@@ -71,9 +74,11 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
         "Conflicted" => condition.is_true(),
         _ => false,
     };
+    let is_refused = report.conditions.iter().any(is_bad);
     let with_programmed = |conditions: &[Condition]| {
         let mut all = conditions.to_vec();
-        let bad = conditions.iter().any(is_bad);
+        // A valid listener of a Gateway that is not accepted is not served, either.
+        let bad = is_refused || conditions.iter().any(is_bad);
         all.push(if bad { refused() } else { programmed.clone() });
         all
     };
@@ -84,7 +89,7 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
     Some(Wanted::Whole {
         generation: report.observed_generation,
         conditions: with_programmed(&report.conditions),
-        gateway: Some(GatewayStatus {
+        rest: Rest::Gateway(GatewayStatus {
             addresses: facts.addresses.clone(),
             listeners,
         }),
@@ -128,4 +133,58 @@ fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wan
     };
     let entries: Option<Vec<Entry>> = report.ancestors.iter().map(entry).collect();
     entries.map(Wanted::Entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use limpet_model::reports::{GatewayReport, ListenerReport};
+
+    /// Of a Gateway with this condition, whose listener is valid.
+    fn wanted(accepted: Condition) -> (Vec<Condition>, Vec<Condition>) {
+        let name = ObjectName::new("shop", "web");
+        let listener = ListenerReport {
+            conditions: vec![Condition::holds("Accepted", "Accepted", "")],
+            ..ListenerReport::default()
+        };
+        let report = GatewayReport {
+            conditions: vec![accepted],
+            listeners: vec![listener],
+            ..GatewayReport::default()
+        };
+        let reports = Reports {
+            gateways: BTreeMap::from([(name.clone(), report)]),
+            ..Reports::default()
+        };
+        let programmed = Condition::holds("Programmed", "Programmed", "");
+        let facts = Facts {
+            programmed: BTreeMap::from([(name.clone(), programmed)]),
+            ..Facts::default()
+        };
+        let Some(Wanted::Whole {
+            conditions,
+            rest: Rest::Gateway(mut gateway),
+            ..
+        }) = gateway(&reports, &name, &facts)
+        else {
+            panic!("a status");
+        };
+        (conditions, gateway.listeners.remove(0).conditions)
+    }
+
+    #[test]
+    fn no_listener_of_a_refused_gateway_is_programmed() {
+        let programmed = |conditions: &[Condition]| {
+            let mut all = conditions.iter();
+            all.find(|condition| condition.kind == "Programmed")
+                .map(|condition| (condition.is_true(), condition.reason))
+        };
+        let (gateway, listener) = wanted(Condition::fails("Accepted", "Invalid", ""));
+        assert_eq!(programmed(&gateway), Some((false, "Invalid")));
+        assert_eq!(programmed(&listener), Some((false, "Invalid")));
+        let (gateway, listener) = wanted(Condition::holds("Accepted", "Accepted", ""));
+        assert_eq!(programmed(&gateway), Some((true, "Programmed")));
+        assert_eq!(programmed(&listener), Some((true, "Programmed")));
+    }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
+use super::word;
+
 #[cfg(feature = "schema")]
 use super::constraints::exactly_one;
 
@@ -23,7 +25,7 @@ pub struct KeyConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<InlineKey>,
     /// The phase of the key in a rotation.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub state: KeyStateConfig,
 }
 

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::is_false;
+use super::{is_false, word};
 use crate::time::GatewayDuration;
 use crate::token::CarrierMode;
 
@@ -55,10 +55,10 @@ pub struct PolicyConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<GatewayDuration>,
     /// Whether the content of tokens is hidden from clients.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub token: TokenConfig,
     /// What happens to the caching of a response that carries a token.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub cache_control: CacheControlConfig,
 }
 
@@ -116,7 +116,7 @@ pub struct CookieConfig {
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
     /// Who sets the cookie. In modes other than `insert` it is the application, and only `name` and `mode` may be set.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub mode: CookieModeConfig,
     /// The Path attribute, at most 1,024 characters.
     #[serde(default = "root")]
@@ -130,21 +130,21 @@ pub struct CookieConfig {
     #[cfg_attr(feature = "schema", schemars(length(max = 253), regex(pattern = DOMAIN)))]
     pub domain: Option<String>,
     /// Whether the cookie is Secure.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub secure: SecureConfig,
     /// Whether the cookie is hidden from scripts.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
     pub http_only: bool,
     /// Whether browsers send the cookie with requests from other sites.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub same_site: SameSiteConfig,
     /// Whether browsers keep a cookie for each top-level site (CHIPS). Requires `secure: always`.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub partitioned: bool,
     /// How long a browser keeps the cookie.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub lifetime_type: LifetimeTypeConfig,
     /// Whether the name of the cookie ends in eight characters for its scope, as in `limpet-session~k3rp2x7a`. For a
     /// policy of several rules whose cookies have the same path, so that a client keeps one for each rule.
@@ -239,7 +239,7 @@ pub struct HeaderConfig {
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
     /// Who sets the header.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub mode: HeaderModeConfig,
     /// Whether the backend sees the header. In mode `prefix` it sees its own value.
     #[serde(default, skip_serializing_if = "is_false")]

@@ -1,0 +1,119 @@
+//! Reports on routes that Limpet serves.
+
+use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
+use super::routes::{Parent, RouteRule, RouteState};
+use super::sessions::RuleSession;
+use super::unread::no_effect;
+
+pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
+    let parent = |parent: &Parent| ParentReport {
+        parent_ref: parent.reference.clone(),
+        conditions: conditions(route, parent, sessions),
+    };
+    RouteReport {
+        observed_generation: route.meta.generation,
+        parents: route.parents.iter().map(parent).collect(),
+    }
+}
+
+fn conditions(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession]) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    if !parent.accepted.is_true() {
+        conditions.push(parent.accepted.clone());
+    } else if route.is_refused() {
+        let refusals: Vec<String> = route.rules.iter().flat_map(refusals).collect();
+        conditions.push(Condition::fails("Accepted", UNSUPPORTED_VALUE, refusals.join("; ")));
+    } else {
+        conditions.push(Condition::holds(
+            "Accepted",
+            parent.accepted.reason,
+            no_effect(&message(route, parent, sessions), &route.ignored),
+        ));
+        conditions.extend(partially_invalid(route, sessions));
+    }
+    if !route.is_malformed {
+        conditions.push(resolved(route));
+    }
+    conditions
+}
+
+/// The message of a route that is accepted.
+fn message(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession]) -> String {
+    let rules = || route.rules.iter();
+    let nowhere = !rules().any(RouteRule::leads_somewhere) && rules().any(|rule| !rule.unresolved.is_empty());
+    let accepted = if nowhere && parent.is_served {
+        "The route is attached, but no rule has a valid backend, so requests are answered with status 500"
+    } else {
+        &parent.accepted.message
+    };
+    let without = rules().filter(|rule| rule.has_no_backends()).map(|rule| {
+        format!(
+            "{}.backendRefs: there are none, so requests are answered with status 500",
+            rule.field
+        )
+    });
+    let notes = sessions.iter().flat_map(|session| session.notes.iter().cloned());
+    let empty = route.rules.is_empty().then(|| "spec.rules: there are none".to_owned());
+    let parts = std::iter::once(accepted.to_owned())
+        .chain(empty)
+        .chain(without)
+        .chain(notes);
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// `ResolvedRefs`, with the first reason and all messages.
+fn resolved(route: &RouteState<'_>) -> Condition {
+    let all = route.rules.iter().flat_map(|rule| &rule.unresolved);
+    let bad: Vec<_> = all.filter(|bad| bad.reason != UNSUPPORTED_VALUE).collect();
+    match bad.first() {
+        None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
+        Some(first) => {
+            let messages: Vec<String> = bad
+                .iter()
+                .map(|bad| format!("{}: {}", bad.field, bad.message))
+                .collect();
+            Condition::fails("ResolvedRefs", first.reason, messages.join("; "))
+        }
+    }
+}
+
+/// `PartiallyInvalid` if a rule, or a part of one, cannot be followed.
+fn partially_invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> Option<Condition> {
+    let (refused, others): (Vec<_>, Vec<_>) = route.rules.iter().partition(|rule| rule.is_refused());
+    let dropped: Vec<String> = refused.into_iter().flat_map(refusals).collect();
+    // The specification requires this prefix.
+    let dropped = (!dropped.is_empty()).then(|| format!("Dropped Rule: {}", dropped.join("; ")));
+    let problems = sessions.iter().flat_map(|session| &session.problems);
+    let sessions = problems.map(|problem| {
+        format!(
+            "{}: {} (served without session persistence)",
+            problem.field, problem.message
+        )
+    });
+    let parts = dropped
+        .into_iter()
+        .chain(others.into_iter().flat_map(refusals))
+        .chain(sessions);
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| Condition::holds("PartiallyInvalid", UNSUPPORTED_VALUE, parts.join("; ")))
+}
+
+/// What of the rule cannot be followed, and what becomes of its requests.
+fn refusals(rule: &RouteRule<'_>) -> Vec<String> {
+    let refused = rule.refused.iter().map(|refused| {
+        let message = format!("{}: {}", refused.problem.field, refused.problem.message);
+        if refused.drops_rule {
+            message
+        } else {
+            format!("{message} (its requests are answered with status 500)")
+        }
+    });
+    let unsupported = rule.unresolved.iter().filter(|bad| bad.reason == UNSUPPORTED_VALUE);
+    let unsupported = unsupported.map(|bad| {
+        format!(
+            "{}: {} (its share of the requests is answered with status 500)",
+            bad.field, bad.message
+        )
+    });
+    refused.chain(unsupported).collect()
+}

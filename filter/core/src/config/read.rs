@@ -1,0 +1,216 @@
+//! Reads a JSON document, and finds every mistake in it rather than the first alone.
+//!
+//! serde stops at the first mistake. So a document that has one is read again without it, until nothing is left to say.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::Segment;
+use zeroize::Zeroize;
+
+use super::{ConfigError, Problem};
+
+/// After so many mistakes nobody reads on.
+const MAX_PROBLEMS: usize = 50;
+
+/// A document with mistakes.
+pub(super) struct Unread<T> {
+    /// At least one.
+    pub(super) problems: Vec<Problem>,
+    /// What the document says without them, if it can be read then.
+    pub(super) rest: Option<T>,
+    /// The objects and lists that something was removed from, as `policies.web`; the document itself is empty.
+    pub(super) broken: Vec<String>,
+}
+
+impl<T> From<Unread<T>> for ConfigError {
+    fn from(unread: Unread<T>) -> Self {
+        Self {
+            problems: unread.problems,
+        }
+    }
+}
+
+/// Reads a document. `whole` names it in errors about no field in particular; `secret` tells from the path of a field
+/// whether it may hold a key.
+pub(super) fn read_json<T: DeserializeOwned>(
+    json: &[u8],
+    whole: &str,
+    secret: impl Fn(&str) -> bool,
+) -> Result<T, Unread<T>> {
+    let mut mistake = match read(json) {
+        Ok(value) => return Ok(value),
+        Err(mistake) => mistake,
+    };
+    let mut repair = Repair::new(json);
+    let mut problems = Vec::new();
+    let mut rest = None;
+    while problems.len() < MAX_PROBLEMS {
+        if !repair.explains(&mistake) {
+            let field = field(&repair.original(&mistake.path));
+            problems.push(Problem {
+                message: mistake.message(secret(&field)),
+                field: if field.is_empty() { whole.to_owned() } else { field },
+            });
+        }
+        if !repair.remove(&mistake.path) {
+            break;
+        }
+        match repair.read() {
+            Ok(value) => {
+                rest = Some(value);
+                break;
+            }
+            Err(next) => mistake = next,
+        }
+    }
+    let broken = repair.broken.iter().map(|path| field(path)).collect();
+    Err(Unread { problems, rest, broken })
+}
+
+/// What serde stopped at.
+struct Mistake {
+    path: Vec<Step>,
+    text: String,
+}
+
+impl Mistake {
+    fn new(path: Vec<Step>, error: &serde_json::Error) -> Self {
+        // Without the position: the JSON from Envoy is not the text that the operator wrote.
+        let text = error
+            .to_string()
+            .split(" at line ")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        Self { path, text }
+    }
+
+    fn message(&self, secret: bool) -> String {
+        match self.text.rsplit_once("expected ") {
+            // serde repeats the value that it found.
+            Some((_, expected)) if secret => format!("expected {expected}"),
+            _ => self.text.clone(),
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Mistake> {
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| Mistake::new(steps(error.path()), error.inner()))?;
+    let end = deserializer.end().map_err(|error| Mistake::new(Vec::new(), &error));
+    end.map(|()| value)
+}
+
+/// A part of the path to a field.
+#[derive(Clone, PartialEq, Eq)]
+enum Step {
+    Field(String),
+    Element(usize),
+}
+
+fn steps(path: &serde_path_to_error::Path) -> Vec<Step> {
+    let step = |segment: &Segment| match segment {
+        Segment::Map { key } => Some(Step::Field(key.clone())),
+        Segment::Seq { index } => Some(Step::Element(*index)),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    };
+    path.iter().filter_map(step).collect()
+}
+
+/// A path as `keys[0].id`.
+fn field(steps: &[Step]) -> String {
+    let mut text = String::new();
+    for step in steps {
+        match step {
+            Step::Field(name) if text.is_empty() => text += name,
+            Step::Field(name) => text.extend([".", name]),
+            Step::Element(index) => text.extend(["[", &index.to_string(), "]"]),
+        }
+    }
+    text
+}
+
+/// A document that loses its mistakes one by one. It is wiped, because it may hold keys.
+struct Repair {
+    document: Value,
+    /// The elements of lists that were removed, in order. Each shifts those behind it.
+    elements: Vec<(Vec<Step>, usize)>,
+    /// The objects and lists that something was removed from, by their original places.
+    broken: Vec<Vec<Step>>,
+}
+
+impl Repair {
+    /// From a text that is not JSON, nothing can be removed.
+    fn new(json: &[u8]) -> Self {
+        Self {
+            document: serde_json::from_slice(json).unwrap_or_default(),
+            elements: Vec::new(),
+            broken: Vec::new(),
+        }
+    }
+
+    /// Whether a mistake likely follows from one that was removed: a field is missing where one had a wrong name.
+    fn explains(&self, mistake: &Mistake) -> bool {
+        mistake.text.starts_with("missing field") && self.broken.contains(&self.original(&mistake.path))
+    }
+
+    /// Removes what stands at this place; `false` if nothing does.
+    fn remove(&mut self, path: &[Step]) -> bool {
+        let Some((last, parent)) = path.split_last() else {
+            return false;
+        };
+        self.broken.push(self.original(parent));
+        let within = parent.iter().try_fold(&mut self.document, |value, step| match step {
+            Step::Field(name) => value.get_mut(name),
+            Step::Element(index) => value.get_mut(index),
+        });
+        let removed = match (within, last) {
+            (Some(Value::Object(fields)), Step::Field(name)) => fields.remove(name),
+            (Some(Value::Array(elements)), Step::Element(index)) if *index < elements.len() => {
+                self.elements.push((parent.to_vec(), *index));
+                Some(elements.remove(*index))
+            }
+            _ => None,
+        };
+        removed.map(|mut value| wipe(&mut value)).is_some()
+    }
+
+    fn read<T: DeserializeOwned>(&self) -> Result<T, Mistake> {
+        let mut json = self.document.to_string().into_bytes();
+        let value = read(&json);
+        json.zeroize();
+        value
+    }
+
+    /// The place in the document as it was written.
+    fn original(&self, path: &[Step]) -> Vec<Step> {
+        let mut path = path.to_vec();
+        for (list, removed) in self.elements.iter().rev() {
+            if !path.starts_with(list) {
+                continue;
+            }
+            if let Some(Step::Element(index)) = path.get_mut(list.len())
+                && *index >= *removed
+            {
+                *index += 1;
+            }
+        }
+        path
+    }
+}
+
+impl Drop for Repair {
+    fn drop(&mut self) {
+        wipe(&mut self.document);
+    }
+}
+
+fn wipe(value: &mut Value) {
+    match value {
+        Value::String(text) => text.zeroize(),
+        Value::Array(elements) => elements.iter_mut().for_each(wipe),
+        Value::Object(fields) => fields.values_mut().for_each(wipe),
+        _ => {}
+    }
+}
