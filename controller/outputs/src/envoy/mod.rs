@@ -16,7 +16,7 @@ pub(super) mod chain;
 mod clusters;
 mod code;
 mod elsewhere;
-mod filter;
+pub(super) mod filter;
 mod listeners;
 mod options;
 pub(super) mod pack;

@@ -3,6 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::{Deserialize, Serialize};
 
 use super::elsewhere::RoutesElsewhere;
+use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM};
 
 /// What all Envoys share: the section `envoy` of the controller's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,17 @@ pub enum FilterBuild {
     Wasm(WasmFilter),
     /// The dynamic module, for Envoy 1.38 and newer.
     Module(ModuleFilter),
+}
+
+impl FilterBuild {
+    /// The name of the filter in a listener, and of its configuration (ECDS).
+    #[must_use]
+    pub const fn discovered_name(&self) -> &'static str {
+        match self {
+            Self::Wasm(_) => DISCOVERED_WASM,
+            Self::Module(_) => DISCOVERED_MODULE,
+        }
+    }
 }
 
 impl Default for FilterBuild {

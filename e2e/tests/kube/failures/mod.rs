@@ -2,6 +2,7 @@
 
 mod api_server;
 mod browsers;
+mod builds;
 mod certificates;
 mod envoys;
 mod objects;
