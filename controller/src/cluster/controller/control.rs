@@ -20,6 +20,7 @@ use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::Settings;
+use limpet_outputs::needed_variables;
 
 /// How long a change waits for further ones: what is applied together is built once.
 const QUIET: Duration = Duration::from_millis(20);
@@ -323,7 +324,13 @@ impl Control {
         });
         self.outlets.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
-        self.outlets.reported.send_replace(Some(Reported { reports, objects }));
+        let published = self.publisher.published_filter();
+        let variables = published.map(|published| needed_variables(&published.inputs.keys));
+        self.outlets.reported.send_replace(Some(Reported {
+            reports,
+            objects,
+            variables: variables.unwrap_or_default().into(),
+        }));
     }
 }
 

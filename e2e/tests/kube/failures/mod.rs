@@ -5,6 +5,7 @@ mod browsers;
 mod builds;
 mod certificates;
 mod envoys;
+mod keyless;
 mod objects;
 mod own_rights;
 mod pods;
