@@ -5,6 +5,7 @@
 //! silently.
 
 mod backend;
+mod backend_tls_policy;
 mod decode;
 mod error;
 mod gateway;
@@ -18,6 +19,9 @@ mod service;
 mod session;
 
 pub use backend::{BackendPort, BackendTls, EndpointSelector, XBackendSpec};
+pub use backend_tls_policy::{
+    BackendTlsPolicySpec, BackendValidation, CaCertificateRef, SubjectAltName, TlsPolicyTarget,
+};
 pub use decode::{Spec, object, readable};
 pub use error::DecodeError;
 pub use gateway::{

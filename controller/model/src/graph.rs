@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::certificate::Certificate;
+use super::certificate::{Authorities, Certificate};
 use super::objects::SessionPolicyName;
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
@@ -464,17 +464,52 @@ pub struct Cluster {
     pub port_name: String,
     /// The protocol.
     pub protocol: Protocol,
+    /// TLS; plain text if it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<BackendTls>,
     /// The backend's own sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,
 }
 
-/// The protocol of a backend, in plain text.
+/// TLS towards a backend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendTls {
+    /// The name that is asked for (Server Name Indication).
+    pub sni: String,
+    /// The names of which the backend's certificate must have one.
+    pub subject_alt_names: Vec<SubjectAltName>,
+    /// Who may have signed it.
+    pub authorities: TrustedAuthorities,
+}
+
+/// A name in a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SubjectAltName {
+    /// The name of a host, with a wildcard only if the certificate must have the very same one.
+    Dns(String),
+    /// A URI.
+    Uri(String),
+}
+
+/// The authorities that certificates are verified by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TrustedAuthorities {
+    /// Those of the system that the proxy runs on.
+    System,
+    /// These.
+    Certificates(Authorities),
+}
+
+/// The protocol of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 without an upgrade.
+    /// HTTP/2 without an upgrade; with TLS by ALPN.
     H2c,
 }

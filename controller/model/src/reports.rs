@@ -28,6 +28,9 @@ pub struct Reports {
     pub session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
     /// XBackends.
     pub backends: BTreeMap<ObjectName, PolicyReport>,
+    /// Policies of the kind `BackendTLSPolicy`.
+    #[serde(rename = "backendTLSPolicies")]
+    pub backend_tls_policies: BTreeMap<ObjectName, PolicyReport>,
 }
 
 /// A condition of an object.

@@ -7,6 +7,7 @@
     reason = "what is not there fails the test"
 )]
 
+mod backend_tls;
 mod documented;
 mod foreign;
 mod gateways;

@@ -21,6 +21,7 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_optio
 };
 use envoy_types::pb::google::protobuf::Any;
 
+use super::backend_tls;
 use super::pack::{ads, duration, number, pack, session, socket};
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::{Cluster, ClusterName, Protocol};
@@ -69,6 +70,10 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
             Protocol::Http1 => HashMap::new(),
             Protocol::H2c => http2(),
         },
+        transport_socket: cluster
+            .tls
+            .as_ref()
+            .map(|tls| backend_tls::transport(tls, cluster.protocol)),
         metadata: cluster
             .session
             .as_ref()

@@ -61,7 +61,9 @@ impl EntryList {
         };
         match kind {
             Kind::HttpRoute | Kind::GrpcRoute => Some(list("parents", "parentRef", 32)),
-            Kind::BackendLbPolicy | Kind::XBackendTrafficPolicy => Some(list("ancestors", "ancestorRef", 16)),
+            Kind::BackendLbPolicy | Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy => {
+                Some(list("ancestors", "ancestorRef", 16))
+            }
             Kind::XBackend => Some(list("ancestors", "ancestorRef", 32)),
             Kind::GatewayClass
             | Kind::Gateway

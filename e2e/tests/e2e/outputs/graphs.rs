@@ -39,6 +39,7 @@ pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
         port: 80,
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
+        tls: None,
         session: None,
     };
     let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));

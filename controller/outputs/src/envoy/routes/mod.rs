@@ -7,7 +7,7 @@ mod mirrors;
 mod path;
 mod retries;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
@@ -19,14 +19,15 @@ use envoy_types::pb::envoy::config::route::v3::{
     DirectResponseAction, Route as EnvoyRoute, RouteAction, RouteConfiguration, VirtualHost as EnvoyVirtualHost,
     WeightedCluster,
 };
+use envoy_types::pb::google::protobuf::Any;
 use limpet_core::token::Destination as ShortHash;
 
 use self::headers::Changes;
-use super::chain::{Steering, internal_headers};
+use super::chain::{Steering, without_session};
 use super::listeners::{plain_name, tls_name};
 use super::options::FilterBuild;
-use super::pack::{self, duration, metadata, no, number, session};
-use limpet_core::envoy::{DESTINATION_SESSION, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
+use super::pack::{self, duration, in_order, metadata, no, number, session};
+use limpet_core::envoy::{DESTINATION_SESSION, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
 use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
 
@@ -66,10 +67,7 @@ impl Routes<'_> {
         RouteConfiguration {
             name,
             virtual_hosts: hosts.collect(),
-            request_headers_to_remove: internal_headers(self.build)
-                .iter()
-                .map(|name| (*name).to_owned())
-                .collect(),
+            request_headers_to_remove: INTERNAL_HEADERS.iter().map(|name| (*name).to_owned()).collect(),
             // Match the virtual host without the port of the Host header. The backend still sees the port.
             ignore_port_in_host_matching: true,
             // The filters of a backend apply after those of the rule.
@@ -95,7 +93,7 @@ impl Routes<'_> {
                     ..made
                 };
                 Changes::of_rule(route).apply(&mut made);
-                vec![made]
+                vec![self.without_session(made)]
             }
             Action::Respond { status, reason } => {
                 let mut made = EnvoyRoute {
@@ -104,15 +102,19 @@ impl Routes<'_> {
                     ..respond(*status, made)
                 };
                 Changes::of_rule(route).apply(&mut made);
-                vec![made]
+                vec![self.without_session(made)]
             }
         }
     }
 
     fn forward(&self, route: &Route, forward: &Forward, made: EnvoyRoute) -> Vec<EnvoyRoute> {
-        let Session::Rule(used) = &forward.session else {
-            let metadata = matches!(forward.session, Session::Destinations).then(|| session(DESTINATION_SESSION));
-            return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
+        let used = match &forward.session {
+            Session::Rule(used) => used,
+            Session::Destinations => {
+                let metadata = Some(session(DESTINATION_SESSION));
+                return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
+            }
+            Session::None => return vec![self.without_session(self.to_all(route, forward, made))],
         };
         let strict = self.is_strict(&used.policy);
         let name = format!("{}/{}", used.policy, used.scope);
@@ -129,7 +131,7 @@ impl Routes<'_> {
                 ..made
             };
             let made = self.to_all(route, forward, made);
-            return vec![self.steered(made, Steering::Active { strict })];
+            return vec![steered(made, Steering::Active { strict })];
         }
         // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
         // sessions begin.
@@ -152,14 +154,14 @@ impl Routes<'_> {
         let led = clusters.filter(|(hash, ..)| known.insert(hash.clone()));
         let led = led.map(|(hash, cluster, destination)| {
             let made = led_to(&hash, made.clone());
-            self.steered(
+            steered(
                 to_one(route, forward, cluster, destination, made),
                 Steering::Active { strict },
             )
         });
         let mut routes: Vec<EnvoyRoute> = led.collect();
         let last = self.to_all(route, forward, made);
-        routes.push(self.steered(last, Steering::Idle { strict }));
+        routes.push(steered(last, Steering::Idle { strict }));
         routes
     }
 
@@ -181,7 +183,7 @@ impl Routes<'_> {
         {
             let made = to_one(route, forward, cluster, destination, made);
             return match self.cluster_steering(cluster).filter(|_| of_destinations) {
-                Some(steering) => self.steered(made, steering),
+                Some(steering) => steered(made, steering),
                 None => made,
             };
         }
@@ -195,9 +197,7 @@ impl Routes<'_> {
                 Target::Cluster(cluster) => {
                     entry.name.clone_from(&cluster.0);
                     Changes::of_destination(destination).apply_to_entry(&mut entry);
-                    let steering = self
-                        .cluster_steering(cluster)
-                        .filter(|_| of_destinations && self.has_chain());
+                    let steering = self.cluster_steering(cluster).filter(|_| of_destinations);
                     entry.typed_per_filter_config = steering.map(Steering::per_route).into_iter().collect();
                 }
             }
@@ -212,21 +212,9 @@ impl Routes<'_> {
         made
     }
 
-    fn steered(&self, made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
-        if !self.has_chain() {
-            return made;
-        }
-        if !made.typed_per_filter_config.is_empty() && matches!(made.action, Some(EnvoyAction::Route(_))) {
-            return steered_by_entries(made, steering);
-        }
-        EnvoyRoute {
-            typed_per_filter_config: HashMap::from([steering.per_route()]),
-            ..made
-        }
-    }
-
-    fn has_chain(&self) -> bool {
-        matches!(self.build, FilterBuild::Wasm(_))
+    fn without_session(&self, mut made: EnvoyRoute) -> EnvoyRoute {
+        add_filter(&mut made, without_session(self.build));
+        made
     }
 
     /// What sessions of a cluster need of its route.
@@ -242,32 +230,17 @@ impl Routes<'_> {
     }
 }
 
-/// For a route that has its one entry of a filter already: the clusters that it leads to get the other one. (`prost`
-/// encodes several entries of a map in any order.)
-fn steered_by_entries(mut made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
-    let Some(EnvoyAction::Route(action)) = &mut made.action else {
-        return made;
-    };
-    let mut clusters = match action.cluster_specifier.take() {
-        Some(ClusterSpecifier::Cluster(name)) => WeightedCluster {
-            clusters: vec![ClusterWeight {
-                name,
-                weight: number(1),
-                ..ClusterWeight::default()
-            }],
-            ..WeightedCluster::default()
-        },
-        Some(ClusterSpecifier::WeightedClusters(clusters)) => clusters,
-        other => {
-            action.cluster_specifier = other;
-            return made;
-        }
-    };
-    for entry in &mut clusters.clusters {
-        entry.typed_per_filter_config = HashMap::from([steering.per_route()]);
-    }
-    action.cluster_specifier = Some(ClusterSpecifier::WeightedClusters(clusters));
+/// What the filters that steer need. They are in the chain of one build alone, but while Envoys change from one build
+/// to the other, both have these routes.
+fn steered(mut made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
+    add_filter(&mut made, steering.per_route());
     made
+}
+
+/// Adds what the route says about a filter.
+fn add_filter(made: &mut EnvoyRoute, entry: (String, Any)) {
+    let entries = std::mem::take(&mut made.typed_per_filter_config);
+    made.typed_per_filter_config = in_order(entries.into_iter().chain([entry]).collect());
 }
 
 /// The match with the header that leads a session to the cluster with this short hash.

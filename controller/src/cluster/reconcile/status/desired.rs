@@ -59,6 +59,9 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
     for (name, report) in &reports.backends {
         add(Kind::XBackend, name.clone(), policy(name, report, facts));
     }
+    for (name, report) in &reports.backend_tls_policies {
+        add(Kind::BackendTlsPolicy, name.clone(), policy(name, report, facts));
+    }
     desired
 }
 
