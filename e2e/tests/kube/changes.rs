@@ -1,6 +1,7 @@
 //! How the controller reacts to changes of definitions, objects, replicas and the API server.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Client, Cluster, Controller, Namespace, Proxy, Release};
@@ -9,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::site::{POLICY, condition, site_objects};
 
+/// Much less than between two questions of a controller that may not watch definitions.
+const SOON: Duration = Duration::from_secs(8);
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
 fn parent_condition(object: &Value, name: &str) -> String {
@@ -67,6 +70,20 @@ async fn a_definition_that_appears_later_is_noticed() -> Result<()> {
     cluster
         .define(&std::fs::read_to_string(policies.first().context("no definition")?)?)
         .await?;
+    let defined = Instant::now();
+    let watched = async || {
+        controller
+            .log()
+            .ok()?
+            .contains("watching kind=\"BackendLBPolicy\"")
+            .then_some(())
+    };
+    poll::until("the kind to be watched", watched).await?;
+    assert!(
+        defined.elapsed() < SOON,
+        "a new kind was noticed after {:?}",
+        defined.elapsed()
+    );
     namespace.apply(POLICY).await?;
     let has_cookie = async || cookies(&controller).await.ok().filter(|cookies| cookies == &["shop"]);
     poll::until("the policy to take effect", has_cookie).await?;

@@ -15,6 +15,7 @@ mod fences;
 mod folder;
 mod kept;
 mod keyring;
+mod load;
 mod objects;
 mod pages;
 mod site;
