@@ -23,8 +23,8 @@ use crate::report::{kilobytes, latencies, memory, milliseconds, peak_memory, pro
 
 /// The number of connections that write objects.
 const WRITERS: usize = 8;
-/// Statuses are complete when no more are written for this long.
-const QUIET: Duration = Duration::from_secs(2);
+/// Statuses are complete when no more are written for this long: they wait ten seconds for Envoys to come.
+const QUIET: Duration = Duration::from_secs(12);
 
 pub(crate) async fn run(rules: usize) -> Result<()> {
     let mut definitions = Release::V1_6_1.definitions()?;
