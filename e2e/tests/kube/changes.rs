@@ -273,6 +273,46 @@ async fn everything_is_read_again_after_the_api_server_was_away() -> Result<()> 
     poll::until("the policy to have no effect", has_none).await.map(drop)
 }
 
+#[tokio::test]
+async fn without_the_gateway_api_it_is_not_ready_and_says_why() -> Result<()> {
+    let cluster = Cluster::start(&[]).await?;
+    let namespace = cluster.namespace("bare").await?;
+    let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
+    controller.launch()?;
+    let ready = async || {
+        let answer = controller.page("/readyz").await.ok()?;
+        Some((answer.status, String::from_utf8_lossy(&answer.body).into_owned()))
+    };
+    let words = "the API server does not serve Gateway, GatewayClass, HTTPRoute: \
+                 install the definitions of the Gateway API";
+    let not_ready = async || {
+        let (status, body) = ready().await?;
+        (status == 503 && body.contains(words)).then_some(())
+    };
+    poll::until("/readyz to name the kinds", not_ready).await?;
+    let mut yaml = String::new();
+    for file in Release::V1_7_0.definitions()? {
+        yaml += &std::fs::read_to_string(file)?;
+        yaml += "\n---\n";
+    }
+    cluster.define(&yaml).await?;
+    let is_ready = async || (ready().await?.0 == 200).then_some(());
+    poll::until("it to be ready", is_ready).await?;
+
+    // What was published stays, so Envoys may come. It is said all the same.
+    let admin = cluster.server().admin();
+    let definition = "httproutes.gateway.networking.k8s.io";
+    admin.delete("CustomResourceDefinition", definition).await?;
+    let stale = async || {
+        let (status, body) = ready().await?;
+        (status == 200 && body.contains("does not serve HTTPRoute")).then_some(())
+    };
+    poll::until("/readyz to name the kind", stale).await?;
+    cluster.define(&yaml).await?;
+    let is_ready = async || (ready().await?.1 == "ok\n").then_some(());
+    poll::until("it to be ready again", is_ready).await
+}
+
 /// Makes a definition accept any object.
 async fn without_schema(admin: &Client, definition: &str) -> Result<()> {
     let mut object = admin.get("CustomResourceDefinition", definition).await?;
