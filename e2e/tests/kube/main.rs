@@ -15,6 +15,7 @@ mod fences;
 mod folder;
 mod kept;
 mod keyring;
+mod load;
 mod misdirected;
 mod objects;
 mod pages;
