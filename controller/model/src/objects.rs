@@ -97,7 +97,7 @@ pub struct RouteReferences<'a> {
     pub parents: &'a [ParentRef],
     /// The backends of all its rules.
     pub backends: Vec<&'a BackendRef>,
-    /// The backends of the mirrors of all its rules.
+    /// The backends that get copies of its requests.
     pub mirrors: Vec<&'a BackendRef>,
 }
 
@@ -107,7 +107,12 @@ impl<'a> RouteReferences<'a> {
             meta: &route.meta,
             parents: &route.spec.parent_refs,
             backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
-            mirrors: mirrors(route.spec.rules.iter().flat_map(|rule| &rule.filters)),
+            mirrors: route
+                .spec
+                .rules
+                .iter()
+                .flat_map(|rule| mirrors(&rule.filters))
+                .collect(),
         }
     }
 
@@ -116,13 +121,18 @@ impl<'a> RouteReferences<'a> {
             meta: &route.meta,
             parents: &route.spec.parent_refs,
             backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
-            mirrors: mirrors(route.spec.rules.iter().flat_map(|rule| &rule.filters)),
+            mirrors: route
+                .spec
+                .rules
+                .iter()
+                .flat_map(|rule| mirrors(&rule.filters))
+                .collect(),
         }
     }
 
-    /// The backends of its rules and of their mirrors.
-    pub fn all_backends(&self) -> impl Iterator<Item = &'a BackendRef> {
-        self.backends.iter().chain(&self.mirrors).copied()
+    /// Everything that its requests or copies of them reach.
+    pub fn reached(self) -> impl Iterator<Item = &'a BackendRef> {
+        self.backends.into_iter().chain(self.mirrors)
     }
 
     /// The Services among its backends, whether they exist or not.
@@ -136,9 +146,9 @@ impl<'a> RouteReferences<'a> {
     }
 }
 
-fn mirrors<'a>(filters: impl Iterator<Item = &'a Filter>) -> Vec<&'a BackendRef> {
-    let mirrors = filters.filter_map(|filter| filter.request_mirror.as_ref());
-    mirrors.map(|mirror| &mirror.backend_ref).collect()
+fn mirrors(filters: &[Filter]) -> impl Iterator<Item = &BackendRef> {
+    let mirrors = filters.iter().filter_map(|filter| filter.request_mirror.as_ref());
+    mirrors.map(|mirror| &mirror.backend_ref)
 }
 
 impl Objects {
