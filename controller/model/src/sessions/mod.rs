@@ -18,6 +18,7 @@ mod domains;
 mod facts;
 mod fault;
 mod names;
+mod naming;
 mod objects;
 mod persistence;
 mod policy;
@@ -32,9 +33,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
 use super::problem::Problem;
-use super::reports::PolicyReport;
+use super::reports::{Condition, PolicyReport};
 use super::{Objects, SessionPolicyName, Settings};
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
 pub use defaults::check as check_defaults;
@@ -64,6 +65,8 @@ pub(crate) struct Sessions {
     pub(crate) session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
     /// Of all XBackends that rules lead to.
     pub(crate) backends: BTreeMap<ObjectName, PolicyReport>,
+    /// What is wrong with the others, and with policies that no rule leads to.
+    pub(crate) without_status: BTreeMap<ObjectRef, Condition>,
 }
 
 /// The session of one rule.
@@ -161,6 +164,13 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             },
         }
     };
+    let of_backends_with_rules = backend_status::reports(objects, &backends, &chosen);
+    let mut without_status = statuses.without_ancestors();
+    without_status.extend(backend_status::without_ancestors(
+        objects,
+        settings,
+        &of_backends_with_rules,
+    ));
     Sessions {
         rules: chosen.iter().zip(of_rules).map(of_rule).collect(),
         destinations: of_backends
@@ -169,7 +179,8 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             .collect(),
         policies: by_name,
         session_policies: statuses.reports(&chosen),
-        backends: backend_status::reports(objects, &backends, &chosen),
+        backends: of_backends_with_rules,
+        without_status,
     }
 }
 

@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::desired::{Desired, Facts, desired};
-use super::events::{EventRecorder, Problem, Regarding, problems};
+use super::events::{EventRecorder, Problem, Regarding, problem, problems};
 use super::metrics::StatusMetrics;
 use super::programmed::{Programmed, seen};
 use super::shape::Wanted;
@@ -245,7 +245,7 @@ impl Reconciler {
 
     /// The problems of all objects.
     fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<Regarding, BTreeSet<Problem>> {
-        let mut all = BTreeMap::new();
+        let mut all: BTreeMap<Regarding, BTreeSet<Problem>> = BTreeMap::new();
         let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<Problem>| {
             let observed = observation.objects.get(&kind).and_then(|of_kind| of_kind.get(name));
             let resource = observation.served.get(&kind);
@@ -256,7 +256,7 @@ impl Reconciler {
                     name: name.clone(),
                     uid: observed.uid.clone(),
                 };
-                all.insert(regarding, problems);
+                all.entry(regarding).or_default().extend(problems);
             }
         };
         for (kind, of_kind) in &self.desired {
@@ -266,13 +266,21 @@ impl Reconciler {
                 }
             }
         }
+        let without_status = self.of.iter().flat_map(|of| &of.without_status);
+        for (object, condition) in without_status {
+            add(object.kind, &object.name, [problem(condition)].into());
+        }
         // If a condition of the object says it, it was added above.
         let has_condition = |kind: Kind, name: &ObjectName| {
             let wanted = self.desired.get(&kind).and_then(|of_kind| of_kind.get(name));
             matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())
         };
         for (object, malformed) in objects.malformed() {
-            if !has_condition(object.kind, &object.name) {
+            let is_told = self
+                .of
+                .as_ref()
+                .is_some_and(|of| of.without_status.contains_key(&object));
+            if !is_told && !has_condition(object.kind, &object.name) {
                 let problem = Problem {
                     reason: "Invalid".to_owned(),
                     note: malformed.to_string(),
