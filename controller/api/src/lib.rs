@@ -25,8 +25,8 @@ pub use backend_tls_policy::{
 pub use decode::{Spec, object, readable};
 pub use error::DecodeError;
 pub use gateway::{
-    AllowedRoutes, GatewayClassSpec, GatewaySpec, GatewayTls, KindRef, LabelSelector, Listener, ListenerTls,
-    Requirement, RouteNamespaces, SecretRef,
+    AddressRequest, AllowedRoutes, GatewayClassSpec, GatewaySpec, GatewayTls, Infrastructure, KindRef, LabelSelector,
+    Listener, ListenerTls, ParametersRef, Requirement, RouteNamespaces, SecretRef,
 };
 pub use grpc_route::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule};
 pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Retry, Timeouts};

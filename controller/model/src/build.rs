@@ -4,7 +4,10 @@ use super::backend_tls::TlsPolicies;
 use super::route_report::route_report;
 use super::routes::RouteState;
 use super::sessions::{RuleFacts, RuleSession, sessions};
-use super::{Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes};
+use super::{
+    Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
+    without_status,
+};
 use limpet_api::Kind;
 
 /// The graph that `objects` describe, and a report on each object.
@@ -41,8 +44,10 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         session_policies: sessions.session_policies,
         backends: sessions.backends,
         backend_tls_policies: backend_tls_status::reports(objects, &tls, &routes, &references),
+        without_status: sessions.without_status,
         ..Reports::default()
     };
+    without_status::add(objects, settings, &mut reports.without_status);
     for (route, sessions) in routes.iter().zip(&of_routes) {
         let of_kind = if route.object.kind == Kind::HttpRoute {
             &mut reports.http_routes

@@ -6,7 +6,7 @@ use super::graph::Hostname;
 use super::references::{References, Referrer};
 use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
-use super::{Objects, Settings};
+use super::{Objects, Settings, addresses};
 use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
 
 /// A Gateway of ours.
@@ -16,6 +16,8 @@ pub(super) struct GatewayState<'a> {
     pub(super) listeners: Vec<ListenerState<'a>>,
     /// Why no listener serves.
     refused: Option<Condition>,
+    /// Why it does not have the addresses that it asks for.
+    not_usable: Option<Condition>,
     /// Unsupported fields without which the object is still served.
     ignored: Vec<String>,
 }
@@ -90,7 +92,7 @@ pub(super) fn gateways<'a>(
         .filter(|(_, gateway)| classes.contains(gateway.spec.gateway_class_name.as_str()));
     let read = |object| {
         if settings.judges() {
-            gateway(object, objects, references)
+            gateway(object, objects, references, settings)
         } else {
             somebody_elses(object)
         }
@@ -120,11 +122,17 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
         object,
         listeners: object.spec.listeners.iter().map(read).collect(),
         refused: None,
+        not_usable: None,
         ignored: Vec::new(),
     }
 }
 
-fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &References<'_>) -> GatewayState<'a> {
+fn gateway<'a>(
+    object: &'a Object<GatewaySpec>,
+    objects: &Objects,
+    references: &References<'_>,
+    settings: &Settings,
+) -> GatewayState<'a> {
     let unread = Unread::new(&object.unread);
     // A listener that asks for client certificates must not be served without checking them.
     let tls = unread.below("spec.tls").first().map(|field| {
@@ -137,7 +145,18 @@ fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &
     });
     let malformed = object.malformed.as_ref();
     let malformed = malformed.map(|error| Condition::fails("Accepted", "Invalid", error.to_string()));
-    let refused = malformed.or(tls);
+    let parameters = object.spec.infrastructure.parameters_ref.as_ref().map(|found| {
+        let message = format!(
+            "spec.infrastructure.parametersRef: expected none, because Gateways have no parameters, found {} {}",
+            found.kind, found.name
+        );
+        Condition::fails("Accepted", "InvalidParameters", message)
+    });
+    let refused = malformed
+        .or(tls)
+        .or(parameters)
+        .or_else(|| addresses::unsupported(&object.spec));
+    let not_usable = addresses::not_usable(&object.spec, &settings.addresses).filter(|_| refused.is_none());
     let mut listeners: Vec<ListenerState<'a>> = object
         .spec
         .listeners
@@ -159,6 +178,7 @@ fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &
         object,
         listeners,
         refused,
+        not_usable,
         ignored,
     }
 }
@@ -192,8 +212,10 @@ fn read_listener<'a>(
         && resolved.is_true()
     {
         let message = format!(
-            "{field}.allowedRoutes.kinds: expected HTTPRoute or GRPCRoute, found {}",
-            kind.kind
+            "{field}.allowedRoutes.kinds: expected HTTPRoute or GRPCRoute of group {}, found {} of group {:?}",
+            Kind::HttpRoute.group(),
+            kind.kind,
+            kind.group
         );
         resolved = Condition::fails("ResolvedRefs", "InvalidRouteKinds", message);
     }
@@ -252,7 +274,10 @@ fn tls(
         if (reference.group.as_str(), reference.kind.as_str()) != ("", "Secret") {
             return Err(fail(
                 "InvalidCertificateRef",
-                format!("expected a Secret, found {}", reference.kind),
+                format!(
+                    "expected a Secret, found {} of group {:?}",
+                    reference.kind, reference.group
+                ),
             ));
         }
         let namespace = reference.namespace.as_deref().unwrap_or(&gateway.meta.namespace);
@@ -373,7 +398,7 @@ impl GatewayState<'_> {
         };
         GatewayReport {
             observed_generation: self.object.meta.generation,
-            conditions: vec![accepted],
+            conditions: std::iter::once(accepted).chain(self.not_usable.clone()).collect(),
             listeners: self.listeners.iter().map(listener_report).collect(),
         }
     }

@@ -7,6 +7,7 @@
 //! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices changes one
 //! Envoy resource ([`endpoints`]).
 
+mod addresses;
 mod assemble;
 mod backend_tls;
 mod backend_tls_status;
@@ -30,6 +31,7 @@ mod settings;
 pub mod short_hash;
 mod unread;
 mod unsupported;
+mod without_status;
 
 pub use build::build;
 pub use certificate::{Authorities, Certificate};

@@ -195,6 +195,15 @@ pub enum SessionPolicyKind {
     XBackendTrafficPolicy,
 }
 
+impl SessionPolicyName {
+    pub(super) fn object_ref(&self) -> ObjectRef {
+        ObjectRef {
+            kind: self.kind.into(),
+            name: self.name.clone(),
+        }
+    }
+}
+
 impl From<SessionPolicyKind> for Kind {
     fn from(kind: SessionPolicyKind) -> Self {
         match kind {

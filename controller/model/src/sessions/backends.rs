@@ -82,7 +82,11 @@ fn key(draft: &Draft) -> Option<String> {
     cookie.or_else(|| header.map(|header| format!("header {}", header.name.to_ascii_lowercase())))
 }
 
-fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<Option<Draft>, Vec<Problem>> {
+pub(super) fn content(
+    name: &ObjectName,
+    objects: &Objects,
+    settings: &Settings,
+) -> Result<Option<Draft>, Vec<Problem>> {
     let Some(object) = objects.backends.get(name) else {
         return Ok(None);
     };

@@ -130,7 +130,10 @@ fn targets(name: &SessionPolicyName, object: &Object<SessionPolicySpec>) -> Vec<
         let name = ObjectName::new(&name.name.namespace, &target.name);
         match Kind::find(&target.group, &target.kind) {
             Some(Kind::Service) => Some((index, RuleBackend::Service(name))),
-            // An invalid target, but rules lead to it, so their Gateways are in the status of the policy.
+            // Invalid targets, but rules lead to them, so their Gateways are in the status of the policy.
+            None if target.group == "core" && target.kind == Kind::Service.as_str() => {
+                Some((index, RuleBackend::Service(name)))
+            }
             Some(Kind::XBackend) => Some((index, RuleBackend::XBackend(name))),
             _ => None,
         }

@@ -237,6 +237,20 @@ spec: {parentRefs: [{name: web, sectionName: https}, {name: web, sectionName: tc
 }
 
 #[test]
+fn a_group_that_does_not_exist_is_named() {
+    let (_, reports) = with_listeners(
+        "
+  - {name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{group: core, kind: HTTPRoute}]}}
+  - {name: b, port: 81, protocol: HTTPS, tls: {certificateRefs: [{group: core, name: good}]}}",
+    );
+    let listeners = &report(&reports).listeners;
+    for (listener, reason) in listeners.iter().zip(["InvalidRouteKinds", "InvalidCertificateRef"]) {
+        let resolved = of_type(&listener.conditions, "ResolvedRefs");
+        expect(resolved, ConditionStatus::False, reason, &["of group \"core\""]);
+    }
+}
+
+#[test]
 fn without_a_valid_listener_a_gateway_is_not_accepted() {
     let (_, reports) = with_listeners("  - {name: tcp, port: 9000, protocol: TCP}");
     expect(

@@ -7,6 +7,7 @@
     reason = "what is not there fails the test"
 )]
 
+mod addresses;
 mod backend_tls;
 mod documented;
 mod foreign;
@@ -19,6 +20,7 @@ mod references;
 mod refused_rules;
 mod rules;
 mod traffic;
+mod without_status;
 
 use limpet_api::ObjectName;
 use limpet_model::graph::{Action, Forward, Gateway, Graph, Route, VirtualHost};

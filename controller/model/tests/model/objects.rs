@@ -51,10 +51,14 @@ fn add(objects: &mut Objects, value: &Value) {
                 .authorities
                 .insert(meta(text("namespace"), text("name")), authorities);
         }
-        "BackendLBPolicy" => {
+        kind @ ("BackendLBPolicy" | "XBackendTrafficPolicy") => {
             let read: limpet_api::Object<limpet_api::SessionPolicySpec> = limpet_api::readable(value);
             let name = SessionPolicyName {
-                kind: SessionPolicyKind::BackendLbPolicy,
+                kind: if kind == "BackendLBPolicy" {
+                    SessionPolicyKind::BackendLbPolicy
+                } else {
+                    SessionPolicyKind::XBackendTrafficPolicy
+                },
                 name: read.meta.object_name(),
             };
             objects.session_policies.insert(name, read);

@@ -12,6 +12,7 @@ pub(super) fn all(reports: &Reports) -> bool {
         session_policies,
         backends,
         backend_tls_policies,
+        without_status,
     } = reports;
     let classes = gateway_classes.values().flat_map(|report| &report.conditions);
     let of_gateways = gateways.values().flat_map(|report| {
@@ -27,8 +28,8 @@ pub(super) fn all(reports: &Reports) -> bool {
     let of_policies = policies
         .flat_map(|report| &report.ancestors)
         .flat_map(|ancestor| &ancestor.conditions);
-    let mut all = classes.chain(of_gateways).chain(of_routes).chain(of_policies);
-    all.all(is_good)
+    let all = classes.chain(of_gateways).chain(of_routes).chain(of_policies);
+    all.chain(without_status.values()).all(is_good)
 }
 
 /// Two kinds are bad if they are true, all others if they are false.

@@ -79,7 +79,9 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
         let mut all = conditions.to_vec();
         // A valid listener of a Gateway that is not accepted is not served, either.
         let bad = is_refused || conditions.iter().any(is_bad);
-        all.push(if bad { refused() } else { programmed.clone() });
+        if all.iter().all(|condition| condition.kind != "Programmed") {
+            all.push(if bad { refused() } else { programmed.clone() });
+        }
         all
     };
     let mut listeners = report.listeners.clone();
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn no_listener_of_a_refused_gateway_is_programmed() {
+    fn a_gateway_is_programmed_unless_its_report_says_otherwise() {
         let programmed = |conditions: &[Condition]| {
             let mut all = conditions.iter();
             all.find(|condition| condition.kind == "Programmed")
@@ -183,6 +185,9 @@ mod tests {
         let (gateway, listener) = wanted(Condition::fails("Accepted", "Invalid", ""));
         assert_eq!(programmed(&gateway), Some((false, "Invalid")));
         assert_eq!(programmed(&listener), Some((false, "Invalid")));
+        let (gateway, listener) = wanted(Condition::fails("Programmed", "AddressNotUsable", ""));
+        assert_eq!(programmed(&gateway), Some((false, "AddressNotUsable")));
+        assert_eq!(programmed(&listener), Some((true, "Programmed")), "it serves");
         let (gateway, listener) = wanted(Condition::holds("Accepted", "Accepted", ""));
         assert_eq!(programmed(&gateway), Some((true, "Programmed")));
         assert_eq!(programmed(&listener), Some((true, "Programmed")));

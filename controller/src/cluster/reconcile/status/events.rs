@@ -40,12 +40,8 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
         "Accepted" | "ResolvedRefs" => !condition.is_true(),
         "PartiallyInvalid" => condition.is_true(),
         // Waiting for Envoys is no problem: it may last.
-        "Programmed" => !condition.is_true() && condition.reason == "Invalid",
+        "Programmed" => !condition.is_true() && condition.reason != "Pending",
         _ => false,
-    };
-    let problem = |condition: &Condition| Problem {
-        reason: condition.reason.to_owned(),
-        note: condition.message.clone(),
     };
     match wanted {
         Wanted::Whole { conditions, rest, .. } => {
@@ -77,6 +73,13 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
                 .filter(|condition| condition.kind != "Programmed");
             own.map(problem).collect()
         }
+    }
+}
+
+pub(super) fn problem(condition: &Condition) -> Problem {
+    Problem {
+        reason: condition.reason.to_owned(),
+        note: condition.message.clone(),
     }
 }
 
