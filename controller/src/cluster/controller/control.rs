@@ -203,7 +203,7 @@ impl Control {
         if change.wanted || !self.all_listed {
             self.asked = Instant::now();
         }
-        self.all_listed = self.store.missing().is_empty();
+        self.all_listed = self.store.is_complete();
         if change.objects {
             self.mark();
             self.reader.read_wanted(self.store.wanted());
