@@ -16,6 +16,7 @@ mod kept;
 mod keyring;
 mod objects;
 mod pages;
+mod rule_names;
 mod site;
 mod status;
 mod test_bed;

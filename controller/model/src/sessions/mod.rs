@@ -15,6 +15,7 @@ mod cookie_path;
 mod defaults;
 mod facts;
 mod fault;
+mod former;
 mod names;
 mod objects;
 mod persistence;
@@ -37,6 +38,7 @@ use limpet_core::config::schema::PolicyConfig;
 
 pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
+pub(crate) use former::{FormerSession, FormerSessions, former_sessions};
 pub(super) use policy_status::MAX_ANCESTORS;
 pub(super) use status::ancestor;
 

@@ -7,7 +7,7 @@
 //! - `named_object`: follows one object by its name. `secrets`: one such watch for each Secret that a listener names.
 //! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
 //!   locks.
-//! - `own_status`: which part of a status is ours.
+//! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
 //!
 //! Discovery is polled instead of watching CRDs: every authenticated user may run it, while a watch would need a right
 //! of its own on objects that say much more, and would announce a CRD before its objects can be listed.
@@ -25,6 +25,7 @@ mod kind;
 mod manifest;
 pub(crate) mod named_object;
 mod own_status;
+mod pruned;
 mod reader;
 mod secrets;
 mod slice;
@@ -35,6 +36,7 @@ pub(crate) use backoff::Backoff;
 pub(crate) use client::{FIELD_MANAGER, connect};
 pub(crate) use manifest::{from_manifest, secret_from_manifest};
 pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
+pub(crate) use pruned::pruned;
 pub(crate) use reader::{Reader, Watched};
 pub(crate) use store::{Change, Observation, Store};
 pub(crate) use watch::Update;

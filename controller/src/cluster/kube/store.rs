@@ -13,7 +13,7 @@ use super::secrets;
 use super::watch::Update;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
-use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
+use limpet_model::{Memory, Objects, SessionPolicyKind, SessionPolicyName};
 
 /// What the API server has now, as far as the watches have told.
 #[derive(Debug)]
@@ -93,6 +93,13 @@ impl Store {
     /// them.
     pub(crate) fn objects(&self) -> Arc<Objects> {
         Arc::clone(&self.objects)
+    }
+
+    /// Sets what is remembered of the objects as they were.
+    pub(crate) fn set_memory(&mut self, memory: Memory) {
+        if self.objects.memory != memory {
+            Arc::make_mut(&mut self.objects).memory = memory;
+        }
     }
 
     /// The kinds that were not listed yet. Until all are listed, nothing may be served: what is missing would count as
