@@ -20,4 +20,5 @@ mod rule_names;
 mod site;
 mod status;
 mod test_bed;
+mod upgrade;
 mod xds;

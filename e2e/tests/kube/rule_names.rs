@@ -25,11 +25,11 @@ async fn route(namespace: &Namespace, paths: &[&str]) -> Result<()> {
     namespace.apply_object(&route).await.map(drop)
 }
 
-/// Waits until every Envoy has a route for the path.
-async fn until_served(addresses: &[SocketAddr], path: &str) -> Result<()> {
+/// Waits until every Envoy answers requests for the path with this status.
+async fn until_answered(addresses: &[SocketAddr], path: &str, status: u16) -> Result<()> {
     for address in addresses {
-        let served = async || (Request::get(*address, path).send().await.ok()?.status == 200).then_some(());
-        poll::until(&format!("{address} to serve {path}"), served).await?;
+        let answered = async || (Request::get(*address, path).send().await.ok()?.status == status).then_some(());
+        poll::until(&format!("{address} to answer {path} with {status}"), answered).await?;
     }
     Ok(())
 }
@@ -72,7 +72,8 @@ async fn a_rule_with_one_match_more_keeps_its_sessions() -> Result<()> {
     let mut three = follower(&site.namespace, "three").await?;
     let addresses = [&site.controller, &two.0, &three.0].map(|controller| controller.address(8080));
     route(&site.namespace, &["/cart"]).await?;
-    until_served(&addresses, "/cart").await?;
+    // The route of before led all paths to the Service.
+    until_answered(&addresses, "/other", 404).await?;
     let mut sessions = Vec::new();
     for number in 0..12 {
         sessions.push(session(addresses[number % 3], "/cart").await?);
@@ -88,7 +89,7 @@ async fn a_rule_with_one_match_more_keeps_its_sessions() -> Result<()> {
     poll::until("the names to be remembered", remembered).await?;
 
     route(&site.namespace, &["/cart", "/basket"]).await?;
-    until_served(&addresses, "/basket").await?;
+    until_answered(&addresses, "/basket", 200).await?;
     assert_eq!(moved(&addresses, "/cart", &sessions).await?, 0, "with one match more");
     assert_eq!(moved(&addresses, "/basket", &sessions).await?, 0, "at the new path");
     assert_eq!(moved(&addresses, "/a", &[other]).await?, 0, "at the rule beside it");
@@ -103,7 +104,7 @@ async fn a_rule_with_one_match_more_keeps_its_sessions() -> Result<()> {
         controller.launch()?;
         controller.until_ready().await?;
     }
-    until_served(&addresses, "/till").await?;
+    until_answered(&addresses, "/till", 200).await?;
     assert_eq!(moved(&addresses, "/till", &sessions).await?, 0, "after a restart");
     Ok(())
 }

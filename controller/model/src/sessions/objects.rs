@@ -151,7 +151,8 @@ fn content(
         return Err(vec![error.clone().into()]);
     }
     let mut problems = target_problems(&object.spec);
-    let is_kept = |name: &str| former::KEPT.iter().any(|(annotation, _)| *annotation == name);
+    let is_older = name.kind == SessionPolicyKind::BackendLbPolicy;
+    let is_kept = |name: &str| !is_older && former::KEPT.iter().any(|(annotation, _)| *annotation == name);
     let overrides = annotations::read_except(&object.meta.annotations, is_kept);
     let dialect = match name.kind {
         SessionPolicyKind::BackendLbPolicy => Dialect::Named,
