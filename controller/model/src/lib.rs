@@ -12,6 +12,7 @@ mod build;
 mod certificate;
 pub mod endpoints;
 mod foreign;
+mod former_session;
 mod gateways;
 pub mod graph;
 mod memory;

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::former_session::{FormerSession, FormerSessions};
 use crate::rule_names::{RouteNames, RuleNames};
-use crate::sessions::{FormerSession, FormerSessions};
 
 /// The greatest size of the routes as text: an object in a cluster has room for 1 MiB.
 const MOST_BYTES: usize = 800_000;

@@ -5,58 +5,13 @@
 //! is known from the object's metadata. What they were is known from annotations, from what kubectl applied last, or
 //! from what was remembered.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
 use super::fault::PREFIX;
+use crate::former_session::{FormerSession, FormerSessions, LIFETIME, NAME};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName};
 use limpet_api::{CookieSettings, Meta, Object, SessionPersistence, SessionPolicySpec};
 
 /// The annotations that keep what the fields say, with the fields.
 pub(super) const KEPT: [(&str, &str); 2] = [("session-name", NAME), ("lifetime-type", LIFETIME)];
-
-const NAME: &str = "sessionName";
-const LIFETIME: &str = "cookieConfig.lifetimeType";
-
-/// The name and the lifetime of the sessions of a policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct FormerSession {
-    /// `<namespace>/<name>` of an `XBackendTrafficPolicy`.
-    policy: String,
-    uid: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lifetime_type: Option<String>,
-}
-
-/// By policy.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FormerSessions(BTreeMap<String, FormerSession>);
-
-impl FormerSessions {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &FormerSession> {
-        self.0.values()
-    }
-
-    fn of(&self, meta: &Meta) -> Option<&FormerSession> {
-        let known = self.0.get(&meta.object_name().to_string());
-        known.filter(|known| meta.uid.is_empty() || known.uid == meta.uid)
-    }
-}
-
-impl FromIterator<FormerSession> for FormerSessions {
-    fn from_iter<I: IntoIterator<Item = FormerSession>>(sessions: I) -> Self {
-        Self(
-            sessions
-                .into_iter()
-                .map(|session| (session.policy.clone(), session))
-                .collect(),
-        )
-    }
-}
 
 /// What a policy asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -164,26 +119,6 @@ impl std::fmt::Display for Lost {
             write!(f, "{unknown} cannot be known, so sessions have begun anew")?;
         }
         write!(f, ": run `limpet migrate policies --write`, or write the policy again")
-    }
-}
-
-impl FormerSession {
-    pub(crate) fn new(policy: &str, uid: &str, session_name: Option<&str>, lifetime_type: Option<&str>) -> Self {
-        Self {
-            policy: policy.to_owned(),
-            uid: uid.to_owned(),
-            session_name: session_name.map(str::to_owned),
-            lifetime_type: lifetime_type.map(str::to_owned),
-        }
-    }
-
-    fn field(&self, field: &str) -> Option<&str> {
-        let value = if field == NAME {
-            &self.session_name
-        } else {
-            &self.lifetime_type
-        };
-        value.as_deref()
     }
 }
 

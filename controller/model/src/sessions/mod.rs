@@ -38,7 +38,7 @@ use limpet_core::config::schema::PolicyConfig;
 
 pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
-pub(crate) use former::{FormerSession, FormerSessions, former_sessions};
+pub(crate) use former::former_sessions;
 pub(super) use policy_status::MAX_ANCESTORS;
 pub(super) use status::ancestor;
 

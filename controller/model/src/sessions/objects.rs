@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use super::annotations;
-use super::former::{self, FormerSessions, Lost};
+use super::former::{self, Lost};
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
+use crate::former_session::FormerSessions;
 use crate::problem::Problem;
 use crate::references::RuleBackend;
 use crate::session_fields::SessionFields;
