@@ -30,13 +30,60 @@ pub struct GatewaySpec {
     /// Its listeners.
     #[serde(default)]
     pub listeners: Vec<Listener>,
+    /// TLS of the whole Gateway.
+    #[serde(default)]
+    pub tls: Option<GatewayTls>,
+    /// The addresses that it asks for.
+    #[serde(default)]
+    pub addresses: Vec<AddressRequest>,
+    /// What the Gateway's infrastructure should be.
+    #[serde(default)]
+    pub infrastructure: Infrastructure,
 }
+
+/// An address that a Gateway asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressRequest {
+    /// `IPAddress` (also when left out), `Hostname`, and others that are refused.
+    #[serde(rename = "type", default)]
+    pub kind: Option<String>,
+    /// The address; any of its type if it is not set.
+    #[serde(default)]
+    pub value: Option<String>,
+}
+
+/// What the infrastructure of a Gateway should be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Infrastructure {
+    /// Refused: Limpet has no parameters.
+    #[serde(default)]
+    pub parameters_ref: Option<ParametersRef>,
+}
+
+/// A reference to parameters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParametersRef {
+    /// Its API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// TLS of a whole Gateway. No field of it is read, so the fields that are set are listed as unread.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct GatewayTls {}
 
 impl Spec for GatewaySpec {
     fn readable(spec: &Value) -> Self {
         Self {
             gateway_class_name: text(spec, "gatewayClassName"),
-            listeners: Vec::new(),
+            ..Self::default()
         }
     }
 }

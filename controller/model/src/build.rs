@@ -2,17 +2,27 @@
 
 use std::collections::BTreeSet;
 
+use super::backend_tls::TlsPolicies;
 use super::memory::Memory;
 use super::route_report::route_report;
 use super::routes::RouteState;
 use super::sessions::{RuleFacts, RuleSession, former_sessions, sessions};
-use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes};
+use super::{
+    Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
+    without_status,
+};
 use limpet_api::{Kind, ObjectRef};
 
 /// The graph that `objects` describe, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
-    let references = references::References::new(objects);
+    // Another control plane serves the policies itself.
+    let tls = if settings.judges() {
+        TlsPolicies::read(objects)
+    } else {
+        TlsPolicies::default()
+    };
+    let references = references::References::with_tls(objects, &tls);
     let (gateway_classes, accepted) = gateways::classes(objects, settings);
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);
@@ -45,8 +55,11 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
             .collect(),
         session_policies: sessions.session_policies,
         backends: sessions.backends,
+        backend_tls_policies: backend_tls_status::reports(objects, &tls, &routes, &references),
+        without_status: sessions.without_status,
         ..Reports::default()
     };
+    without_status::add(objects, settings, &mut reports.without_status);
     for (route, sessions) in routes.iter().zip(&of_routes) {
         let of_kind = if route.object.kind == Kind::HttpRoute {
             &mut reports.http_routes

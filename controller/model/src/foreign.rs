@@ -112,6 +112,7 @@ pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, rep
             );
             let condition = Condition::fails("Accepted", "TargetNotFound", message);
             report.ancestors.push(ancestor(gateway, vec![condition]));
+            reports.without_status.remove(&name.object_ref());
         }
     }
 }

@@ -6,7 +6,7 @@ use super::graph::Hostname;
 use super::references::{References, Referrer};
 use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
-use super::{Objects, Settings};
+use super::{Objects, Settings, addresses};
 use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
 
 /// A Gateway of ours.
@@ -16,6 +16,8 @@ pub(super) struct GatewayState<'a> {
     pub(super) listeners: Vec<ListenerState<'a>>,
     /// Why no listener serves.
     refused: Option<Condition>,
+    /// Why it does not have the addresses that it asks for.
+    not_usable: Option<Condition>,
     /// Unsupported fields without which the object is still served.
     ignored: Vec<String>,
 }
@@ -41,6 +43,9 @@ impl ListenerState<'_> {
         self.accepted.is_true() && self.resolved.is_true() && self.conflicted.is_none()
     }
 }
+
+/// Of a Gateway or a listener that asks for them.
+const CLIENT_CERTIFICATES: &str = "client certificates (validation of the frontend) are not supported";
 
 /// The reports on our classes, and the names of the accepted ones.
 pub(super) fn classes<'a>(
@@ -87,7 +92,7 @@ pub(super) fn gateways<'a>(
         .filter(|(_, gateway)| classes.contains(gateway.spec.gateway_class_name.as_str()));
     let read = |object| {
         if settings.judges() {
-            gateway(object, objects, references)
+            gateway(object, objects, references, settings)
         } else {
             somebody_elses(object)
         }
@@ -117,20 +122,41 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
         object,
         listeners: object.spec.listeners.iter().map(read).collect(),
         refused: None,
+        not_usable: None,
         ignored: Vec::new(),
     }
 }
 
-fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &References<'_>) -> GatewayState<'a> {
+fn gateway<'a>(
+    object: &'a Object<GatewaySpec>,
+    objects: &Objects,
+    references: &References<'_>,
+    settings: &Settings,
+) -> GatewayState<'a> {
     let unread = Unread::new(&object.unread);
     // A listener that asks for client certificates must not be served without checking them.
     let tls = unread.below("spec.tls").first().map(|field| {
-        let message = format!("{field}: expected none, because TLS settings of the whole Gateway are not supported");
-        Condition::fails("Accepted", "Invalid", message)
+        let what = if field.starts_with("spec.tls.backend") {
+            "a client certificate for backends is not supported"
+        } else {
+            CLIENT_CERTIFICATES
+        };
+        Condition::fails("Accepted", "Invalid", format!("{field}: {what}"))
     });
     let malformed = object.malformed.as_ref();
     let malformed = malformed.map(|error| Condition::fails("Accepted", "Invalid", error.to_string()));
-    let refused = malformed.or(tls);
+    let parameters = object.spec.infrastructure.parameters_ref.as_ref().map(|found| {
+        let message = format!(
+            "spec.infrastructure.parametersRef: expected none, because Gateways have no parameters, found {} {}",
+            found.kind, found.name
+        );
+        Condition::fails("Accepted", "InvalidParameters", message)
+    });
+    let refused = malformed
+        .or(tls)
+        .or(parameters)
+        .or_else(|| addresses::unsupported(&object.spec));
+    let not_usable = addresses::not_usable(&object.spec, &settings.addresses).filter(|_| refused.is_none());
     let mut listeners: Vec<ListenerState<'a>> = object
         .spec
         .listeners
@@ -143,12 +169,16 @@ fn gateway<'a>(object: &'a Object<GatewaySpec>, objects: &Objects, references: &
         .unread
         .iter()
         .filter(|field| !field.starts_with("spec.tls") && !field.contains(".tls."))
-        .cloned()
+        .map(|field| match field.as_str() {
+            "spec.allowedListeners" => format!("{field} (no ListenerSet is served)"),
+            _ => field.clone(),
+        })
         .collect();
     GatewayState {
         object,
         listeners,
         refused,
+        not_usable,
         ignored,
     }
 }
@@ -182,8 +212,10 @@ fn read_listener<'a>(
         && resolved.is_true()
     {
         let message = format!(
-            "{field}.allowedRoutes.kinds: expected HTTPRoute or GRPCRoute, found {}",
-            kind.kind
+            "{field}.allowedRoutes.kinds: expected HTTPRoute or GRPCRoute of group {}, found {} of group {:?}",
+            Kind::HttpRoute.group(),
+            kind.kind,
+            kind.group
         );
         resolved = Condition::fails("ResolvedRefs", "InvalidRouteKinds", message);
     }
@@ -210,7 +242,12 @@ fn tls(
 ) -> Result<Vec<ObjectName>, Condition> {
     let refuse = |field: &str, message: &str| Condition::fails("Accepted", "Invalid", format!("{field}: {message}"));
     if let Some(unread) = unread.below(&format!("{field}.tls")).first() {
-        return Err(refuse(unread, "expected none, because this field is not supported"));
+        let name = unread.rsplit('.').next().unwrap_or(unread);
+        let message = match name {
+            "frontendValidation" => CLIENT_CERTIFICATES.to_owned(),
+            _ => format!("{name} is not supported"),
+        };
+        return Err(refuse(unread, &message));
     }
     let Some(tls) = &listener.tls else {
         return Err(refuse(
@@ -237,7 +274,10 @@ fn tls(
         if (reference.group.as_str(), reference.kind.as_str()) != ("", "Secret") {
             return Err(fail(
                 "InvalidCertificateRef",
-                format!("expected a Secret, found {}", reference.kind),
+                format!(
+                    "expected a Secret, found {} of group {:?}",
+                    reference.kind, reference.group
+                ),
             ));
         }
         let namespace = reference.namespace.as_deref().unwrap_or(&gateway.meta.namespace);
@@ -358,7 +398,7 @@ impl GatewayState<'_> {
         };
         GatewayReport {
             observed_generation: self.object.meta.generation,
-            conditions: vec![accepted],
+            conditions: std::iter::once(accepted).chain(self.not_usable.clone()).collect(),
             listeners: self.listeners.iter().map(listener_report).collect(),
         }
     }

@@ -7,10 +7,14 @@
 //! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices changes one
 //! Envoy resource ([`endpoints`]).
 
+mod addresses;
 mod assemble;
+mod backend_tls;
+mod backend_tls_status;
 mod build;
 mod certificate;
 pub mod endpoints;
+mod features;
 mod foreign;
 mod former_session;
 mod gateways;
@@ -30,12 +34,14 @@ mod settings;
 pub mod short_hash;
 mod unread;
 mod unsupported;
+mod without_status;
 
 pub use build::build;
-pub use certificate::Certificate;
+pub use certificate::{Authorities, Certificate};
+pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
 pub use memory::Memory;
-pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
+pub use objects::{Objects, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
 pub use session_fields::{CookiePath, SessionFields};

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::objects::SessionPolicyName;
-use limpet_api::{KindRef, ObjectName, ParentRef};
+use limpet_api::{KindRef, ObjectName, ObjectRef, ParentRef};
 
 /// The reason where a value is valid by the API and not supported here. Where a backend asks for such a value, it is
 /// not a reason of `ResolvedRefs`: the backend is there.
@@ -28,6 +28,16 @@ pub struct Reports {
     pub session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
     /// XBackends.
     pub backends: BTreeMap<ObjectName, PolicyReport>,
+    /// Policies of the kind `BackendTLSPolicy`.
+    #[serde(rename = "backendTLSPolicies")]
+    pub backend_tls_policies: BTreeMap<ObjectName, PolicyReport>,
+    /// What is wrong with objects whose status has no place for it. It becomes an Event.
+    #[serde(serialize_with = "by_name", skip_serializing_if = "BTreeMap::is_empty")]
+    pub without_status: BTreeMap<ObjectRef, Condition>,
+}
+
+fn by_name<S: Serializer>(all: &BTreeMap<ObjectRef, Condition>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(all.iter().map(|(object, condition)| (object.to_string(), condition)))
 }
 
 /// A condition of an object.
@@ -101,7 +111,7 @@ pub struct ClassReport {
 pub struct GatewayReport {
     /// The generation that was read.
     pub observed_generation: i64,
-    /// Its conditions, without `Programmed`.
+    /// Its conditions. `Programmed` is there only if it is false whatever Envoys acknowledge.
     pub conditions: Vec<Condition>,
     /// Of its listeners, in their order.
     pub listeners: Vec<ListenerReport>,

@@ -12,6 +12,10 @@ pub struct Settings {
     pub controller_name: String,
     /// Whose Gateways are read.
     pub gateways: Gateways,
+    /// The namespaces whose objects are read; all of them if empty.
+    pub namespaces: BTreeSet<String>,
+    /// The IP addresses and hostnames that Gateways can be reached at.
+    pub addresses: Vec<String>,
     /// What sessions have if no object says otherwise.
     pub session_defaults: SessionFields,
 }
@@ -21,6 +25,8 @@ impl Default for Settings {
         Self {
             controller_name: CONTROLLER_NAME.to_owned(),
             gateways: Gateways::Ours,
+            namespaces: BTreeSet::new(),
+            addresses: Vec::new(),
             session_defaults: SessionFields::default(),
         }
     }

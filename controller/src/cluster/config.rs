@@ -227,6 +227,8 @@ impl Config {
         Settings {
             controller_name: self.controller_name.clone().unwrap_or_else(|| own_name.to_owned()),
             gateways: self.control_plane(output).map(gateways).unwrap_or_default(),
+            namespaces: self.namespaces.iter().cloned().collect(),
+            addresses: self.addresses.clone(),
             session_defaults: self.session_defaults.clone(),
         }
     }

@@ -18,6 +18,8 @@ mod envoy_gateway;
 mod keys;
 mod modes;
 mod per_route;
+#[cfg(feature = "controller")]
+mod render;
 mod routes;
 mod sds_keys;
 mod shell;

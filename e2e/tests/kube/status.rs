@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
+use limpet_model::SUPPORTED_FEATURES;
 use serde_json::{Value, json};
 
 use crate::site::{condition, site_objects};
@@ -16,9 +17,12 @@ async fn every_object_has_a_status() -> Result<()> {
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
 
     let accepted = |object: &Value| condition(&object["status"]["conditions"], "Accepted") == "True/Accepted";
-    namespace
+    let class = namespace
         .until("the class", "GatewayClass", namespace.name(), accepted)
         .await?;
+    let features = class["status"]["supportedFeatures"].as_array().context("no features")?;
+    let claimed: Vec<_> = features.iter().filter_map(|feature| feature["name"].as_str()).collect();
+    assert_eq!(claimed, SUPPORTED_FEATURES);
     let gateway = namespace.until("the Gateway", "Gateway", "web", accepted).await?;
     let listener = &gateway["status"]["listeners"][0];
     assert_eq!(
@@ -113,5 +117,126 @@ spec: {{parentRefs: [{{name: web}}], hostnames: [{name}.example], rules: [{rules
     namespace
         .until("the accepted route to be counted alone", "Gateway", "web", attached)
         .await?;
+    Ok(())
+}
+
+/// A policy that no route reaches has no ancestor, and a route to a missing Gateway has no parent.
+#[tokio::test]
+async fn what_has_no_place_in_a_status_is_an_event() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("without").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", &[("app", "web")]).await?;
+    namespace.service("other", &[("app", "other")]).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
+    let policy = |name: &str, target: &str| {
+        format!(
+            "
+---
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: BackendLBPolicy
+metadata: {{name: {name}}}
+spec: {{targetRefs: [{{{target}}}], sessionPersistence: {{sessionName: {name}}}}}
+"
+        )
+    };
+    let lost = "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: lost}
+spec: {parentRefs: [{name: wbe}], rules: [{backendRefs: [{name: web, port: 80}]}]}
+";
+    let core = policy("core", "group: core, kind: Service, name: web");
+    let objects = [
+        policy("pod", "group: '', kind: Pod, name: web"),
+        policy("unused", "group: '', kind: Service, name: other"),
+        core,
+        lost.to_owned(),
+    ];
+    namespace.apply(&objects.concat()).await?;
+    let mut controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+
+    // A rule leads to the Service, so this one has a status.
+    let invalid = |object: &Value| {
+        let conditions = &object["status"]["ancestors"][0]["conditions"];
+        condition(conditions, "Accepted") == "False/Invalid"
+    };
+    namespace
+        .until("the policy to say so", "BackendLBPolicy", "core", invalid)
+        .await?;
+    let expected = [("lost", "NoMatchingParent"), ("pod", "Invalid"), ("unused", "NoRoute")];
+    let told = async || {
+        let events = namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
+        let is = |name: &str, reason: &str| {
+            let mut events = events.iter();
+            events.any(|event| event["regarding"]["name"] == name && event["reason"] == reason)
+        };
+        expected.iter().all(|(name, reason)| is(name, reason)).then_some(())
+    };
+    poll::until("the Events", told).await?;
+    // Once each, whatever changes and whoever starts.
+    namespace.delete("Service", "other").await?;
+    namespace.service("other", &[("app", "other")]).await?;
+    controller.end().await?;
+    controller.launch()?;
+    controller.until_ready().await?;
+    poll::until("the Events", told).await?;
+    let events = namespace.list("events.k8s.io/v1/Event", "").await?;
+    for (name, reason) in expected {
+        let is = |event: &&Value| event["regarding"]["name"] == name && event["reason"] == reason;
+        assert_eq!(events.iter().filter(is).count(), 1, "{name}: {events:?}");
+    }
+    for name in ["pod", "unused"] {
+        let policy = namespace.get("BackendLBPolicy", name).await?;
+        assert!(
+            policy["status"]["ancestors"].as_array().is_none_or(Vec::is_empty),
+            "{policy}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gateway_does_not_get_what_cannot_be_had() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("addresses").await?;
+    namespace.gateway_class().await?;
+    let class = namespace.name();
+    for (name, fields) in [
+        ("static", "addresses: [{value: 192.0.2.1}]"),
+        ("unusable", "addresses: [{value: 192.0.2.9}]"),
+        ("named", "addresses: [{type: NamedAddress, value: pool}]"),
+        (
+            "parameters",
+            "infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: x}}",
+        ),
+    ] {
+        let gateway = format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: {name}}}
+spec: {{gatewayClassName: {class}, listeners: [{{name: http, port: 8080, protocol: HTTP}}], {fields}}}
+"
+        );
+        namespace.apply(&gateway).await?;
+    }
+    let change = |config: &mut Value| config["addresses"] = json!(["192.0.2.1"]);
+    let _controller = Controller::start(cluster.server(), &namespace, change).await?;
+    for (name, accepted, programmed) in [
+        ("static", "True/Accepted", "False/Pending"),
+        ("unusable", "True/Accepted", "False/AddressNotUsable"),
+        ("named", "False/UnsupportedAddress", "False/Invalid"),
+        ("parameters", "False/InvalidParameters", "False/Invalid"),
+    ] {
+        let told = |object: &Value| {
+            let conditions = &object["status"]["conditions"];
+            condition(conditions, "Accepted") == accepted && condition(conditions, "Programmed") == programmed
+        };
+        namespace
+            .until(&format!("{name} to say so"), "Gateway", name, told)
+            .await?;
+    }
     Ok(())
 }

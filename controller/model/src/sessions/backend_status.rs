@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::backends::{Backends, x_backends};
+use super::backends::{Backends, content, x_backends};
+use super::domains::{EXPECTED, foreign_domain};
 use super::facts::RuleFacts;
 use super::policy_status::{keep_oldest, rule_name};
 use super::rules::{RuleChoice, Source};
 use super::status::{Remarks, ancestor, invalid, report};
-use crate::Objects;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
-use limpet_api::ObjectName;
+use crate::{Objects, Settings};
+use limpet_api::{Kind, ObjectName, ObjectRef};
 
 /// The maximum number of ancestors in the CRD of `XBackend`.
 const MAX_ANCESTORS: usize = 32;
@@ -32,6 +33,29 @@ pub(super) fn reports(
     }
     let report = |(name, leading): (&ObjectName, Vec<_>)| Some((name.clone(), one(objects, backends, name, &leading)?));
     leading.into_iter().filter_map(report).collect()
+}
+
+/// Invalid XBackends without a report. An XBackend that no rule leads to is otherwise nobody's business.
+pub(super) fn without_ancestors(
+    objects: &Objects,
+    settings: &Settings,
+    reports: &BTreeMap<ObjectName, PolicyReport>,
+) -> BTreeMap<ObjectRef, Condition> {
+    let others = objects.backends.iter();
+    let others = others.filter(|(name, object)| object.malformed.is_none() && !has_ancestors(reports.get(name)));
+    let told = others.filter_map(|(name, _)| {
+        let problems = content(name, objects, settings).err()?;
+        let object = ObjectRef {
+            kind: Kind::XBackend,
+            name: name.clone(),
+        };
+        Some((object, invalid(&problems)))
+    });
+    told.collect()
+}
+
+fn has_ancestors(report: Option<&PolicyReport>) -> bool {
+    report.is_some_and(|report| !report.ancestors.is_empty())
 }
 
 fn one(objects: &Objects, backends: &Backends, name: &ObjectName, leading: &[&RuleChoice<'_>]) -> Option<PolicyReport> {
@@ -62,10 +86,14 @@ fn conditions<'p>(
     }
     let mut about = Remarks::default();
     let (mut count, mut conflicts) = (0, 0);
-    if backends.draft(name).is_some() {
+    if let Some(draft) = backends.draft(name) {
         for rule in leading {
             let facts = rule.facts;
             count += 1;
+            if let Some(domain) = foreign_domain(draft, facts) {
+                let text = format!("{EXPECTED}, found {domain:?}: browsers drop the cookie on");
+                about.add(text, rule_name(facts));
+            }
             match rule.source {
                 Source::Inline => about.add(
                     "sessionPersistence of the rule takes precedence over that of the backend on".to_owned(),

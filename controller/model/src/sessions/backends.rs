@@ -7,8 +7,8 @@ use super::facts::RuleFacts;
 use super::fault::Fault;
 use super::persistence::{self, Dialect};
 use super::policy::{Draft, Parts};
+use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::references::RuleBackend;
 use crate::session_fields::SessionFields;
 use crate::{Objects, Settings};
 use limpet_api::ObjectName;
@@ -82,7 +82,11 @@ fn key(draft: &Draft) -> Option<String> {
     cookie.or_else(|| header.map(|header| format!("header {}", header.name.to_ascii_lowercase())))
 }
 
-fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<Option<Draft>, Vec<Problem>> {
+pub(super) fn content(
+    name: &ObjectName,
+    objects: &Objects,
+    settings: &Settings,
+) -> Result<Option<Draft>, Vec<Problem>> {
     let Some(object) = objects.backends.get(name) else {
         return Ok(None);
     };

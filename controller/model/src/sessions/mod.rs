@@ -6,6 +6,7 @@
 //! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
 //! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
 //!   client would keep only one. This file has what depends on all rules at once.
+//! - `domains` refuses cookies that browsers drop on all hosts of a rule.
 //! - `policy_status` and `backend_status` write the reports.
 
 mod annotations;
@@ -13,10 +14,12 @@ mod backend_status;
 mod backends;
 mod cookie_path;
 mod defaults;
+mod domains;
 mod facts;
 mod fault;
 mod former;
 mod names;
+mod naming;
 mod objects;
 mod persistence;
 mod policy;
@@ -31,16 +34,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
 use super::problem::Problem;
-use super::reports::PolicyReport;
+use super::reports::{Condition, PolicyReport};
 use super::{Objects, SessionPolicyName, Settings};
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
 pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::former_sessions;
-pub(super) use policy_status::MAX_ANCESTORS;
-pub(super) use status::ancestor;
+pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
+pub(super) use status::{Remarks, ancestor};
 
 use backends::Backends;
 use facts::RuleId;
@@ -64,6 +67,8 @@ pub(crate) struct Sessions {
     pub(crate) session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
     /// Of all XBackends that rules lead to.
     pub(crate) backends: BTreeMap<ObjectName, PolicyReport>,
+    /// What is wrong with the others, and with policies that no rule leads to.
+    pub(crate) without_status: BTreeMap<ObjectRef, Condition>,
 }
 
 /// The session of one rule.
@@ -101,6 +106,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
         defaults: &settings.session_defaults,
     };
     let mut chosen = chooser.choose(rules);
+    domains::refuse_foreign(&mut chosen);
     let statuses = Statuses::new(objects, &policies, &targets, &chosen);
     refuse_without_room(&statuses, &mut chosen);
 
@@ -160,6 +166,13 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             },
         }
     };
+    let of_backends_with_rules = backend_status::reports(objects, &backends, &chosen);
+    let mut without_status = statuses.without_ancestors();
+    without_status.extend(backend_status::without_ancestors(
+        objects,
+        settings,
+        &of_backends_with_rules,
+    ));
     Sessions {
         rules: chosen.iter().zip(of_rules).map(of_rule).collect(),
         destinations: of_backends
@@ -168,7 +181,8 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             .collect(),
         policies: by_name,
         session_policies: statuses.reports(&chosen),
-        backends: backend_status::reports(objects, &backends, &chosen),
+        backends: of_backends_with_rules,
+        without_status,
     }
 }
 

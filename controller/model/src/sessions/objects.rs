@@ -9,8 +9,8 @@ use super::former::{self, Lost};
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
 use crate::former_session::FormerSessions;
+use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::references::RuleBackend;
 use crate::session_fields::SessionFields;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
@@ -134,7 +134,10 @@ fn targets(name: &SessionPolicyName, object: &Object<SessionPolicySpec>) -> Vec<
         let name = ObjectName::new(&name.name.namespace, &target.name);
         match Kind::find(&target.group, &target.kind) {
             Some(Kind::Service) => Some((index, RuleBackend::Service(name))),
-            // An invalid target, but rules lead to it, so their Gateways are in the status of the policy.
+            // Invalid targets, but rules lead to them, so their Gateways are in the status of the policy.
+            None if target.group == "core" && target.kind == Kind::Service.as_str() => {
+                Some((index, RuleBackend::Service(name)))
+            }
             Some(Kind::XBackend) => Some((index, RuleBackend::XBackend(name))),
             _ => None,
         }

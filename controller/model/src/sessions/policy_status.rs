@@ -1,16 +1,17 @@
 //! The conditions of session policies.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::domains::EXPECTED;
 use super::facts::RuleFacts;
+use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
 use super::objects::{PolicyObject, PolicyTargets};
 use super::rules::{Outcome, RuleChoice, services};
 use super::status::{Remarks, ancestor, invalid, report};
-use crate::objects::RouteReferences;
-use crate::references::RuleBackend;
+use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
-use crate::{Objects, SessionPolicyName};
+use crate::{Objects, SessionPolicyKind, SessionPolicyName};
 use limpet_api::{ObjectName, ObjectRef};
 
 /// The maximum number of ancestors of a policy, by GEP-713.
@@ -21,8 +22,8 @@ pub(super) struct Statuses<'p> {
     objects: &'p Objects,
     policies: &'p [PolicyObject<'p>],
     targets: &'p PolicyTargets<'p>,
-    /// The Gateways with a rule that refers to a target of the policy that does not exist.
-    missing: GatewaysByPolicy<'p>,
+    /// The Gateways with a rule that names a target of the policy other than as a valid backend.
+    naming: NamingGateways<'p>,
     ancestors: GatewaysByPolicy<'p>,
 }
 
@@ -35,8 +36,11 @@ impl<'p> Statuses<'p> {
         targets: &'p PolicyTargets<'p>,
         chosen: &[RuleChoice<'p>],
     ) -> Self {
-        let missing = gateways_of_missing_targets(objects, policies, chosen);
-        let mut ancestors = missing.clone();
+        let naming = naming_gateways(objects, policies, chosen);
+        let mut ancestors: GatewaysByPolicy<'p> = BTreeMap::new();
+        for (policy, gateways) in &naming {
+            ancestors.entry(policy).or_default().extend(gateways.keys());
+        }
         for rule in chosen {
             for policy in rule.outcomes.keys() {
                 ancestors.entry(policy).or_default().extend(&rule.facts.gateways);
@@ -49,7 +53,7 @@ impl<'p> Statuses<'p> {
             objects,
             policies,
             targets,
-            missing,
+            naming,
             ancestors,
         }
     }
@@ -82,7 +86,8 @@ impl<'p> Statuses<'p> {
         let entries = ancestors.map(|gateway| {
             let rules = touched.iter().filter(|(facts, _)| facts.gateways.contains(*gateway));
             let rules: Vec<(&RuleFacts<'_>, Outcome<'p>)> = rules.copied().collect();
-            let conditions = self.conditions(policy, &rules, has(&self.missing, policy, gateway));
+            let naming = self.naming.get(policy).and_then(|gateways| gateways.get(*gateway));
+            let conditions = self.conditions(policy, &rules, naming);
             ancestor(gateway, conditions)
         });
         report(&policy.object.meta, entries)
@@ -92,7 +97,7 @@ impl<'p> Statuses<'p> {
         &self,
         policy: &PolicyObject<'_>,
         rules: &[(&RuleFacts<'_>, Outcome<'p>)],
-        names_missing: bool,
+        naming: Option<&Naming<'_>>,
     ) -> Vec<Condition> {
         match &policy.content {
             Err(problems) => return vec![invalid(problems)],
@@ -106,11 +111,21 @@ impl<'p> Statuses<'p> {
             Ok(Some(_)) => {}
         }
         let mut about = Remarks::default();
-        if names_missing || !rules.is_empty() {
-            self.add_missing_targets(policy, &mut about);
-        }
+        self.add_unusable_targets(policy, &mut about);
+        let unread = &policy.object.unread;
         if rules.is_empty() {
-            return vec![Condition::fails("Accepted", "TargetNotFound", about.to_string())];
+            let Some(naming) = naming.filter(|naming| naming.any_usable) else {
+                return vec![Condition::fails("Accepted", "TargetNotFound", about.to_string())];
+            };
+            let mut why = Remarks::default();
+            for route in &naming.routes {
+                let text = "no rule of this Gateway has a target as a valid backend; the status says why, of";
+                why.add(text.to_owned(), route.to_string());
+            }
+            return vec![
+                accepted(&about, unread),
+                Condition::fails("Programmed", "Invalid", why.to_string()),
+            ];
         }
         let mut not_governed = Remarks::default();
         for (facts, outcome) in rules {
@@ -130,13 +145,7 @@ impl<'p> Statuses<'p> {
         if let Some(lost) = lost {
             about.say(lost.to_string());
         }
-        let unread = &policy.object.unread;
-        let message = if about.is_empty() {
-            "The policy is accepted".to_owned()
-        } else {
-            format!("The policy is accepted; {about}")
-        };
-        let mut conditions = vec![Condition::holds("Accepted", "Accepted", no_effect(&message, unread))];
+        let mut conditions = vec![accepted(&about, unread)];
         if governed == 0 {
             let refused = count(|outcome| outcome == Outcome::Refused);
             conditions.push(if refused == rules.len() {
@@ -199,6 +208,9 @@ impl<'p> Statuses<'p> {
             Outcome::Annotations => {
                 "the route's annotations cannot be followed, so there are no sessions on".to_owned()
             }
+            Outcome::ForeignDomain => {
+                format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions on")
+            }
             Outcome::Refused => "the rule cannot be followed, so there are no sessions on".to_owned(),
             Outcome::NoRoom => {
                 format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions on")
@@ -219,17 +231,59 @@ impl<'p> Statuses<'p> {
         }
     }
 
-    fn add_missing_targets(&self, policy: &PolicyObject<'_>, remarks: &mut Remarks) {
-        for (index, target) in &policy.targets {
-            if let RuleBackend::Service(service) = target
-                && !self.objects.services.contains_key(service)
-            {
-                remarks.say(format!(
-                    "spec.targetRefs[{index}].name: expected an existing Service, found {service}"
-                ));
+    /// Returns how many there are.
+    fn add_unusable_targets(&self, policy: &PolicyObject<'_>, remarks: &mut Remarks) -> usize {
+        let targets = policy.targets.iter().filter_map(|(index, target)| match target {
+            RuleBackend::Service(service) => Some((index, service)),
+            RuleBackend::XBackend(_) => None,
+        });
+        let unusable = targets.filter_map(|(index, service)| {
+            let why = why_unusable(self.objects, &service.namespace, &service.name)?;
+            Some(format!("spec.targetRefs[{index}].name: {why}"))
+        });
+        unusable.map(|why| remarks.say(why)).count()
+    }
+
+    /// What is wrong with policies that have no ancestor, so no status.
+    pub(super) fn without_ancestors(&self) -> BTreeMap<ObjectRef, Condition> {
+        let policies = self.policies.iter();
+        let policies = policies.filter(|policy| self.ancestors.get(policy).is_none_or(BTreeSet::is_empty));
+        let told = policies.filter_map(|policy| Some((policy.name.object_ref(), self.without_ancestor(policy)?)));
+        told.collect()
+    }
+
+    fn without_ancestor(&self, policy: &PolicyObject<'_>) -> Option<Condition> {
+        let is_for_others = policy.name.kind == SessionPolicyKind::XBackendTrafficPolicy
+            && policy.object.spec.session_persistence.is_none()
+            && policy.object.malformed.is_none();
+        match &policy.content {
+            // Other controllers may support what Limpet does not.
+            Err(_) if is_for_others => return None,
+            Err(problems) => return Some(invalid(problems)),
+            Ok(None) => return None,
+            Ok(Some(_)) => {}
+        }
+        let mut about = Remarks::default();
+        if self.add_unusable_targets(policy, &mut about) == policy.targets.len() {
+            return Some(Condition::fails("Accepted", "TargetNotFound", about.to_string()));
+        }
+        for (_, target) in &policy.targets {
+            if let RuleBackend::Service(service) = target {
+                let text = "no route that can have sessions leads to";
+                about.add(text.to_owned(), format!("Service {service}"));
             }
         }
+        Some(Condition::fails("Programmed", "NoRoute", about.to_string()))
     }
+}
+
+fn accepted(about: &Remarks, unread: &[String]) -> Condition {
+    let message = if about.is_empty() {
+        "The policy is accepted".to_owned()
+    } else {
+        format!("The policy is accepted; {about}")
+    };
+    Condition::holds("Accepted", "Accepted", no_effect(&message, unread))
 }
 
 const AFFINITY: &str =
@@ -261,7 +315,7 @@ pub(super) fn rule_name(facts: &RuleFacts<'_>) -> String {
 }
 
 /// Keeps the oldest Gateways if there are too many, so that a new one does not displace them.
-pub(super) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
+pub(crate) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
     if gateways.len() <= max {
         return;
     }
@@ -279,46 +333,4 @@ pub(super) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName
 /// Whether the Gateway is listed for the policy.
 fn has(gateways: &GatewaysByPolicy<'_>, policy: &PolicyObject<'_>, gateway: &ObjectName) -> bool {
     gateways.get(policy).is_some_and(|gateways| gateways.contains(gateway))
-}
-
-/// The Gateways of rules that refer to a Service which a policy targets and which does not exist.
-fn gateways_of_missing_targets<'p>(
-    objects: &Objects,
-    policies: &'p [PolicyObject<'p>],
-    chosen: &[RuleChoice<'p>],
-) -> GatewaysByPolicy<'p> {
-    let is_missing = |policy: &PolicyObject<'_>| {
-        policy.targets.iter().any(|(_, target)| match target {
-            RuleBackend::Service(name) => !objects.services.contains_key(name),
-            RuleBackend::XBackend(_) => false,
-        })
-    };
-    if !policies.iter().any(is_missing) {
-        return BTreeMap::new();
-    }
-    let mut of_missing: HashMap<RuleBackend, BTreeSet<&ObjectName>> = HashMap::new();
-    let mut of_route: HashMap<_, BTreeSet<&ObjectName>> = HashMap::new();
-    for RuleChoice { facts, .. } in chosen {
-        of_route.entry(&facts.route).or_default().extend(&facts.gateways);
-    }
-    for (route, its_gateways) in of_route {
-        for service in missing_services(objects, route) {
-            of_missing
-                .entry(RuleBackend::Service(service))
-                .or_default()
-                .extend(&its_gateways);
-        }
-    }
-    let gateways_of = |policy: &'p PolicyObject<'p>| {
-        let targets = policy.targets.iter().filter_map(|(_, target)| of_missing.get(target));
-        (policy, targets.flatten().copied().collect())
-    };
-    policies.iter().map(gateways_of).collect()
-}
-
-/// The Services that a route refers to and that do not exist.
-fn missing_services(objects: &Objects, route: &ObjectRef) -> HashSet<ObjectName> {
-    let services = objects.route(route);
-    let services = services.iter().flat_map(RouteReferences::services);
-    services.filter(|name| !objects.services.contains_key(name)).collect()
 }

@@ -10,8 +10,8 @@ use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
 use super::{annotations, cookie_path};
 use crate::graph::PathMatch;
+use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::references::RuleBackend;
 use crate::session_fields::{CookiePath, SessionFields};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
@@ -35,6 +35,8 @@ pub(super) enum Outcome<'p> {
     Destinations,
     /// The route's annotations cannot be followed.
     Annotations,
+    /// Browsers drop the cookie, by its domain and the rule's hosts.
+    ForeignDomain,
     /// The policy's status has no room for the rule's Gateways.
     NoRoom,
     /// The rule cannot be followed.

@@ -1,12 +1,12 @@
 //! The status of policies and backends, by GEP-713.
 //!
-//! - The ancestors are the Gateways whose rules lead to the targets of the policy. A policy without such a rule gets no
-//!   entry: "implementations MUST ONLY populate ancestor status for the Ancestor resources they are responsible for".
-//!   So `TargetNotFound` is reported only if a rule refers to the missing Service.
+//! - The ancestors are the Gateways whose routes name the targets of the policy, as valid backends or not. A policy
+//!   without such a route gets no entry: "implementations MUST ONLY populate ancestor status for the Ancestor resources
+//!   they are responsible for". What is wrong with it becomes an Event.
 //! - `Accepted` is false with `Invalid`, `TargetNotFound`, or `Conflicted` (on all rules of the Gateway, an older
 //!   policy has each of its targets, or its session name). Then there is no `Programmed`.
 //! - `Programmed` is set only if there is more to say than what Envoys acknowledge: false with `Overridden` if no rule
-//!   of the Gateway has the policy's sessions, and true with `PartiallyProgrammed` if some rules do not have them, or
+//!   of the Gateway has the policy's sessions, or with `Invalid` if no rule can have them, and true with `PartiallyProgrammed` if some rules do not have them, or
 //!   some fields are not supported.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,20 +51,20 @@ pub(super) fn invalid(problems: &[Problem]) -> Condition {
 
 /// Remarks on rules or Services, grouped by their text.
 #[derive(Debug, Default)]
-pub(super) struct Remarks(BTreeMap<String, BTreeSet<String>>);
+pub(crate) struct Remarks(BTreeMap<String, BTreeSet<String>>);
 
 impl Remarks {
     /// `text` about `subject`.
-    pub(super) fn add(&mut self, text: String, subject: String) {
+    pub(crate) fn add(&mut self, text: String, subject: String) {
         self.0.entry(text).or_default().insert(subject);
     }
 
     /// One sentence.
-    pub(super) fn say(&mut self, sentence: String) {
+    pub(crate) fn say(&mut self, sentence: String) {
         self.0.entry(sentence).or_default();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

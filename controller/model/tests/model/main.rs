@@ -7,6 +7,8 @@
     reason = "what is not there fails the test"
 )]
 
+mod addresses;
+mod backend_tls;
 mod documented;
 mod foreign;
 mod gateways;
@@ -17,6 +19,8 @@ mod precedence;
 mod references;
 mod refused_rules;
 mod rules;
+mod traffic;
+mod without_status;
 
 use limpet_api::ObjectName;
 use limpet_model::graph::{Action, Forward, Gateway, Graph, Route, VirtualHost};

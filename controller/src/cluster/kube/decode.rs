@@ -6,8 +6,8 @@ use super::item::Item;
 use super::own_status::{Digest, status_digest};
 use super::pruned::{LAST_APPLIED, pruned};
 use limpet_api::{
-    DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Object, ObjectName,
-    ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
+    BackendTlsPolicySpec, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Object,
+    ObjectName, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
 };
 use limpet_model::SessionPolicyKind;
 use limpet_model::endpoints::EndpointSlice;
@@ -33,6 +33,7 @@ pub(super) enum Content {
     Service(Object<ServiceSpec>),
     SessionPolicy(SessionPolicyKind, Object<SessionPolicySpec>),
     XBackend(Object<XBackendSpec>),
+    BackendTlsPolicy(Object<BackendTlsPolicySpec>),
     Namespace(BTreeMap<String, String>),
     Slice(EndpointSlice),
 }
@@ -59,6 +60,7 @@ pub(super) fn form(kind: Kind) -> Form {
         Kind::EndpointSlice => return Form::Slice,
         Kind::Namespace => return Form::Item(ItemForm::Labels),
         Kind::BackendLbPolicy => |value| Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
+        Kind::BackendTlsPolicy => |value| Content::BackendTlsPolicy(readable(value)),
         Kind::XBackendTrafficPolicy => {
             |value| Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
         }
@@ -125,6 +127,7 @@ impl Content {
             Self::Service(object) => object.malformed.as_ref(),
             Self::SessionPolicy(_, object) => object.malformed.as_ref(),
             Self::XBackend(object) => object.malformed.as_ref(),
+            Self::BackendTlsPolicy(object) => object.malformed.as_ref(),
             Self::Namespace(_) | Self::Slice(_) => None,
         }
     }

@@ -11,6 +11,8 @@ pub(super) fn all(reports: &Reports) -> bool {
         grpc_routes,
         session_policies,
         backends,
+        backend_tls_policies,
+        without_status,
     } = reports;
     let classes = gateway_classes.values().flat_map(|report| &report.conditions);
     let of_gateways = gateways.values().flat_map(|report| {
@@ -22,11 +24,12 @@ pub(super) fn all(reports: &Reports) -> bool {
         .flat_map(|report| &report.parents)
         .flat_map(|parent| &parent.conditions);
     let policies = session_policies.values().chain(backends.values());
+    let policies = policies.chain(backend_tls_policies.values());
     let of_policies = policies
         .flat_map(|report| &report.ancestors)
         .flat_map(|ancestor| &ancestor.conditions);
-    let mut all = classes.chain(of_gateways).chain(of_routes).chain(of_policies);
-    all.all(is_good)
+    let all = classes.chain(of_gateways).chain(of_routes).chain(of_policies);
+    all.chain(without_status.values()).all(is_good)
 }
 
 /// Two kinds are bad if they are true, all others if they are false.

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::shape::{Entry, GatewayStatus, Wanted, merge};
+use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
 use crate::cluster::kube::{Digest, status_digest};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::Reports;
@@ -38,7 +38,7 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
         let wanted = Wanted::Whole {
             generation: report.observed_generation,
             conditions: report.conditions.clone(),
-            gateway: None,
+            rest: Rest::Class,
         };
         add(Kind::GatewayClass, ObjectName::new("", name), Some(wanted));
     }
@@ -59,6 +59,9 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
     for (name, report) in &reports.backends {
         add(Kind::XBackend, name.clone(), policy(name, report, facts));
     }
+    for (name, report) in &reports.backend_tls_policies {
+        add(Kind::BackendTlsPolicy, name.clone(), policy(name, report, facts));
+    }
     desired
 }
 
@@ -76,7 +79,9 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
         let mut all = conditions.to_vec();
         // A valid listener of a Gateway that is not accepted is not served, either.
         let bad = is_refused || conditions.iter().any(is_bad);
-        all.push(if bad { refused() } else { programmed.clone() });
+        if all.iter().all(|condition| condition.kind != "Programmed") {
+            all.push(if bad { refused() } else { programmed.clone() });
+        }
         all
     };
     let mut listeners = report.listeners.clone();
@@ -86,7 +91,7 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
     Some(Wanted::Whole {
         generation: report.observed_generation,
         conditions: with_programmed(&report.conditions),
-        gateway: Some(GatewayStatus {
+        rest: Rest::Gateway(GatewayStatus {
             addresses: facts.addresses.clone(),
             listeners,
         }),
@@ -161,7 +166,7 @@ mod tests {
         };
         let Some(Wanted::Whole {
             conditions,
-            gateway: Some(mut gateway),
+            rest: Rest::Gateway(mut gateway),
             ..
         }) = gateway(&reports, &name, &facts)
         else {
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn no_listener_of_a_refused_gateway_is_programmed() {
+    fn a_gateway_is_programmed_unless_its_report_says_otherwise() {
         let programmed = |conditions: &[Condition]| {
             let mut all = conditions.iter();
             all.find(|condition| condition.kind == "Programmed")
@@ -180,6 +185,9 @@ mod tests {
         let (gateway, listener) = wanted(Condition::fails("Accepted", "Invalid", ""));
         assert_eq!(programmed(&gateway), Some((false, "Invalid")));
         assert_eq!(programmed(&listener), Some((false, "Invalid")));
+        let (gateway, listener) = wanted(Condition::fails("Programmed", "AddressNotUsable", ""));
+        assert_eq!(programmed(&gateway), Some((false, "AddressNotUsable")));
+        assert_eq!(programmed(&listener), Some((true, "Programmed")), "it serves");
         let (gateway, listener) = wanted(Condition::holds("Accepted", "Accepted", ""));
         assert_eq!(programmed(&gateway), Some((true, "Programmed")));
         assert_eq!(programmed(&listener), Some((true, "Programmed")));

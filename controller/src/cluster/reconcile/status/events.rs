@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
-use super::shape::{Wanted, shortened};
+use super::shape::{Rest, Wanted, shortened};
 use crate::cluster::kube::{Backoff, Digest};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
@@ -40,19 +40,16 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
         "Accepted" | "ResolvedRefs" => !condition.is_true(),
         "PartiallyInvalid" => condition.is_true(),
         // Waiting for Envoys is no problem: it may last.
-        "Programmed" => !condition.is_true() && condition.reason == "Invalid",
+        "Programmed" => !condition.is_true() && condition.reason != "Pending",
         _ => false,
     };
-    let problem = |condition: &Condition| Problem {
-        reason: condition.reason.to_owned(),
-        note: condition.message.clone(),
-    };
     match wanted {
-        Wanted::Whole {
-            conditions, gateway, ..
-        } => {
-            let listeners = gateway.iter().flat_map(|gateway| &gateway.listeners);
-            let of_listeners = listeners.flat_map(|listener| {
+        Wanted::Whole { conditions, rest, .. } => {
+            let listeners = match rest {
+                Rest::Gateway(gateway) => gateway.listeners.as_slice(),
+                Rest::Class => &[],
+            };
+            let of_listeners = listeners.iter().flat_map(|listener| {
                 let bad = listener.conditions.iter().filter(is_problem);
                 // The Gateway's own `Programmed` is not repeated for each listener.
                 bad.filter(|condition| condition.kind != "Programmed")
@@ -76,6 +73,13 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
                 .filter(|condition| condition.kind != "Programmed");
             own.map(problem).collect()
         }
+    }
+}
+
+pub(super) fn problem(condition: &Condition) -> Problem {
+    Problem {
+        reason: condition.reason.to_owned(),
+        note: condition.message.clone(),
     }
 }
 

@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::desired::{Desired, Facts, desired};
-use super::events::{EventRecorder, Problem, Regarding, problems};
+use super::events::{EventRecorder, Problem, Regarding, problem, problems};
 use super::metrics::StatusMetrics;
 use super::programmed::{Programmed, seen};
 use super::shape::Wanted;
@@ -18,6 +18,7 @@ use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::{Kind, ObjectName};
+use limpet_model::reports::Condition;
 use limpet_model::{Objects, Reports};
 
 /// How many writes run at once.
@@ -124,7 +125,8 @@ impl Reconciler {
         let (programmed, again) = match &self.inputs.delivery {
             Delivery::Xds(status) => {
                 let gateways = reported.reports.gateways.keys();
-                let seen = gateways.map(|gateway| (gateway.clone(), seen(gateway, status)));
+                let variables = &reported.variables;
+                let seen = gateways.map(|gateway| (gateway.clone(), seen(gateway, status, variables)));
                 if let Some(others) = self.inputs.replicas.others() {
                     self.others = others;
                 }
@@ -136,11 +138,21 @@ impl Reconciler {
         };
         let is_known = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
         if !is_known || programmed != self.facts.programmed {
+            self.log_refusals(&programmed);
             self.facts.programmed = programmed;
             self.desired = desired(&reported.reports, &self.facts);
             self.of = Some(Arc::clone(&reported.reports));
         }
         again
+    }
+
+    /// The xDS server logs Envoy's words alone.
+    fn log_refusals(&self, programmed: &BTreeMap<ObjectName, Condition>) {
+        for (gateway, condition) in programmed {
+            if condition.reason == "Invalid" && self.facts.programmed.get(gateway) != Some(condition) {
+                tracing::warn!(kind = "Gateway", object = %gateway, reason = condition.message, "is not programmed");
+            }
+        }
     }
 
     /// The statuses that differ.
@@ -233,7 +245,7 @@ impl Reconciler {
 
     /// The problems of all objects.
     fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<Regarding, BTreeSet<Problem>> {
-        let mut all = BTreeMap::new();
+        let mut all: BTreeMap<Regarding, BTreeSet<Problem>> = BTreeMap::new();
         let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<Problem>| {
             let observed = observation.objects.get(&kind).and_then(|of_kind| of_kind.get(name));
             let resource = observation.served.get(&kind);
@@ -244,7 +256,7 @@ impl Reconciler {
                     name: name.clone(),
                     uid: observed.uid.clone(),
                 };
-                all.insert(regarding, problems);
+                all.entry(regarding).or_default().extend(problems);
             }
         };
         for (kind, of_kind) in &self.desired {
@@ -254,13 +266,21 @@ impl Reconciler {
                 }
             }
         }
+        let without_status = self.of.iter().flat_map(|of| &of.without_status);
+        for (object, condition) in without_status {
+            add(object.kind, &object.name, [problem(condition)].into());
+        }
         // If a condition of the object says it, it was added above.
         let has_condition = |kind: Kind, name: &ObjectName| {
             let wanted = self.desired.get(&kind).and_then(|of_kind| of_kind.get(name));
             matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())
         };
         for (object, malformed) in objects.malformed() {
-            if !has_condition(object.kind, &object.name) {
+            let is_told = self
+                .of
+                .as_ref()
+                .is_some_and(|of| of.without_status.contains_key(&object));
+            if !is_told && !has_condition(object.kind, &object.name) {
                 let problem = Problem {
                     reason: "Invalid".to_owned(),
                     note: malformed.to_string(),

@@ -1,0 +1,126 @@
+//! Which Gateways have routes that name the targets of policies, whether a rule can have them as backends or not. The
+//! policy's status has a place for these Gateways.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::objects::PolicyObject;
+use super::rules::RuleChoice;
+use crate::Objects;
+use limpet_api::{BackendRef, Kind, ObjectName, ObjectRef, PolicyTarget};
+
+/// The routes of one Gateway that name a target of one policy.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Naming<'p> {
+    pub(super) routes: BTreeSet<&'p ObjectRef>,
+    /// Whether any of these targets can be a backend.
+    pub(super) any_usable: bool,
+}
+
+pub(super) type NamingGateways<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeMap<&'p ObjectName, Naming<'p>>>;
+
+/// Group, kind, namespace and name.
+type Key<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+/// The Gateways of rules that name a target other than as a valid backend.
+pub(super) fn naming_gateways<'p>(
+    objects: &Objects,
+    policies: &'p [PolicyObject<'p>],
+    chosen: &[RuleChoice<'p>],
+) -> NamingGateways<'p> {
+    let mut naming = NamingGateways::new();
+    if policies.is_empty() {
+        return naming;
+    }
+    let mut by_target: HashMap<Key<'_>, BTreeSet<&PolicyObject<'_>>> = HashMap::new();
+    for policy in policies {
+        for target in &policy.object.spec.target_refs {
+            let key = of_target(&policy.name.name.namespace, target);
+            by_target.entry(key).or_default().insert(policy);
+        }
+    }
+    for (route, OfRoute { valid, gateways }) in of_routes(chosen) {
+        let mut add = |key: Key<'_>, gateways: &mut dyn Iterator<Item = &'p ObjectName>| {
+            let Some(policies) = by_target.get(&key) else { return };
+            let any_usable = key.1 == Kind::Service.as_str() && why_unusable(objects, key.2, key.3).is_none();
+            for gateway in gateways {
+                for policy in policies {
+                    let naming: &mut Naming<'_> = naming.entry(*policy).or_default().entry(gateway).or_default();
+                    naming.routes.insert(route);
+                    naming.any_usable |= any_usable;
+                }
+            }
+        };
+        // Policies do not apply to routes and Gateways, but where they target one, its status is the place to say so.
+        let kind = route.kind;
+        let key = (
+            kind.group(),
+            kind.as_str(),
+            route.name.namespace.as_str(),
+            route.name.name.as_str(),
+        );
+        add(key, &mut gateways.iter().copied());
+        for gateway in &gateways {
+            let kind = Kind::Gateway;
+            let key = (
+                kind.group(),
+                kind.as_str(),
+                gateway.namespace.as_str(),
+                gateway.name.as_str(),
+            );
+            add(key, &mut std::iter::once(*gateway));
+        }
+        // Valid backends are in the outcomes of their rules.
+        let references = objects.route(route).map(|route| route.backends).unwrap_or_default();
+        if references.len() > valid {
+            for backend in references {
+                add(
+                    of_backend(&route.name.namespace, backend),
+                    &mut gateways.iter().copied(),
+                );
+            }
+        }
+    }
+    naming
+}
+
+/// Why no rule can have the Service as a backend, and what was found.
+pub(super) fn why_unusable(objects: &Objects, namespace: &str, name: &str) -> Option<String> {
+    let name = ObjectName::new(namespace, name);
+    let Some(service) = objects.services.get(&name) else {
+        return Some(format!("expected an existing Service, found {name}"));
+    };
+    if service.malformed.is_some() {
+        return Some(format!("expected a Service that can be read, found {name}"));
+    }
+    let is_external = service.spec.kind.as_deref() == Some("ExternalName");
+    is_external.then(|| format!("expected a Service with endpoints, found {name} of type ExternalName"))
+}
+
+/// What the rules of a route have together.
+#[derive(Default)]
+struct OfRoute<'p> {
+    /// How many valid backends.
+    valid: usize,
+    gateways: BTreeSet<&'p ObjectName>,
+}
+
+fn of_routes<'p>(chosen: &[RuleChoice<'p>]) -> HashMap<&'p ObjectRef, OfRoute<'p>> {
+    let mut routes: HashMap<&ObjectRef, OfRoute<'_>> = HashMap::new();
+    for RuleChoice { facts, .. } in chosen {
+        let route = routes.entry(&facts.route).or_default();
+        route.valid += facts.backends.len();
+        route.gateways.extend(&facts.gateways);
+    }
+    routes
+}
+
+fn of_target<'a>(namespace: &'a str, target: &'a PolicyTarget) -> Key<'a> {
+    // Not a group of Kubernetes, but what it can only mean.
+    let group = if target.group == "core" { "" } else { &target.group };
+    (group, &target.kind, namespace, &target.name)
+}
+
+fn of_backend<'a>(namespace: &'a str, backend: &'a BackendRef) -> Key<'a> {
+    let namespace = backend.namespace.as_deref().unwrap_or(namespace);
+    (&backend.group, &backend.kind, namespace, &backend.name)
+}

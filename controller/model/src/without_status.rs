@@ -1,0 +1,99 @@
+//! What is wrong with an object whose status has no place for it: no Gateway of ours is involved, and only the
+//! controller of a Gateway may report on a route. It becomes an Event.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::reports::Condition;
+use super::routes::gateway_name;
+use super::{Objects, Settings};
+use limpet_api::{Kind, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec};
+
+type WithoutStatus = BTreeMap<ObjectRef, Condition>;
+
+/// Adds Gateways without a class, routes to Gateways that do not exist, and grants that permit nothing. Leaves the
+/// policies of others to them.
+pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
+    leave_to_others(objects, settings, found);
+    let mut add = |kind: Kind, name: &ObjectName, reason: &'static str, problems: Vec<String>| {
+        if !problems.is_empty() {
+            let object = ObjectRef {
+                kind,
+                name: name.clone(),
+            };
+            found.insert(object, Condition::fails("Accepted", reason, problems.join("; ")));
+        }
+    };
+    for (name, gateway) in &objects.gateways {
+        let class = &gateway.spec.gateway_class_name;
+        if gateway.malformed.is_none() && !objects.gateway_classes.contains_key(class) {
+            let message = format!("spec.gatewayClassName: expected an existing GatewayClass, found {class}");
+            add(Kind::Gateway, name, "Invalid", vec![message]);
+        }
+    }
+    let missing = |name: &ObjectName, parents: &[ParentRef]| missing_parents(objects, settings, name, parents);
+    for (name, route) in &objects.http_routes {
+        let problems = missing(name, &route.spec.parent_refs);
+        add(Kind::HttpRoute, name, "NoMatchingParent", problems);
+    }
+    for (name, route) in &objects.grpc_routes {
+        let problems = missing(name, &route.spec.parent_refs);
+        add(Kind::GrpcRoute, name, "NoMatchingParent", problems);
+    }
+    for (name, grant) in &objects.reference_grants {
+        add(Kind::ReferenceGrant, name, "Invalid", unknown_groups(grant));
+    }
+}
+
+/// Removes policies on Services that routes of other controllers' Gateways lead to: these controllers report on them,
+/// and may support what Limpet does not.
+fn leave_to_others(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
+    if found.is_empty() {
+        return;
+    }
+    let is_others = |gateway: &ObjectName| {
+        let gateway = objects.gateways.get(gateway);
+        let class = gateway.and_then(|gateway| objects.gateway_classes.get(&gateway.spec.gateway_class_name));
+        class.is_some_and(|class| !settings.reads(&class.spec.controller_name))
+    };
+    let of_others = objects.routes().filter(|route| {
+        let gateways = route.parents.iter();
+        let mut gateways = gateways.filter_map(|parent| gateway_name(&route.meta.namespace, parent));
+        gateways.any(|gateway| is_others(&gateway))
+    });
+    let services: BTreeSet<ObjectName> = of_others
+        .flat_map(|route| route.services().collect::<Vec<_>>())
+        .collect();
+    let policies = objects.session_policies.iter().filter(|(name, policy)| {
+        let targets = policy.spec.target_refs.iter();
+        let mut targets = targets.map(|target| ObjectName::new(&name.name.namespace, &target.name));
+        targets.any(|target| services.contains(&target))
+    });
+    for (name, _) in policies {
+        found.remove(&name.object_ref());
+    }
+}
+
+/// The Gateways among the parents that do not exist. Those of a namespace that is not read may exist.
+fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, parents: &[ParentRef]) -> Vec<String> {
+    let parents = parents.iter().enumerate().filter_map(|(index, parent)| {
+        let gateway = gateway_name(&route.namespace, parent)?;
+        let is_read = settings.namespaces.is_empty() || settings.namespaces.contains(&gateway.namespace);
+        (is_read && !objects.gateways.contains_key(&gateway))
+            .then(|| format!("spec.parentRefs[{index}].name: expected an existing Gateway, found {gateway}"))
+    });
+    parents.collect()
+}
+
+/// Where a grant names the core group by a name that it does not have.
+fn unknown_groups(grant: &Object<ReferenceGrantSpec>) -> Vec<String> {
+    let from = grant.spec.from.iter().map(|from| &from.group).enumerate();
+    let to = grant.spec.to.iter().map(|to| &to.group).enumerate();
+    let all = from
+        .map(|(index, group)| ("from", index, group))
+        .chain(to.map(|(index, group)| ("to", index, group)));
+    all.filter(|(.., group)| *group == "core")
+        .map(|(list, index, group)| {
+            format!("spec.{list}[{index}].group: expected \"\" for the core group, found {group:?}")
+        })
+        .collect()
+}

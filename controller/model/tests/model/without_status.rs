@@ -1,0 +1,296 @@
+//! No object is left without a word: what its status has no place for is told elsewhere.
+
+use std::collections::BTreeMap;
+
+use super::{SHOP, built};
+use limpet_model::Reports;
+use limpet_model::reports::{Condition, ConditionStatus};
+
+/// Limpet's class, a Gateway, Services and a route to `v1`, and these manifests.
+fn with(manifests: &str) -> Reports {
+    let route = "
+kind: HTTPRoute
+metadata: {namespace: shop, name: shop}
+spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: v1, port: 80}]}]}
+---
+";
+    built(&format!("{SHOP}{route}{manifests}")).1
+}
+
+fn policy(target: &str, session: &str) -> String {
+    format!(
+        "
+kind: BackendLBPolicy
+apiVersion: gateway.networking.k8s.io/v1alpha2
+metadata: {{namespace: shop, name: p}}
+spec: {{targetRefs: [{{{target}}}], sessionPersistence: {{{session}}}}}
+---
+"
+    )
+}
+
+fn words(condition: &Condition) -> String {
+    let holds = condition.status == ConditionStatus::True;
+    let Condition {
+        kind, reason, message, ..
+    } = condition;
+    format!("{kind}={holds}/{reason}: {message}")
+}
+
+/// What the status of the policy says, for its only Gateway.
+fn status(reports: &Reports) -> Vec<String> {
+    let report = reports.session_policies.values().next().expect("a report");
+    assert_eq!(report.ancestors.len(), 1, "{reports:?}");
+    assert!(reports.without_status.is_empty(), "{reports:?}");
+    report.ancestors[0].conditions.iter().map(words).collect()
+}
+
+/// What is told without a status.
+fn told(reports: &Reports) -> BTreeMap<String, String> {
+    let objects = reports.without_status.iter();
+    objects
+        .map(|(object, condition)| (object.to_string(), words(condition)))
+        .collect()
+}
+
+fn told_of<const N: usize>(all: [(&str, &str); N]) -> BTreeMap<String, String> {
+    all.map(|(object, words)| (object.to_owned(), words.to_owned())).into()
+}
+
+#[test]
+fn a_wrong_target_is_told_where_a_rule_names_it() {
+    let refs = "{group: multicluster.x-k8s.io, kind: ServiceImport, name: far}, {name: v1, port: 80}";
+    let route = format!(
+        "
+kind: HTTPRoute
+metadata: {{namespace: shop, name: more}}
+spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{refs}]}}]}}
+---
+kind: XBackend
+metadata: {{namespace: shop, name: out}}
+spec: {{type: ExternalHostname}}
+---
+kind: HTTPRoute
+metadata: {{namespace: shop, name: out}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules: [{{backendRefs: [{{group: gateway.networking.x-k8s.io, kind: XBackend, name: out}}]}}]
+---
+"
+    );
+    for (target, message) in [
+        (
+            "group: core, kind: Service, name: v1",
+            "group: expected \"\", the group of Service, found \"core\"",
+        ),
+        (
+            "group: multicluster.x-k8s.io, kind: ServiceImport, name: far",
+            "group: expected \"\", the group of Service, found \"multicluster.x-k8s.io\"",
+        ),
+        (
+            "group: gateway.networking.x-k8s.io, kind: XBackend, name: out",
+            "kind: expected Service: an XBackend has sessionPersistence of its own",
+        ),
+        (
+            "group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop",
+            "group: expected \"\", the group of Service, found \"gateway.networking.k8s.io\"",
+        ),
+        (
+            "group: gateway.networking.k8s.io, kind: Gateway, name: web",
+            "group: expected \"\", the group of Service, found \"gateway.networking.k8s.io\"",
+        ),
+    ] {
+        let reports = with(&format!("{route}{}", policy(target, "sessionName: s")));
+        let expected = format!("Accepted=false/Invalid: spec.targetRefs[0].{message}");
+        assert_eq!(status(&reports), [expected], "{target}");
+    }
+}
+
+#[test]
+fn a_target_that_rules_name_wrongly_is_told() {
+    let route = |reference: &str| {
+        format!(
+            "
+kind: Service
+metadata: {{namespace: shop, name: out}}
+spec: {{type: ExternalName, externalName: out.example, ports: [{{port: 80}}]}}
+---
+kind: HTTPRoute
+metadata: {{namespace: shop, name: more}}
+spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{{reference}}}]}}]}}
+---
+"
+        )
+    };
+    let of = |reference: &str, target: &str| {
+        let target = format!("group: '', kind: Service, name: {target}");
+        status(&with(&format!(
+            "{}{}",
+            route(reference),
+            policy(&target, "sessionName: s")
+        )))
+    };
+    assert_eq!(
+        of("name: v2, port: 81", "v2"),
+        [
+            "Accepted=true/Accepted: The policy is accepted",
+            "Programmed=false/Invalid: no rule of this Gateway has a target as a valid backend; the status says why, of: \
+             HTTPRoute shop/more",
+        ]
+    );
+    assert_eq!(
+        of("name: out, port: 80", "out"),
+        [
+            "Accepted=false/TargetNotFound: spec.targetRefs[0].name: expected a Service with endpoints, found shop/out of \
+             type ExternalName"
+        ]
+    );
+}
+
+#[test]
+fn a_policy_that_no_route_reaches_is_told_as_an_event() {
+    let of = |target: &str, session: &str| told(&with(&policy(target, session)));
+    let expect = |words: &str| told_of([("BackendLBPolicy shop/p", words)]);
+    assert_eq!(
+        of("kind: Pod, name: v1", "sessionName: s"),
+        expect("Accepted=false/Invalid: spec.targetRefs[0].kind: expected Service, found \"Pod\"")
+    );
+    assert_eq!(
+        of("kind: Service, name: v2", "type: Query"),
+        expect("Accepted=false/Invalid: spec.sessionPersistence.type: expected Cookie or Header, found \"Query\"")
+    );
+    assert_eq!(
+        of("kind: Service, name: v3", "sessionName: s"),
+        expect("Accepted=false/TargetNotFound: spec.targetRefs[0].name: expected an existing Service, found shop/v3")
+    );
+    assert_eq!(
+        of("kind: Service, name: v2", "sessionName: s"),
+        expect("Programmed=false/NoRoute: no route that can have sessions leads to: Service shop/v2")
+    );
+    assert_eq!(of("kind: Service, name: v1", "sessionName: s"), told_of([]));
+}
+
+/// It is for other controllers.
+#[test]
+fn a_policy_without_sessions_is_left_alone() {
+    let policy = "
+kind: XBackendTrafficPolicy
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+metadata: {namespace: shop, name: p}
+spec: {targetRefs: [{group: '', kind: Service, name: v2}], retryConstraint: {budget: {percent: 20}}}
+";
+    assert_eq!(told(&with(policy)), told_of([]));
+}
+
+#[test]
+fn a_policy_that_only_routes_of_others_reach_is_theirs() {
+    let other = "
+kind: GatewayClass
+metadata: {name: other}
+spec: {controllerName: example.com/other}
+---
+kind: Gateway
+metadata: {namespace: shop, name: other}
+spec: {gatewayClassName: other, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: other}
+spec: {parentRefs: [{name: other}], rules: [{backendRefs: [{name: v2, port: 80}]}]}
+---
+";
+    for session in ["sessionName: s", "type: Query"] {
+        let policy = policy("kind: Service, name: v2", session);
+        assert_eq!(told(&with(&format!("{other}{policy}"))), told_of([]));
+    }
+}
+
+#[test]
+fn an_invalid_x_backend_that_no_route_reaches_is_told() {
+    let reports = with(
+        "
+kind: XBackend
+metadata: {namespace: shop, name: blue}
+spec: {type: EndpointSelector, port: {number: 80}, sessionPersistence: {type: Header}}
+---
+kind: XBackend
+metadata: {namespace: shop, name: green}
+spec: {type: EndpointSelector, port: {number: 80}, sessionPersistence: {cookie: {}}}
+",
+    );
+    let words = "Accepted=false/Invalid: spec.sessionPersistence.header: expected the header's name, because the type \
+                 is Header";
+    assert_eq!(told(&reports), told_of([("XBackend shop/blue", words)]));
+}
+
+#[test]
+fn what_names_a_gateway_or_class_that_is_missing_is_told() {
+    let reports = with(
+        "
+kind: HTTPRoute
+metadata: {namespace: shop, name: lost}
+spec: {parentRefs: [{name: web}, {name: wbe}], rules: [{backendRefs: [{name: v1, port: 80}]}]}
+---
+kind: GRPCRoute
+metadata: {namespace: shop, name: lost}
+spec: {parentRefs: [{namespace: infra, name: web}], rules: []}
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: mesh}
+spec: {parentRefs: [{group: '', kind: Service, name: gone}], rules: []}
+---
+kind: Gateway
+metadata: {namespace: shop, name: classless}
+spec: {gatewayClassName: lipmet, listeners: [{name: http, port: 80, protocol: HTTP}]}
+",
+    );
+    let lost = |index: usize, gateway: &str| {
+        format!(
+            "Accepted=false/NoMatchingParent: spec.parentRefs[{index}].name: expected an existing Gateway, found {gateway}"
+        )
+    };
+    assert_eq!(
+        told(&reports),
+        told_of([
+            (
+                "Gateway shop/classless",
+                "Accepted=false/Invalid: spec.gatewayClassName: expected an existing GatewayClass, found lipmet"
+            ),
+            ("GRPCRoute shop/lost", &lost(0, "infra/web")),
+            ("HTTPRoute shop/lost", &lost(1, "shop/wbe")),
+        ])
+    );
+}
+
+#[test]
+fn a_grant_for_a_group_that_does_not_exist_is_told() {
+    let reports = with(
+        "
+kind: ReferenceGrant
+metadata: {namespace: shop, name: grant}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: other}]
+  to: [{group: '', kind: Service}, {group: core, kind: Secret}]
+",
+    );
+    let words = "Accepted=false/Invalid: spec.to[1].group: expected \"\" for the core group, found \"core\"";
+    assert_eq!(told(&reports), told_of([("ReferenceGrant shop/grant", words)]));
+}
+
+/// Objects of other namespaces are not known.
+#[test]
+fn a_gateway_in_a_namespace_that_is_not_read_may_exist() {
+    let manifests = "
+kind: HTTPRoute
+metadata: {namespace: shop, name: lost}
+spec: {parentRefs: [{namespace: infra, name: web}, {name: wbe}], rules: []}
+";
+    let settings = limpet_model::Settings {
+        namespaces: ["shop".to_owned()].into(),
+        ..limpet_model::Settings::default()
+    };
+    let objects = super::objects::read(manifests);
+    let (_, reports) = limpet_model::build(&objects, &settings);
+    let words =
+        "Accepted=false/NoMatchingParent: spec.parentRefs[1].name: expected an existing Gateway, found shop/wbe";
+    assert_eq!(told(&reports), told_of([("HTTPRoute shop/lost", words)]));
+}
