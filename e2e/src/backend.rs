@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -64,6 +65,7 @@ struct Behaviour {
     next: VecDeque<Answering>,
     healthy: bool,
     requests: usize,
+    last: Option<Value>,
 }
 
 impl Backend {
@@ -99,6 +101,7 @@ impl Backend {
                     next: VecDeque::new(),
                     healthy: true,
                     requests: 0,
+                    last: None,
                 }),
             }),
             server: None,
@@ -155,6 +158,15 @@ impl Backend {
     #[must_use]
     pub fn requests(&self) -> usize {
         self.shared.behaviour().requests
+    }
+
+    /// The last request that was answered as JSON. Of a copy, nobody gets the answer.
+    ///
+    /// # Errors
+    /// If there was none.
+    pub fn last(&self) -> Result<Seen> {
+        let last = self.shared.behaviour().last.clone();
+        Seen::from_value(&last.with_context(|| format!("backend {} got no request", self.name()))?)
     }
 
     /// The number of unfinished answers and tasks (tunnels, for example).

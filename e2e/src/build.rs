@@ -41,6 +41,15 @@ impl Build {
         }
     }
 
+    /// The name under which Envoy discovers the filter from the controller.
+    #[must_use]
+    pub fn discovered_name(self) -> &'static str {
+        match self {
+            Self::Wasm => "limpet.wasm",
+            Self::Module => "limpet.module",
+        }
+    }
+
     /// The name that Envoy gives to one of the filter's counters, such as `web.issued`.
     #[must_use]
     pub fn counter(self, name: &str) -> String {

@@ -123,6 +123,21 @@ impl Journeys {
         Ok(())
     }
 
+    /// Checks that no backend saw a token.
+    ///
+    /// # Errors
+    /// If one did.
+    pub fn none_exposed(&self) -> Result<()> {
+        let visits = || self.0.iter().flat_map(|journey| &journey.visits);
+        let exposed = visits().filter(|visit| visit.exposed).count();
+        ensure!(
+            exposed == 0,
+            "backends saw the token of {exposed} of {} requests",
+            visits().count()
+        );
+        Ok(())
+    }
+
     /// Checks that every session kept its first backend and its first token. Failed requests do not count.
     ///
     /// # Errors
@@ -186,6 +201,8 @@ pub struct Visit {
     pub answer: Result<(u16, Option<String>), String>,
     /// The token in the answer.
     pub token: Option<String>,
+    /// Whether the backend saw the token of the request.
+    pub exposed: bool,
 }
 
 impl Visit {
@@ -228,7 +245,13 @@ impl Client {
                 return;
             }
             let begun = Instant::now();
+            let brought = self.token.clone();
             let answer = self.visit(address).await;
+            // A backend's answer has all fields of the request.
+            let exposed = match (&brought, &answer) {
+                (Some(token), Ok(answer)) => String::from_utf8_lossy(&answer.body).contains(token.as_str()),
+                _ => false,
+            };
             let token = answer.as_ref().ok().and_then(|answer| self.carrier.token(answer));
             if token.is_some() {
                 self.token.clone_from(&token);
@@ -240,6 +263,7 @@ impl Client {
                 ended: Instant::now(),
                 answer: answer.map_err(|error| format!("{:?}: {error:#}", self.mode)),
                 token,
+                exposed,
             });
             tokio::time::sleep(PAUSE).await;
         }

@@ -42,7 +42,7 @@ mod user;
 
 pub use client::{Client, Refusal, refused};
 pub use cluster::Cluster;
-pub use controller::{Controller, Output};
+pub use controller::{Controller, Output, filter};
 pub use daemon::Daemon;
 pub use envoy_gateway::EnvoyGateway;
 pub use istio::{Gateway, Istiod};

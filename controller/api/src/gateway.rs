@@ -36,6 +36,9 @@ pub struct GatewaySpec {
     /// What the Gateway's infrastructure should be.
     #[serde(default)]
     pub infrastructure: Infrastructure,
+    /// TLS of the whole Gateway.
+    #[serde(default)]
+    pub tls: Option<GatewayTls>,
 }
 
 /// An address that a Gateway asks for.
@@ -71,6 +74,10 @@ pub struct ParametersRef {
     /// Its name.
     pub name: String,
 }
+
+/// TLS of a whole Gateway. No field of it is read, so the fields that are set are listed as unread.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct GatewayTls {}
 
 impl Spec for GatewaySpec {
     fn readable(spec: &Value) -> Self {

@@ -52,6 +52,9 @@ pub struct HttpRule {
     /// How long a request may last.
     #[serde(default)]
     pub timeouts: Option<Timeouts>,
+    /// When a request is tried again.
+    #[serde(default)]
+    pub retry: Option<Retry>,
     /// Session persistence of this rule alone (GEP-1619).
     #[serde(default)]
     pub session_persistence: Option<SessionPersistence>,
@@ -97,4 +100,19 @@ pub struct Timeouts {
     /// For one try at a backend.
     #[serde(default)]
     pub backend_request: Option<String>,
+}
+
+/// When a request is tried again (GEP-1731).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// The statuses of a backend that lead to another try.
+    #[serde(default)]
+    pub codes: Vec<u16>,
+    /// How often, after the first try; once if it is not set.
+    #[serde(default)]
+    pub attempts: Option<u32>,
+    /// How long to wait before another try, as a duration of GEP-2257.
+    #[serde(default)]
+    pub backoff: Option<String>,
 }

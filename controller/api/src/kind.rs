@@ -11,6 +11,8 @@ use super::{GATEWAY_GROUP, GATEWAY_X_GROUP};
 pub enum Kind {
     /// A session policy of the Gateway API's releases 1.1.0 to 1.2.1.
     BackendLbPolicy,
+    /// TLS towards a backend.
+    BackendTlsPolicy,
     /// The endpoints of a Service.
     EndpointSlice,
     /// A route of gRPC requests.
@@ -35,8 +37,9 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::BackendLbPolicy,
+        Self::BackendTlsPolicy,
         Self::EndpointSlice,
         Self::GrpcRoute,
         Self::Gateway,
@@ -54,6 +57,7 @@ impl Kind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BackendLbPolicy => "BackendLBPolicy",
+            Self::BackendTlsPolicy => "BackendTLSPolicy",
             Self::EndpointSlice => "EndpointSlice",
             Self::GrpcRoute => "GRPCRoute",
             Self::Gateway => "Gateway",
@@ -75,6 +79,7 @@ impl Kind {
             Self::EndpointSlice => "discovery.k8s.io",
             Self::XBackend | Self::XBackendTrafficPolicy => GATEWAY_X_GROUP,
             Self::BackendLbPolicy
+            | Self::BackendTlsPolicy
             | Self::GrpcRoute
             | Self::Gateway
             | Self::GatewayClass

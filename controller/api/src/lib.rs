@@ -5,6 +5,7 @@
 //! silently.
 
 mod backend;
+mod backend_tls_policy;
 mod decode;
 mod error;
 mod gateway;
@@ -18,18 +19,24 @@ mod service;
 mod session;
 
 pub use backend::{BackendPort, BackendTls, EndpointSelector, XBackendSpec};
+pub use backend_tls_policy::{
+    BackendTlsPolicySpec, BackendValidation, CaCertificateRef, SubjectAltName, TlsPolicyTarget,
+};
 pub use decode::{Spec, object, readable};
 pub use error::DecodeError;
 pub use gateway::{
-    AddressRequest, AllowedRoutes, GatewayClassSpec, GatewaySpec, Infrastructure, KindRef, LabelSelector, Listener,
-    ListenerTls, ParametersRef, Requirement, RouteNamespaces, SecretRef,
+    AddressRequest, AllowedRoutes, GatewayClassSpec, GatewaySpec, GatewayTls, Infrastructure, KindRef, LabelSelector,
+    Listener, ListenerTls, ParametersRef, Requirement, RouteNamespaces, SecretRef,
 };
 pub use grpc_route::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule};
-pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Timeouts};
+pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Retry, Timeouts};
 pub use kind::Kind;
 pub use meta::{Meta, Object, ObjectName, ObjectRef};
 pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrantSpec};
-pub use route::{BackendRef, Filter, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, Redirect, Rewrite};
+pub use route::{
+    BackendRef, Cors, Filter, Fraction, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, Redirect,
+    RequestMirror, Rewrite,
+};
 pub use service::{ServicePort, ServiceSpec};
 pub use session::{CookieSettings, HeaderSettings, PolicyTarget, SessionPersistence, SessionPolicySpec};
 

@@ -80,6 +80,61 @@ pub struct Filter {
     /// Changes host and path on the way to the backend.
     #[serde(default)]
     pub url_rewrite: Option<Rewrite>,
+    /// Sends copies of requests to another backend.
+    #[serde(default)]
+    pub request_mirror: Option<RequestMirror>,
+    /// Answers browsers that ask whether pages of other origins may send requests.
+    #[serde(default)]
+    pub cors: Option<Cors>,
+}
+
+/// Copies of requests for another backend, whose responses are ignored. At most one of `percent` and `fraction` is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestMirror {
+    /// The backend. It has neither a weight nor filters.
+    pub backend_ref: BackendRef,
+    /// How many of a hundred requests; all if it is not set.
+    #[serde(default)]
+    pub percent: Option<u32>,
+    /// How many requests.
+    #[serde(default)]
+    pub fraction: Option<Fraction>,
+}
+
+/// A part of a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fraction {
+    /// How many.
+    pub numerator: u32,
+    /// Of how many; 100 if it is not set.
+    #[serde(default)]
+    pub denominator: Option<u32>,
+}
+
+/// Which pages of other origins may send requests (GEP-1767).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cors {
+    /// The origins: `https://shop.example.com`, with `*` for the beginning of the host, or `*` for all.
+    #[serde(default)]
+    pub allow_origins: Vec<String>,
+    /// Whether they may send cookies.
+    #[serde(default)]
+    pub allow_credentials: Option<bool>,
+    /// The methods that they may use, or `*`.
+    #[serde(default)]
+    pub allow_methods: Vec<String>,
+    /// The headers that they may send, or `*`.
+    #[serde(default)]
+    pub allow_headers: Vec<String>,
+    /// The headers of responses that they may read, or `*`.
+    #[serde(default)]
+    pub expose_headers: Vec<String>,
+    /// For how many seconds a browser may keep this answer; 5 if it is not set.
+    #[serde(default)]
+    pub max_age: Option<u32>,
 }
 
 /// Changes of headers: `set`, then `add`, then `remove`.

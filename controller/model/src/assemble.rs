@@ -8,7 +8,7 @@ use super::gateways::{GatewayState, ListenerState};
 use super::graph::{
     Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session, VirtualHost,
 };
-use super::references::RuleBackend;
+use super::objects::RuleBackend;
 use super::routes::{Attachment, RouteRule, RouteState, RuleAction};
 use super::sessions::{RuleSession, Sessions};
 use limpet_api::{Kind, ObjectName};
@@ -89,7 +89,7 @@ fn serves(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>, attachment: &Attac
 }
 
 fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, all: &Sessions) {
-    for backend in &rule.backends {
+    for backend in rule.backends.iter().chain(&rule.mirrors) {
         let cluster = graph
             .clusters
             .entry(backend.cluster.clone())
@@ -121,19 +121,9 @@ fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session) -> Route {
             status: *status,
             reason: reason.clone(),
         },
-        RuleAction::Forward {
-            destinations,
-            rewrite,
-            request_timeout,
-            backend_timeout,
-            not_followed,
-        } => Action::Forward(Forward {
-            destinations: destinations.clone(),
+        RuleAction::Forward(forward) => Action::Forward(Forward {
             session: session.clone(),
-            rewrite: rewrite.clone(),
-            request_timeout: *request_timeout,
-            backend_timeout: *backend_timeout,
-            not_followed: not_followed.clone(),
+            ..forward.clone()
         }),
     };
     Route {
@@ -142,6 +132,7 @@ fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session) -> Route {
         action,
         request_headers: rule.request_headers.clone(),
         response_headers: rule.response_headers.clone(),
+        cors: rule.cors.clone(),
     }
 }
 

@@ -1,15 +1,25 @@
 //! Builds the graph and the reports: classes, then Gateways, routes and sessions.
 
+use super::backend_tls::TlsPolicies;
 use super::route_report::route_report;
 use super::routes::RouteState;
 use super::sessions::{RuleFacts, RuleSession, sessions};
-use super::{Graph, Objects, Reports, Settings, assemble, foreign, gateways, references, routes, without_status};
+use super::{
+    Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
+    without_status,
+};
 use limpet_api::Kind;
 
 /// The graph that `objects` describe, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
-    let references = references::References::new(objects);
+    // Another control plane serves the policies itself.
+    let tls = if settings.judges() {
+        TlsPolicies::read(objects)
+    } else {
+        TlsPolicies::default()
+    };
+    let references = references::References::with_tls(objects, &tls);
     let (gateway_classes, accepted) = gateways::classes(objects, settings);
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);
@@ -34,6 +44,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         session_policies: sessions.session_policies,
         backends: sessions.backends,
         without_status: sessions.without_status,
+        backend_tls_policies: backend_tls_status::reports(objects, &tls, &routes, &references),
         ..Reports::default()
     };
     without_status::add(objects, settings, &mut reports.without_status);

@@ -44,6 +44,9 @@ impl ListenerState<'_> {
     }
 }
 
+/// Of a Gateway or a listener that asks for them.
+const CLIENT_CERTIFICATES: &str = "client certificates (validation of the frontend) are not supported";
+
 /// The reports on our classes, and the names of the accepted ones.
 pub(super) fn classes<'a>(
     objects: &'a Objects,
@@ -133,8 +136,12 @@ fn gateway<'a>(
     let unread = Unread::new(&object.unread);
     // A listener that asks for client certificates must not be served without checking them.
     let tls = unread.below("spec.tls").first().map(|field| {
-        let message = format!("{field}: expected none, because TLS settings of the whole Gateway are not supported");
-        Condition::fails("Accepted", "Invalid", message)
+        let what = if field.starts_with("spec.tls.backend") {
+            "a client certificate for backends is not supported"
+        } else {
+            CLIENT_CERTIFICATES
+        };
+        Condition::fails("Accepted", "Invalid", format!("{field}: {what}"))
     });
     let malformed = object.malformed.as_ref();
     let malformed = malformed.map(|error| Condition::fails("Accepted", "Invalid", error.to_string()));
@@ -162,7 +169,10 @@ fn gateway<'a>(
         .unread
         .iter()
         .filter(|field| !field.starts_with("spec.tls") && !field.contains(".tls."))
-        .cloned()
+        .map(|field| match field.as_str() {
+            "spec.allowedListeners" => format!("{field} (no ListenerSet is served)"),
+            _ => field.clone(),
+        })
         .collect();
     GatewayState {
         object,
@@ -232,7 +242,12 @@ fn tls(
 ) -> Result<Vec<ObjectName>, Condition> {
     let refuse = |field: &str, message: &str| Condition::fails("Accepted", "Invalid", format!("{field}: {message}"));
     if let Some(unread) = unread.below(&format!("{field}.tls")).first() {
-        return Err(refuse(unread, "expected none, because this field is not supported"));
+        let name = unread.rsplit('.').next().unwrap_or(unread);
+        let message = match name {
+            "frontendValidation" => CLIENT_CERTIFICATES.to_owned(),
+            _ => format!("{name} is not supported"),
+        };
+        return Err(refuse(unread, &message));
     }
     let Some(tls) = &listener.tls else {
         return Err(refuse(

@@ -1,17 +1,21 @@
 //! What is to be served, independent of any proxy. Outputs translate the graph and do not look at objects. Everything
 //! is sorted, so equal objects make equal graphs, in whatever order they arrive.
 
+mod traffic;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::certificate::Certificate;
+use super::certificate::{Authorities, Certificate};
 use super::objects::SessionPolicyName;
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::GatewayDuration;
+
+pub use traffic::{Cors, Mirror, Retry};
 
 /// Everything that the Gateways of our class serve.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -172,6 +176,9 @@ pub struct Route {
     /// Changes of the response's headers.
     #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub response_headers: HeaderChanges,
+    /// Which pages of other origins may send requests. If it is not set, the backend answers that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cors: Option<Cors>,
 }
 
 /// The name of a rule, which is also the scope of its sessions.
@@ -299,7 +306,7 @@ pub enum Action {
 }
 
 /// Requests that go to a backend.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forward {
     /// At least one. Destinations of weight 0 are kept only if their sessions go on.
@@ -315,6 +322,12 @@ pub struct Forward {
     /// How long one try may last; zero means no limit.
     #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub backend_timeout: Option<Duration>,
+    /// When a request is tried again. If it is not set, only after a failed connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// Copies of its requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<Mirror>,
     /// Fields of the rule that the graph does not contain, though the control plane that serves the route may follow
     /// them. A copy of the route that is made from the graph would lack them. Empty for our own Gateways.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -328,10 +341,11 @@ fn duration<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) ->
 }
 
 /// Whose the sessions of a route are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Session {
     /// It has none.
+    #[default]
     None,
     /// The rule's: a session keeps its destination, whatever the weights are.
     Rule(SessionUse),
@@ -450,17 +464,52 @@ pub struct Cluster {
     pub port_name: String,
     /// The protocol.
     pub protocol: Protocol,
+    /// TLS; plain text if it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<BackendTls>,
     /// The backend's own sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,
 }
 
-/// The protocol of a backend, in plain text.
+/// TLS towards a backend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendTls {
+    /// The name that is asked for (Server Name Indication).
+    pub sni: String,
+    /// The names of which the backend's certificate must have one.
+    pub subject_alt_names: Vec<SubjectAltName>,
+    /// Who may have signed it.
+    pub authorities: TrustedAuthorities,
+}
+
+/// A name in a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SubjectAltName {
+    /// The name of a host, with a wildcard only if the certificate must have the very same one.
+    Dns(String),
+    /// A URI.
+    Uri(String),
+}
+
+/// The authorities that certificates are verified by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TrustedAuthorities {
+    /// Those of the system that the proxy runs on.
+    System,
+    /// These.
+    Certificates(Authorities),
+}
+
+/// The protocol of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 without an upgrade.
+    /// HTTP/2 without an upgrade; with TLS by ALPN.
     H2c,
 }

@@ -9,9 +9,12 @@
 
 mod addresses;
 mod assemble;
+mod backend_tls;
+mod backend_tls_status;
 mod build;
 mod certificate;
 pub mod endpoints;
+mod features;
 mod foreign;
 mod gateways;
 pub mod graph;
@@ -31,9 +34,10 @@ mod unsupported;
 mod without_status;
 
 pub use build::build;
-pub use certificate::Certificate;
+pub use certificate::{Authorities, Certificate};
+pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
-pub use objects::{Objects, SessionPolicyKind, SessionPolicyName};
+pub use objects::{Objects, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
 pub use session_fields::{CookiePath, SessionFields};

@@ -3,10 +3,10 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::certificate::Certificate;
+use super::certificate::{Authorities, Certificate};
 use limpet_api::{
-    BackendRef, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Meta, Object,
-    ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
+    BackendRef, BackendTlsPolicySpec, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind,
+    Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
 
 /// The objects that a graph is built from. They come from an API server or from files.
@@ -28,6 +28,10 @@ pub struct Objects {
     pub session_policies: BTreeMap<SessionPolicyName, Object<SessionPolicySpec>>,
     /// `XBackend`.
     pub backends: BTreeMap<ObjectName, Object<XBackendSpec>>,
+    /// `BackendTLSPolicy`.
+    pub backend_tls_policies: BTreeMap<ObjectName, Object<BackendTlsPolicySpec>>,
+    /// The objects that such policies name (`ConfigMap`): the certificates of authorities in them, or why there are none.
+    pub authorities: BTreeMap<ObjectName, Result<Authorities, String>>,
     /// The Secrets that listeners name: their certificates, or why they are not valid certificates.
     pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
     /// Namespaces with their labels.
@@ -75,6 +79,7 @@ impl Objects {
             of(|_| Kind::Service, same, &self.services),
             policies,
             of(|_| Kind::XBackend, same, &self.backends),
+            of(|_| Kind::BackendTlsPolicy, same, &self.backend_tls_policies),
         ]
         .into_iter()
         .flatten()
@@ -84,10 +89,13 @@ impl Objects {
 
 /// The references of a route of either kind.
 #[derive(Debug)]
-pub(super) struct RouteReferences<'a> {
-    pub(super) meta: &'a Meta,
-    pub(super) parents: &'a [ParentRef],
-    pub(super) backends: Vec<&'a BackendRef>,
+pub struct RouteReferences<'a> {
+    /// The metadata of the route.
+    pub meta: &'a Meta,
+    /// What it attaches to.
+    pub parents: &'a [ParentRef],
+    /// The backends of all its rules.
+    pub backends: Vec<&'a BackendRef>,
 }
 
 impl<'a> RouteReferences<'a> {
@@ -120,7 +128,7 @@ impl<'a> RouteReferences<'a> {
 
 impl Objects {
     /// The references of all routes.
-    pub(super) fn routes(&self) -> impl Iterator<Item = RouteReferences<'_>> {
+    pub fn routes(&self) -> impl Iterator<Item = RouteReferences<'_>> {
         let http = self.http_routes.values().map(RouteReferences::of_http);
         http.chain(self.grpc_routes.values().map(RouteReferences::of_grpc))
     }
@@ -133,6 +141,15 @@ impl Objects {
             _ => None,
         }
     }
+}
+
+/// A backend of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum RuleBackend {
+    /// A Service.
+    Service(ObjectName),
+    /// An XBackend.
+    XBackend(ObjectName),
 }
 
 /// A session policy's kind and name.

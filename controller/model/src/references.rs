@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Objects;
-use super::graph::{Cluster, ClusterName, Protocol};
+use super::backend_tls::TlsPolicies;
+use super::graph::{BackendTls, Cluster, ClusterName, Protocol};
+use super::objects::RuleBackend;
 use super::short_hash::short_hash;
 use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
 
@@ -13,6 +15,9 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`] on our objects.
 pub const MANAGER: &str = "limpet";
 
+/// The reason of `ResolvedRefs` if the backend's policy for TLS cannot be followed. The Gateway API defines none.
+const INVALID_TLS_POLICY: &str = "InvalidBackendTLSPolicy";
+
 /// The object that has a reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Referrer<'a> {
@@ -20,15 +25,6 @@ pub struct Referrer<'a> {
     pub kind: Kind,
     /// The namespace of the referring object.
     pub namespace: &'a str,
-}
-
-/// A backend of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum RuleBackend {
-    /// A Service.
-    Service(ObjectName),
-    /// An XBackend.
-    XBackend(ObjectName),
 }
 
 /// The backend of a reference.
@@ -59,6 +55,7 @@ pub struct References<'a> {
     objects: &'a Objects,
     /// By their namespace.
     grants: BTreeMap<&'a str, Vec<&'a ReferenceGrantSpec>>,
+    tls: Option<&'a TlsPolicies<'a>>,
 }
 
 impl<'a> References<'a> {
@@ -69,7 +66,24 @@ impl<'a> References<'a> {
         for (name, grant) in &objects.reference_grants {
             grants.entry(&name.namespace).or_default().push(&grant.spec);
         }
-        Self { objects, grants }
+        Self {
+            objects,
+            grants,
+            tls: None,
+        }
+    }
+
+    /// With the policies that say which backends are reached over TLS.
+    pub(super) fn with_tls(objects: &'a Objects, tls: &'a TlsPolicies<'a>) -> Self {
+        Self {
+            tls: Some(tls),
+            ..Self::new(objects)
+        }
+    }
+
+    /// TLS towards a port of a backend, if a policy demands it.
+    fn tls(&self, backend: &RuleBackend, port: &str) -> Result<Option<BackendTls>, String> {
+        self.tls.map_or(Ok(None), |tls| tls.of(backend, port))
     }
 
     /// Whether `from` may refer to an object: it is in the same namespace, or a ReferenceGrant in its namespace permits
@@ -101,8 +115,8 @@ impl<'a> References<'a> {
         let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
         let name = ObjectName::new(namespace, &reference.name);
         match Kind::find(&reference.group, &reference.kind) {
-            Some(Kind::Service) => self.service(from, reference, name),
-            Some(Kind::XBackend) => self.x_backend(from, reference, name),
+            Some(Kind::Service) => self.service(from, reference, &name),
+            Some(Kind::XBackend) => self.x_backend(from, reference, &name),
             _ => {
                 let (group, kind) = (&reference.group, &reference.kind);
                 let message = format!("expected a Service or an XBackend, found {kind} of group {group:?}");
@@ -111,12 +125,12 @@ impl<'a> References<'a> {
         }
     }
 
-    fn service(&self, from: Referrer<'_>, reference: &BackendRef, name: ObjectName) -> Result<Backend, Unresolved> {
-        if !self.permitted(from, Kind::Service.group(), Kind::Service.as_str(), &name) {
+    fn service(&self, from: Referrer<'_>, reference: &BackendRef, name: &ObjectName) -> Result<Backend, Unresolved> {
+        if !self.permitted(from, Kind::Service.group(), Kind::Service.as_str(), name) {
             let message = format!("expected a ReferenceGrant in {} for Service {name}", name.namespace);
             return Err(unresolved("RefNotPermitted", "", message));
         }
-        let Some(service) = self.objects.services.get(&name) else {
+        let Some(service) = self.objects.services.get(name) else {
             return Err(unresolved(
                 "BackendNotFound",
                 ".name",
@@ -144,7 +158,10 @@ impl<'a> References<'a> {
             let message = format!("expected a TCP port of Service {name}, found {number}");
             return Err(unresolved("BackendNotFound", ".port", message));
         };
-        let protocol = match (port.app_protocol.as_deref(), from.kind) {
+        let object = RuleBackend::Service(name.clone());
+        let tls = self.tls(&object, &port.name);
+        let tls = tls.map_err(|message| unresolved(INVALID_TLS_POLICY, "", message))?;
+        let protocol = match (protocol_in(port.app_protocol.as_deref(), tls.is_some()), from.kind) {
             (None | Some("http" | "kubernetes.io/ws"), Kind::GrpcRoute) | (Some("kubernetes.io/h2c" | "grpc"), _) => {
                 Protocol::H2c
             }
@@ -152,7 +169,7 @@ impl<'a> References<'a> {
             (Some(other), _) => {
                 let message = format!(
                     "expected port {number} of Service {name} to have the appProtocol http, kubernetes.io/h2c or \
-                     kubernetes.io/ws, found {other}"
+                     kubernetes.io/ws, or https or kubernetes.io/wss and a BackendTLSPolicy, found {other}"
                 );
                 return Err(unresolved("UnsupportedProtocol", ".port", message));
             }
@@ -165,13 +182,14 @@ impl<'a> References<'a> {
                 port: number,
                 port_name: port.name.clone(),
                 protocol,
+                tls,
                 session: None,
             },
-            object: RuleBackend::Service(name),
+            object,
         })
     }
 
-    fn x_backend(&self, from: Referrer<'_>, reference: &BackendRef, name: ObjectName) -> Result<Backend, Unresolved> {
+    fn x_backend(&self, from: Referrer<'_>, reference: &BackendRef, name: &ObjectName) -> Result<Backend, Unresolved> {
         if name.namespace != from.namespace {
             let message = format!("expected an XBackend of the route's namespace, found {name}");
             return Err(unresolved("RefNotPermitted", ".namespace", message));
@@ -180,7 +198,7 @@ impl<'a> References<'a> {
             let message = "expected no port, because an XBackend has its own".to_owned();
             return Err(unresolved("InvalidKind", ".port", message));
         }
-        let Some(backend) = self.objects.backends.get(&name) else {
+        let Some(backend) = self.objects.backends.get(name) else {
             return Err(unresolved(
                 "BackendNotFound",
                 ".name",
@@ -228,7 +246,7 @@ impl<'a> References<'a> {
                 )));
             }
         };
-        let made = selector_service(&name);
+        let made = selector_service(name);
         if self
             .objects
             .services
@@ -240,6 +258,10 @@ impl<'a> References<'a> {
                 format!("expected the Service {made} that Limpet makes for its pods, found another one of this name");
             return Err(refused("BackendNotFound", message));
         }
+        let object = RuleBackend::XBackend(name.clone());
+        let tls = self
+            .tls(&object, "")
+            .map_err(|message| refused(INVALID_TLS_POLICY, message))?;
         let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
         Ok(Backend {
             cluster: ClusterName(format!("xbackend/{}/{}{suffix}", name.namespace, name.name)),
@@ -248,10 +270,20 @@ impl<'a> References<'a> {
                 port: port.number,
                 port_name: String::new(),
                 protocol,
+                tls,
                 session: None,
             },
-            object: RuleBackend::XBackend(name),
+            object,
         })
+    }
+}
+
+/// The protocol in plain text or in TLS. HTTPS is HTTP in TLS, so it needs a policy that says how to verify the backend.
+fn protocol_in(app_protocol: Option<&str>, is_tls: bool) -> Option<&str> {
+    match app_protocol {
+        Some(https) if is_tls && https.eq_ignore_ascii_case("https") => None,
+        Some("kubernetes.io/wss") if is_tls => None,
+        other => other,
     }
 }
 

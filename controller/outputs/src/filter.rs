@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_core::config::schema::{FenceConfig, FilterConfig, KeyConfig, PolicyConfig, WrappedKeysConfig};
+use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::time::GatewayDuration;
 
 /// The filter's configuration with these policies.
@@ -32,6 +33,21 @@ pub fn variables(config: &FilterConfig) -> Vec<String> {
     let listed = config.keys.iter().flatten().filter_map(|key| key.env.as_ref());
     let names: BTreeSet<&String> = wrapped.map(|key| &key.env).chain(listed).collect();
     names.into_iter().cloned().collect()
+}
+
+/// The environment variables that the Envoy process must have: that of the key-encryption key which a wrapped keyring
+/// names, or those of all keys.
+#[must_use]
+pub fn needed_variables(keys: &FilterKeys) -> Vec<String> {
+    match keys {
+        FilterKeys::Wrapped(config) => {
+            let named = Wrapped::parse(&config.text).map(|wrapped| wrapped.key_encryption_key());
+            let all = config.key_encryption_keys.iter();
+            let needed = all.filter(|key| named.as_ref().map_or(true, |named| named.0 == key.id));
+            needed.map(|key| key.env.clone()).collect()
+        }
+        FilterKeys::Listed(keys) => keys.iter().filter_map(|key| key.env.clone()).collect(),
+    }
 }
 
 /// The parts of the filter's configuration that do not come from a graph.

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use limpet_resources::Resource;
 
 /// The full names of the messages that are written, both those with an `Any` and those inside one.
-pub const ROOTS: [&str; 25] = [
+pub const ROOTS: [&str; 27] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -28,6 +28,8 @@ pub const ROOTS: [&str; 25] = [
     "envoy.config.route.v3.FilterConfig",
     "envoy.config.route.v3.RouteConfiguration",
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
+    "envoy.extensions.filters.http.cors.v3.Cors",
+    "envoy.extensions.filters.http.cors.v3.CorsPolicy",
     "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
     "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
     "envoy.extensions.filters.http.router.v3.Router",

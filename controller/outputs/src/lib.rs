@@ -16,5 +16,5 @@ pub mod manifests;
 mod used;
 
 pub use control_plane::ControlPlane;
-pub use filter::{FilterInputs, FilterKeys, filter_config, variables};
+pub use filter::{FilterInputs, FilterKeys, filter_config, needed_variables, variables};
 pub use used::used_policies;

@@ -55,6 +55,8 @@ impl<'a> Used<'a> {
                 Target::Invalid { .. } => None,
             });
         self.clusters.extend(clusters.clone());
+        self.clusters
+            .extend(forward.mirrors.iter().map(|mirror| &mirror.cluster));
         match &forward.session {
             Session::None => {}
             Session::Rule(session) => {

@@ -10,6 +10,7 @@
 
 mod commands;
 mod excerpts;
+mod features;
 mod objects;
 mod shell;
 mod transcripts;

@@ -41,7 +41,7 @@ pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Ar
         (Some(protocol), _) => protocol.answer(&shared.name, request, &tasks).await?,
         (None, "/echo") => echo(request),
         (None, "/events") => events(&request, &tasks, &shared.name),
-        (None, _) => what_was_seen(request, &answering, &shared.name).await?,
+        (None, _) => what_was_seen(request, &answering, &shared).await?,
     };
     for (name, value) in &answering.headers {
         let name = HeaderName::from_bytes(name.as_bytes())?;
@@ -77,14 +77,14 @@ fn asked_for(headers: &HeaderMap) -> Result<Vec<(HeaderName, HeaderValue)>> {
 }
 
 /// The request as JSON, with the length of its body. An error is answered before the body is read.
-async fn what_was_seen(request: Request<Incoming>, answering: &Answering, backend: &str) -> Result<Response<Body>> {
+async fn what_was_seen(request: Request<Incoming>, answering: &Answering, shared: &Shared) -> Result<Response<Body>> {
     let (head, body) = request.into_parts();
     let length = match answering.status {
         ..400 => body.collect().await?.to_bytes().len(),
         _ => 0,
     };
     let seen = json!({
-        "backend": backend,
+        "backend": shared.name,
         "version": format!("{:?}", head.version),
         "method": head.method.as_str(),
         "path": head.uri.path(),
@@ -92,6 +92,7 @@ async fn what_was_seen(request: Request<Incoming>, answering: &Answering, backen
         "body": length,
     });
     let text = format!("{seen}\n");
+    shared.behaviour().last = Some(seen);
     let mut response = Response::builder().status(answering.status);
     let has_body = answering.status != 204;
     if has_body {

@@ -48,7 +48,10 @@ impl Seen {
 
     /// Reads the body of a backend's answer.
     pub(crate) fn from_json(body: &[u8]) -> Result<Self> {
-        let body: Value = serde_json::from_slice(body).context("not an answer of a backend")?;
+        Self::from_value(&serde_json::from_slice(body).context("not an answer of a backend")?)
+    }
+
+    pub(super) fn from_value(body: &Value) -> Result<Self> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let headers = body["headers"]
             .as_array()

@@ -110,7 +110,7 @@ impl Controller {
             "http": {"address": http},
             "leaderElection": {"namespace": namespace.name()},
             // Each test has its own address, so its Envoys can use any port.
-            "envoy": {"filter": filter()?, "listenAddress": ip, "keyEncryptionKeyEnv": key_encryption_key.variable},
+            "envoy": {"filter": filter(Build::tested()?)?, "listenAddress": ip, "keyEncryptionKeyEnv": key_encryption_key.variable},
             "keyring": {
                 "file": keyring.path(),
                 "keyEncryptionKey": {"id": key_encryption_key.id, "env": key_encryption_key.variable},
@@ -136,6 +136,11 @@ impl Controller {
     /// Adds a variable to the environment of the next start.
     pub fn environment(&mut self, variable: &str, value: &str) {
         self.environment.push((variable.to_owned(), value.to_owned()));
+    }
+
+    /// Changes the configuration of the next start.
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Value)) {
+        change(&mut self.config);
     }
 
     /// Makes the controller write its log as JSON from the next start on.
@@ -315,9 +320,12 @@ impl Controller {
     }
 }
 
-/// The build of the filter under test, in the form of the controller's configuration.
-fn filter() -> Result<Value> {
-    Ok(match Build::tested()? {
+/// A build of the filter, in the form of the controller's configuration (`envoy.filter`).
+///
+/// # Errors
+/// If it was not built.
+pub fn filter(build: Build) -> Result<Value> {
+    Ok(match build {
         Build::Wasm => json!({"wasm": {"file": tools::wasm()?}}),
         Build::Module => json!({"module": {"file": tools::module()?}}),
     })

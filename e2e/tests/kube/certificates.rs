@@ -3,6 +3,7 @@
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
 };
 
 /// A certificate authority.
@@ -35,6 +36,17 @@ impl Authority {
     pub(crate) fn sign(&self, name: &str) -> Result<Certificate> {
         let mut params = CertificateParams::new([name.to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, name);
+        self.sign_params(params)
+    }
+
+    /// A certificate for a server or client with this URI and no name.
+    pub(crate) fn sign_uri(&self, uri: &str) -> Result<Certificate> {
+        let mut params = CertificateParams::new([])?;
+        params.subject_alt_names = vec![SanType::URI(uri.try_into()?)];
+        self.sign_params(params)
+    }
+
+    fn sign_params(&self, mut params: CertificateParams) -> Result<Certificate> {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate()?;
         Ok(Certificate {

@@ -44,6 +44,7 @@ fn bootstrap(namespace: &Namespace, controller: &Controller, pods: &[Pod]) -> Re
             .and_then(Value::as_array_mut)
             .and_then(|filters| filters.iter_mut().find(|filter| !filter["config_discovery"].is_null()));
         let discovery = discovery.context("no discovered filter")?;
+        discovery["name"] = Build::Module.discovered_name().into();
         discovery["config_discovery"]["type_urls"][0] =
             "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter".into();
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
-use limpet_e2e::{Carrier, Crowd, Visitor, poll};
+use limpet_e2e::{Build, Carrier, Crowd, Visitor, poll};
 use serde_json::{Value, json};
 
 use crate::kept::until_event;
@@ -101,8 +101,9 @@ spec:
     }
 
     pub(crate) async fn reloads(&self) -> Result<u64> {
-        let name = "extension_config_discovery.http_filter.limpet.config_reload";
-        self.envoy.admin().stat(name).await
+        let filter = Build::tested()?.discovered_name();
+        let name = format!("extension_config_discovery.http_filter.{filter}.config_reload");
+        self.envoy.admin().stat(&name).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! What Limpet's controller does in a real cluster with a real Envoy.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod backend_tls;
 mod certificates;
 mod changes;
 mod checks;
@@ -19,4 +20,5 @@ mod pages;
 mod site;
 mod status;
 mod test_bed;
+mod traffic;
 mod xds;

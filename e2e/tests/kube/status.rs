@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
+use limpet_model::SUPPORTED_FEATURES;
 use serde_json::{Value, json};
 
 use crate::site::{condition, site_objects};
@@ -16,9 +17,12 @@ async fn every_object_has_a_status() -> Result<()> {
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
 
     let accepted = |object: &Value| condition(&object["status"]["conditions"], "Accepted") == "True/Accepted";
-    namespace
+    let class = namespace
         .until("the class", "GatewayClass", namespace.name(), accepted)
         .await?;
+    let features = class["status"]["supportedFeatures"].as_array().context("no features")?;
+    let claimed: Vec<_> = features.iter().filter_map(|feature| feature["name"].as_str()).collect();
+    assert_eq!(claimed, SUPPORTED_FEATURES);
     let gateway = namespace.until("the Gateway", "Gateway", "web", accepted).await?;
     let listener = &gateway["status"]["listeners"][0];
     assert_eq!(

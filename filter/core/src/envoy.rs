@@ -4,6 +4,11 @@
 
 /// The name of the filter in every example, and of the resource that an Envoy discovers it as.
 pub const FILTER_NAME: &str = "limpet";
+/// The name under which Envoy discovers the wasm filter from the controller. Envoy ties a discovered name to the types
+/// that its first subscriber expects, so the builds cannot share one while an Envoy changes from one to the other.
+pub const DISCOVERED_WASM: &str = "limpet.wasm";
+/// As [`DISCOVERED_WASM`], for the dynamic module.
+pub const DISCOVERED_MODULE: &str = "limpet.module";
 
 /// A cluster that never exists: Envoy answers requests for it with 500, and they have no session.
 pub const UNAVAILABLE_CLUSTER: &str = "limpet.nowhere";

@@ -1,20 +1,25 @@
 //! Filters of rules and backends.
 
-use super::rule::{RouteRule, RuleAction, RuleInput, not_supported};
-use crate::graph::{Destination, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
+use super::rule::{RouteInput, RouteRule, RuleAction, RuleInput, not_supported};
+use super::{cors, mirrors};
+use crate::graph::{Destination, Forward, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
 use crate::problem::Problem;
+use crate::references::References;
 use crate::unread::Unread;
 use limpet_api::{Filter, HeaderModifier, PathModifier, Redirect as RequestRedirect};
 
 /// What a rule does with its requests. Sets the header changes in `rule`.
 pub(super) fn action(
+    route: &RouteInput<'_>,
     input: &RuleInput<'_>,
-    unread: &Unread<'_>,
+    references: &References<'_>,
     destinations: &[Destination],
     rule: &mut RouteRule<'_>,
 ) -> Result<RuleAction, Problem> {
     let mut found = None;
     let mut rewrite = None;
+    let mut mirrors = Vec::new();
+    let unread = Unread::new(route.unread);
     if let Some(field) = unread.below(&format!("{}.filters", input.field)).first() {
         return Err(not_supported(field));
     }
@@ -37,16 +42,30 @@ pub(super) fn action(
                     path: path_change(&format!("{field}.urlRewrite"), wanted.path.as_ref(), &rule.matches)?,
                 });
             }
+            // Other control planes follow these. They change nothing about sessions.
+            "RequestMirror" | "CORS" if !route.is_judged => {}
+            "RequestMirror" => {
+                let wanted = present(&field, "requestMirror", filter.request_mirror.as_ref())?;
+                mirrors.extend(mirrors::mirror(route, &field, wanted, references, rule)?);
+            }
+            "CORS" => {
+                let wanted = present(&field, "cors", filter.cors.as_ref())?;
+                once(&field, rule.cors.is_none())?;
+                rule.cors = Some(cors::cors(&format!("{field}.cors"), wanted)?);
+            }
             other => {
-                return Err(problem(
-                    &format!("{field}.type"),
-                    &format!(
-                        "expected RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect or URLRewrite, found \
-                         {other}"
-                    ),
-                ));
+                let message = format!(
+                    "{other} is not supported; expected RequestHeaderModifier, ResponseHeaderModifier, \
+                     RequestRedirect, URLRewrite, RequestMirror or CORS"
+                );
+                return Err(problem(&format!("{field}.type"), &message));
             }
         }
+    }
+    // Envoy answers a redirect before any of these.
+    if found.is_some() && (rule.cors.is_some() || !mirrors.is_empty()) {
+        let message = "expected neither a CORS filter nor a RequestMirror beside a RequestRedirect";
+        return Err(problem(&format!("{}.filters", input.field), message));
     }
     match (found, rewrite) {
         (Some(_), Some(_)) => Err(problem(
@@ -54,22 +73,29 @@ pub(super) fn action(
             "expected a RequestRedirect or a URLRewrite, found both",
         )),
         (Some(redirect), None) => Ok(RuleAction::Redirect(redirect)),
-        (None, rewrite) => forward(input, destinations, rewrite.unwrap_or_default()),
+        (None, rewrite) => {
+            let rewrite = rewrite.unwrap_or_default();
+            let retry = if route.is_judged { input.retry.clone()? } else { None };
+            let asked = Forward {
+                rewrite,
+                retry,
+                mirrors,
+                ..Forward::default()
+            };
+            forward(input, destinations, asked)
+        }
     }
 }
 
 /// Forwards to the destinations without any change.
 pub(super) fn forward_unchanged(destinations: Vec<Destination>) -> RuleAction {
-    RuleAction::Forward {
+    RuleAction::Forward(Forward {
         destinations,
-        rewrite: Rewrite::default(),
-        request_timeout: None,
-        backend_timeout: None,
-        not_followed: Vec::new(),
-    }
+        ..Forward::default()
+    })
 }
 
-fn forward(input: &RuleInput<'_>, destinations: &[Destination], rewrite: Rewrite) -> Result<RuleAction, Problem> {
+fn forward(input: &RuleInput<'_>, destinations: &[Destination], asked: Forward) -> Result<RuleAction, Problem> {
     let leads_somewhere = |destination: &Destination| matches!(destination.target, Target::Cluster(_));
     if !destinations.iter().any(leads_somewhere) {
         return Ok(RuleAction::Respond {
@@ -87,13 +113,12 @@ fn forward(input: &RuleInput<'_>, destinations: &[Destination], rewrite: Rewrite
         return Err(problem(&format!("{}.backendRefs", input.field), &message));
     }
     let (request_timeout, backend_timeout) = input.timeouts.clone()?;
-    Ok(RuleAction::Forward {
+    Ok(RuleAction::Forward(Forward {
         destinations: destinations.to_vec(),
-        rewrite,
         request_timeout,
         backend_timeout,
-        not_followed: Vec::new(),
-    })
+        ..asked
+    }))
 }
 
 /// The changes of headers that belong to one backend.
@@ -111,10 +136,10 @@ pub(super) fn of_backend(
         match filter.kind.as_str() {
             "RequestHeaderModifier" | "ResponseHeaderModifier" => modify(&field, filter, &mut request, &mut response)?,
             other => {
-                return Err(problem(
-                    &format!("{field}.type"),
-                    &format!("expected RequestHeaderModifier or ResponseHeaderModifier, found {other}"),
-                ));
+                let message = format!(
+                    "{other} is not supported for one backend; expected RequestHeaderModifier or ResponseHeaderModifier"
+                );
+                return Err(problem(&format!("{field}.type"), &message));
             }
         }
     }

@@ -33,6 +33,7 @@ fn rule_input(index: usize, rule: &GrpcRule) -> RuleInput<'_> {
         filters: &rule.filters,
         backends: &rule.backend_refs,
         timeouts: Ok((None, None)),
+        retry: Ok(None),
         inline: rule.session_persistence.as_ref(),
         field,
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::rule::{RouteInput, RuleInput};
 use super::{expressions, matches};
-use crate::graph::{Match, PathMatch};
+use crate::graph::{Match, PathMatch, Retry};
 use crate::problem::Problem;
 use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Kind, Object, PathMatch as PathMatchSpec};
 use limpet_core::time::GatewayDuration;
@@ -36,6 +36,7 @@ fn rule_input(index: usize, rule: &HttpRule) -> RuleInput<'_> {
         filters: &rule.filters,
         backends: &rule.backend_refs,
         timeouts: timeouts(&field, rule),
+        retry: retry(&field, rule),
         inline: rule.session_persistence.as_ref(),
         field,
     }
@@ -96,17 +97,54 @@ fn timeouts(field: &str, rule: &HttpRule) -> Result<(Option<Duration>, Option<Du
     let Some(timeouts) = &rule.timeouts else {
         return Ok((None, None));
     };
-    let read = |name: &str, text: Option<&str>| {
-        let parse = |text: &str| match text.parse::<GatewayDuration>() {
-            Ok(duration) => Ok(duration.get()),
-            Err(error) => Err(Problem {
-                field: format!("{field}.timeouts.{name}"),
-                message: error.to_string(),
-            }),
-        };
-        text.map(parse).transpose()
-    };
-    let request = read("request", timeouts.request.as_deref())?;
-    let backend = read("backendRequest", timeouts.backend_request.as_deref())?;
+    let request = duration(&format!("{field}.timeouts.request"), timeouts.request.as_deref())?;
+    let backend = duration(
+        &format!("{field}.timeouts.backendRequest"),
+        timeouts.backend_request.as_deref(),
+    )?;
     Ok((request, backend))
+}
+
+fn retry(field: &str, rule: &HttpRule) -> Result<Option<Retry>, Problem> {
+    let Some(retry) = &rule.retry else {
+        return Ok(None);
+    };
+    if let Some((index, code)) = retry
+        .codes
+        .iter()
+        .enumerate()
+        .find(|(_, code)| !(400..600).contains(*code))
+    {
+        return Err(Problem {
+            field: format!("{field}.retry.codes[{index}]"),
+            message: format!("expected 400 to 599, found {code}"),
+        });
+    }
+    let backoff_field = format!("{field}.retry.backoff");
+    let backoff = duration(&backoff_field, retry.backoff.as_deref())?;
+    if backoff.is_some_and(|backoff| backoff.is_zero()) {
+        return Err(Problem {
+            field: backoff_field,
+            message: "expected at least 1ms, found 0".to_owned(),
+        });
+    }
+    let mut codes = retry.codes.clone();
+    codes.sort_unstable();
+    codes.dedup();
+    Ok(Some(Retry {
+        attempts: retry.attempts.unwrap_or(1),
+        codes,
+        backoff,
+    }))
+}
+
+fn duration(field: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
+    let parse = |text: &str| match text.parse::<GatewayDuration>() {
+        Ok(duration) => Ok(duration.get()),
+        Err(error) => Err(Problem {
+            field: field.to_owned(),
+            message: error.to_string(),
+        }),
+    };
+    text.map(parse).transpose()
 }

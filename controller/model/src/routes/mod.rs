@@ -2,11 +2,13 @@
 
 mod attach;
 mod backends;
+mod cors;
 mod expressions;
 mod filters;
 mod grpc;
 mod http;
 mod matches;
+mod mirrors;
 mod rule;
 mod rule_name;
 
@@ -156,7 +158,9 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
         inline: input.inline,
+        cors: None,
         backends: Vec::new(),
+        mirrors: Vec::new(),
         unresolved: Vec::new(),
         refused_backends: BTreeMap::new(),
         refused,
@@ -164,9 +168,10 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
     let mut not_followed = Vec::new();
     if !route.is_judged {
         not_followed.extend(unread.below(&input.field).into_iter().map(str::to_owned));
+        not_followed.extend(input.left_to_others());
     }
     let destinations = backends::destinations(route, input, references, &mut rule, &mut not_followed);
-    let action = filters::action(input, &unread, &destinations, &mut rule);
+    let action = filters::action(route, input, references, &destinations, &mut rule);
     rule.action = action.unwrap_or_else(|problem| {
         if !route.is_judged {
             not_followed.push(problem.field);
@@ -180,13 +185,10 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         });
         RuleAction::Respond { status: 500, reason }
     });
-    if let RuleAction::Forward {
-        not_followed: known, ..
-    } = &mut rule.action
-    {
+    if let RuleAction::Forward(forward) = &mut rule.action {
         not_followed.sort();
         not_followed.dedup();
-        *known = not_followed;
+        forward.not_followed = not_followed;
     }
     rule
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::graph::{Destination, HeaderChanges, Match, Redirect, Rewrite, RuleName, Target};
+use crate::graph::{Cors, Destination, Forward, HeaderChanges, Match, Redirect, Retry, RuleName, Target};
 use crate::problem::Problem;
 use crate::references::Backend;
 use crate::reports::UNSUPPORTED_VALUE;
@@ -23,8 +23,11 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) request_headers: HeaderChanges,
     pub(crate) response_headers: HeaderChanges,
     pub(crate) inline: Option<&'a SessionPersistence>,
+    pub(crate) cors: Option<Cors>,
     /// The valid backends.
     pub(crate) backends: Vec<Backend>,
+    /// The valid backends of its mirrors.
+    pub(crate) mirrors: Vec<Backend>,
     /// The invalid references.
     pub(crate) unresolved: Vec<BadReference>,
     /// XBackends that exist but cannot be used, and why.
@@ -41,7 +44,7 @@ impl RouteRule<'_> {
         !self.matches.is_empty()
             && match &self.action {
                 RuleAction::Redirect(_) => true,
-                RuleAction::Forward { destinations, .. } => destinations.iter().any(takes),
+                RuleAction::Forward(forward) => forward.destinations.iter().any(takes),
                 RuleAction::Respond { .. } => false,
             }
     }
@@ -64,13 +67,8 @@ impl RouteRule<'_> {
 #[derive(Debug)]
 pub(crate) enum RuleAction {
     Redirect(Redirect),
-    Forward {
-        destinations: Vec<Destination>,
-        rewrite: Rewrite,
-        request_timeout: Option<Duration>,
-        backend_timeout: Option<Duration>,
-        not_followed: Vec<String>,
-    },
+    /// Without the sessions, which are found after all rules.
+    Forward(Forward),
     Respond {
         status: u16,
         reason: String,
@@ -102,7 +100,24 @@ pub(super) struct RuleInput<'a> {
     pub(super) filters: &'a [Filter],
     pub(super) backends: &'a [BackendRef],
     pub(super) timeouts: Result<(Option<Duration>, Option<Duration>), Problem>,
+    pub(super) retry: Result<Option<Retry>, Problem>,
     pub(super) inline: Option<&'a SessionPersistence>,
+}
+
+impl RuleInput<'_> {
+    /// What this rule asks for, and a graph for other control planes does not contain.
+    pub(super) fn left_to_others(&self) -> Vec<String> {
+        let filters = self.filters.iter().enumerate().filter_map(|(index, filter)| {
+            let name = match filter.kind.as_str() {
+                "RequestMirror" => "requestMirror",
+                "CORS" => "cors",
+                _ => return None,
+            };
+            Some(format!("{}.filters[{index}].{name}", self.field))
+        });
+        let retry = (!matches!(self.retry, Ok(None))).then(|| format!("{}.retry", self.field));
+        filters.chain(retry).collect()
+    }
 }
 
 /// A route of either kind, before it is read.
@@ -118,9 +133,11 @@ pub(super) struct RouteInput<'a> {
     pub(super) is_judged: bool,
 }
 
+/// Of a field that Limpet does not know.
 pub(super) fn not_supported(field: &str) -> Problem {
+    let name = field.rsplit('.').next().unwrap_or(field);
     Problem {
         field: field.to_owned(),
-        message: "expected none, because this field is not supported".to_owned(),
+        message: format!("{name} is not supported"),
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::graph::{Hostname, PathMatch, RuleName};
-use crate::references::RuleBackend;
+use crate::objects::RuleBackend;
 use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence};
 
 /// Identifies a rule. The name does not: several rules may have the same one.

@@ -38,8 +38,8 @@ use limpet_core::config::schema::PolicyConfig;
 
 pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
-pub(super) use policy_status::MAX_ANCESTORS;
-pub(super) use status::ancestor;
+pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
+pub(super) use status::{Remarks, ancestor};
 
 use backends::Backends;
 use facts::RuleId;

@@ -7,7 +7,7 @@ use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
 use super::objects::{PolicyObject, PolicyTargets};
 use super::rules::{Outcome, RuleChoice, services};
 use super::status::{Remarks, ancestor, invalid, report};
-use crate::references::RuleBackend;
+use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName};
@@ -305,7 +305,7 @@ pub(super) fn rule_name(facts: &RuleFacts<'_>) -> String {
 }
 
 /// Keeps the oldest Gateways if there are too many, so that a new one does not displace them.
-pub(super) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
+pub(crate) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
     if gateways.len() <= max {
         return;
     }

@@ -51,20 +51,20 @@ pub(super) fn invalid(problems: &[Problem]) -> Condition {
 
 /// Remarks on rules or Services, grouped by their text.
 #[derive(Debug, Default)]
-pub(super) struct Remarks(BTreeMap<String, BTreeSet<String>>);
+pub(crate) struct Remarks(BTreeMap<String, BTreeSet<String>>);
 
 impl Remarks {
     /// `text` about `subject`.
-    pub(super) fn add(&mut self, text: String, subject: String) {
+    pub(crate) fn add(&mut self, text: String, subject: String) {
         self.0.entry(text).or_default().insert(subject);
     }
 
     /// One sentence.
-    pub(super) fn say(&mut self, sentence: String) {
+    pub(crate) fn say(&mut self, sentence: String) {
         self.0.entry(sentence).or_default();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

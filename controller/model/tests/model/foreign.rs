@@ -112,8 +112,8 @@ fn they_have_sessions_and_no_reports() {
 
 #[test]
 fn unknown_parts_of_a_rule_are_theirs_and_its_sessions_ours() {
-    let rule = "{filters: [{type: RequestMirror, requestMirror: {}}], retry: {attempts: 2}, backendRefs: [{name: v1, \
-                port: 80}]}";
+    let rule = "{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: v2}}}, {type: CORS, cors: {}}, \
+                {type: ExtensionRef, extensionRef: {}}], retry: {attempts: 2}, backendRefs: [{name: v1, port: 80}]}";
     let (graph, reports) = built(&format!("{}{}", gateway("web", "theirs"), route(rule)));
     let listener = &graph.gateways[&ObjectName::new("shop", "web")].ports[&80][0];
     let limpet_model::graph::Action::Forward(forward) = &listener.virtual_hosts[0].routes[0].action else {
@@ -122,8 +122,15 @@ fn unknown_parts_of_a_rule_are_theirs_and_its_sessions_ours() {
     assert!(matches!(forward.session, limpet_model::graph::Session::Rule(_)));
     assert_eq!(
         forward.not_followed,
-        ["spec.rules[0].filters[0].requestMirror", "spec.rules[0].retry"]
+        [
+            "spec.rules[0].filters[0].requestMirror",
+            "spec.rules[0].filters[1].cors",
+            "spec.rules[0].filters[2].extensionRef",
+            "spec.rules[0].retry"
+        ]
     );
+    assert!(forward.retry.is_none() && forward.mirrors.is_empty());
+    assert!(listener.virtual_hosts[0].routes[0].cors.is_none());
     assert_eq!(partly_invalid(&reports), None);
 }
 

@@ -1,4 +1,4 @@
-use super::{built, expect, of_type};
+use super::{built, expect, of_type, web};
 use limpet_api::ObjectName;
 use limpet_model::reports::{ConditionStatus, GatewayReport};
 use limpet_model::{Graph, Reports};
@@ -151,7 +151,7 @@ fn a_bad_listener_does_not_keep_others_from_serving() {
              {caCertificateRefs: []}}}",
             "Accepted",
             "Invalid",
-            "spec.listeners[1].tls.frontendValidation",
+            "spec.listeners[1].tls.frontendValidation: client certificates (validation of the frontend) are not supported",
         ),
         (
             "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: missing}]}}",
@@ -318,22 +318,53 @@ fn listeners_that_are_not_distinct_do_not_serve() {
 
 #[test]
 fn tls_settings_of_the_whole_gateway_are_never_ignored() {
+    for (tls, said) in [
+        (
+            "frontend: {default: {validation: {caCertificateRefs: []}}}",
+            "spec.tls.frontend: client certificates (validation of the frontend) are not supported",
+        ),
+        (
+            "backend: {clientCertificateRef: {name: a}}",
+            "spec.tls.backend: a client certificate for backends is not supported",
+        ),
+    ] {
+        let (graph, reports) = built(&format!(
+            "
+kind: Gateway
+metadata: {{namespace: shop, name: web}}
+spec:
+  gatewayClassName: limpet
+  tls: {{{tls}}}
+  listeners: [{{name: http, port: 80, protocol: HTTP}}]"
+        ));
+        assert!(graph.gateways.is_empty(), "{graph:?}");
+        let accepted = of_type(&report(&reports).conditions, "Accepted");
+        expect(accepted, ConditionStatus::False, "Invalid", &[said]);
+    }
+}
+
+#[test]
+fn a_route_may_attach_to_one_port() {
     let (graph, reports) = built(
         "
 kind: Gateway
 metadata: {namespace: shop, name: web}
 spec:
   gatewayClassName: limpet
-  tls: {frontend: {default: {validation: {caCertificateRefs: []}}}}
-  listeners: [{name: http, port: 80, protocol: HTTP}]",
+  listeners: [{name: a, port: 8080, protocol: HTTP}, {name: b, port: 8443, protocol: HTTP}]
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: shop}
+spec: {parentRefs: [{name: web, port: 8443}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {}}]}]}",
     );
-    assert!(graph.gateways.is_empty(), "{graph:?}");
-    expect(
-        of_type(&report(&reports).conditions, "Accepted"),
-        ConditionStatus::False,
-        "Invalid",
-        &["spec.tls"],
-    );
+    let routes = |port: u16| web(&graph).ports[&port][0].virtual_hosts[0].routes.len();
+    assert_eq!((routes(8080), routes(8443)), (0, 1));
+    let attached: Vec<i32> = report(&reports)
+        .listeners
+        .iter()
+        .map(|listener| listener.attached_routes)
+        .collect();
+    assert_eq!(attached, [0, 1]);
 }
 
 #[test]
@@ -345,6 +376,7 @@ metadata: {namespace: shop, name: web}
 spec:
   gatewayClassName: limpet
   infrastructure: {labels: {a: b}}
+  allowedListeners: {namespaces: {from: All}}
   listeners: [{name: http, port: 80, protocol: HTTP}]",
     );
     assert_eq!(ports(&graph), [80]);
@@ -352,6 +384,10 @@ spec:
         of_type(&report(&reports).conditions, "Accepted"),
         ConditionStatus::True,
         "Accepted",
-        &["ignored: spec.infrastructure"],
+        &[
+            "ignored: spec.",
+            "spec.infrastructure",
+            "spec.allowedListeners (no ListenerSet is served)",
+        ],
     );
 }

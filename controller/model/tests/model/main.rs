@@ -8,6 +8,7 @@
 )]
 
 mod addresses;
+mod backend_tls;
 mod documented;
 mod foreign;
 mod gateways;
@@ -18,6 +19,7 @@ mod precedence;
 mod references;
 mod refused_rules;
 mod rules;
+mod traffic;
 mod without_status;
 
 use limpet_api::ObjectName;

@@ -41,6 +41,16 @@ fn add(objects: &mut Objects, value: &Value) {
         "ReferenceGrant" => insert!(reference_grants),
         "Service" => insert!(services),
         "XBackend" => insert!(backends),
+        "BackendTLSPolicy" => insert!(backend_tls_policies),
+        // Its data are taken for certificates; there are none without data.
+        "ConfigMap" => {
+            let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
+            let authorities = value["data"]["ca.crt"].as_str().map(limpet_model::Authorities::of_pem);
+            let authorities = authorities.ok_or_else(|| "expected data.ca.crt".to_owned());
+            objects
+                .authorities
+                .insert(meta(text("namespace"), text("name")), authorities);
+        }
         kind @ ("BackendLBPolicy" | "XBackendTrafficPolicy") => {
             let read: limpet_api::Object<limpet_api::SessionPolicySpec> = limpet_api::readable(value);
             let name = SessionPolicyName {

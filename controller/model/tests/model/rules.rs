@@ -90,11 +90,11 @@ fn a_rule_with_an_unsupported_filter_answers_with_500() {
     let cases = [
         (
             "{type: ExternalAuth, externalAuth: {}}",
-            "spec.rules[0].filters[0].externalAuth",
+            "spec.rules[0].filters[0].externalAuth: externalAuth is not supported",
         ),
         (
             "{type: ExtensionRef}",
-            "spec.rules[0].filters[0].type: expected RequestHeaderModifier",
+            "spec.rules[0].filters[0].type: ExtensionRef is not supported; expected RequestHeaderModifier",
         ),
         ("{type: URLRewrite}", "spec.rules[0].filters[0].urlRewrite"),
         (
@@ -221,12 +221,12 @@ fn a_rule_without_a_backend_answers_with_500() {
 
 #[test]
 fn a_field_without_effect_is_named() {
-    let (graph, reports) = with_rules("  - {backendRefs: [{name: v1, port: 80}], retry: {attempts: 3}}");
+    let (graph, reports) = with_rules("  - {backendRefs: [{name: v1, port: 80}], retryBudget: {percent: 3}}");
     assert!(matches!(routes(&graph)[0].action, Action::Forward(_)));
     expect(
         condition(&reports, "Accepted"),
         ConditionStatus::True,
         "Accepted",
-        &["ignored: spec.rules[0].retry"],
+        &["ignored: spec.rules[0].retryBudget"],
     );
 }

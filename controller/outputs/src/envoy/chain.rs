@@ -1,13 +1,16 @@
 //! The HTTP filters of a listener, and what each route needs of them. `docs/reference/configuration.md` ("The chain")
 //! explains each part.
 
+use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
+use envoy_types::pb::envoy::config::accesslog::v3::{AccessLogFilter, ResponseFlagFilter};
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Change;
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::Action;
 use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use envoy_types::pb::envoy::config::core::v3::{
-    ExtensionConfigSource, HeaderValue, HeaderValueOption, TypedExtensionConfig,
+    DataSource, ExtensionConfigSource, HeaderValue, HeaderValueOption, TypedExtensionConfig, data_source,
 };
 use envoy_types::pb::envoy::config::route::v3::FilterConfig;
+use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{HeaderMutation, Mutations};
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
@@ -16,17 +19,17 @@ use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::{
     StatefulSession, StatefulSessionPerRoute,
 };
 use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
-use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpFilter, LocalReplyConfig, ResponseMapper,
+};
 use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as Early;
 use envoy_types::pb::envoy::extensions::http::stateful_session::header::v3::HeaderBasedSessionState;
 use envoy_types::pb::google::protobuf::Any;
 use prost::Name as _;
 
-use super::filter::pass_through;
 use super::options::FilterBuild;
-use super::pack::{ads, pack};
-use limpet_core::envoy::FILTER_NAME;
+use super::pack::{ads, number, pack};
 use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
 };
@@ -35,22 +38,22 @@ use limpet_core::envoy::{
 const SOFT: &str = "limpet.stateful_session";
 /// The native filter that steers sessions of strict policies.
 const STRICT: &str = "limpet.stateful_session_strict";
+const MISSING_FILTER: &str = "This Envoy has no filter for the sessions of this route.\n";
 
-/// The headers that clients and backends must neither see nor send.
-pub(crate) fn internal_headers(build: &FilterBuild) -> &'static [&'static str] {
-    match build {
-        FilterBuild::Wasm(_) => &INTERNAL_HEADERS,
-        // The module steers without headers. Only routes match on the destination.
-        FilterBuild::Module(_) => &[DESTINATION_HEADER],
-    }
-}
+/// The filter that answers browsers that ask whether pages of other origins may send requests.
+pub(super) const CORS: &str = "envoy.filters.http.cors";
 
 /// Removes clients' copies of the internal headers before the first route match.
 pub(crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
+    let headers: &[&str] = match build {
+        FilterBuild::Wasm(_) => &INTERNAL_HEADERS,
+        // The module steers without headers. Only routes match on the destination.
+        FilterBuild::Module(_) => &[DESTINATION_HEADER],
+    };
     TypedExtensionConfig {
         name: "envoy.http.early_header_mutation.header_mutation".to_owned(),
         typed_config: Some(pack(Early {
-            mutations: internal_headers(build).iter().map(|name| remove(name)).collect(),
+            mutations: headers.iter().map(|name| remove(name)).collect(),
         })),
     }
 }
@@ -58,12 +61,22 @@ pub(crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
 /// All HTTP filters in order.
 pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
     let router = filter("envoy.filters.http.router", pack(Router::default()));
+    let ours = |type_url| discovered(build.discovered_name(), vec![type_url], None);
     match build {
         FilterBuild::Wasm(_) => {
             let [soft, strict] = behind_wasm();
-            vec![before_wasm(), discovered(Wasm::type_url()), soft, strict, router]
+            vec![cors(), before_wasm(), ours(Wasm::type_url()), soft, strict, router]
         }
-        FilterBuild::Module(_) => vec![discovered(DynamicModuleFilter::type_url()), router],
+        FilterBuild::Module(_) => vec![cors(), ours(DynamicModuleFilter::type_url()), router],
+    }
+}
+
+/// In front of all others, since a preflight is answered here. Routes enable it. It is in every chain, because a changed
+/// chain would end the connections of the listener.
+fn cors() -> HttpFilter {
+    HttpFilter {
+        disabled: true,
+        ..filter(CORS, pack(Cors {}))
     }
 }
 
@@ -84,17 +97,16 @@ pub(crate) fn behind_wasm() -> [HttpFilter; 2] {
     })
 }
 
-/// Our filter, discovered by ECDS. Until its configuration arrives, requests pass without sessions.
-fn discovered(type_url: String) -> HttpFilter {
-    discovered_as(FILTER_NAME, vec![type_url])
-}
-
-/// Our filter under another name, which accepts these types.
-pub(crate) fn discovered_as(name: &str, mut type_urls: Vec<String>) -> HttpFilter {
+/// Our filter, discovered by ECDS under this name. It accepts these types.
+///
+/// While Envoy has no configuration that it accepts, the default takes the filter's place. Without a default, Envoy
+/// refuses the requests of all routes that do not disable the filter: see [`missing_filter`] and
+/// [`without_session`].
+pub(crate) fn discovered(name: &str, mut type_urls: Vec<String>, default_config: Option<Any>) -> HttpFilter {
     type_urls.push(HeaderMutation::type_url());
     let discovery = ExtensionConfigSource {
         config_source: Some(ads()),
-        default_config: Some(pass_through()),
+        default_config,
         type_urls,
         ..ExtensionConfigSource::default()
     };
@@ -102,6 +114,37 @@ pub(crate) fn discovered_as(name: &str, mut type_urls: Vec<String>) -> HttpFilte
         name: name.to_owned(),
         config_type: Some(ConfigType::ConfigDiscovery(discovery)),
         ..HttpFilter::default()
+    }
+}
+
+/// What a route without sessions says about our filter. Such a route is served without it, also while it is missing.
+pub(super) fn without_session(build: &FilterBuild) -> (String, Any) {
+    let disabled = FilterConfig {
+        disabled: true,
+        ..FilterConfig::default()
+    };
+    (build.discovered_name().to_owned(), pack(disabled))
+}
+
+/// Envoy's answer where our filter is missing: 503 instead of 500, and the reason. Without the filter, backends would
+/// get tokens, and sessions would leave their backends.
+pub(super) fn missing_filter() -> LocalReplyConfig {
+    let is_missing = ResponseFlagFilter {
+        flags: vec!["NFCF".to_owned()],
+    };
+    LocalReplyConfig {
+        mappers: vec![ResponseMapper {
+            filter: Some(AccessLogFilter {
+                filter_specifier: Some(FilterSpecifier::ResponseFlagFilter(is_missing)),
+            }),
+            status_code: number(503),
+            body: Some(DataSource {
+                specifier: Some(data_source::Specifier::InlineString(MISSING_FILTER.to_owned())),
+                ..DataSource::default()
+            }),
+            ..ResponseMapper::default()
+        }],
+        ..LocalReplyConfig::default()
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use envoy_types::pb::envoy::config::cluster::v3::Cluster as EnvoyCluster;
+use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::Thresholds;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig, LbPolicy,
 };
+use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, Cluster as EnvoyCluster};
 use envoy_types::pb::envoy::config::core::v3::{HealthStatus, HealthStatusSet, Http2ProtocolOptions};
 use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use envoy_types::pb::envoy::config::endpoint::v3::{
@@ -20,12 +21,17 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_optio
 };
 use envoy_types::pb::google::protobuf::Any;
 
-use super::pack::{ads, duration, pack, session, socket};
+use super::backend_tls;
+use super::pack::{ads, duration, number, pack, session, socket};
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::{Cluster, ClusterName, Protocol};
 
 /// The connect timeout. After it, Envoy tries another backend.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many requests to a cluster may be in a retry at once: as many as there may be requests. Envoy's default is 3, so
+/// when a backend goes under load, most requests would fail instead of being tried again.
+const MAX_RETRIES: u32 = 1024;
 
 /// The health states in which a host keeps its sessions. Envoy's default lacks DRAINING, so draining would move
 /// sessions.
@@ -45,6 +51,13 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
             ..EdsClusterConfig::default()
         }),
         connect_timeout: duration(CONNECT_TIMEOUT),
+        circuit_breakers: Some(CircuitBreakers {
+            thresholds: vec![Thresholds {
+                max_retries: number(MAX_RETRIES),
+                ..Thresholds::default()
+            }],
+            ..CircuitBreakers::default()
+        }),
         lb_policy: LbPolicy::LeastRequest.into(),
         common_lb_config: Some(CommonLbConfig {
             override_host_status: Some(HealthStatusSet {
@@ -57,6 +70,10 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
             Protocol::Http1 => HashMap::new(),
             Protocol::H2c => http2(),
         },
+        transport_socket: cluster
+            .tls
+            .as_ref()
+            .map(|tls| backend_tls::transport(tls, cluster.protocol)),
         metadata: cluster
             .session
             .as_ref()

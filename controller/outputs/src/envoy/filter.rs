@@ -27,13 +27,13 @@ pub fn extension_config(config: &FilterConfig, options: &EnvoyOptions) -> TypedE
         filter(config, options)
     };
     TypedExtensionConfig {
-        name: FILTER_NAME.to_owned(),
+        name: options.filter.discovered_name().to_owned(),
         typed_config: Some(filter),
     }
 }
 
 /// A filter that lets all requests pass unchanged.
-pub(super) fn pass_through() -> Any {
+pub(crate) fn pass_through() -> Any {
     pack(HeaderMutation {
         mutations: Some(Mutations::default()),
         ..HeaderMutation::default()

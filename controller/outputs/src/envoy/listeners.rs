@@ -22,7 +22,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
 };
 use limpet_core::outcome::FILTER_STATE;
 
-use super::chain::{early_mutation, http_filters};
+use super::chain::{early_mutation, http_filters, missing_filter};
 use super::options::{EnvoyOptions, FilterBuild};
 use super::pack::{ads, duration, number, pack, socket, yes};
 use limpet_api::ObjectName;
@@ -137,6 +137,7 @@ fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
         })),
         early_header_mutation_extensions: vec![early_mutation(&options.filter)],
         http_filters: http_filters(&options.filter),
+        local_reply_config: Some(missing_filter()),
         upgrade_configs: vec![UpgradeConfig {
             upgrade_type: "websocket".to_owned(),
             ..UpgradeConfig::default()

@@ -6,17 +6,18 @@
 //!
 //! - `options`: the section `envoy` of the controller's configuration.
 //! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters
-//!   and endpoints. `filter`: the filter and its configuration. `code`: the server that Envoy downloads the wasm filter
+//!   and endpoints. `backend_tls`: TLS towards them. `filter`: the filter and its configuration. `code`: the server that Envoy downloads the wasm filter
 //!   from.
 //! - `elsewhere`: the filter for Envoys whose routes come from another control plane.
 //! - `bootstrap`: the bootstrap of an Envoy. `standalone`: all resources in one file.
 
+mod backend_tls;
 mod bootstrap;
 pub(super) mod chain;
 mod clusters;
 mod code;
 mod elsewhere;
-mod filter;
+pub(super) mod filter;
 mod listeners;
 mod options;
 pub(super) mod pack;
@@ -65,6 +66,10 @@ pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, in
                 &clusters::cluster(name, cluster),
             ));
         }
+    }
+    let clusters = used.clusters.iter().filter_map(|name| graph.clusters.get(*name));
+    for (name, secret) in backend_tls::secrets(clusters, options) {
+        all.push(resource(ResourceType::Secret, &name, &secret));
     }
     if let Some(cluster) = code::cluster(&options.filter) {
         all.push(resource(ResourceType::Cluster, &cluster.name, &cluster));

@@ -3,6 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::{Deserialize, Serialize};
 
 use super::elsewhere::RoutesElsewhere;
+use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM};
 
 /// What all Envoys share: the section `envoy` of the controller's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,9 @@ pub struct EnvoyOptions {
     pub access_log: bool,
     /// The environment variable of the Envoy process with the key-encryption key (32 bytes in base64).
     pub key_encryption_key_env: String,
+    /// The file of the Envoy process with the certificates of well-known authorities, for backends whose policy says
+    /// `wellKnownCACertificates: System`.
+    pub system_authorities: String,
     /// Gateways whose Envoys get their routes from another control plane, and only the filter from here.
     pub routes_elsewhere: Vec<RoutesElsewhere>,
 }
@@ -27,6 +31,7 @@ impl Default for EnvoyOptions {
             listen_address: Ipv4Addr::UNSPECIFIED.into(),
             access_log: false,
             key_encryption_key_env: "LIMPET_KEY_ENCRYPTION_KEY".to_owned(),
+            system_authorities: "/etc/ssl/certs/ca-certificates.crt".to_owned(),
             routes_elsewhere: Vec::new(),
         }
     }
@@ -40,6 +45,17 @@ pub enum FilterBuild {
     Wasm(WasmFilter),
     /// The dynamic module, for Envoy 1.38 and newer.
     Module(ModuleFilter),
+}
+
+impl FilterBuild {
+    /// The name of the filter in a listener, and of its configuration (ECDS).
+    #[must_use]
+    pub const fn discovered_name(&self) -> &'static str {
+        match self {
+            Self::Wasm(_) => DISCOVERED_WASM,
+            Self::Module(_) => DISCOVERED_MODULE,
+        }
+    }
 }
 
 impl Default for FilterBuild {

@@ -13,7 +13,10 @@ use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType;
-use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{DownstreamTlsContext, Secret};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
+    DownstreamTlsContext, Secret, UpstreamTlsContext,
+};
 use prost::{DecodeError, Message};
 
 use super::bootstrap::{admin, runtime};
@@ -45,10 +48,11 @@ pub fn static_bootstrap<'a>(
         .into_iter()
         .map(|listener| inline(listener, &routes, &filters));
     let listeners = listeners.collect::<Result<_, _>>()?;
-    let clusters = clusters
-        .into_iter()
-        .map(|cluster| with_endpoints(cluster, &endpoints))
-        .collect();
+    let clusters = clusters.into_iter().map(|mut cluster| {
+        inline_authorities(&mut cluster)?;
+        Ok(with_endpoints(cluster, &endpoints))
+    });
+    let clusters = clusters.collect::<Result<_, DecodeError>>()?;
     Ok(Bootstrap {
         admin: Some(admin(admin_port)),
         layered_runtime: Some(runtime()),
@@ -106,6 +110,24 @@ fn with_endpoints(cluster: Cluster, endpoints: &BTreeMap<String, ClusterLoadAssi
         load_assignment: Some(endpoints.get(&cluster.name).cloned().unwrap_or_else(none)),
         ..cluster
     }
+}
+
+fn inline_authorities(cluster: &mut Cluster) -> Result<(), DecodeError> {
+    let socket = cluster.transport_socket.as_mut();
+    let Some(transport_socket::ConfigType::TypedConfig(packed)) = socket.and_then(|socket| socket.config_type.as_mut())
+    else {
+        return Ok(());
+    };
+    let mut context = UpstreamTlsContext::decode(packed.value.as_slice())?;
+    let common = context.common_tls_context.as_mut();
+    let validation = common.and_then(|common| common.validation_context_type.as_mut());
+    if let Some(ValidationContextType::CombinedValidationContext(combined)) = validation
+        && let Some(secret) = &mut combined.validation_context_sds_secret_config
+    {
+        secret.sds_config = None;
+    }
+    *packed = pack(context);
+    Ok(())
 }
 
 fn inline(

@@ -7,10 +7,12 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use prost::{Message, Name};
 use serde_json::{Value, json};
 
+use crate::envoy::filter::pass_through;
 use crate::envoy::{FilterBuild, chain};
 use crate::json;
 use crate::manifests::{Manifest, Source, Stage};
 use limpet_api::ObjectName;
+use limpet_core::envoy::INTERNAL_HEADERS;
 
 use super::{ENVOY_FILTER, object_name, owned_by_gateway, plugin, target_refs};
 
@@ -40,8 +42,10 @@ fn patches(plugin: &ObjectName) -> Vec<Value> {
     let [soft, strict] = chain::behind_wasm();
     let ours = filter_name(plugin);
     let place = json!({"name": MANAGER, "subFilter": {"name": ours}});
-    let discovered = chain::discovered_as(&ours, vec![Wasm::type_url(), RBAC.to_owned()]);
-    let removed = json!({"request_headers_to_remove": chain::internal_headers(&wasm)});
+    // The gateway has routes that do not know of our filter. Without a default, Envoy would refuse all their requests.
+    let types = vec![Wasm::type_url(), RBAC.to_owned()];
+    let discovered = chain::discovered(&ours, types, Some(pass_through()));
+    let removed = json!({"request_headers_to_remove": INTERNAL_HEADERS});
     vec![
         patch("NETWORK_FILTER", "MERGE", Some(json!({"name": MANAGER})), &early),
         filter("REPLACE", place, &written(&discovered)),

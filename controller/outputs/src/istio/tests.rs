@@ -24,6 +24,7 @@ fn route(rule: &str) -> Route {
         },
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
+        cors: None,
     }
 }
 

@@ -20,13 +20,15 @@ use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::Settings;
+use limpet_outputs::needed_variables;
 
 /// How long a change waits for further ones: what is applied together is built once.
 const QUIET: Duration = Duration::from_millis(20);
 /// How long a build waits while changes keep coming.
 const LONGEST: Duration = Duration::from_millis(250);
-/// How long a build waits for a listener's Secret. After that, the listener is reported without it.
-const SECRETS: Duration = Duration::from_secs(3);
+/// How long a build waits for single objects that others name: a listener's Secret, a backend's authorities. After
+/// that, what needs them is reported and not served.
+const WANTED: Duration = Duration::from_secs(3);
 /// How many updates are taken in before anything else happens.
 const BATCH: usize = 512;
 /// How often changes of statuses are passed on.
@@ -89,6 +91,9 @@ pub(crate) struct Control {
     guard: Guard,
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
+    /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
+    asked: Instant,
+    all_listed: bool,
     /// When to pass on changed statuses.
     look: Option<Instant>,
     /// When to check whether retained policies can be dropped, and whether the next build drops them.
@@ -161,7 +166,7 @@ impl Control {
         let namespaces = context.config.namespaces.iter();
         let watched = Watched {
             controller: settings.controller_name.as_str().into(),
-            certificates: settings.judges(),
+            serves: settings.judges(),
             namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
         };
         let now = Instant::now();
@@ -176,6 +181,8 @@ impl Control {
             guard,
             // The first build needs no change: a cluster may have no object.
             changed: Some((now, now)),
+            asked: now,
+            all_listed: false,
             look: None,
             retained_check: None,
             drops_retained: false,
@@ -193,9 +200,13 @@ impl Control {
 
     /// Takes in what an update changed.
     fn take(&mut self, change: &Change) {
+        if change.wanted || !self.all_listed {
+            self.asked = Instant::now();
+        }
+        self.all_listed = self.store.missing().is_empty();
         if change.objects {
             self.mark();
-            self.reader.read_secrets(self.store.wanted_secrets());
+            self.reader.read_wanted(self.store.wanted());
         }
         if change.statuses {
             self.look.get_or_insert(Instant::now() + STATUS_INTERVAL);
@@ -258,11 +269,12 @@ impl Control {
         if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
             return None;
         }
-        if self.store.has_secrets() {
-            Some((last + QUIET).min(first + LONGEST))
+        let quiet = (last + QUIET).min(first + LONGEST);
+        Some(if self.store.has_wanted() {
+            quiet
         } else {
-            Some(first + SECRETS)
-        }
+            quiet.max(self.asked + WANTED)
+        })
     }
 
     fn build(&mut self) {
@@ -323,7 +335,13 @@ impl Control {
         });
         self.outlets.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
-        self.outlets.reported.send_replace(Some(Reported { reports, objects }));
+        let published = self.publisher.published_filter();
+        let variables = published.map(|published| needed_variables(&published.inputs.keys));
+        self.outlets.reported.send_replace(Some(Reported {
+            reports,
+            objects,
+            variables: variables.unwrap_or_default().into(),
+        }));
     }
 }
 

@@ -12,7 +12,6 @@ use crate::cluster::reconcile::manifests::Wanted;
 use limpet_api::ObjectName;
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::FILTER_NAME;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
 use limpet_model::{Objects, Reports, Settings};
@@ -247,6 +246,7 @@ impl Publisher {
             self.published_filter = Some(PublishedFilter {
                 inputs: Arc::clone(&made.inputs),
                 life,
+                name: self.options.filter.discovered_name(),
                 versions: sent.versions,
                 generation: self.generation,
             });
@@ -285,7 +285,8 @@ impl Publisher {
                 *sent.counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
             }
             let group = gateway.to_string();
-            if let Some(filter) = all.get(ResourceType::ExtensionConfig, FILTER_NAME) {
+            let filter = self.options.filter.discovered_name();
+            if let Some(filter) = all.get(ResourceType::ExtensionConfig, filter) {
                 sent.versions.insert(group.as_str().into(), filter.version());
             }
             self.snapshots.publish(&group, all);

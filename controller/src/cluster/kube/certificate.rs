@@ -1,12 +1,16 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustls::RootCertStore;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
 
-use limpet_model::Certificate;
+use limpet_model::{Authorities, Certificate};
 
 /// Reads what a Secret of the type `kubernetes.io/tls` holds: a chain and its key, both in PEM.
 ///
@@ -31,4 +35,39 @@ pub(crate) fn read(chain: &[u8], key: Zeroizing<Vec<u8>>) -> Result<Certificate,
         chain: Arc::from(chain),
         key: Arc::new(key),
     })
+}
+
+/// Reads certificates of authorities in PEM. Of the text, only the certificates are kept: what else it contains is not
+/// sent to Envoys.
+///
+/// # Errors
+/// If there are none, or Envoy could not verify with one of them. Envoy would refuse all of them.
+pub(crate) fn authorities(text: &str) -> Result<Authorities, String> {
+    let expected = || "ca.crt: expected certificates in PEM".to_owned();
+    let mut known = BTreeSet::new();
+    let mut pem = String::new();
+    for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+        let certificate = certificate.map_err(|_| expected())?;
+        let added = RootCertStore::empty().add(certificate.clone());
+        added.map_err(|error| format!("ca.crt: expected certificates of authorities: {error}"))?;
+        if known.insert(certificate.to_vec()) {
+            write_pem(&mut pem, &certificate);
+        }
+    }
+    if pem.is_empty() {
+        return Err(expected());
+    }
+    Ok(Authorities::of_pem(&pem))
+}
+
+/// In the form of RFC 7468.
+fn write_pem(pem: &mut String, certificate: &CertificateDer<'_>) {
+    pem.push_str("-----BEGIN CERTIFICATE-----\n");
+    for (index, character) in STANDARD.encode(certificate).chars().enumerate() {
+        if index > 0 && index % 64 == 0 {
+            pem.push('\n');
+        }
+        pem.push(character);
+    }
+    pem.push_str("\n-----END CERTIFICATE-----\n");
 }

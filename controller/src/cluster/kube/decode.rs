@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use super::item::Item;
 use super::own_status::{Digest, status_digest};
 use limpet_api::{
-    DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Object, ObjectName,
-    ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
+    BackendTlsPolicySpec, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Object,
+    ObjectName, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
 };
 use limpet_model::SessionPolicyKind;
 use limpet_model::endpoints::EndpointSlice;
@@ -32,6 +32,7 @@ pub(super) enum Content {
     Service(Object<ServiceSpec>),
     SessionPolicy(SessionPolicyKind, Object<SessionPolicySpec>),
     XBackend(Object<XBackendSpec>),
+    BackendTlsPolicy(Object<BackendTlsPolicySpec>),
     Namespace(BTreeMap<String, String>),
     Slice(EndpointSlice),
 }
@@ -58,6 +59,7 @@ pub(super) fn form(kind: Kind) -> Form {
         Kind::EndpointSlice => return Form::Slice,
         Kind::Namespace => return Form::Item(ItemForm::Labels),
         Kind::BackendLbPolicy => |value| Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
+        Kind::BackendTlsPolicy => |value| Content::BackendTlsPolicy(readable(value)),
         Kind::XBackendTrafficPolicy => {
             |value| Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
         }
@@ -117,6 +119,7 @@ impl Content {
             Self::Service(object) => object.malformed.as_ref(),
             Self::SessionPolicy(_, object) => object.malformed.as_ref(),
             Self::XBackend(object) => object.malformed.as_ref(),
+            Self::BackendTlsPolicy(object) => object.malformed.as_ref(),
             Self::Namespace(_) | Self::Slice(_) => None,
         }
     }

@@ -7,8 +7,9 @@ use limpet_api::Kind;
 
 use super::kind::KindExt as _;
 
-/// The served kinds, each in the best version that can be read.
-pub(super) type Served = BTreeMap<Kind, ApiResource>;
+/// The served kinds, each in the best version that can be read. `None`: in other versions alone, where it matters
+/// ([`KindExt::must_be_read`]).
+pub(super) type Served = BTreeMap<Kind, Option<ApiResource>>;
 
 /// Asks which kinds the API server serves.
 ///
@@ -19,15 +20,19 @@ pub(super) async fn discover(client: &Client) -> Result<Served, Error> {
     for kind in Kind::ALL {
         if let Some(plural) = kind.built_in() {
             let version = kind.versions().first().copied().unwrap_or_default();
-            served.insert(kind, resource(kind, version, plural));
+            served.insert(kind, Some(resource(kind, version, plural)));
         }
     }
     for group in client.list_api_groups().await?.groups {
-        let readable = group
+        let (readable, others): (Vec<_>, Vec<_>) = group
             .versions
             .iter()
-            .filter(|offered| is_readable(&group.name, &offered.version));
-        for offered in readable {
+            .partition(|offered| is_readable(&group.name, &offered.version));
+        // Other versions last: they matter only if a kind is in no better one.
+        for offered in readable.into_iter().chain(others) {
+            if !is_needed(&served, &group.name, &offered.version) {
+                continue;
+            }
             match client.list_api_group_resources(&offered.group_version).await {
                 Ok(list) => add(&mut served, &group.name, &offered.version, &list),
                 // The last definition in this version was deleted after the groups were listed.
@@ -45,6 +50,12 @@ fn is_readable(group: &str, version: &str) -> bool {
     kinds.any(|kind| kind.group() == group && kind.versions().contains(&version))
 }
 
+/// Whether it matters which kinds this version has.
+fn is_needed(served: &Served, group: &str, version: &str) -> bool {
+    let mut awaited = Kind::ALL.into_iter().filter(|kind| !served.contains_key(kind));
+    is_readable(group, version) || awaited.any(|kind| kind.group() == group && kind.must_be_read())
+}
+
 /// Adds the kinds of a version, except those that are already there in a better one.
 fn add(served: &mut Served, group: &str, version: &str, list: &APIResourceList) {
     let rank = |kind: Kind, version: &str| kind.versions().iter().position(|known| *known == version);
@@ -54,11 +65,15 @@ fn add(served: &mut Served, group: &str, version: &str, list: &APIResourceList) 
             continue;
         };
         let Some(this) = rank(kind, version) else {
+            if kind.must_be_read() {
+                served.entry(kind).or_insert(None);
+            }
             continue;
         };
-        let other = served.get(&kind).and_then(|known| rank(kind, &known.version));
+        let other = served.get(&kind).and_then(Option::as_ref);
+        let other = other.and_then(|known| rank(kind, &known.version));
         if other.is_none_or(|other| this < other) {
-            served.insert(kind, resource(kind, version, &offered.name));
+            served.insert(kind, Some(resource(kind, version, &offered.name)));
         }
     }
 }
@@ -110,7 +125,7 @@ mod tests {
                 add(&mut served, GATEWAY_GROUP, version, &list(&both));
             }
             let found: Vec<_> = served.into_values().collect();
-            assert_eq!(found, [resource(Kind::HttpRoute, "v1", "httproutes")]);
+            assert_eq!(found, [Some(resource(Kind::HttpRoute, "v1", "httproutes"))]);
         }
     }
 
@@ -124,6 +139,20 @@ mod tests {
             &list(&[("Gateway", "gateways"), ("XBackend", "xbackends")]),
         );
         let found: Vec<_> = served.into_values().collect();
-        assert_eq!(found, [resource(Kind::XBackend, "v1alpha1", "xbackends")]);
+        assert_eq!(found, [Some(resource(Kind::XBackend, "v1alpha1", "xbackends"))]);
+    }
+
+    #[test]
+    fn policies_for_tls_in_another_version_are_not_absent() {
+        let kinds = [("BackendTLSPolicy", "backendtlspolicies"), ("HTTPRoute", "httproutes")];
+        let mut served = Served::new();
+        assert!(is_needed(&served, GATEWAY_GROUP, "v9"));
+        add(&mut served, GATEWAY_GROUP, "v9", &list(&kinds));
+        assert_eq!(served, [(Kind::BackendTlsPolicy, None)].into());
+        add(&mut served, GATEWAY_GROUP, "v1", &list(&kinds));
+        add(&mut served, GATEWAY_GROUP, "v9", &list(&kinds));
+        let policies = resource(Kind::BackendTlsPolicy, "v1", "backendtlspolicies");
+        assert_eq!(served.get(&Kind::BackendTlsPolicy), Some(&Some(policies)));
+        assert!(!is_needed(&served, GATEWAY_GROUP, "v9"), "nothing else matters there");
     }
 }

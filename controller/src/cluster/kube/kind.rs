@@ -8,6 +8,10 @@ pub(super) trait KindExt {
     /// The plural of a kind of the API server itself; the others come and go with their CRDs, which tell the plural.
     fn built_in(self) -> Option<&'static str>;
 
+    /// Whether its objects must not count as absent if the API server has them in other versions alone. What a policy
+    /// for TLS targets would go in plain text.
+    fn must_be_read(self) -> bool;
+
     /// How many objects are listed at once: an EndpointSlice has up to 1,000 endpoints, so few of them are held in the
     /// API's own form.
     fn page_size(self) -> u32;
@@ -20,6 +24,7 @@ impl KindExt for Kind {
             Self::Gateway | Self::GatewayClass | Self::HttpRoute | Self::ReferenceGrant => &["v1", "v1beta1"],
             Self::GrpcRoute => &["v1", "v1alpha2"],
             Self::BackendLbPolicy => &["v1alpha2"],
+            Self::BackendTlsPolicy => &["v1", "v1alpha3"],
             Self::XBackend | Self::XBackendTrafficPolicy => &["v1alpha1"],
         }
     }
@@ -31,6 +36,10 @@ impl KindExt for Kind {
             Self::Service => Some("services"),
             _ => None,
         }
+    }
+
+    fn must_be_read(self) -> bool {
+        self == Self::BackendTlsPolicy
     }
 
     fn page_size(self) -> u32 {

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
+use super::config_maps::{self, RawConfigMap};
 use super::decode::{self, Entry, Form};
 use super::item::Item;
 use super::secrets::{self, RawSecret};
 use super::watch;
 use limpet_api::Kind;
-use limpet_model::Certificate;
+use limpet_model::{Authorities, Certificate};
 
 /// Reads an object of a kind. `None`: an EndpointSlice that belongs to no Service.
 ///
@@ -30,4 +31,13 @@ pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Resul
 pub(crate) fn secret_from_manifest(value: Value) -> Result<Certificate, String> {
     let secret: RawSecret = serde_json::from_value(value).map_err(|error| error.to_string())?;
     secrets::read(&secret)
+}
+
+/// Reads the authorities in a ConfigMap.
+///
+/// # Errors
+/// If the ConfigMap holds none.
+pub(crate) fn config_map_from_manifest(value: Value) -> Result<Authorities, String> {
+    let config_map: RawConfigMap = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    config_maps::read(&config_map)
 }

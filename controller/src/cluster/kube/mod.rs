@@ -4,7 +4,8 @@
 //!   goes is noticed.
 //! - `watch`: one watch for each kind (and namespace), which continues whatever happens. It decodes objects one by one,
 //!   so that one that cannot be read is reported as malformed and affects no other.
-//! - `named_object`: follows one object by its name. `secrets`: one such watch for each Secret that a listener names.
+//! - `named_object`: follows one object by its name. `secrets` and `config_maps`: one such watch for each Secret that
+//!   a listener names, and for each ConfigMap that a policy for TLS names. `wanted`: which ones these are.
 //! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
 //!   locks.
 //! - `own_status`: which part of a status is ours.
@@ -18,6 +19,7 @@
 mod backoff;
 mod certificate;
 mod client;
+mod config_maps;
 mod decode;
 mod discovery;
 mod item;
@@ -29,12 +31,14 @@ mod reader;
 mod secrets;
 mod slice;
 mod store;
+mod wanted;
 mod watch;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use client::{FIELD_MANAGER, connect};
-pub(crate) use manifest::{from_manifest, secret_from_manifest};
+pub(crate) use manifest::{config_map_from_manifest, from_manifest, secret_from_manifest};
 pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
 pub(crate) use reader::{Reader, Watched};
 pub(crate) use store::{Change, Observation, Store};
+pub(crate) use wanted::Wanted;
 pub(crate) use watch::Update;

@@ -61,7 +61,9 @@ impl EntryList {
         };
         match kind {
             Kind::HttpRoute | Kind::GrpcRoute => Some(list("parents", "parentRef", 32)),
-            Kind::BackendLbPolicy | Kind::XBackendTrafficPolicy => Some(list("ancestors", "ancestorRef", 16)),
+            Kind::BackendLbPolicy | Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy => {
+                Some(list("ancestors", "ancestorRef", 16))
+            }
             Kind::XBackend => Some(list("ancestors", "ancestorRef", 32)),
             Kind::GatewayClass
             | Kind::Gateway
@@ -82,7 +84,7 @@ pub(crate) fn status_digest(kind: Kind, status: &Value, controller: &str) -> Opt
         (Kind::GatewayClass | Kind::Gateway, None) => {
             let own = |condition: &&Value| is_own_condition(condition);
             let conditions = items(status, "conditions").filter(own);
-            let rest = ["addresses", "listeners"]
+            let rest = ["addresses", "listeners", "supportedFeatures"]
                 .into_iter()
                 .filter_map(|name| status.get(name));
             conditions.chain(rest).collect()

@@ -9,9 +9,10 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::backoff::Backoff;
 use super::discovery::{self, Served};
-use super::secrets;
+use super::wanted::Wanted;
 use super::watch::{self as objects, Scope, Update, Updates};
-use limpet_api::{Kind, ObjectName};
+use super::{config_maps, secrets};
+use limpet_api::Kind;
 
 /// How often discovery runs: two to five small requests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
@@ -24,13 +25,24 @@ const UPDATES: usize = 64;
 pub(crate) struct Watched {
     /// Our `controllerName`.
     pub(crate) controller: Arc<str>,
-    /// Whether the certificates of listeners are read.
-    pub(crate) certificates: bool,
+    /// Whether the Gateways are served from here, and not by another control plane. Then certificates, authorities and
+    /// policies for TLS towards backends are read as well.
+    pub(crate) serves: bool,
     /// The namespaces; all of them if empty.
     pub(crate) namespaces: Vec<Arc<str>>,
 }
 
 impl Watched {
+    /// Whether objects of the kind are read. Another control plane follows policies for TLS itself.
+    pub(crate) fn reads(&self, kind: Kind) -> bool {
+        self.serves || kind != Kind::BackendTlsPolicy
+    }
+
+    /// The kinds that are read.
+    pub(super) fn kinds(&self) -> Vec<Kind> {
+        Kind::ALL.into_iter().filter(|kind| self.reads(*kind)).collect()
+    }
+
     /// The namespaces that get a watch each for a kind. `None` is one watch for all namespaces.
     pub(super) fn namespaces_of(&self, kind: Kind) -> Vec<Option<Arc<str>>> {
         if !kind.is_namespaced() || self.namespaces.is_empty() {
@@ -44,20 +56,20 @@ impl Watched {
 #[derive(Debug)]
 pub(crate) struct Reader {
     updates: mpsc::Receiver<Update>,
-    secrets: watch::Sender<BTreeSet<ObjectName>>,
+    wanted: watch::Sender<BTreeSet<Wanted>>,
     _tasks: JoinSet<()>,
 }
 
 impl Reader {
     pub(crate) fn start(client: &Client, watched: Watched) -> Self {
         let (sender, updates) = mpsc::channel(UPDATES);
-        let (secrets, wanted) = watch::channel(BTreeSet::new());
+        let (sending, wanted) = watch::channel(BTreeSet::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(kinds(client.clone(), watched, sender.clone()));
-        tasks.spawn(certificates(client.clone(), wanted, sender));
+        tasks.spawn(single_objects(client.clone(), wanted, sender));
         Self {
             updates,
-            secrets,
+            wanted: sending,
             _tasks: tasks,
         }
     }
@@ -72,9 +84,9 @@ impl Reader {
         self.updates.try_recv().ok()
     }
 
-    /// Sets the Secrets to read from now on.
-    pub(crate) fn read_secrets(&self, wanted: &BTreeSet<ObjectName>) {
-        self.secrets.send_if_modified(|known| {
+    /// Sets the single objects to read from now on.
+    pub(crate) fn read_wanted(&self, wanted: &BTreeSet<Wanted>) {
+        self.wanted.send_if_modified(|known| {
             let changes = known != wanted;
             if changes {
                 known.clone_from(wanted);
@@ -94,6 +106,7 @@ async fn kinds(client: Client, watched: Watched, updates: Updates) {
         tasks: JoinSet::new(),
         running: BTreeMap::new(),
         absent: BTreeMap::new(),
+        unreadable: BTreeSet::new(),
     };
     loop {
         match discovery::discover(&running.client).await {
@@ -120,14 +133,17 @@ struct Watches {
     running: BTreeMap<Kind, (ApiResource, Vec<AbortHandle>)>,
     /// How many answers in a row lacked each kind.
     absent: BTreeMap<Kind, u32>,
+    /// The kinds of which it was told that they are in other versions alone.
+    unreadable: BTreeSet<Kind>,
 }
 
 impl Watches {
     /// `None`: the receiver of updates is gone.
     async fn follow(&mut self, served: &Served) -> Option<()> {
-        for kind in Kind::ALL {
+        for kind in self.watched.kinds() {
             match served.get(&kind) {
-                Some(resource) => self.serve(kind, resource).await?,
+                Some(Some(resource)) => self.serve(kind, resource).await?,
+                Some(None) => self.tell_unreadable(kind),
                 None => self.miss(kind).await?,
             }
         }
@@ -136,6 +152,7 @@ impl Watches {
 
     async fn serve(&mut self, kind: Kind, resource: &ApiResource) -> Option<()> {
         self.absent.remove(&kind);
+        self.unreadable.remove(&kind);
         if self.running.get(&kind).is_some_and(|(known, _)| known == resource) {
             return Some(());
         }
@@ -155,6 +172,17 @@ impl Watches {
         let handles = handles.collect();
         self.running.insert(kind, (resource.clone(), handles));
         Some(())
+    }
+
+    /// What is known of the kind stays as it is: at the start nothing is, so nothing is served.
+    fn tell_unreadable(&mut self, kind: Kind) {
+        if self.unreadable.insert(kind) {
+            let kind = kind.as_str();
+            tracing::warn!(
+                kind,
+                "served in no version that can be read; what was read last stays in use"
+            );
+        }
     }
 
     async fn miss(&mut self, kind: Kind) -> Option<()> {
@@ -179,23 +207,27 @@ impl Watches {
     }
 }
 
-/// Watches the Secrets that are wanted.
-async fn certificates(client: Client, mut wanted: watch::Receiver<BTreeSet<ObjectName>>, updates: Updates) {
+/// Watches the single objects that are wanted.
+async fn single_objects(client: Client, mut wanted: watch::Receiver<BTreeSet<Wanted>>, updates: Updates) {
     let mut tasks = JoinSet::new();
-    let mut running: BTreeMap<ObjectName, AbortHandle> = BTreeMap::new();
+    let mut running: BTreeMap<Wanted, AbortHandle> = BTreeMap::new();
     loop {
-        let names = wanted.borrow_and_update().clone();
-        running.retain(|name, handle| {
-            let stays = names.contains(name);
+        let objects = wanted.borrow_and_update().clone();
+        running.retain(|object, handle| {
+            let stays = objects.contains(object);
             if !stays {
                 handle.abort();
             }
             stays
         });
-        for name in names {
-            running
-                .entry(name.clone())
-                .or_insert_with(|| tasks.spawn(secrets::watch(client.clone(), name, updates.clone())));
+        for object in objects {
+            running.entry(object.clone()).or_insert_with(|| {
+                let (client, updates) = (client.clone(), updates.clone());
+                match object {
+                    Wanted::Secret(name) => tasks.spawn(secrets::watch(client, name, updates)),
+                    Wanted::ConfigMap(name) => tasks.spawn(config_maps::watch(client, name, updates)),
+                }
+            });
         }
         while tasks.try_join_next().is_some() {}
         if wanted.changed().await.is_err() {

@@ -79,7 +79,7 @@ pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
 }
 
 /// The Secrets that listeners of our Gateways name, and may name.
-pub(crate) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
+pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
     let references = References::new(objects);
     let mut wanted = BTreeSet::new();
     for (gateway, object) in &objects.gateways {

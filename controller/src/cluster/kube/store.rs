@@ -9,7 +9,7 @@ use kube::core::ApiResource;
 use super::decode::{Content, Entry};
 use super::own_status::Digest;
 use super::reader::Watched;
-use super::secrets;
+use super::wanted::{self, Wanted};
 use super::watch::Update;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
@@ -25,8 +25,8 @@ pub(crate) struct Store {
     served: BTreeMap<Kind, ApiResource>,
     /// What has not been listed yet.
     awaited: BTreeSet<(Kind, Option<Arc<str>>)>,
-    wanted_secrets: BTreeSet<ObjectName>,
-    answered_secrets: BTreeSet<ObjectName>,
+    wanted: BTreeSet<Wanted>,
+    answered: BTreeSet<Wanted>,
 }
 
 /// What an object with a status of ours says of itself.
@@ -57,12 +57,15 @@ pub(crate) struct Change {
     pub(crate) services: BTreeSet<ObjectName>,
     /// Whether anybody changed a status.
     pub(crate) statuses: bool,
+    /// Whether other single objects are wanted than before.
+    pub(crate) wanted: bool,
 }
 
 impl Change {
     pub(crate) fn merge(&mut self, other: Self) {
         self.objects |= other.objects;
         self.statuses |= other.statuses;
+        self.wanted |= other.wanted;
         self.services.extend(other.services);
     }
 }
@@ -76,7 +79,7 @@ impl Store {
                 .into_iter()
                 .map(move |namespace| (kind, namespace))
         };
-        let awaited = Kind::ALL.into_iter().flat_map(of_kind).collect();
+        let awaited = watched.kinds().into_iter().flat_map(of_kind).collect();
         Self {
             watched,
             objects: Arc::default(),
@@ -84,8 +87,8 @@ impl Store {
             observed: Arc::default(),
             served: BTreeMap::new(),
             awaited,
-            wanted_secrets: BTreeSet::new(),
-            answered_secrets: BTreeSet::new(),
+            wanted: BTreeSet::new(),
+            answered: BTreeSet::new(),
         }
     }
 
@@ -103,13 +106,14 @@ impl Store {
         kinds
     }
 
-    /// Whether the watch of every Secret that a listener names has answered.
-    pub(crate) fn has_secrets(&self) -> bool {
-        self.wanted_secrets.is_subset(&self.answered_secrets)
+    /// Whether the watch of every single object that is wanted has answered.
+    pub(crate) fn has_wanted(&self) -> bool {
+        self.wanted.is_subset(&self.answered)
     }
 
-    pub(crate) fn wanted_secrets(&self) -> &BTreeSet<ObjectName> {
-        &self.wanted_secrets
+    /// The single objects to watch.
+    pub(crate) fn wanted(&self) -> &BTreeSet<Wanted> {
+        &self.wanted
     }
 
     pub(crate) fn observation(&self) -> Observation {
@@ -159,43 +163,63 @@ impl Store {
             Update::Applied(kind, entry) => self.insert(kind, *entry, &mut change),
             Update::Deleted(kind, name) => self.remove(kind, &name, &mut change),
             Update::Secret(name, found) => {
-                // An update of a Secret that is not wanted any more may still be on its way.
-                if self.wanted_secrets.contains(&name) {
-                    let known = self.objects.certificates.get(&name);
-                    if known != found.as_ref() {
-                        change.objects = true;
-                        let certificates = &mut Arc::make_mut(&mut self.objects).certificates;
-                        match found {
-                            Some(found) => certificates.insert(name.clone(), found),
-                            None => certificates.remove(&name),
-                        };
-                    }
-                    change.objects |= self.answered_secrets.insert(name);
-                }
+                let object = Wanted::Secret(name);
+                change.objects = self.answer(object, |all| &all.certificates, |all| &mut all.certificates, found);
+            }
+            Update::ConfigMap(name, found) => {
+                let object = Wanted::ConfigMap(name);
+                change.objects = self.answer(object, |all| &all.authorities, |all| &mut all.authorities, found);
             }
         }
         if change.objects {
-            self.choose_secrets();
+            change.wanted = self.choose();
         }
         change
     }
 
-    fn choose_secrets(&mut self) {
-        if !self.watched.certificates {
-            return;
+    /// Takes in what a single object holds. Returns whether that says anything new.
+    fn answer<T: PartialEq>(
+        &mut self,
+        object: Wanted,
+        known: impl Fn(&Objects) -> &BTreeMap<ObjectName, T>,
+        kept: impl Fn(&mut Objects) -> &mut BTreeMap<ObjectName, T>,
+        found: Option<T>,
+    ) -> bool {
+        // An update of an object that is not wanted any more may still be on its way.
+        if !self.wanted.contains(&object) {
+            return false;
         }
-        let wanted = secrets::wanted(&self.objects, &self.watched.controller);
-        if wanted == self.wanted_secrets {
-            return;
+        let name = object.name();
+        let changed = known(&self.objects).get(name) != found.as_ref();
+        if changed {
+            let kept = kept(Arc::make_mut(&mut self.objects));
+            match found {
+                Some(found) => kept.insert(name.clone(), found),
+                None => kept.remove(name),
+            };
         }
-        self.answered_secrets.retain(|name| wanted.contains(name));
-        let certificates = &self.objects.certificates;
-        if !certificates.keys().all(|name| wanted.contains(name)) {
-            Arc::make_mut(&mut self.objects)
-                .certificates
-                .retain(|name, _| wanted.contains(name));
+        self.answered.insert(object) || changed
+    }
+
+    /// Chooses the single objects to watch. Returns whether they are others than before.
+    fn choose(&mut self) -> bool {
+        if !self.watched.serves {
+            return false;
         }
-        self.wanted_secrets = wanted;
+        let wanted = wanted::wanted(&self.objects, &self.watched.controller);
+        if wanted == self.wanted {
+            return false;
+        }
+        self.answered.retain(|object| wanted.contains(object));
+        for object in self.wanted.difference(&wanted) {
+            let objects = Arc::make_mut(&mut self.objects);
+            match object {
+                Wanted::Secret(name) => drop(objects.certificates.remove(name)),
+                Wanted::ConfigMap(name) => drop(objects.authorities.remove(name)),
+            }
+        }
+        self.wanted = wanted;
+        true
     }
 
     fn replace(&mut self, kind: Kind, namespace: Option<&str>, entries: Vec<Entry>, change: &mut Change) {
@@ -261,6 +285,7 @@ impl Store {
             Content::ReferenceGrant(object) => put!(reference_grants, name, object),
             Content::Service(object) => put!(services, name, object),
             Content::XBackend(object) => put!(backends, name, object),
+            Content::BackendTlsPolicy(object) => put!(backend_tls_policies, name, object),
             Content::Namespace(labels) => put!(namespaces, name.name, labels),
             Content::SessionPolicy(kind, object) => {
                 let name = SessionPolicyName { kind, name };
@@ -295,6 +320,7 @@ impl Store {
             Kind::ReferenceGrant => take!(reference_grants, name),
             Kind::Service => take!(services, name),
             Kind::XBackend => take!(backends, name),
+            Kind::BackendTlsPolicy => take!(backend_tls_policies, name),
             Kind::Namespace => take!(namespaces, &name.name),
             Kind::BackendLbPolicy => take!(session_policies, &policy(SessionPolicyKind::BackendLbPolicy)),
             Kind::XBackendTrafficPolicy => take!(session_policies, &policy(SessionPolicyKind::XBackendTrafficPolicy)),
@@ -323,6 +349,7 @@ impl Store {
             Kind::ReferenceGrant => objects.reference_grants.keys().cloned().collect(),
             Kind::Service => objects.services.keys().cloned().collect(),
             Kind::XBackend => objects.backends.keys().cloned().collect(),
+            Kind::BackendTlsPolicy => objects.backend_tls_policies.keys().cloned().collect(),
             Kind::Namespace => objects.namespaces.keys().map(cluster_wide).collect(),
             Kind::BackendLbPolicy => policies(SessionPolicyKind::BackendLbPolicy).collect(),
             Kind::XBackendTrafficPolicy => policies(SessionPolicyKind::XBackendTrafficPolicy).collect(),

@@ -15,7 +15,7 @@ use super::item::Item;
 use super::kind::KindExt as _;
 use super::slice::{self, RawSlice};
 use limpet_api::{Kind, ObjectName};
-use limpet_model::Certificate;
+use limpet_model::{Authorities, Certificate};
 
 /// How long a watch lasts before it is restarted where it ended, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;
@@ -32,6 +32,8 @@ pub(crate) enum Update {
     NotServed(Kind),
     /// What a Secret holds; `None`: it does not exist.
     Secret(ObjectName, Option<Result<Certificate, String>>),
+    /// The authorities in a ConfigMap; `None`: it does not exist.
+    ConfigMap(ObjectName, Option<Result<Authorities, String>>),
     /// A kind is served and watched in this version.
     Served(Kind, ApiResource),
 }

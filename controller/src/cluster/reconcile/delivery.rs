@@ -8,7 +8,6 @@ use tokio::sync::watch;
 
 use crate::cluster::reconcile::manifests::Written;
 use crate::cluster::reconcile::reconcile_loop::changed_or_never;
-use limpet_core::envoy::FILTER_NAME;
 use limpet_outputs::FilterInputs;
 use limpet_resources::{Name, ResourceType, Version};
 use limpet_xds::Status;
@@ -20,7 +19,9 @@ pub(crate) struct PublishedFilter {
     pub(crate) inputs: Arc<FilterInputs>,
     /// How long a token may live unused under any of the configurations (`limpet_core::config::longest_life`).
     pub(crate) life: Duration,
-    /// Over xDS: the version of the resource in each group.
+    /// Over xDS: the name of the resource.
+    pub(crate) name: &'static str,
+    /// Over xDS: its version in each group.
     pub(crate) versions: BTreeMap<Name, Version>,
     /// In objects: their generation.
     pub(crate) generation: u64,
@@ -45,7 +46,7 @@ impl Delivery {
     pub(crate) fn has(&self, published_filter: &PublishedFilter) -> bool {
         match self {
             Self::Xds(status) => published_filter.versions.iter().all(|(group, version)| {
-                let progress = status.progress(group, ResourceType::ExtensionConfig, FILTER_NAME, *version);
+                let progress = status.progress(group, ResourceType::ExtensionConfig, published_filter.name, *version);
                 progress.refused + progress.pending == 0
             }),
             Self::Objects { written, leads } => !*leads.borrow() || written.borrow().has(published_filter.generation),

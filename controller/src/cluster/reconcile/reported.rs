@@ -9,4 +9,6 @@ pub(crate) struct Reported {
     pub(crate) reports: Arc<Reports>,
     /// What the reports were built from.
     pub(crate) objects: Arc<Objects>,
+    /// The environment variables that Envoys need for the published configuration of the filter.
+    pub(crate) variables: Arc<[String]>,
 }

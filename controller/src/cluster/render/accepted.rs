@@ -11,6 +11,7 @@ pub(super) fn all(reports: &Reports) -> bool {
         grpc_routes,
         session_policies,
         backends,
+        backend_tls_policies,
         without_status,
     } = reports;
     let classes = gateway_classes.values().flat_map(|report| &report.conditions);
@@ -23,6 +24,7 @@ pub(super) fn all(reports: &Reports) -> bool {
         .flat_map(|report| &report.parents)
         .flat_map(|parent| &parent.conditions);
     let policies = session_policies.values().chain(backends.values());
+    let policies = policies.chain(backend_tls_policies.values());
     let of_policies = policies
         .flat_map(|report| &report.ancestors)
         .flat_map(|ancestor| &ancestor.conditions);

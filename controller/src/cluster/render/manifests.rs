@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::kube::{Store, Update, Watched, from_manifest, secret_from_manifest};
+use crate::cluster::kube::{
+    Store, Update, Wanted, Watched, config_map_from_manifest, from_manifest, secret_from_manifest,
+};
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
 use limpet_api::{Kind, ObjectName};
@@ -28,15 +30,17 @@ pub(crate) struct Files {
 /// # Errors
 /// If a file cannot be read, is neither YAML nor JSON, or contains something that is no object.
 pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failure> {
+    let watched = Watched {
+        controller: Arc::from(settings.controller_name.as_str()),
+        serves: settings.judges(),
+        namespaces: Vec::new(),
+    };
     let mut reader = Reading {
         controller: &settings.controller_name,
         skipped: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-        store: Store::new(Watched {
-            controller: Arc::from(settings.controller_name.as_str()),
-            certificates: settings.judges(),
-            namespaces: Vec::new(),
-        }),
+        named: BTreeMap::new(),
+        store: Store::new(watched.clone()),
+        watched,
     };
     for path in paths {
         for file in files(Path::new(path))? {
@@ -49,14 +53,24 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
     }
     let Reading {
         mut store,
-        skipped,
-        mut secrets,
+        mut skipped,
+        mut named,
         ..
     } = reader;
-    // A Secret is read if a listener names it. The store must also know of Secrets that are missing.
-    for name in store.wanted_secrets().clone() {
-        let found = secrets.remove(&name).map(secret_from_manifest);
-        store.apply(Update::Secret(name, found));
+    // Such an object is read if another one names it. The store must also know of objects that are missing.
+    for object in store.wanted().clone() {
+        let found = named.remove(&object);
+        store.apply(match object {
+            Wanted::Secret(name) => Update::Secret(name, found.map(secret_from_manifest)),
+            Wanted::ConfigMap(name) => Update::ConfigMap(name, found.map(config_map_from_manifest)),
+        });
+    }
+    let config_maps = named
+        .keys()
+        .filter(|object| matches!(object, Wanted::ConfigMap(_)))
+        .count();
+    if config_maps > 0 {
+        skipped.insert("ConfigMap".to_owned(), config_maps);
     }
     Ok(Files { store, skipped })
 }
@@ -100,7 +114,9 @@ struct Reading<'a> {
     controller: &'a str,
     store: Store,
     skipped: BTreeMap<String, usize>,
-    secrets: BTreeMap<ObjectName, Value>,
+    /// Secrets and ConfigMaps.
+    named: BTreeMap<Wanted, Value>,
+    watched: Watched,
 }
 
 impl Reading<'_> {
@@ -126,11 +142,17 @@ impl Reading<'_> {
         };
         let namespace = text("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
         let read = group(&value).and_then(|group| Kind::find(group, &kind));
-        if kind == "Secret" {
-            self.secrets.insert(ObjectName::new(&namespace, &name), value);
+        let object_name = ObjectName::new(&namespace, &name);
+        let named = match kind.as_str() {
+            "Secret" => Some(Wanted::Secret(object_name)),
+            "ConfigMap" => Some(Wanted::ConfigMap(object_name)),
+            _ => None,
+        };
+        if let Some(object) = named {
+            self.named.insert(object, value);
             return Ok(());
         }
-        let Some(read) = read else {
+        let Some(read) = read.filter(|read| self.watched.reads(*read)) else {
             *self.skipped.entry(kind).or_default() += 1;
             return Ok(());
         };

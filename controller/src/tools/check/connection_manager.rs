@@ -8,7 +8,7 @@ use crate::envoy_config::discovery::{self, Sources};
 use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
 use crate::envoy_config::node::Node;
 use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::{FILTER_NAME, HOST_HEADER, STRICT_HOST_HEADER};
+use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM, FILTER_NAME, HOST_HEADER, STRICT_HOST_HEADER};
 use limpet_core::outcome::FILTER_STATE;
 
 /// Whether an entry of `http_filters` is Limpet's, and where its configuration is.
@@ -54,7 +54,7 @@ fn discovered<'s, 'a>(
     let name = entry.text("name").unwrap_or_default();
     let ownership = match sources.filter(name) {
         Some(located) => Ownership::Configured(located),
-        None if name == FILTER_NAME => Ownership::ConfiguredElsewhere,
+        None if [FILTER_NAME, DISCOVERED_WASM, DISCOVERED_MODULE].contains(&name) => Ownership::ConfiguredElsewhere,
         None => return Ownership::NotOurs,
     };
     if matches!(ownership, Ownership::ConfiguredElsewhere) {

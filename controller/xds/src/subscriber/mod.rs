@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::order::Hold;
-use self::subscription::{Allowed, InFlight, Item, Subscription, is_complete_state, version_of};
+use self::subscription::{Allowed, InFlight, Item, Subscription, Unpublished, is_complete_state, version_of};
 use super::group::Group;
 use limpet_resources::{Name, PerType, Resource, ResourceType, Version};
 
@@ -77,10 +77,12 @@ pub(super) enum Answer {
 
 impl Subscriber {
     pub(super) fn new(protocol: Protocol, service: Service) -> Self {
+        let mut types = PerType::<Subscription>::default();
+        types[ResourceType::ExtensionConfig].unpublished = Unpublished::Kept;
         Self {
             protocol,
             service,
-            types: PerType::default(),
+            types,
             last_nonce: 0,
             awaited: BTreeSet::new(),
             updates_held: Hold::default(),
@@ -150,7 +152,11 @@ impl Subscriber {
     /// Whether the node has all published resources of this type, or with `asked_for`, all that it asked for.
     pub(super) fn has_all(&self, resource_type: ResourceType, group: &Group, asked_for: bool) -> bool {
         let subscription = &self.types[resource_type];
-        group.catalogue(resource_type).iter().all(|resource| {
+        let catalogue = group.catalogue(resource_type);
+        if asked_for && subscription.names.iter().any(|name| catalogue.get(name).is_none()) {
+            return false;
+        }
+        catalogue.iter().all(|resource| {
             let name = resource.name();
             let has = || self.standing(resource_type, name).0 == Some(resource.version());
             (asked_for && !subscription.subscribes(name)) || has()

@@ -3,6 +3,8 @@
 //! - Clusters, their endpoints, filter configurations and secrets are sent before the listeners and routes that may
 //!   refer to them. Those wait until the node has acknowledged the former.
 //! - Resources that listeners and routes may still refer to are removed after the listeners and routes are replaced.
+//! - A filter configuration is not removed from a node that asks for it: the connections of a replaced listener still
+//!   need it while they drain. The node stops asking when they are gone.
 //!
 //! The server does not read references from resources: the order holds between all resources of two types. The
 //! exception is a cluster's endpoints, which have the name of the cluster.

@@ -13,9 +13,19 @@ pub(super) const WILDCARD: &str = "*";
 /// and the wait of the other types on its stream.
 const RESPONSE_BYTES: usize = 1 << 20;
 
+/// What becomes of a resource that a node asks for and that is published no longer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Unpublished {
+    #[default]
+    Removed,
+    /// The node keeps it until it asks for it no longer.
+    Kept,
+}
+
 /// What one stream has of one type, and what it should get.
 #[derive(Debug, Default)]
 pub(super) struct Subscription {
+    pub(super) unpublished: Unpublished,
     /// Whether the node asked for this type at all.
     pub(super) started: bool,
     pub(super) wildcard: bool,
@@ -140,7 +150,9 @@ impl Subscription {
             self.refused.remove(name);
             self.forced.remove(name);
             if self.has.contains_key(name) {
-                self.removals.insert(Arc::clone(name));
+                if self.unpublished == Unpublished::Removed {
+                    self.removals.insert(Arc::clone(name));
+                }
             } else if self.names.contains(name) {
                 self.absent.insert(Arc::clone(name));
             }

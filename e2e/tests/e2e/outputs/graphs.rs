@@ -7,7 +7,7 @@ use limpet_core::config::schema::{CacheControlConfig, CookieConfig, PolicyConfig
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
-    Protocol, Rewrite, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
 
 pub(crate) fn gateway() -> ObjectName {
@@ -39,6 +39,7 @@ pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
         port: 80,
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
+        tls: None,
         session: None,
     };
     let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));
@@ -74,17 +75,14 @@ pub(crate) fn route(prefix: &str, action: Action) -> Route {
         action,
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
+        cors: None,
     }
 }
 
 pub(crate) fn forward(destinations: Vec<Destination>) -> Forward {
     Forward {
         destinations,
-        session: Session::None,
-        rewrite: Rewrite::default(),
-        request_timeout: None,
-        backend_timeout: None,
-        not_followed: Vec::new(),
+        ..Forward::default()
     }
 }
 

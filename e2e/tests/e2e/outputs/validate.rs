@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use limpet_e2e::{Envoy, tools};
 use limpet_model::Graph;
-use limpet_model::graph::{Action, HeaderChanges, PathChange, PathMatch, Protocol, Redirect, Session, ValueMatch};
+use limpet_model::graph::{
+    Action, ClusterName, Cors, HeaderChanges, Mirror, PathChange, PathMatch, Protocol, Redirect, Retry, Route, Session,
+    ValueMatch,
+};
 use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets, static_bootstrap};
 use limpet_outputs::json;
 
@@ -28,6 +31,15 @@ fn everything() -> Graph {
     long.backend_timeout = Some(Duration::from_millis(2500));
     long.rewrite.hostname = Some("other.example.com".to_owned());
     long.rewrite.path = Some(PathChange::Prefix("/".to_owned()));
+    long.retry = Some(Retry {
+        attempts: 3,
+        codes: vec![500, 503],
+        backoff: Some(Duration::from_millis(1)),
+    });
+    long.mirrors = vec![Mirror {
+        cluster: ClusterName("v2".to_owned()),
+        per_million: 1,
+    }];
     let mut wordy = route("/words", Action::Forward(forward(vec![to("v1", 1)])));
     wordy.matches.method = Some("GET".to_owned());
     wordy.matches.grpc = true;
@@ -56,6 +68,14 @@ fn everything() -> Graph {
         with_session("/strict-split", "strict", vec![to("v1", 1), to("v2", 0)]),
         with_session("/split", "web", vec![modified.clone(), to("v2", 1), nowhere(2)]),
         with_session("/zero", "web", vec![to("v1", 0)]),
+        asked(with_session("/asked", "web", vec![to("v1", 1)])),
+        asked(with_session(
+            "/asked-split",
+            "strict",
+            vec![to("v1", 1), to("v2", 1), nowhere(1)],
+        )),
+        asked(with_session("/asked-zero", "web", vec![to("v1", 0)])),
+        asked(route("/asked-own", Action::Forward(own.clone()))),
         with_session("/one", "web", vec![modified]),
         route("/own", Action::Forward(own)),
         route("/long", Action::Forward(long)),
@@ -73,6 +93,25 @@ fn everything() -> Graph {
         cluster.protocol = Protocol::H2c;
     }
     graph
+}
+
+/// The route with a CORS filter.
+fn asked(route: Route) -> Route {
+    let cors = Cors {
+        allow_origins: vec![
+            ValueMatch::Exact("*".to_owned()),
+            ValueMatch::Regex("https://[^/:]+".to_owned()),
+        ],
+        allow_methods: vec!["*".to_owned()],
+        allow_headers: vec!["x-a".to_owned(), "x-b".to_owned()],
+        expose_headers: vec!["x-c".to_owned()],
+        allow_credentials: true,
+        max_age: 5,
+    };
+    Route {
+        cors: Some(cors),
+        ..route
+    }
 }
 
 #[test]

@@ -16,3 +16,5 @@ mod site;
 mod statistics;
 mod streams;
 mod tokens;
+
+pub(crate) use site::{GatewaySite, rule, stated};

@@ -2,8 +2,10 @@
 
 mod api_server;
 mod browsers;
+mod builds;
 mod certificates;
 mod envoys;
+mod keyless;
 mod objects;
 mod own_rights;
 mod pods;

@@ -21,6 +21,7 @@ const NEEDED: &[(&str, &[&str])] = &[
             "endpointslices",
             "referencegrants",
             "backendlbpolicies",
+            "backendtlspolicies",
             "gatewayclasses",
             "gateways",
             "grpcroutes",
@@ -35,6 +36,7 @@ const NEEDED: &[(&str, &[&str])] = &[
             "endpointslices",
             "referencegrants",
             "backendlbpolicies",
+            "backendtlspolicies",
             "gatewayclasses",
             "gateways",
             "grpcroutes",
@@ -45,6 +47,7 @@ const NEEDED: &[(&str, &[&str])] = &[
         "get",
         &[
             "backendlbpolicies",
+            "backendtlspolicies",
             "gatewayclasses",
             "gateways",
             "grpcroutes",

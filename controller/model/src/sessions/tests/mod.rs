@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{RuleFacts, RuleSession, Sessions, sessions};
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
-use crate::references::RuleBackend;
+use crate::objects::RuleBackend;
 use crate::reports::{AncestorReport, Condition, ConditionStatus, PolicyReport};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence};

@@ -12,10 +12,13 @@ use limpet_model::graph::{Match, PathMatch, ValueMatch};
 
 pub(super) fn route_match(wanted: &Match) -> RouteMatch {
     let method = wanted.method.as_ref().map(|method| header(":method", exact(method)));
-    let headers = wanted.headers.iter().map(|(name, value)| header(name, text(value)));
+    let headers = wanted
+        .headers
+        .iter()
+        .map(|(name, value)| header(name, string_match(value)));
     let query = wanted.query.iter().map(|(name, value)| QueryParameterMatcher {
         name: name.clone(),
-        query_parameter_match_specifier: Some(QueryParameterMatchSpecifier::StringMatch(text(value))),
+        query_parameter_match_specifier: Some(QueryParameterMatchSpecifier::StringMatch(string_match(value))),
     });
     RouteMatch {
         path_specifier: Some(match &wanted.path {
@@ -57,7 +60,7 @@ fn header(name: &str, value: StringMatcher) -> HeaderMatcher {
     }
 }
 
-fn text(value: &ValueMatch) -> StringMatcher {
+pub(super) fn string_match(value: &ValueMatch) -> StringMatcher {
     match value {
         ValueMatch::Exact(value) => exact(value),
         ValueMatch::Regex(pattern) => StringMatcher {

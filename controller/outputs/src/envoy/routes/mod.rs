@@ -1,10 +1,13 @@
 //! Route configurations: virtual hosts and routes.
 
+mod cors;
 mod headers;
 mod matching;
+mod mirrors;
 mod path;
+mod retries;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
@@ -13,18 +16,18 @@ use envoy_types::pb::envoy::config::route::v3::route_action::{
 };
 use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::config::route::v3::{
-    DirectResponseAction, RetryPolicy, Route as EnvoyRoute, RouteAction, RouteConfiguration,
-    VirtualHost as EnvoyVirtualHost, WeightedCluster, retry_policy,
+    DirectResponseAction, Route as EnvoyRoute, RouteAction, RouteConfiguration, VirtualHost as EnvoyVirtualHost,
+    WeightedCluster,
 };
-use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
+use envoy_types::pb::google::protobuf::Any;
 use limpet_core::token::Destination as ShortHash;
 
 use self::headers::Changes;
-use super::chain::{Steering, internal_headers};
+use super::chain::{Steering, without_session};
 use super::listeners::{plain_name, tls_name};
 use super::options::FilterBuild;
-use super::pack::{self, duration, metadata, no, number, session};
-use limpet_core::envoy::{DESTINATION_SESSION, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
+use super::pack::{self, duration, in_order, metadata, no, number, session};
+use limpet_core::envoy::{DESTINATION_SESSION, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
 use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
 
@@ -64,10 +67,7 @@ impl Routes<'_> {
         RouteConfiguration {
             name,
             virtual_hosts: hosts.collect(),
-            request_headers_to_remove: internal_headers(self.build)
-                .iter()
-                .map(|name| (*name).to_owned())
-                .collect(),
+            request_headers_to_remove: INTERNAL_HEADERS.iter().map(|name| (*name).to_owned()).collect(),
             // Match the virtual host without the port of the Host header. The backend still sees the port.
             ignore_port_in_host_matching: true,
             // The filters of a backend apply after those of the rule.
@@ -81,6 +81,7 @@ impl Routes<'_> {
         let made = EnvoyRoute {
             name: route.rule.0.clone(),
             r#match: Some(matching::route_match(&route.matches)),
+            typed_per_filter_config: route.cors.iter().map(cors::per_route).collect(),
             ..EnvoyRoute::default()
         };
         match &route.action {
@@ -92,7 +93,7 @@ impl Routes<'_> {
                     ..made
                 };
                 Changes::of_rule(route).apply(&mut made);
-                vec![made]
+                vec![self.without_session(made)]
             }
             Action::Respond { status, reason } => {
                 let mut made = EnvoyRoute {
@@ -101,15 +102,19 @@ impl Routes<'_> {
                     ..respond(*status, made)
                 };
                 Changes::of_rule(route).apply(&mut made);
-                vec![made]
+                vec![self.without_session(made)]
             }
         }
     }
 
     fn forward(&self, route: &Route, forward: &Forward, made: EnvoyRoute) -> Vec<EnvoyRoute> {
-        let Session::Rule(used) = &forward.session else {
-            let metadata = matches!(forward.session, Session::Destinations).then(|| session(DESTINATION_SESSION));
-            return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
+        let used = match &forward.session {
+            Session::Rule(used) => used,
+            Session::Destinations => {
+                let metadata = Some(session(DESTINATION_SESSION));
+                return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
+            }
+            Session::None => return vec![self.without_session(self.to_all(route, forward, made))],
         };
         let strict = self.is_strict(&used.policy);
         let name = format!("{}/{}", used.policy, used.scope);
@@ -126,7 +131,7 @@ impl Routes<'_> {
                 ..made
             };
             let made = self.to_all(route, forward, made);
-            return vec![self.steered(made, Steering::Active { strict })];
+            return vec![steered(made, Steering::Active { strict })];
         }
         // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
         // sessions begin.
@@ -149,14 +154,14 @@ impl Routes<'_> {
         let led = clusters.filter(|(hash, ..)| known.insert(hash.clone()));
         let led = led.map(|(hash, cluster, destination)| {
             let made = led_to(&hash, made.clone());
-            self.steered(
+            steered(
                 to_one(route, forward, cluster, destination, made),
                 Steering::Active { strict },
             )
         });
         let mut routes: Vec<EnvoyRoute> = led.collect();
         let last = self.to_all(route, forward, made);
-        routes.push(self.steered(last, Steering::Idle { strict }));
+        routes.push(steered(last, Steering::Idle { strict }));
         routes
     }
 
@@ -178,7 +183,7 @@ impl Routes<'_> {
         {
             let made = to_one(route, forward, cluster, destination, made);
             return match self.cluster_steering(cluster).filter(|_| of_destinations) {
-                Some(steering) => self.steered(made, steering),
+                Some(steering) => steered(made, steering),
                 None => made,
             };
         }
@@ -192,9 +197,7 @@ impl Routes<'_> {
                 Target::Cluster(cluster) => {
                     entry.name.clone_from(&cluster.0);
                     Changes::of_destination(destination).apply_to_entry(&mut entry);
-                    let steering = self
-                        .cluster_steering(cluster)
-                        .filter(|_| of_destinations && self.has_chain());
+                    let steering = self.cluster_steering(cluster).filter(|_| of_destinations);
                     entry.typed_per_filter_config = steering.map(Steering::per_route).into_iter().collect();
                 }
             }
@@ -209,16 +212,9 @@ impl Routes<'_> {
         made
     }
 
-    fn steered(&self, made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
-        let entry = self.has_chain().then(|| steering.per_route());
-        EnvoyRoute {
-            typed_per_filter_config: entry.into_iter().collect::<HashMap<_, _>>(),
-            ..made
-        }
-    }
-
-    fn has_chain(&self) -> bool {
-        matches!(self.build, FilterBuild::Wasm(_))
+    fn without_session(&self, mut made: EnvoyRoute) -> EnvoyRoute {
+        add_filter(&mut made, without_session(self.build));
+        made
     }
 
     /// What sessions of a cluster need of its route.
@@ -232,6 +228,19 @@ impl Routes<'_> {
     fn is_strict(&self, policy: &str) -> bool {
         self.graph.policies.get(policy).is_some_and(|policy| policy.strict)
     }
+}
+
+/// What the filters that steer need. They are in the chain of one build alone, but while Envoys change from one build
+/// to the other, both have these routes.
+fn steered(mut made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
+    add_filter(&mut made, steering.per_route());
+    made
+}
+
+/// Adds what the route says about a filter.
+fn add_filter(made: &mut EnvoyRoute, entry: (String, Any)) {
+    let entries = std::mem::take(&mut made.typed_per_filter_config);
+    made.typed_per_filter_config = in_order(entries.into_iter().chain([entry]).collect());
 }
 
 /// The match with the header that leads a session to the cluster with this short hash.
@@ -297,7 +306,8 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
         cluster_not_found_response_code: ClusterNotFoundResponseCode::InternalServerError.into(),
         // No limit: Envoy's default is 15 s.
         timeout: duration(forward.request_timeout.unwrap_or(Duration::ZERO)),
-        retry_policy: Some(retries(forward.backend_timeout)),
+        retry_policy: Some(retries::policy(forward)),
+        request_mirror_policies: forward.mirrors.iter().map(mirrors::policy).collect(),
         ..RouteAction::default()
     };
     if let Some(hostname) = &forward.rewrite.hostname {
@@ -308,23 +318,4 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
         path::rewrite(change, &route.matches.path, &mut action);
     }
     EnvoyAction::Route(action)
-}
-
-/// Retries a request whose backend refuses the connection, on another backend: the request has not begun there. The
-/// session continues there with a new token. Strict sessions disable the retry.
-fn retries(backend_timeout: Option<Duration>) -> RetryPolicy {
-    let predicate = retry_policy::RetryHostPredicate {
-        name: "envoy.retry_host_predicates.previous_hosts".to_owned(),
-        config_type: Some(retry_policy::retry_host_predicate::ConfigType::TypedConfig(pack::pack(
-            PreviousHostsPredicate {},
-        ))),
-    };
-    RetryPolicy {
-        retry_on: "connect-failure".to_owned(),
-        num_retries: number(2),
-        per_try_timeout: backend_timeout.filter(|timeout| !timeout.is_zero()).and_then(duration),
-        retry_host_predicate: vec![predicate],
-        host_selection_retry_max_attempts: 5,
-        ..RetryPolicy::default()
-    }
 }

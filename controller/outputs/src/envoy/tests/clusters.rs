@@ -3,8 +3,9 @@ use serde_json::json;
 use super::{all, cluster, forward, gateway, graph, route, to, with_session};
 use crate::envoy::{EnvoyOptions, load_assignment, resources};
 use crate::json;
+use limpet_model::Authorities;
 use limpet_model::endpoints::{Endpoint, EndpointState};
-use limpet_model::graph::{ClusterName, Protocol, SessionUse};
+use limpet_model::graph::{BackendTls, ClusterName, Protocol, SessionUse, SubjectAltName, TrustedAuthorities};
 use limpet_resources::ResourceType;
 
 #[test]
@@ -19,6 +20,7 @@ fn a_cluster_has_eds_and_keeps_sessions_on_draining_hosts() {
             "type": "EDS",
             "eds_cluster_config": {"eds_config": {"ads": {}, "resource_api_version": "V3"}},
             "connect_timeout": "5s",
+            "circuit_breakers": {"thresholds": [{"max_retries": 1024}]},
             "lb_policy": "LEAST_REQUEST",
             "common_lb_config": {"override_host_status": {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}},
         })]
@@ -42,6 +44,82 @@ fn a_cluster_may_speak_http2_and_have_sessions_of_its_own() {
     );
     let options = &made["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"];
     assert_eq!(options["explicit_http_config"], json!({"http2_protocol_options": {}}));
+}
+
+#[test]
+fn a_cluster_over_tls_names_its_authorities_by_content() {
+    let mut graph = graph(vec![route(vec![to("v1", 1)]), route(vec![to("v2", 1)])]);
+    let authorities = Authorities::of_pem("one");
+    let secret = format!("limpet.authorities/{}", authorities.name());
+    for (name, protocol) in [("v1", Protocol::Http1), ("v2", Protocol::H2c)] {
+        let mut spec = cluster(name);
+        spec.protocol = protocol;
+        spec.tls = Some(BackendTls {
+            sni: "web.internal".to_owned(),
+            subject_alt_names: vec![
+                SubjectAltName::Dns("web.internal".to_owned()),
+                SubjectAltName::Uri("spiffe://shop/web".to_owned()),
+            ],
+            authorities: TrustedAuthorities::Certificates(authorities.clone()),
+        });
+        graph.clusters.insert(ClusterName(name.to_owned()), spec);
+    }
+    let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
+    let names = json!([
+        {"san_type": "DNS", "matcher": {"exact": "web.internal"}},
+        {"san_type": "URI", "matcher": {"exact": "spiffe://shop/web"}},
+    ]);
+    for (cluster, alpn) in clusters.iter().zip(["http/1.1", "h2"]) {
+        let expected = json!({
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+            "sni": "web.internal",
+            "common_tls_context": {
+                "tls_params": {"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"},
+                "alpn_protocols": [alpn],
+                "combined_validation_context": {
+                    "default_validation_context": {"match_typed_subject_alt_names": names},
+                    "validation_context_sds_secret_config": {
+                        "name": secret,
+                        "sds_config": {"ads": {}, "resource_api_version": "V3"},
+                    },
+                },
+            },
+        });
+        assert_eq!(cluster["transport_socket"]["typed_config"], expected);
+    }
+    let secrets = all(&graph, &EnvoyOptions::default(), ResourceType::Secret);
+    assert_eq!(
+        secrets,
+        [json!({
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+            "name": secret,
+            "validation_context": {"trusted_ca": {"inline_string": "one"}},
+        })],
+        "equal authorities are one secret"
+    );
+}
+
+#[test]
+fn system_authorities_are_the_file_of_the_options() {
+    let mut graph = graph(vec![route(vec![to("v1", 1)])]);
+    let mut spec = cluster("v1");
+    spec.tls = Some(BackendTls {
+        sni: "web.internal".to_owned(),
+        subject_alt_names: vec![SubjectAltName::Dns("web.internal".to_owned())],
+        authorities: TrustedAuthorities::System,
+    });
+    graph.clusters.insert(ClusterName("v1".to_owned()), spec);
+    let file = |options: &EnvoyOptions| {
+        let secret = all(&graph, options, ResourceType::Secret).remove(0);
+        assert_eq!(secret["name"], "limpet.authorities/system");
+        secret["validation_context"]["trusted_ca"]["filename"].clone()
+    };
+    assert_eq!(file(&EnvoyOptions::default()), "/etc/ssl/certs/ca-certificates.crt");
+    let options = EnvoyOptions {
+        system_authorities: "/etc/pki/ca.crt".to_owned(),
+        ..EnvoyOptions::default()
+    };
+    assert_eq!(file(&options), "/etc/pki/ca.crt");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn the_wasm_filter_gets_the_variables_that_its_keys_are_in() {
     };
     let config = filter_config(used_policies(&with_sessions(), &gateway()), true, &wrapped);
     let made = typed(&extension_config(&config, &options)).unwrap();
-    assert_eq!(made["name"], "limpet");
+    assert_eq!(made["name"], "limpet.wasm");
     let plugin = &made["typed_config"]["config"];
     assert_eq!(
         plugin["vm_config"],
@@ -138,6 +138,7 @@ fn options_are_read_as_they_are_written() {
         "listenAddress": "::",
         "accessLog": true,
         "keyEncryptionKeyEnv": "KEK",
+        "systemAuthorities": "/etc/pki/ca.crt",
         "routesElsewhere": [],
     });
     let read: EnvoyOptions = serde_json::from_value(written.clone()).unwrap();

@@ -55,13 +55,15 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
     assert_eq!(
         names(filters),
         [
+            "envoy.filters.http.cors",
             "limpet.internal_headers",
-            "limpet",
+            "limpet.wasm",
             "limpet.stateful_session",
             "limpet.stateful_session_strict",
             "envoy.filters.http.router"
         ]
     );
+    assert_eq!(filters[0]["disabled"], true, "routes ask for it");
     let early = &manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"];
     assert_eq!(
         *early,
@@ -73,7 +75,7 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
         ])
     );
     assert_eq!(
-        filters[0]["typed_config"]["mutations"],
+        filters[1]["typed_config"]["mutations"],
         json!({
             "request_mutations": [
                 {"remove": "x-limpet-session"},
@@ -86,13 +88,9 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
         })
     );
     assert_eq!(
-        filters[1]["config_discovery"],
+        filters[2]["config_discovery"],
         json!({
             "config_source": {"ads": {}, "resource_api_version": "V3"},
-            "default_config": {
-                "@type": "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
-                "mutations": {},
-            },
             "type_urls": [
                 "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
                 "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
@@ -100,8 +98,8 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
         })
     );
     for (filter, header, strict) in [
-        (&filters[2], "x-limpet-host", Value::Null),
-        (&filters[3], "x-limpet-host-strict", json!(true)),
+        (&filters[3], "x-limpet-host", Value::Null),
+        (&filters[4], "x-limpet-host-strict", json!(true)),
     ] {
         assert_eq!(filter["disabled"], true, "routes ask for it");
         assert_eq!(filter["typed_config"]["strict"], strict);
@@ -112,11 +110,35 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
 #[test]
 fn the_module_has_nothing_around_it() {
     let manager = manager(&only(&plain(), &module(), ResourceType::Listener), 0);
-    assert_eq!(names(&manager["http_filters"]), ["limpet", "envoy.filters.http.router"]);
+    assert_eq!(
+        names(&manager["http_filters"]),
+        ["envoy.filters.http.cors", "limpet.module", "envoy.filters.http.router"]
+    );
     assert_eq!(
         manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"],
         json!([{"remove": "x-limpet-destination"}])
     );
+}
+
+/// Envoy refuses requests with this flag if it has no configuration of a discovered filter, and no default.
+#[test]
+fn where_the_filter_is_missing_envoy_answers_503() {
+    for options in [EnvoyOptions::default(), module()] {
+        let manager = manager(&only(&plain(), &options, ResourceType::Listener), 0);
+        let mappers = manager["local_reply_config"]["mappers"].as_array().unwrap();
+        assert_eq!(mappers.len(), 1);
+        assert_eq!(
+            mappers[0]["filter"],
+            json!({"response_flag_filter": {"flags": ["NFCF"]}})
+        );
+        assert_eq!(mappers[0]["status_code"], 503);
+        let filters = manager["http_filters"].as_array().unwrap();
+        let discovered = filters.iter().filter(|filter| !filter["config_discovery"].is_null());
+        let defaults: Vec<_> = discovered
+            .map(|filter| filter["config_discovery"].get("default_config"))
+            .collect();
+        assert_eq!(defaults, [None]);
+    }
 }
 
 #[test]

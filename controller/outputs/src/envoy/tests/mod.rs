@@ -19,8 +19,8 @@ use crate::{FilterInputs, FilterKeys};
 use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{
-    Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
-    Protocol, Rewrite, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Action, Cluster, ClusterName, Cors, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match,
+    PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
 };
 use limpet_resources::ResourceType;
 
@@ -89,6 +89,7 @@ pub(super) fn cluster(service: &str) -> Cluster {
         port: 80,
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
+        tls: None,
         session: None,
     }
 }
@@ -105,17 +106,14 @@ pub(super) fn acting(action: Action) -> Route {
         action,
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
+        cors: None,
     }
 }
 
 pub(super) fn forward(destinations: Vec<Destination>) -> Forward {
     Forward {
         destinations,
-        session: Session::None,
-        rewrite: Rewrite::default(),
-        request_timeout: None,
-        backend_timeout: None,
-        not_followed: Vec::new(),
+        ..Forward::default()
     }
 }
 
@@ -187,9 +185,21 @@ pub(super) fn made(route: Route) -> Value {
 #[test]
 fn equal_graphs_give_equal_bytes() {
     let build = || {
-        let strict = with_session(forward(vec![to("v1", 1), to("v2", 1)]), "strict");
+        let mut strict = with_session(forward(vec![to("v1", 1), to("v2", 1)]), "strict");
+        let mut plain = route(vec![to("v1", 1)]);
+        // Of two filters, the routes say something.
+        for route in [&mut strict, &mut plain] {
+            route.cors = Some(Cors {
+                allow_origins: vec![ValueMatch::Exact("*".to_owned())],
+                allow_methods: Vec::new(),
+                allow_headers: Vec::new(),
+                expose_headers: Vec::new(),
+                allow_credentials: false,
+                max_age: 5,
+            });
+        }
         resources(
-            &graph(vec![strict, route(vec![to("v1", 1)])]),
+            &graph(vec![strict, plain]),
             &gateway(),
             &EnvoyOptions::default(),
             &inputs(),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{acting, forward, graph, made, module, nowhere, only, route, to};
 use crate::envoy::EnvoyOptions;
-use limpet_model::graph::{Action, HeaderChanges, Match, PathMatch, ValueMatch};
+use limpet_model::graph::{Action, ClusterName, Cors, HeaderChanges, Match, Mirror, PathMatch, Retry, ValueMatch};
 use limpet_resources::ResourceType;
 
 fn matching(matches: Match) -> Value {
@@ -76,6 +76,94 @@ fn a_request_lasts_as_long_as_it_takes_unless_a_timeout_is_set() {
     assert_eq!(timeouts(None, None), (json!("0s"), Value::Null));
     assert_eq!(timeouts(Some(0), Some(0)), (json!("0s"), Value::Null));
     assert_eq!(timeouts(Some(1500), Some(500)), (json!("1.500s"), json!("0.500s")));
+}
+
+#[test]
+fn a_request_is_tried_again_as_the_rule_asks() {
+    let policy = |retry: Retry| {
+        let mut action = forward(vec![to("v1", 1)]);
+        action.retry = Some(retry);
+        let mut policy = made(acting(Action::Forward(action)))["route"]["retry_policy"].take();
+        policy
+            .as_object_mut()
+            .unwrap()
+            .retain(|field, _| !field.starts_with("host_") && field != "retry_host_predicate");
+        policy
+    };
+    let never = Retry {
+        attempts: 0,
+        codes: Vec::new(),
+        backoff: None,
+    };
+    assert_eq!(
+        policy(never),
+        json!({"retry_on": "connect-failure,refused-stream,reset", "num_retries": 0})
+    );
+    let full = Retry {
+        attempts: 3,
+        codes: vec![500, 503],
+        backoff: Some(Duration::from_millis(250)),
+    };
+    assert_eq!(
+        policy(full),
+        json!({
+            "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
+            "num_retries": 3,
+            "retriable_status_codes": [500, 503],
+            "retry_back_off": {"base_interval": "0.250s"},
+        })
+    );
+}
+
+#[test]
+fn a_mirror_gets_its_share_of_copies() {
+    let mut action = forward(vec![to("v1", 1)]);
+    action.mirrors = vec![Mirror {
+        cluster: ClusterName("v2".to_owned()),
+        per_million: 250_000,
+    }];
+    let made = made(acting(Action::Forward(action)));
+    assert_eq!(
+        made["route"]["request_mirror_policies"],
+        json!([{
+            "cluster": "v2",
+            "runtime_fraction": {"default_value": {"numerator": 250_000, "denominator": "MILLION"}},
+            "disable_shadow_host_suffix_append": true,
+        }])
+    );
+}
+
+#[test]
+fn a_route_says_which_origins_may_ask() {
+    let mut asked = route(vec![to("v1", 1)]);
+    asked.cors = Some(Cors {
+        allow_origins: vec![
+            ValueMatch::Exact("https://a.example".to_owned()),
+            ValueMatch::Regex("https://[^/:]+".to_owned()),
+        ],
+        allow_methods: vec!["GET".to_owned(), "PUT".to_owned()],
+        allow_headers: vec!["x-one".to_owned()],
+        expose_headers: vec!["x-two".to_owned()],
+        allow_credentials: true,
+        max_age: 60,
+    });
+    let policy = made(asked)["typed_per_filter_config"]["envoy.filters.http.cors"].take();
+    assert_eq!(
+        policy,
+        json!({
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy",
+            "allow_origin_string_match": [
+                {"exact": "https://a.example"},
+                {"safe_regex": {"regex": "https://[^/:]+"}},
+            ],
+            "allow_methods": "GET, PUT",
+            "allow_headers": "x-one",
+            "expose_headers": "x-two",
+            "max_age": "60",
+            "allow_credentials": true,
+            "forward_not_matching_preflights": false,
+        })
+    );
 }
 
 #[test]
@@ -188,7 +276,7 @@ fn internal_headers_stay_internal() {
             "x-limpet-session"
         ])
     );
-    assert_eq!(removed(&module()), json!(["x-limpet-destination"]));
+    assert_eq!(removed(&module()), removed(&EnvoyOptions::default()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{acting, cluster, forward, graph, made, module, nowhere, routes, routes_with, to, with_session};
+use crate::envoy::EnvoyOptions;
 use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
 
 /// `printf v1 | sha256sum | head -c 8`, and of v2.
@@ -80,13 +81,38 @@ fn a_split_has_a_route_for_each_cluster_in_front() {
     }
 }
 
+/// While Envoys change from one build to the other, the chains of both have these routes.
 #[test]
-fn the_module_needs_nothing_on_routes() {
-    let split = with_session(forward(vec![to("v1", 90), to("v2", 10)]), "strict");
-    let made = routes_with(&graph(vec![split]), &module());
-    assert_eq!(made.iter().map(led_to).collect::<Vec<_>>(), [Some(V1), Some(V2), None]);
-    assert!(made.iter().all(|route| route.get("typed_per_filter_config").is_none()));
-    assert_eq!(session_of(&made[2]), "@split/strict/HTTPRoute/shop/web/rule");
+fn routes_with_sessions_are_the_same_for_both_builds() {
+    for policy in ["web", "strict"] {
+        for destinations in [vec![to("v1", 1)], vec![to("v1", 90), to("v2", 10)]] {
+            let graph = graph(vec![with_session(forward(destinations), policy)]);
+            assert_eq!(routes_with(&graph, &module()), routes(&graph));
+        }
+    }
+}
+
+#[test]
+fn routes_without_sessions_are_served_without_the_filter() {
+    let respond = Action::Respond {
+        status: 500,
+        reason: String::new(),
+    };
+    let without = [
+        forward(vec![to("v1", 1)]),
+        forward(vec![to("v1", 1), to("v2", 1)]),
+        forward(vec![]),
+    ];
+    let without = without.into_iter().map(Action::Forward).chain([respond]);
+    let graph = graph(without.map(acting).collect());
+    let disabled = json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true});
+    for (options, filter) in [(EnvoyOptions::default(), "limpet.wasm"), (module(), "limpet.module")] {
+        let made = routes_with(&graph, &options);
+        assert_eq!(made.len(), 4);
+        for route in made {
+            assert_eq!(route["typed_per_filter_config"], json!({filter: disabled}), "{route}");
+        }
+    }
 }
 
 #[test]

@@ -1,14 +1,14 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::kube::{from_manifest, secret_from_manifest};
+use crate::cluster::kube::{config_map_from_manifest, from_manifest, secret_from_manifest};
 
 const OURS: &str = "limpet.dev/controller";
 
 fn store(namespaces: &[&str]) -> Store {
     Store::new(Watched {
         controller: Arc::from(OURS),
-        certificates: true,
+        serves: true,
         namespaces: namespaces.iter().map(|name| Arc::from(*name)).collect(),
     })
 }
@@ -213,16 +213,16 @@ fn secrets_are_those_that_listeners_of_ours_name() {
     );
     applied(&mut store, Kind::GatewayClass, class);
     applied(&mut store, Kind::Gateway, gateway("others", "a"));
-    assert!(store.wanted_secrets().is_empty() && store.has_secrets());
+    assert!(store.wanted().is_empty() && store.has_wanted());
     applied(&mut store, Kind::Gateway, gateway("limpet", "a"));
     let a = ObjectName::new("shop", "a");
-    assert_eq!(store.wanted_secrets(), &BTreeSet::from([a.clone()]));
-    assert!(!store.has_secrets(), "nobody has answered");
+    assert_eq!(store.wanted(), &BTreeSet::from([Wanted::Secret(a.clone())]));
+    assert!(!store.has_wanted(), "nobody has answered");
     assert!(
         store.apply(Update::Secret(a.clone(), None)).objects,
         "it is known that there is none"
     );
-    assert!(store.has_secrets());
+    assert!(store.has_wanted());
     let broken = || Some(secret_from_manifest(json!({"type": "Opaque"})));
     assert!(store.apply(Update::Secret(a.clone(), broken())).objects);
     assert_eq!(store.apply(Update::Secret(a.clone(), broken())), Change::default());
@@ -235,5 +235,78 @@ fn secrets_are_those_that_listeners_of_ours_name() {
         Change::default(),
         "a last word"
     );
-    assert!(!store.has_secrets());
+    assert!(!store.has_wanted());
+}
+
+#[test]
+fn config_maps_are_those_that_policies_of_our_routes_name() {
+    let mut store = store(&[]);
+    let class = json!({"spec": {"controllerName": OURS}});
+    applied(
+        &mut store,
+        Kind::GatewayClass,
+        entry(Kind::GatewayClass, "", "limpet", "1", &class),
+    );
+    let gateway = |class: &str| {
+        entry(
+            Kind::Gateway,
+            "shop",
+            "web",
+            "1",
+            &json!({"spec": {"gatewayClassName": class}}),
+        )
+    };
+    applied(&mut store, Kind::Gateway, gateway("limpet"));
+    let route = json!({"parentRefs": [{"name": "web"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]});
+    applied(
+        &mut store,
+        Kind::HttpRoute,
+        entry(Kind::HttpRoute, "shop", "web", "1", &json!({"spec": route})),
+    );
+    let policy = |name: &str, service: &str| {
+        let refs = json!([{"kind": "ConfigMap", "name": name}, {"kind": "Secret", "name": name}]);
+        let validation = json!({"hostname": "a", "caCertificateRefs": refs});
+        let targets = json!([{"kind": "Service", "name": service}]);
+        let spec = json!({"targetRefs": targets, "validation": validation});
+        entry(Kind::BackendTlsPolicy, "shop", name, "1", &json!({"spec": spec}))
+    };
+    let change = applied(&mut store, Kind::BackendTlsPolicy, policy("a", "web"));
+    assert!(change.wanted, "a build waits for it");
+    let change = applied(&mut store, Kind::BackendTlsPolicy, policy("b", "unused"));
+    assert!(!change.wanted);
+    let a = ObjectName::new("shop", "a");
+    assert_eq!(store.wanted(), &BTreeSet::from([Wanted::ConfigMap(a.clone())]));
+    assert!(!store.has_wanted(), "nobody has answered");
+    let empty = || Some(config_map_from_manifest(json!({"data": {"other": "x"}})));
+    assert!(store.apply(Update::ConfigMap(a.clone(), empty())).objects);
+    assert!(store.has_wanted());
+    assert_eq!(store.apply(Update::ConfigMap(a.clone(), empty())), Change::default());
+    assert_eq!(store.objects().authorities[&a], Err("expected data.ca.crt".to_owned()));
+
+    applied(&mut store, Kind::Gateway, gateway("others"));
+    assert!(store.wanted().is_empty() && store.objects().authorities.is_empty());
+}
+
+#[test]
+fn nothing_is_served_before_policies_for_tls_are_listed() {
+    let mut store = store(&[]);
+    for kind in Kind::ALL {
+        assert!(store.missing().contains(&"BackendTLSPolicy"));
+        if kind != Kind::BackendTlsPolicy {
+            store.apply(Update::Listed(kind, None, Vec::new()));
+        }
+    }
+    store.apply(Update::Listed(Kind::BackendTlsPolicy, None, Vec::new()));
+    assert!(store.missing().is_empty());
+}
+
+#[test]
+fn for_another_control_plane_no_policies_for_tls_are_read() {
+    let store = Store::new(Watched {
+        controller: Arc::from(OURS),
+        serves: false,
+        namespaces: Vec::new(),
+    });
+    assert!(!store.missing().contains(&"BackendTLSPolicy"));
+    assert!(store.missing().contains(&"HTTPRoute"));
 }

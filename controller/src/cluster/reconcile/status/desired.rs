@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::shape::{Entry, GatewayStatus, Wanted, merge};
+use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
 use crate::cluster::kube::{Digest, status_digest};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::Reports;
@@ -38,7 +38,7 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
         let wanted = Wanted::Whole {
             generation: report.observed_generation,
             conditions: report.conditions.clone(),
-            gateway: None,
+            rest: Rest::Class,
         };
         add(Kind::GatewayClass, ObjectName::new("", name), Some(wanted));
     }
@@ -58,6 +58,9 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
     }
     for (name, report) in &reports.backends {
         add(Kind::XBackend, name.clone(), policy(name, report, facts));
+    }
+    for (name, report) in &reports.backend_tls_policies {
+        add(Kind::BackendTlsPolicy, name.clone(), policy(name, report, facts));
     }
     desired
 }
@@ -88,7 +91,7 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
     Some(Wanted::Whole {
         generation: report.observed_generation,
         conditions: with_programmed(&report.conditions),
-        gateway: Some(GatewayStatus {
+        rest: Rest::Gateway(GatewayStatus {
             addresses: facts.addresses.clone(),
             listeners,
         }),
@@ -163,7 +166,7 @@ mod tests {
         };
         let Some(Wanted::Whole {
             conditions,
-            gateway: Some(mut gateway),
+            rest: Rest::Gateway(mut gateway),
             ..
         }) = gateway(&reports, &name, &facts)
         else {

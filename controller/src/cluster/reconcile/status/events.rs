@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
-use super::shape::{Wanted, shortened};
+use super::shape::{Rest, Wanted, shortened};
 use crate::cluster::kube::{Backoff, Digest};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
@@ -44,11 +44,12 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
         _ => false,
     };
     match wanted {
-        Wanted::Whole {
-            conditions, gateway, ..
-        } => {
-            let listeners = gateway.iter().flat_map(|gateway| &gateway.listeners);
-            let of_listeners = listeners.flat_map(|listener| {
+        Wanted::Whole { conditions, rest, .. } => {
+            let listeners = match rest {
+                Rest::Gateway(gateway) => gateway.listeners.as_slice(),
+                Rest::Class => &[],
+            };
+            let of_listeners = listeners.iter().flat_map(|listener| {
                 let bad = listener.conditions.iter().filter(is_problem);
                 // The Gateway's own `Programmed` is not repeated for each listener.
                 bad.filter(|condition| condition.kind != "Programmed")

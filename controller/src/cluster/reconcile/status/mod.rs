@@ -14,6 +14,7 @@ mod events;
 mod metrics;
 mod programmed;
 mod reconciler;
+mod refusals;
 mod shape;
 mod writer;
 

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::shape::shortened;
+use super::refusals::told;
 use crate::cluster::reconcile::replicas::{Envoys, View};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
@@ -14,8 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ARRIVAL: Duration = Duration::from_secs(10);
 /// How many refusals a condition repeats.
 const TOLD: usize = 3;
-/// How many bytes of each.
-const WORDS: usize = 1000;
 
 /// The condition `Programmed` of Gateways, from what Envoys have acknowledged.
 #[derive(Debug, Default)]
@@ -43,21 +41,12 @@ struct Known {
 }
 
 /// The current state of a Gateway's Envoys at this replica.
-pub(super) fn seen(gateway: &ObjectName, status: &limpet_xds::Status) -> Envoys {
+/// `variables`: the environment variables that Envoys need for the filter.
+pub(super) fn seen(gateway: &ObjectName, status: &limpet_xds::Status, variables: &[String]) -> Envoys {
     let group = gateway.to_string();
     let nodes = status.nodes(&group);
     let refusals = status.refusals(&group);
-    let told = refusals.iter().take(TOLD).map(|refusal| {
-        let limpet_xds::Refusal {
-            resource_type,
-            name,
-            node,
-            message,
-            ..
-        } = refusal;
-        let told = format!("Envoy {node} refused {resource_type} {name}: {message}");
-        shortened(&told, WORDS).to_owned()
-    });
+    let told = refusals.iter().take(TOLD).map(|refusal| told(refusal, variables));
     Envoys {
         connected: nodes.len(),
         settled: nodes.iter().filter(|node| node.settled).count(),

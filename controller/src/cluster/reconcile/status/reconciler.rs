@@ -18,6 +18,7 @@ use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::{Kind, ObjectName};
+use limpet_model::reports::Condition;
 use limpet_model::{Objects, Reports};
 
 /// How many writes run at once.
@@ -124,7 +125,8 @@ impl Reconciler {
         let (programmed, again) = match &self.inputs.delivery {
             Delivery::Xds(status) => {
                 let gateways = reported.reports.gateways.keys();
-                let seen = gateways.map(|gateway| (gateway.clone(), seen(gateway, status)));
+                let variables = &reported.variables;
+                let seen = gateways.map(|gateway| (gateway.clone(), seen(gateway, status, variables)));
                 if let Some(others) = self.inputs.replicas.others() {
                     self.others = others;
                 }
@@ -136,11 +138,21 @@ impl Reconciler {
         };
         let is_known = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
         if !is_known || programmed != self.facts.programmed {
+            self.log_refusals(&programmed);
             self.facts.programmed = programmed;
             self.desired = desired(&reported.reports, &self.facts);
             self.of = Some(Arc::clone(&reported.reports));
         }
         again
+    }
+
+    /// The xDS server logs Envoy's words alone.
+    fn log_refusals(&self, programmed: &BTreeMap<ObjectName, Condition>) {
+        for (gateway, condition) in programmed {
+            if condition.reason == "Invalid" && self.facts.programmed.get(gateway) != Some(condition) {
+                tracing::warn!(kind = "Gateway", object = %gateway, reason = condition.message, "is not programmed");
+            }
+        }
     }
 
     /// The statuses that differ.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster::kube::{EntryList, is_own_condition, is_own_entry, items};
 use limpet_api::{Kind, ParentRef};
+use limpet_model::SUPPORTED_FEATURES;
 use limpet_model::reports::{Condition, ConditionStatus, ListenerReport};
 
 /// The maximum length of a message (`metav1.Condition` allows 32,768 characters).
@@ -17,11 +18,18 @@ pub(crate) enum Wanted {
         /// The generation of the object that was read.
         generation: i64,
         conditions: Vec<Condition>,
-        /// The rest of a Gateway's status.
-        gateway: Option<GatewayStatus>,
+        rest: Rest,
     },
     /// Of objects on which several controllers report, each in its own entries.
     Entries(Vec<Entry>),
+}
+
+/// What the status of an object with one controller has besides conditions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Of a GatewayClass: the supported features.
+    Class,
+    Gateway(GatewayStatus),
 }
 
 /// What the status of a Gateway has besides conditions.
@@ -55,7 +63,7 @@ pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &st
             Wanted::Whole {
                 generation,
                 conditions,
-                gateway,
+                rest,
             },
             _,
         ) => {
@@ -71,8 +79,12 @@ pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &st
                     .map(|wanted| condition(wanted, *generation, &known, now)),
             );
             merged.insert("conditions".to_owned(), list.into());
-            if let Some(gateway) = gateway {
-                merge_gateway(&mut merged, status, gateway, *generation, now);
+            match rest {
+                Rest::Gateway(gateway) => merge_gateway(&mut merged, status, gateway, *generation, now),
+                Rest::Class => {
+                    let features = SUPPORTED_FEATURES.iter().map(|name| json!({"name": name}));
+                    merged.insert("supportedFeatures".to_owned(), features.collect());
+                }
             }
         }
         (Wanted::Entries(_), None) => {}

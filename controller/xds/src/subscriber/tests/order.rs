@@ -231,7 +231,37 @@ fn what_a_listener_names_is_removed_after_it() {
     bed.ack(Listener);
     assert_eq!(bed.responses(), ["RouteConfiguration -web"]);
     bed.ack(RouteConfiguration);
-    assert_eq!(bed.responses(), ["ExtensionConfig -filter", "Secret -tls"]);
+    assert_eq!(bed.responses(), ["Secret -tls"]);
+}
+
+/// Connections of a replaced listener drain. Without their filter, Envoy would refuse their requests.
+#[test]
+fn a_filter_stays_with_the_nodes_that_ask_for_it() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        bed.publish(&[
+            (ExtensionConfig, "filter", ""),
+            (ExtensionConfig, "other", "1"),
+            (Listener, "web", "2"),
+        ]);
+        assert_eq!(bed.responses(), ["Listener web=2"]);
+        bed.ack(Listener);
+        bed.ask(ExtensionConfig, &["other"]);
+        assert_eq!(bed.responses(), ["ExtensionConfig other=1"]);
+        bed.ack(ExtensionConfig);
+        assert!(bed.responses().is_empty() && bed.is_settled());
+        bed.drop_names(ExtensionConfig, &["filter"]);
+        assert!(bed.responses().is_empty() && bed.is_settled());
+    }
+    // A node that comes back still has it. One that is new is told that it does not exist, and does not wait for it.
+    let mut bed = served(Protocol::Delta);
+    bed.publish(&[(ExtensionConfig, "filter", "")]);
+    bed.reconnect();
+    bed.come_with(ExtensionConfig, &["filter"], &[("filter", "1")]);
+    assert!(bed.responses().is_empty());
+    bed.reconnect();
+    bed.come_with(ExtensionConfig, &["filter"], &[]);
+    assert_eq!(bed.responses(), ["ExtensionConfig -filter"]);
 }
 
 /// Envoy prepares a changed cluster afresh, and waits for its endpoints.

@@ -114,7 +114,7 @@ fn whole(addresses: &[(&'static str, &str)], listeners: &[&str]) -> Wanted {
     Wanted::Whole {
         generation: 7,
         conditions: vec![Condition::holds("Accepted", "Accepted", "")],
-        gateway: Some(GatewayStatus {
+        rest: Rest::Gateway(GatewayStatus {
             addresses: addresses
                 .iter()
                 .map(|(kind, value)| (*kind, (*value).to_owned()))
@@ -152,6 +152,24 @@ fn of_a_gateway_conditions_of_other_types_stay() {
     let names: Vec<&Value> = items(&after, "listeners").map(|listener| &listener["name"]).collect();
     assert_eq!(names, ["http", "https"]);
     assert!(merged(&after, &whole(&[], &[])).get("addresses").is_none());
+}
+
+#[test]
+fn a_class_has_its_features_and_a_missing_one_is_noticed() {
+    let wanted = Wanted::Whole {
+        generation: 7,
+        conditions: vec![Condition::holds("Accepted", "Accepted", "")],
+        rest: Rest::Class,
+    };
+    let status = merge(Kind::GatewayClass, &Value::Null, &wanted, OURS, NOW);
+    let features: Vec<&str> = items(&status, "supportedFeatures")
+        .filter_map(|feature| feature["name"].as_str())
+        .collect();
+    assert_eq!(features, limpet_model::SUPPORTED_FEATURES);
+    let mut older = status.clone();
+    older["supportedFeatures"].as_array_mut().unwrap().pop();
+    let digest = |status: &Value| status_digest(Kind::GatewayClass, status, OURS);
+    assert_ne!(digest(&older), digest(&status));
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! TLS towards backends (GEP-1897).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::decode::{Spec, items};
+
+/// `BackendTLSPolicy`, gateway.networking.k8s.io/v1, and v1alpha3 of the releases before 1.4.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendTlsPolicySpec {
+    /// What it applies to, in its own namespace.
+    pub target_refs: Vec<TlsPolicyTarget>,
+    /// How a backend's certificate is verified.
+    pub validation: BackendValidation,
+    /// What implementations define.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+}
+
+impl Spec for BackendTlsPolicySpec {
+    fn readable(spec: &Value) -> Self {
+        Self {
+            target_refs: items(spec, "targetRefs"),
+            ..Self::default()
+        }
+    }
+}
+
+/// What a policy applies to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TlsPolicyTarget {
+    /// Its API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The name of a Service's port; all ports if it is not set.
+    #[serde(default)]
+    pub section_name: Option<String>,
+}
+
+/// How a backend's certificate is verified.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendValidation {
+    /// The objects with the certificates of authorities.
+    #[serde(rename = "caCertificateRefs", default)]
+    pub ca_certificate_refs: Vec<CaCertificateRef>,
+    /// Authorities that need no object: `System`.
+    #[serde(rename = "wellKnownCACertificates", default)]
+    pub well_known_ca_certificates: Option<String>,
+    /// The server name that is asked for (SNI). The certificate must have it unless `subject_alt_names` has any.
+    pub hostname: String,
+    /// The names of which the certificate must have one.
+    #[serde(default)]
+    pub subject_alt_names: Vec<SubjectAltName>,
+}
+
+/// An object in the namespace of the policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct CaCertificateRef {
+    /// Its API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A name in a certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct SubjectAltName {
+    /// `Hostname` or `URI`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The name if it is a hostname.
+    #[serde(default)]
+    pub hostname: Option<String>,
+    /// The name if it is a URI.
+    #[serde(default)]
+    pub uri: Option<String>,
+}

@@ -1,0 +1,173 @@
+//! What a policy demands.
+
+use std::net::IpAddr;
+
+use super::Content;
+use crate::Objects;
+use crate::certificate::Authorities;
+use crate::graph::{BackendTls, SubjectAltName, TrustedAuthorities};
+use crate::problem::Problem;
+use crate::reports::Condition;
+use limpet_api::{BackendTlsPolicySpec, BackendValidation, CaCertificateRef, Object, ObjectName};
+
+/// The longest hostname, by the definition.
+const MAX_HOSTNAME: usize = 253;
+
+pub(super) fn read(objects: &Objects, name: &ObjectName, object: &Object<BackendTlsPolicySpec>) -> Content {
+    let problems = problems(object);
+    if !problems.is_empty() {
+        return Content {
+            tls: Err(invalid(&problems)),
+            resolved: None,
+        };
+    }
+    let validation = &object.spec.validation;
+    let (authorities, resolved) = if validation.ca_certificate_refs.is_empty() {
+        let resolved = Condition::holds("ResolvedRefs", "ResolvedRefs", "The policy has no references");
+        (Ok(TrustedAuthorities::System), resolved)
+    } else {
+        resolve(objects, name, &validation.ca_certificate_refs)
+    };
+    let names = if validation.subject_alt_names.is_empty() {
+        vec![SubjectAltName::Dns(validation.hostname.clone())]
+    } else {
+        validation.subject_alt_names.iter().filter_map(alt_name).collect()
+    };
+    Content {
+        tls: authorities.map(|authorities| BackendTls {
+            sni: validation.hostname.clone(),
+            subject_alt_names: names,
+            authorities,
+        }),
+        resolved: Some(resolved),
+    }
+}
+
+fn invalid(problems: &[Problem]) -> Condition {
+    let problems = problems
+        .iter()
+        .map(|problem| format!("{}: {}", problem.field, problem.message));
+    Condition::fails("Accepted", "Invalid", problems.collect::<Vec<_>>().join("; "))
+}
+
+/// What is wrong with the policy itself. An unknown field may demand more than is known here, so it is refused.
+fn problems(object: &Object<BackendTlsPolicySpec>) -> Vec<Problem> {
+    if let Some(error) = &object.malformed {
+        return vec![error.clone().into()];
+    }
+    let unknown = object.unread.iter().map(|field| Problem {
+        field: field.clone(),
+        message: "this field is not supported".to_owned(),
+    });
+    let mut problems: Vec<Problem> = unknown.collect();
+    let mut problem = |field: &str, message: String| {
+        problems.push(Problem {
+            field: format!("spec.validation.{field}"),
+            message,
+        });
+    };
+    let validation = &object.spec.validation;
+    let hostname = &validation.hostname;
+    if !is_hostname(hostname) {
+        problem("hostname", format!("expected the name of a host, found {hostname:?}"));
+    }
+    for (index, name) in validation.subject_alt_names.iter().enumerate() {
+        if alt_name(name).is_none() {
+            let expected = "expected the type Hostname with a hostname, or URI with a uri";
+            problem(&format!("subjectAltNames[{index}]"), expected.to_owned());
+        }
+    }
+    match (well_known(validation), validation.ca_certificate_refs.is_empty()) {
+        (None, true) => problem(
+            "caCertificateRefs",
+            "expected a ConfigMap, or wellKnownCACertificates".to_owned(),
+        ),
+        (Some(_), false) => problem(
+            "wellKnownCACertificates",
+            "expected nothing beside caCertificateRefs".to_owned(),
+        ),
+        (Some(other), true) if other != "System" => {
+            problem("wellKnownCACertificates", format!("expected System, found {other}"));
+        }
+        _ => {}
+    }
+    problems
+}
+
+fn well_known(validation: &BackendValidation) -> Option<&str> {
+    let well_known = validation.well_known_ca_certificates.as_deref();
+    well_known.filter(|name| !name.is_empty())
+}
+
+/// A DNS name without wildcard. RFC 6066 forbids addresses in the Server Name Indication.
+fn is_hostname(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let mut bytes = label.bytes();
+        !label.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    text.len() <= MAX_HOSTNAME && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err()
+}
+
+fn alt_name(name: &limpet_api::SubjectAltName) -> Option<SubjectAltName> {
+    let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    match name.kind.as_str() {
+        "Hostname" => set(&name.hostname)
+            .filter(|host| is_hostname(host.strip_prefix("*.").unwrap_or(host)))
+            .map(SubjectAltName::Dns),
+        "URI" => set(&name.uri).map(SubjectAltName::Uri),
+        _ => None,
+    }
+}
+
+/// The authorities that can be read, and whether all can. Without any, the error is the condition `Accepted`.
+fn resolve(
+    objects: &Objects,
+    policy: &ObjectName,
+    refs: &[CaCertificateRef],
+) -> (Result<TrustedAuthorities, Condition>, Condition) {
+    let mut found = Vec::new();
+    let mut bad: Vec<(&str, String)> = Vec::new();
+    for (index, reference) in refs.iter().enumerate() {
+        match authorities(objects, policy, reference) {
+            Ok(authorities) => found.push(authorities),
+            Err((reason, field, message)) => bad.push((
+                reason,
+                format!("spec.validation.caCertificateRefs[{index}]{field}: {message}"),
+            )),
+        }
+    }
+    let messages: Vec<&str> = bad.iter().map(|(_, message)| message.as_str()).collect();
+    let resolved = match bad.first() {
+        None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
+        Some((reason, _)) => Condition::fails("ResolvedRefs", reason, messages.join("; ")),
+    };
+    let trusted = match Authorities::joined(&found) {
+        Some(authorities) => Ok(TrustedAuthorities::Certificates(authorities)),
+        None => Err(Condition::fails(
+            "Accepted",
+            "NoValidCACertificate",
+            messages.join("; "),
+        )),
+    };
+    (trusted, resolved)
+}
+
+/// The error has the reason, the field below the reference, and the message.
+fn authorities<'a>(
+    objects: &'a Objects,
+    policy: &ObjectName,
+    reference: &CaCertificateRef,
+) -> Result<&'a Authorities, (&'static str, &'static str, String)> {
+    let CaCertificateRef { group, kind, name } = reference;
+    if !group.is_empty() || kind != "ConfigMap" {
+        let message = format!("expected a ConfigMap, found {kind} of group {group:?}");
+        return Err(("InvalidKind", ".kind", message));
+    }
+    let name = ObjectName::new(&policy.namespace, name);
+    let invalid = |message: String| ("InvalidCACertificateRef", ".name", message);
+    match objects.authorities.get(&name) {
+        Some(Ok(authorities)) => Ok(authorities),
+        Some(Err(why)) => Err(invalid(format!("ConfigMap {name}: {why}"))),
+        None => Err(invalid(format!("expected ConfigMap {name}, which does not exist"))),
+    }
+}

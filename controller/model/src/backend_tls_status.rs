@@ -1,0 +1,209 @@
+//! The status of `BackendTLSPolicy`, by GEP-713 and GEP-1897.
+//!
+//! The ancestors are the Gateways whose rules lead to the targets. A policy without such a rule gets no entry.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Objects;
+use super::backend_tls::{Target, TlsPolicies, TlsPolicy};
+use super::objects::RuleBackend;
+use super::references::{References, Referrer};
+use super::reports::{Condition, PolicyReport};
+use super::routes::RouteState;
+use super::sessions::{MAX_ANCESTORS, Remarks, ancestor, keep_oldest};
+use limpet_api::{BackendRef, Kind, ObjectName, ServicePort};
+
+/// What became of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome<'p> {
+    /// The policy counts.
+    Governs,
+    /// An older policy counts.
+    Lost(&'p ObjectName),
+    /// It does not exist.
+    Missing,
+}
+
+/// The Gateways whose rules lead to a port of a backend. An XBackend has no ports.
+type Reached<'a> = BTreeMap<RuleBackend, BTreeMap<Option<u16>, BTreeSet<&'a ObjectName>>>;
+
+/// Reports on all policies.
+pub(super) fn reports(
+    objects: &Objects,
+    policies: &TlsPolicies<'_>,
+    routes: &[RouteState<'_>],
+    references: &References<'_>,
+) -> BTreeMap<ObjectName, PolicyReport> {
+    if policies.is_empty() {
+        return BTreeMap::new();
+    }
+    let statuses = Statuses {
+        objects,
+        policies,
+        reached: reached(objects, routes, references),
+    };
+    let report = |policy: &TlsPolicy<'_>| (policy.name.clone(), statuses.report(policy));
+    policies.all().iter().map(report).collect()
+}
+
+/// What rules lead to, whether it can be used or not.
+fn reached<'a>(objects: &'a Objects, routes: &'a [RouteState<'_>], references: &References<'_>) -> Reached<'a> {
+    let mut reached = Reached::new();
+    for route in routes {
+        let Some(refs) = objects.route(&route.object) else {
+            continue;
+        };
+        let referrer = Referrer {
+            kind: route.object.kind,
+            namespace: &route.object.name.namespace,
+        };
+        for reference in refs.backends {
+            let Some((backend, port)) = referred(referrer, reference, references) else {
+                continue;
+            };
+            let gateways = route.attachments.iter().map(|attachment| &attachment.gateway);
+            let ports = reached.entry(backend).or_default();
+            ports.entry(port).or_default().extend(gateways);
+        }
+    }
+    reached
+}
+
+fn referred(
+    referrer: Referrer<'_>,
+    reference: &BackendRef,
+    references: &References<'_>,
+) -> Option<(RuleBackend, Option<u16>)> {
+    let namespace = reference.namespace.as_deref().unwrap_or(referrer.namespace);
+    let name = ObjectName::new(namespace, &reference.name);
+    if !references.permitted(referrer, &reference.group, &reference.kind, &name) {
+        return None;
+    }
+    match Kind::find(&reference.group, &reference.kind)? {
+        Kind::Service => Some((RuleBackend::Service(name), reference.port)),
+        Kind::XBackend => Some((RuleBackend::XBackend(name), None)),
+        _ => None,
+    }
+}
+
+struct Statuses<'p> {
+    objects: &'p Objects,
+    policies: &'p TlsPolicies<'p>,
+    reached: Reached<'p>,
+}
+
+impl<'p> Statuses<'p> {
+    fn report(&self, policy: &'p TlsPolicy<'p>) -> PolicyReport {
+        let targets: Vec<(Target<'_>, Outcome<'_>)> = policy
+            .targets()
+            .flatten()
+            .map(|target| {
+                let outcome = self.outcome(policy, &target);
+                (target, outcome)
+            })
+            .collect();
+        let of_targets: Vec<BTreeSet<&ObjectName>> = targets.iter().map(|(target, _)| self.gateways(target)).collect();
+        let mut gateways: BTreeSet<&ObjectName> = of_targets.iter().flatten().copied().collect();
+        keep_oldest(self.objects, &mut gateways, MAX_ANCESTORS);
+        let ancestors = gateways.into_iter().map(|gateway| {
+            let here = targets.iter().zip(&of_targets);
+            let here = here.filter(|(_, gateways)| gateways.contains(gateway));
+            let here: Vec<&(Target<'_>, Outcome<'_>)> = here.map(|(target, _)| target).collect();
+            ancestor(gateway, conditions(policy, &here))
+        });
+        PolicyReport {
+            observed_generation: policy.object.meta.generation,
+            ancestors: ancestors.collect(),
+        }
+    }
+
+    fn outcome(&self, policy: &TlsPolicy<'_>, target: &Target<'_>) -> Outcome<'p> {
+        if !self.exists(target) {
+            return Outcome::Missing;
+        }
+        match self.policies.owner(target).filter(|owner| owner.name != policy.name) {
+            Some(owner) => Outcome::Lost(owner.name),
+            None => Outcome::Governs,
+        }
+    }
+
+    fn exists(&self, target: &Target<'_>) -> bool {
+        match (&target.backend, target.port) {
+            (RuleBackend::Service(name), None) => self.objects.services.contains_key(name),
+            (RuleBackend::Service(name), Some(port)) => self.port(name, port).is_some(),
+            (RuleBackend::XBackend(name), None) => self.objects.backends.contains_key(name),
+            (RuleBackend::XBackend(_), Some(_)) => false,
+        }
+    }
+
+    fn port(&self, service: &ObjectName, port: &str) -> Option<&ServicePort> {
+        let service = self.objects.services.get(service)?;
+        service.spec.ports.iter().find(|known| known.name == port)
+    }
+
+    /// The Gateways with a rule that leads to the target; if the target is a port that does not exist, to its Service.
+    fn gateways(&self, target: &Target<'_>) -> BTreeSet<&'p ObjectName> {
+        let number = match (&target.backend, target.port) {
+            (RuleBackend::Service(name), Some(port)) => self.port(name, port).map(|port| port.port),
+            _ => None,
+        };
+        let ports = self.reached.get(&target.backend).into_iter().flatten();
+        let ports = ports.filter(|(port, _)| number.is_none() || **port == number);
+        ports.flat_map(|(_, gateways)| gateways).copied().collect()
+    }
+}
+
+/// `targets`: those that rules of the Gateway lead to.
+fn conditions(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Vec<Condition> {
+    let remarks = remarks(policy, targets);
+    let has = |is: fn(&Outcome<'_>) -> bool| targets.iter().any(|(_, outcome)| is(outcome));
+    let governs = has(|outcome| *outcome == Outcome::Governs);
+    let accepted = if let Err(condition) = &policy.content.tls {
+        condition.clone()
+    } else if governs && remarks.is_empty() {
+        Condition::holds("Accepted", "Accepted", "The policy is accepted")
+    } else if governs {
+        Condition::holds("Accepted", "Accepted", format!("The policy is accepted; {remarks}"))
+    } else if has(|outcome| matches!(outcome, Outcome::Lost(_))) {
+        Condition::fails("Accepted", "Conflicted", remarks.to_string())
+    } else {
+        Condition::fails("Accepted", "TargetNotFound", remarks.to_string())
+    };
+    let partly = (accepted.is_true() && !remarks.is_empty())
+        .then(|| Condition::holds("Programmed", "PartiallyProgrammed", remarks.to_string()));
+    let resolved = policy.content.resolved.clone();
+    [Some(accepted), resolved, partly].into_iter().flatten().collect()
+}
+
+/// What of the policy has no effect.
+fn remarks(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Remarks {
+    let mut remarks = Remarks::default();
+    for (target, outcome) in targets {
+        let text = match outcome {
+            Outcome::Governs => continue,
+            Outcome::Lost(owner) => format!("BackendTLSPolicy {owner}, which is older, targets the same"),
+            Outcome::Missing => "spec.targetRefs: expected targets that exist, found".to_owned(),
+        };
+        remarks.add(text, target_name(target));
+    }
+    for (index, target) in policy.targets().enumerate() {
+        if target.is_none() {
+            remarks.say(format!("spec.targetRefs[{index}].kind: expected Service or XBackend"));
+        }
+    }
+    for option in policy.object.spec.options.keys() {
+        remarks.add("not supported and ignored".to_owned(), format!("spec.options.{option}"));
+    }
+    remarks
+}
+
+fn target_name(target: &Target<'_>) -> String {
+    let (kind, name) = match &target.backend {
+        RuleBackend::Service(name) => (Kind::Service, name),
+        RuleBackend::XBackend(name) => (Kind::XBackend, name),
+    };
+    match target.port {
+        Some(port) => format!("{kind} {name} port {port}"),
+        None => format!("{kind} {name}"),
+    }
+}

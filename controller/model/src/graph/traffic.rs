@@ -1,0 +1,53 @@
+//! What a rule asks for its requests beyond matching, changing and forwarding them.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{ClusterName, ValueMatch};
+
+/// When a request is tried again: after a failed connection, a reset or a timeout of one try, and after these statuses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// How often, after the first try. Zero means never.
+    pub attempts: u32,
+    /// The statuses of a backend that lead to another try.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub codes: Vec<u16>,
+    /// How long to wait before another try, at first. Envoy doubles it each time, up to ten times as long, and takes a
+    /// random part of it.
+    #[serde(serialize_with = "super::duration", skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Duration>,
+}
+
+/// Copies of requests for another cluster, whose responses are ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mirror {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// How many of a million requests.
+    pub per_million: u32,
+}
+
+/// Which pages of other origins may send requests, as browsers ask for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cors {
+    /// The origins; `*` means all.
+    pub allow_origins: Vec<ValueMatch>,
+    /// The methods that they may use; `*` means all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_methods: Vec<String>,
+    /// The headers that they may send; `*` means all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_headers: Vec<String>,
+    /// The headers of responses that they may read; `*` means all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expose_headers: Vec<String>,
+    /// Whether they may send cookies.
+    pub allow_credentials: bool,
+    /// For how many seconds a browser may keep this answer.
+    pub max_age: u32,
+}

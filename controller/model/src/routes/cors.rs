@@ -1,0 +1,91 @@
+//! Which pages of other origins may send requests (Gateway API, `HTTPCORSFilter`).
+
+use super::filters::token;
+use crate::graph::{Cors, ValueMatch};
+use crate::problem::Problem;
+use limpet_api::Cors as CorsFilter;
+
+/// For all of them.
+const ANY: &str = "*";
+/// The API's default.
+const MAX_AGE: u32 = 5;
+
+pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
+    let origins = wanted.allow_origins.iter().enumerate();
+    let allow_origins = origins.map(|(index, text)| origin(&format!("{field}.allowOrigins[{index}]"), text));
+    let allow_credentials = wanted.allow_credentials.unwrap_or(false);
+    let expose_headers = names(&format!("{field}.exposeHeaders"), &wanted.expose_headers, true)?;
+    if allow_credentials && expose_headers.iter().any(|name| name == ANY) {
+        // The Fetch standard, "CORS-exposed header-name list".
+        return Err(Problem {
+            field: format!("{field}.exposeHeaders"),
+            message: "expected names, because with allowCredentials browsers take * for the name of a header"
+                .to_owned(),
+        });
+    }
+    Ok(Cors {
+        allow_origins: allow_origins.collect::<Result<_, _>>()?,
+        // Methods are case-sensitive.
+        allow_methods: names(&format!("{field}.allowMethods"), &wanted.allow_methods, false)?,
+        allow_headers: names(&format!("{field}.allowHeaders"), &wanted.allow_headers, true)?,
+        expose_headers,
+        allow_credentials,
+        max_age: wanted.max_age.unwrap_or(MAX_AGE),
+    })
+}
+
+/// Names of methods or headers, or `*` alone.
+fn names(field: &str, names: &[String], any_case: bool) -> Result<Vec<String>, Problem> {
+    if names.len() > 1 && names.iter().any(|name| name == ANY) {
+        return Err(Problem {
+            field: field.to_owned(),
+            message: "expected * alone, or names without it".to_owned(),
+        });
+    }
+    let name = |(index, name): (usize, &String)| {
+        let lower = token(&format!("{field}[{index}]"), name)?;
+        Ok(if any_case { lower } else { name.clone() })
+    };
+    names.iter().enumerate().map(name).collect()
+}
+
+/// Reads `*`, `https://shop.example.com:8443` or `https://*.example.com`.
+fn origin(field: &str, text: &str) -> Result<ValueMatch, Problem> {
+    if text == ANY {
+        return Ok(ValueMatch::Exact(text.to_owned()));
+    }
+    let lower = text.to_ascii_lowercase();
+    let Some((scheme, host, port)) = parts(&lower) else {
+        return Err(Problem {
+            field: field.to_owned(),
+            message: format!("expected * or an origin such as https://*.example.com, found {text:?}"),
+        });
+    };
+    Ok(match host.strip_prefix(ANY) {
+        // Any number of labels.
+        Some(rest) => ValueMatch::Regex(format!("{scheme}://[^/:]+{}{port}", ::regex::escape(rest))),
+        None => ValueMatch::Exact(format!("{scheme}://{host}{port}")),
+    })
+}
+
+/// Scheme, host, and the port with its colon. It is empty for the scheme's own port, which browsers leave out.
+fn parts(origin: &str) -> Option<(&str, &str, String)> {
+    let (scheme, authority) = origin.split_once("://")?;
+    let own_port = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, port.parse::<u16>().ok()?),
+        None => (authority, own_port),
+    };
+    let name = host.strip_prefix(ANY).unwrap_or(host);
+    let is_host = |c: u8| c.is_ascii_alphanumeric() || b"-._".contains(&c);
+    let port = if port == own_port {
+        String::new()
+    } else {
+        format!(":{port}")
+    };
+    (!host.is_empty() && name.bytes().all(is_host)).then_some((scheme, host, port))
+}

@@ -1,0 +1,123 @@
+//! TLS towards backends.
+//!
+//! The authorities are a secret and not a part of the cluster, so that Envoy accepts the cluster in any case. If it
+//! refused a cluster that is new in having TLS, it would keep the former one, which sends requests in plain text. If it
+//! refuses the secret, or does not have it yet, the backend cannot be reached. The name of the secret is made from its
+//! content, so a cluster never meets authorities of another time.
+
+use std::collections::BTreeMap;
+
+use envoy_types::pb::envoy::config::core::v3::{DataSource, TransportSocket, data_source, transport_socket};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
+    CombinedCertificateValidationContext, ValidationContextType,
+};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
+    CertificateValidationContext, CommonTlsContext, SdsSecretConfig, Secret, SubjectAltNameMatcher, TlsParameters,
+    UpstreamTlsContext, secret, subject_alt_name_matcher::SanType,
+};
+use envoy_types::pb::envoy::r#type::matcher::v3::StringMatcher;
+use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
+
+use super::options::EnvoyOptions;
+use super::pack::{ads, pack};
+use limpet_model::graph::{BackendTls, Cluster, Protocol, SubjectAltName, TrustedAuthorities};
+
+/// What the names of these secrets begin with. A listener's secret has the name of its Secret, and no namespace has a
+/// dot.
+const PREFIX: &str = "limpet.authorities";
+
+pub(super) fn transport(tls: &BackendTls, protocol: Protocol) -> TransportSocket {
+    let alpn = match protocol {
+        Protocol::Http1 => "http/1.1",
+        Protocol::H2c => "h2",
+    };
+    let names = CertificateValidationContext {
+        match_typed_subject_alt_names: tls.subject_alt_names.iter().map(matcher).collect(),
+        ..CertificateValidationContext::default()
+    };
+    let validation = CombinedCertificateValidationContext {
+        default_validation_context: Some(names),
+        validation_context_sds_secret_config: Some(SdsSecretConfig {
+            name: secret_name(&tls.authorities),
+            sds_config: Some(ads()),
+        }),
+        ..CombinedCertificateValidationContext::default()
+    };
+    let context = UpstreamTlsContext {
+        sni: tls.sni.clone(),
+        common_tls_context: Some(CommonTlsContext {
+            // Envoy's default for its own connections ends at TLS 1.2.
+            tls_params: Some(TlsParameters {
+                tls_minimum_protocol_version: TlsProtocol::TlSv12.into(),
+                tls_maximum_protocol_version: TlsProtocol::TlSv13.into(),
+                ..TlsParameters::default()
+            }),
+            alpn_protocols: vec![alpn.to_owned()],
+            validation_context_type: Some(ValidationContextType::CombinedValidationContext(validation)),
+            ..CommonTlsContext::default()
+        }),
+        ..UpstreamTlsContext::default()
+    };
+    TransportSocket {
+        name: "envoy.transport_sockets.tls".to_owned(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(pack(context))),
+    }
+}
+
+fn matcher(name: &SubjectAltName) -> SubjectAltNameMatcher {
+    let (san_type, text) = match name {
+        SubjectAltName::Dns(host) => (SanType::Dns, host),
+        SubjectAltName::Uri(uri) => (SanType::Uri, uri),
+    };
+    SubjectAltNameMatcher {
+        san_type: san_type.into(),
+        matcher: Some(StringMatcher {
+            match_pattern: Some(MatchPattern::Exact(text.clone())),
+            ..StringMatcher::default()
+        }),
+        ..SubjectAltNameMatcher::default()
+    }
+}
+
+fn secret_name(authorities: &TrustedAuthorities) -> String {
+    match authorities {
+        TrustedAuthorities::System => format!("{PREFIX}/system"),
+        TrustedAuthorities::Certificates(authorities) => format!("{PREFIX}/{}", authorities.name()),
+    }
+}
+
+/// The secrets that these clusters need, by name.
+pub(super) fn secrets<'a>(
+    clusters: impl Iterator<Item = &'a Cluster>,
+    options: &EnvoyOptions,
+) -> BTreeMap<String, Secret> {
+    let authorities = clusters
+        .filter_map(|cluster| cluster.tls.as_ref())
+        .map(|tls| &tls.authorities);
+    let named = authorities.map(|authorities| {
+        let name = secret_name(authorities);
+        (name.clone(), secret(name, authorities, options))
+    });
+    named.collect()
+}
+
+fn secret(name: String, authorities: &TrustedAuthorities, options: &EnvoyOptions) -> Secret {
+    let source = match authorities {
+        TrustedAuthorities::System => data_source::Specifier::Filename(options.system_authorities.clone()),
+        TrustedAuthorities::Certificates(authorities) => {
+            data_source::Specifier::InlineString(authorities.pem().to_owned())
+        }
+    };
+    let context = CertificateValidationContext {
+        trusted_ca: Some(DataSource {
+            specifier: Some(source),
+            ..DataSource::default()
+        }),
+        ..CertificateValidationContext::default()
+    };
+    Secret {
+        name,
+        r#type: Some(secret::Type::ValidationContext(context)),
+    }
+}

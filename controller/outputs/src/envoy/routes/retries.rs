@@ -1,0 +1,60 @@
+//! When Envoy tries a request again.
+//!
+//! Envoy's retries ignore where a session is led, so a session that is retried continues on the backend that answers,
+//! with a new token. Requests of strict sessions carry a header that forbids every retry.
+
+use envoy_types::pb::envoy::config::route::v3::RetryPolicy;
+use envoy_types::pb::envoy::config::route::v3::retry_policy::retry_host_predicate::ConfigType;
+use envoy_types::pb::envoy::config::route::v3::retry_policy::{RetryBackOff, RetryHostPredicate};
+use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
+
+use crate::envoy::pack::{duration, number, pack};
+use limpet_model::graph::{Forward, Retry};
+
+/// Where a rule asks for nothing: tried again if the backend refuses the connection, because the request has not begun
+/// there.
+const UNASKED: &str = "connect-failure";
+/// Where it asks: whatever leaves a try without an answer. `reset` includes the timeout of one try.
+const ASKED: &str = "connect-failure,refused-stream,reset";
+
+pub(super) fn policy(forward: &Forward) -> RetryPolicy {
+    let timeout = forward.backend_timeout.filter(|timeout| !timeout.is_zero());
+    let policy = RetryPolicy {
+        retry_on: UNASKED.to_owned(),
+        num_retries: number(2),
+        per_try_timeout: timeout.and_then(duration),
+        retry_host_predicate: vec![other_hosts()],
+        host_selection_retry_max_attempts: 5,
+        ..RetryPolicy::default()
+    };
+    match &forward.retry {
+        None => policy,
+        Some(retry) => asked(retry, policy),
+    }
+}
+
+fn asked(retry: &Retry, policy: RetryPolicy) -> RetryPolicy {
+    let by_status = if retry.codes.is_empty() {
+        ""
+    } else {
+        ",retriable-status-codes"
+    };
+    RetryPolicy {
+        retry_on: format!("{ASKED}{by_status}"),
+        num_retries: number(retry.attempts),
+        retriable_status_codes: retry.codes.iter().map(|code| u32::from(*code)).collect(),
+        retry_back_off: retry.backoff.map(|backoff| RetryBackOff {
+            base_interval: duration(backoff),
+            ..RetryBackOff::default()
+        }),
+        ..policy
+    }
+}
+
+/// Prefers hosts that the request has not been sent to.
+fn other_hosts() -> RetryHostPredicate {
+    RetryHostPredicate {
+        name: "envoy.retry_host_predicates.previous_hosts".to_owned(),
+        config_type: Some(ConfigType::TypedConfig(pack(PreviousHostsPredicate {}))),
+    }
+}

@@ -1,0 +1,121 @@
+//! The ConfigMaps with the authorities of backends.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+
+use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::ApiResource;
+use kube::{Api, Client};
+use serde::Deserialize;
+
+use super::item::dynamic_resource;
+use super::watch::{Update, Updates};
+use super::{certificate, named_object};
+use limpet_api::{BackendRef, Kind, ObjectName, ParentRef};
+use limpet_model::{Authorities, Objects};
+
+/// What is read of a ConfigMap.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawConfigMap {
+    metadata: ObjectMeta,
+    data: Data,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct Data {
+    #[serde(rename = "ca.crt")]
+    authorities: Option<String>,
+}
+
+dynamic_resource!(RawConfigMap);
+
+/// Watches one ConfigMap, until the receiver of updates is gone.
+pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
+    let resource = ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        plural: "configmaps".to_owned(),
+    };
+    let api: Api<RawConfigMap> = Api::namespaced_with(client, &name.namespace, &resource);
+    let mut states = pin!(named_object::follow(api, "ConfigMap", &name.name));
+    while let Some(seen) = states.next().await {
+        let found = match seen {
+            Ok(config_map) => config_map.as_ref().map(read),
+            Err(_) => Some(Err(
+                "limpet has no right to read it: grant list and watch on it".to_owned()
+            )),
+        };
+        if updates.send(Update::ConfigMap(name.clone(), found)).await.is_err() {
+            return;
+        }
+    }
+}
+
+pub(super) fn read(config_map: &RawConfigMap) -> Result<Authorities, String> {
+    let text = config_map.data.authorities.as_deref();
+    certificate::authorities(text.ok_or("expected data.ca.crt")?)
+}
+
+/// The ConfigMaps that policies name whose targets the routes of our Gateways lead to.
+pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
+    let policies = &objects.backend_tls_policies;
+    if policies
+        .values()
+        .all(|policy| policy.spec.validation.ca_certificate_refs.is_empty())
+    {
+        return BTreeSet::new();
+    }
+    let backends = backends(objects, controller);
+    let is_used = |name: &ObjectName, target: &limpet_api::TlsPolicyTarget| {
+        let kind = Kind::find(&target.group, &target.kind);
+        let name = ObjectName::new(&name.namespace, &target.name);
+        kind.is_some_and(|kind| backends.contains(&(kind, name)))
+    };
+    let policies = policies
+        .iter()
+        .filter(|(name, policy)| policy.spec.target_refs.iter().any(|target| is_used(name, target)));
+    let names = policies.flat_map(|(name, policy)| {
+        let refs = policy.spec.validation.ca_certificate_refs.iter();
+        let refs = refs.filter(|reference| reference.group.is_empty() && reference.kind == "ConfigMap");
+        refs.map(|reference| ObjectName::new(&name.namespace, &reference.name))
+    });
+    names.collect()
+}
+
+/// What routes lead to that name a Gateway of ours as their parent.
+fn backends(objects: &Objects, controller: &str) -> BTreeSet<(Kind, ObjectName)> {
+    let is_ours = |class: &str| {
+        let class = objects.gateway_classes.get(class);
+        class.is_some_and(|class| class.spec.controller_name == controller)
+    };
+    let gateways = objects.gateways.iter();
+    let gateways: BTreeSet<&ObjectName> = gateways
+        .filter(|(_, gateway)| is_ours(&gateway.spec.gateway_class_name))
+        .map(|(name, _)| name)
+        .collect();
+    let names_ours = |namespace: &str, parents: &[ParentRef]| {
+        let mut names = parents.iter().map(|parent| {
+            let namespace = parent.namespace.as_deref().unwrap_or(namespace);
+            ObjectName::new(namespace, &parent.name)
+        });
+        names.any(|name| gateways.contains(&name))
+    };
+    let routes = objects
+        .routes()
+        .filter(|route| names_ours(&route.meta.namespace, route.parents));
+    routes
+        .flat_map(|route| {
+            let refs = route.backends.into_iter();
+            refs.filter_map(move |reference: &BackendRef| {
+                let namespace = reference.namespace.as_deref().unwrap_or(&route.meta.namespace);
+                let kind = Kind::find(&reference.group, &reference.kind)?;
+                Some((kind, ObjectName::new(namespace, &reference.name)))
+            })
+        })
+        .collect()
+}

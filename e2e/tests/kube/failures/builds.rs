@@ -1,0 +1,88 @@
+//! The build of the filter changes while there are sessions.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Cluster, Proxy, Release, filter};
+use limpet_e2e::{Build, Request, poll};
+use tokio::task::JoinHandle;
+
+use super::ControlledSite;
+
+/// Clients without a session, one after the other. Each must get one.
+struct Newcomers {
+    task: JoinHandle<Result<()>>,
+    count: Arc<AtomicUsize>,
+    leaving: Arc<AtomicBool>,
+}
+
+impl Newcomers {
+    fn arrive(address: SocketAddr) -> Self {
+        let (count, leaving) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (counted, over) = (Arc::clone(&count), Arc::clone(&leaving));
+        let task = tokio::spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                let answer = Request::get(address, "/").send().await?;
+                ensure!(answer.status == 200, "a new client got {}", answer.status);
+                answer.set_cookie("session").context("a new client got no session")?;
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Ok(())
+        });
+        Self { task, count, leaving }
+    }
+
+    async fn leave(self) -> Result<()> {
+        self.leaving.store(true, Ordering::Relaxed);
+        self.task.await??;
+        let count = self.count.load(Ordering::Relaxed);
+        ensure!(count > 50, "only {count} new clients came");
+        Ok(())
+    }
+}
+
+/// Waits until Envoy has no other build of the filter than this one: no connection is left that the other one serves.
+async fn until_alone(envoy: &Proxy, build: Build) -> Result<()> {
+    let message = |build| match build {
+        Build::Wasm => "filters.http.wasm.v3.Wasm\"",
+        Build::Module => "filters.http.dynamic_modules.v3.DynamicModuleFilter\"",
+    };
+    let other = match build {
+        Build::Wasm => Build::Module,
+        Build::Module => Build::Wasm,
+    };
+    let alone = async || {
+        let filters = envoy.admin().text("/config_dump?resource=ecds_filters").await.ok()?;
+        (filters.contains(message(build)) && !filters.contains(message(other))).then_some(())
+    };
+    poll::until(&format!("the {build:?} filter alone"), alone).await
+}
+
+#[tokio::test]
+async fn sessions_outlast_a_change_of_the_filters_build() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let mut site = ControlledSite::start(cluster, "builds").await?;
+    site.until_programmed("True/Programmed").await?;
+    let crowd = site.crowd().await?;
+    let newcomers = Newcomers::arrive(site.controller.address(8080));
+    for build in [Build::Module, Build::Wasm, Build::Module] {
+        let filter = filter(build)?;
+        site.controller.end().await?;
+        site.controller.reconfigure(|config| config["envoy"]["filter"] = filter);
+        site.controller.launch()?;
+        site.controller.until_ready().await?;
+        until_alone(&site.envoy, build).await?;
+        site.until_programmed("True/Programmed").await?;
+        crowd.rounds(3).await?;
+    }
+    newcomers.leave().await?;
+    crowd.rounds(3).await?;
+    let journeys = crowd.leave().await;
+    journeys.none_exposed()?;
+    journeys.none_failed()?;
+    journeys.none_moved()
+}
