@@ -235,6 +235,14 @@ metadata: {namespace: shop, name: lost}
 spec: {parentRefs: [{namespace: infra, name: web}], rules: []}
 ---
 kind: HTTPRoute
+metadata: {namespace: shop, name: nowhere}
+spec: {rules: []}
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: default}
+spec: {useDefaultGateways: All, rules: []}
+---
+kind: HTTPRoute
 metadata: {namespace: shop, name: mesh}
 spec: {parentRefs: [{group: '', kind: Service, name: gone}], rules: []}
 ---
@@ -257,6 +265,10 @@ spec: {gatewayClassName: lipmet, listeners: [{name: http, port: 80, protocol: HT
             ),
             ("GRPCRoute shop/lost", &lost(0, "infra/web")),
             ("HTTPRoute shop/lost", &lost(1, "shop/wbe")),
+            (
+                "HTTPRoute shop/nowhere",
+                "Accepted=false/NoMatchingParent: spec.parentRefs: expected a Gateway, found none"
+            ),
         ])
     );
 }
