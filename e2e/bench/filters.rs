@@ -42,7 +42,7 @@ fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
                 "typed_config": {
                     "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.\
                     CookieBasedSessionState",
-                    "cookie": {"name": "session", "path": "/"},
+                    "cookie": {"name": "limpet-session", "path": "/"},
                 },
             },
         },

@@ -82,9 +82,9 @@ fn module() -> Result<Config> {
 /// The cookie that a client sends with its second request.
 async fn cookie(envoy: &Envoy, host: &str, path: &str) -> Result<String> {
     let first = envoy.get(path).header("host", host).send().await?;
-    Ok(match first.set_cookie("session") {
+    Ok(match first.set_cookie("limpet-session") {
         Some(cookie) => cookie.pair(),
         // Without a filter that sets a cookie: the same number of bytes, so that all variants parse the same request.
-        None => format!("session={}", "x".repeat(60)),
+        None => format!("limpet-session={}", "x".repeat(60)),
     })
 }

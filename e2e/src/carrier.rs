@@ -38,7 +38,7 @@ impl Carrier {
     #[must_use]
     pub fn policy(self) -> Value {
         match self {
-            Self::Cookie => json!({"cookie": {"name": "session"}}),
+            Self::Cookie => json!({"cookie": {"name": "limpet-session"}}),
             Self::Header => json!({"header": {"name": "x-session"}}),
         }
     }
@@ -54,7 +54,7 @@ impl Carrier {
     pub fn token_in(self, headers: &HeaderMap) -> Option<String> {
         match self {
             Self::Cookie => SetCookie::all(headers)
-                .find(|cookie| cookie.name == "session")
+                .find(|cookie| cookie.name == "limpet-session")
                 .map(|cookie| cookie.value),
             Self::Header => Some(headers.get("x-session")?.to_str().ok()?.to_owned()),
         }
@@ -64,7 +64,7 @@ impl Carrier {
     #[must_use]
     pub fn field(self, token: &str) -> (&'static str, String) {
         match self {
-            Self::Cookie => ("cookie", format!("session={token}")),
+            Self::Cookie => ("cookie", format!("limpet-session={token}")),
             Self::Header => ("x-session", token.to_owned()),
         }
     }

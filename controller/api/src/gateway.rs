@@ -30,15 +30,15 @@ pub struct GatewaySpec {
     /// Its listeners.
     #[serde(default)]
     pub listeners: Vec<Listener>,
+    /// TLS of the whole Gateway.
+    #[serde(default)]
+    pub tls: Option<GatewayTls>,
     /// The addresses that it asks for.
     #[serde(default)]
     pub addresses: Vec<AddressRequest>,
     /// What the Gateway's infrastructure should be.
     #[serde(default)]
     pub infrastructure: Infrastructure,
-    /// TLS of the whole Gateway.
-    #[serde(default)]
-    pub tls: Option<GatewayTls>,
 }
 
 /// An address that a Gateway asks for.

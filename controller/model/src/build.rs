@@ -43,8 +43,8 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
             .collect(),
         session_policies: sessions.session_policies,
         backends: sessions.backends,
-        without_status: sessions.without_status,
         backend_tls_policies: backend_tls_status::reports(objects, &tls, &routes, &references),
+        without_status: sessions.without_status,
         ..Reports::default()
     };
     without_status::add(objects, settings, &mut reports.without_status);

@@ -28,12 +28,12 @@ pub struct Reports {
     pub session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
     /// XBackends.
     pub backends: BTreeMap<ObjectName, PolicyReport>,
-    /// What is wrong with objects whose status has no place for it. It becomes an Event.
-    #[serde(serialize_with = "by_name", skip_serializing_if = "BTreeMap::is_empty")]
-    pub without_status: BTreeMap<ObjectRef, Condition>,
     /// Policies of the kind `BackendTLSPolicy`.
     #[serde(rename = "backendTLSPolicies")]
     pub backend_tls_policies: BTreeMap<ObjectName, PolicyReport>,
+    /// What is wrong with objects whose status has no place for it. It becomes an Event.
+    #[serde(serialize_with = "by_name", skip_serializing_if = "BTreeMap::is_empty")]
+    pub without_status: BTreeMap<ObjectRef, Condition>,
 }
 
 fn by_name<S: Serializer>(all: &BTreeMap<ObjectRef, Condition>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -22,8 +22,8 @@ fn strict() -> Value {
         let configuration = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"];
         let text = configuration["value"].as_str().unwrap();
         let strict = text.replace(
-            r#"{"cookie": {"name": "session"}}"#,
-            r#"{"cookie": {"name": "session"}, "strict": true}"#,
+            r#"{"cookie": {"name": "limpet-session"}}"#,
+            r#"{"cookie": {"name": "limpet-session"}, "strict": true}"#,
         );
         assert_ne!(text, strict);
         configuration["value"] = strict.into();

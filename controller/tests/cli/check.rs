@@ -63,6 +63,22 @@ fn a_configuration_of_the_filter_is_checked_in_yaml_and_json() {
 }
 
 #[test]
+fn a_public_suffix_is_no_domain_of_a_cookie() {
+    let mut filter = json!({
+        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+        "policies": {"web": {"cookie": {"name": "s", "domain": "co.uk"}}},
+    });
+    let said = "policies.web.cookie.domain: expected a domain that somebody has registered, found \"co.uk\"";
+    let check = |filter: &Value| {
+        let file = file(".json", &filter.to_string());
+        limpet(&["check", path(&file)]).env("LIMPET_KEY", KEY).run()
+    };
+    check(&filter).code(1).complains(said);
+    filter["policies"]["web"]["cookie"]["domain"] = "example.co.uk".into();
+    check(&filter).code(0);
+}
+
+#[test]
 fn a_missing_variable_is_an_error_with_env() {
     let args = ["check", "envoy-configs/cookie.yaml", "--env"];
     limpet(&args)

@@ -67,12 +67,12 @@ fn a_cluster_need_not_have_a_session() {
 #[test]
 fn every_cluster_needs_a_cookie_of_its_own() {
     let place = "clusters[1].metadata.filter_metadata.limpet.session";
-    let plain = with_policies(changed(|_| {}), &json!({"web": {"cookie": {"name": "session"}}}));
+    let plain = with_policies(changed(|_| {}), &json!({"web": {"cookie": {"name": "limpet-session"}}}));
     assert_one(
         &plain,
         "warning",
         place,
-        "the session web/green has the cookie session with path /, as web/blue has: a client keeps one such cookie, so \
+        "the session web/green has the cookie limpet-session with path /, as web/blue has: a client keeps one such cookie, so \
          each of the two ends the other; perScope: true gives each its own",
     );
     let policies = json!({"web": {"cookie": {"name": "blue"}}, "other": {"cookie": {"name": "green"}}});
@@ -98,7 +98,7 @@ fn two_scopes_with_one_name_are_found() {
         &two,
         "warning",
         "clusters[1].metadata.filter_metadata.limpet.session",
-        "the session web/s3334116 has the cookie session~gdo37p5t with path /, as web/s2217717 has",
+        "the session web/s3334116 has the cookie limpet-session~gdo37p5t with path /, as web/s2217717 has",
     );
 }
 

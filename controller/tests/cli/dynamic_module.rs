@@ -29,7 +29,7 @@ fn a_module_needs_no_other_filter() {
 
 #[test]
 fn the_configuration_of_a_module_is_checked() {
-    let text = r#"{"keys": [], "policies": {"web": {"cookie": {"name": "session"}}}}"#;
+    let text = r#"{"keys": [], "policies": {"web": {"cookie": {"name": "limpet-session"}}}}"#;
     let text = json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": text});
     assert_one(&configured(&text), "error", "filter_config.value", "keys");
     let missing = changed(|manager| {
@@ -44,7 +44,7 @@ fn the_configuration_of_a_module_is_checked() {
 fn a_module_reads_a_struct() {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
         "default": {"policy": "web", "scope": "default"},
     });
     let structure = json!({"@type": "type.googleapis.com/google.protobuf.Struct", "value": filter});

@@ -97,7 +97,7 @@ fn a_rewritten_cookie_is_recognized_by_its_policy() {
     let config = file(
         ".yaml",
         "keys: [{id: 1, env: LIMPET_KEY}]\n\
-         policies: {shop: {cookie: {name: stick, mode: rewrite}}, web: {cookie: {name: session}}}\n",
+         policies: {shop: {cookie: {name: stick, mode: rewrite}}, web: {cookie: {name: limpet-session}}}\n",
     );
     let token = issued(&["--config", path(&config), "--policy", "shop", "--issued-at", "1000000"]);
     let args = ["--config", path(&config), "--now", "1000060"];

@@ -10,7 +10,7 @@ const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/t
 fn filter() -> Value {
     json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}, "cart": {"cookie": {"name": "cart"}}},
         "default": {"policy": "web", "scope": "default"},
     })
 }
@@ -264,7 +264,7 @@ fn sessions_of_weighted_clusters_are_told_apart() {
         &split(["web/one", "web/two"]),
         "warning",
         "routes[0]",
-        "the session web/two has the cookie session with path /, as web/one has",
+        "the session web/two has the cookie limpet-session with path /, as web/one has",
     );
 }
 

@@ -234,7 +234,7 @@ fn two_sessions_with_one_cookie_get_a_warning() {
         &envoy,
         "warning",
         "routes[3]",
-        "the session web/second has the cookie session with path /, as web/web has",
+        "the session web/second has the cookie limpet-session with path /, as web/web has",
     );
 }
 
@@ -273,4 +273,30 @@ fn routes_may_be_in_a_file_of_their_own() {
         .run()
         .code(1)
         .says("resources[0].virtual_hosts[0].routes[1].metadata.filter_metadata.limpet.session");
+}
+
+#[test]
+fn a_virtual_host_must_be_in_the_domain_of_its_cookie() {
+    let policies = json!({
+        "web": {"cookie": {"name": "web-session", "domain": "example.com"}},
+        "cart": {"cookie": {"name": "cart-session"}, "strict": true},
+    });
+    for (domains, is_foreign) in [
+        (json!(["*"]), false),
+        (json!(["shop.example.com", "example.org"]), false),
+        (json!(["example.org", "*.example.net"]), true),
+    ] {
+        let mut envoy = with_fields(example("two-policies.yaml"), &json!({"policies": policies}));
+        envoy.pointer_mut(MANAGER).unwrap()["route_config"]["virtual_hosts"][0]["domains"] = domains;
+        if is_foreign {
+            assert_one(
+                &envoy,
+                "warning",
+                "virtual_hosts[0].routes[1]",
+                "has the domain example.com, and the virtual host is for example.org, *.example.net: browsers drop",
+            );
+        } else {
+            assert_eq!(findings(&envoy), (0, Vec::new()));
+        }
+    }
 }

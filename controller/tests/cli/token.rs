@@ -51,13 +51,17 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
         "2026-01-31T12:05:00Z",
     ]);
     let args = ["--config", CONFIG, "--now", "2026-01-31T12:08:00Z"];
-    let json = inspect(0, &format!("Set-Cookie: session={token}; Path=/; HttpOnly"), &args);
+    let json = inspect(
+        0,
+        &format!("Set-Cookie: limpet-session={token}; Path=/; HttpOnly"),
+        &args,
+    );
     assert_eq!(json["form"], "sealed");
     assert_eq!(json["keyId"], 1);
     assert_eq!(json["verdict"], "honoured");
     assert_eq!(
         json["session"],
-        serde_json::json!({"policy": "web", "scope": "default", "mode": "cookie", "name": "session"})
+        serde_json::json!({"policy": "web", "scope": "default", "mode": "cookie", "name": "limpet-session"})
     );
     assert_eq!(json["claims"]["host"], HOST);
     assert_eq!(json["claims"]["cluster"], "backends");
@@ -71,7 +75,7 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
         .stdout;
     for line in [
         "token      sealed, 60 characters, key 1\n",
-        "session    policy web, scope default, cookie session\n",
+        "session    policy web, scope default, cookie limpet-session\n",
         "verdict    honoured\n",
         "backend    127.0.0.1:8081\n",
         "issued     2026-01-31T12:00:00Z  8m ago\n",
@@ -85,7 +89,7 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
 #[test]
 fn a_token_is_opened_with_keys_alone() {
     let (keys, token) = (keys(), token(&["--issued-at", "1000000"]));
-    let given = format!("session={token}");
+    let given = format!("limpet-session={token}");
     let args = ["--keys", path(&keys), "--now", "1000600"];
     let json = inspect(0, &given, &args);
     assert_eq!(
@@ -122,7 +126,7 @@ fn a_token_is_opened_with_keys_alone() {
 fn the_name_of_a_cookie_may_have_its_scope() {
     let (keys, token) = (keys(), token(&[]));
     // printf default | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
-    for (name, code) in [("session~g6uo5qoo", 0), ("session~aaaaaaaa", 1)] {
+    for (name, code) in [("limpet-session~g6uo5qoo", 0), ("limpet-session~aaaaaaaa", 1)] {
         inspect(code, &format!("{name}={token}"), &["--keys", path(&keys)]);
     }
 }
@@ -133,8 +137,14 @@ fn a_token_for_something_else_is_refused() {
     let keys = path(&keys);
     for (given, args) in [
         (format!("other={token}"), vec!["--keys", keys]),
-        (format!("session={token}"), vec!["--keys", keys, "--scope", "other"]),
-        (format!("session={token}"), vec!["--keys", keys, "--mode", "header"]),
+        (
+            format!("limpet-session={token}"),
+            vec!["--keys", keys, "--scope", "other"],
+        ),
+        (
+            format!("limpet-session={token}"),
+            vec!["--keys", keys, "--mode", "header"],
+        ),
         (format!("session: {token}"), vec!["--keys", keys]),
         (token.clone(), vec!["--config", "envoy-configs/header.yaml"]),
     ] {
@@ -150,7 +160,7 @@ fn a_token_for_something_else_is_refused() {
     let json = inspect(1, &token, &["--config", "envoy-configs/inline-key.yaml"]);
     assert_eq!(json["reason"], "bad_signature");
     let other = file(".yaml", "- {id: 7, env: LIMPET_KEY}\n");
-    let json = inspect(1, &token, &["--keys", path(&other), "--name", "session"]);
+    let json = inspect(1, &token, &["--keys", path(&other), "--name", "limpet-session"]);
     assert_eq!(json["reason"], "unknown_key");
 }
 
@@ -257,7 +267,7 @@ fn scopes_of_split_routes_and_of_clusters_are_tried() {
                 "@type": "type.googleapis.com/google.protobuf.StringValue",
                 "value": serde_json::json!({
                     "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-                    "policies": {"web": {"cookie": {"name": "session"}}},
+                    "policies": {"web": {"cookie": {"name": "limpet-session"}}},
                 })
                 .to_string(),
             },
@@ -296,7 +306,7 @@ fn a_filters_or_discovered_configuration_has_the_keys_too() {
     }
     let filter = file(
         ".yaml",
-        "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {p: {cookie: {name: session}}}\n",
+        "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {p: {cookie: {name: limpet-session}}}\n",
     );
     assert_eq!(
         inspect(0, &token, &["--config", path(&filter)])["session"]["policy"],
@@ -304,7 +314,7 @@ fn a_filters_or_discovered_configuration_has_the_keys_too() {
     );
     let fenced = file(
         ".yaml",
-        "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {p: {cookie: {name: session}}}\n\
+        "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {p: {cookie: {name: limpet-session}}}\n\
          fences: [{address: 127.0.0.1, notBefore: 99999999999}]\n",
     );
     assert_eq!(inspect(1, &token, &["--config", path(&fenced)])["reason"], "fenced");

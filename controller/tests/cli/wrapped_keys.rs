@@ -14,7 +14,7 @@ fn config(text: &str) -> Value {
             "text": text,
             "keyEncryptionKeys": [{"id": 1, "env": "LIMPET_KEK_1"}, {"id": 2, "env": "LIMPET_KEK_2"}],
         },
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
         "default": {"policy": "web", "scope": "default"},
     })
 }
@@ -99,7 +99,13 @@ fn tokens_are_issued_and_opened_with_wrapped_keys() {
         .says("verdict    honoured");
     // The same key, from a file of keys.
     let keys = file(".yaml", "[{id: 1, env: LIMPET_KEY}]");
-    let alone = ["token", "inspect", &format!("session={token}"), "--keys", path(&keys)];
+    let alone = [
+        "token",
+        "inspect",
+        &format!("limpet-session={token}"),
+        "--keys",
+        path(&keys),
+    ];
     limpet(&alone).env("LIMPET_KEY", KEY).run().code(0).says("10.0.0.7:80");
 
     let closed = ["token", "inspect", token, "--config", path(&config)];

@@ -8,7 +8,7 @@ use serde_json::json;
 async fn visited(config: Config) -> Result<(Site, String, String)> {
     let site = Site::start(config).await?;
     let answer = site.visitor().get("/").await?;
-    let pair = answer.set_cookie("session").context("no cookie was set")?.pair();
+    let pair = answer.set_cookie("limpet-session").context("no cookie was set")?.pair();
     let backend = answer.backend().context("no backend")?.to_owned();
     Ok((site, pair, backend))
 }
@@ -37,7 +37,7 @@ const ONE_FIELD: [(&[&str], &str); 13] = [
     ),
     (&["a=1;  b = 2 ; OURS; c=3"], "a=1;  b = 2 ; c=3"),
     (&["a=1, b=2; OURS"], "a=1, b=2"),
-    (&["session=stale; OURS; a=1"], "a=1"),
+    (&["limpet-session=stale; OURS; a=1"], "a=1"),
 ];
 
 /// Several Cookie fields, and the field that the backend gets: they are joined by `; ` (RFC 9113 section 8.2.3). Envoy
@@ -49,7 +49,7 @@ const SEVERAL_FIELDS: [(&[&str], &str); 7] = [
     (&["OURS; a=1", "b=2"], "a=1; b=2"),
     (&["a=1", "b=2; OURS; c=3", "d=4"], "a=1; b=2; c=3; d=4"),
     (&["a=\"1,2\"", "OURS", "b=3,4"], "a=\"1,2\"; b=3,4"),
-    (&["session=stale; a=1", "OURS; b=2"], "a=1; b=2"),
+    (&["limpet-session=stale; a=1", "OURS; b=2"], "a=1; b=2"),
 ];
 
 /// Sends all cases. Each must keep the session, and the other cookies must arrive unchanged.
@@ -146,14 +146,19 @@ async fn limpets_cookie_may_be_quoted() -> Result<()> {
 #[tokio::test]
 async fn a_refused_cookie_does_not_reach_the_backend() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
-    let answer = site.envoy.get("/").cookie("a=1; session=forged; b=2").send().await?;
+    let answer = site
+        .envoy
+        .get("/")
+        .cookie("a=1; limpet-session=forged; b=2")
+        .send()
+        .await?;
     assert_eq!(answer.seen()?.cookies().as_deref(), Some("a=1; b=2"));
     Ok(())
 }
 
 #[tokio::test]
 async fn the_backend_sees_limpets_cookie_if_the_policy_says_so() -> Result<()> {
-    let policy = json!({"cookie": {"name": "session", "forward": true}});
+    let policy = json!({"cookie": {"name": "limpet-session", "forward": true}});
     let (site, ours, backend) = visited(Config::load("cookie.yaml")?.policy(&policy)).await?;
     let field = format!("a=1; {ours}; b=2");
     let answer = site.envoy.get("/").cookie(&field).send().await?;
@@ -190,10 +195,10 @@ async fn the_session_is_found_in_a_cookie_field_of_60_kib() -> Result<()> {
 #[tokio::test]
 async fn thousands_of_forged_tokens_are_ignored() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
-    let field = vec!["session=AQEAAAAAAAAAAAAAAAAAAAAA"; 1500].join("; ");
+    let field = vec!["limpet-session=AQEAAAAAAAAAAAAAAAAAAAAA"; 1500].join("; ");
     let answer = site.envoy.get("/").cookie(field).send().await?;
     assert_eq!(answer.status, 200);
-    assert!(answer.set_cookie("session").is_some());
+    assert!(answer.set_cookie("limpet-session").is_some());
     assert_eq!(answer.seen()?.cookies(), None);
     Ok(())
 }

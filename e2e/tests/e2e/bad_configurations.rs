@@ -21,12 +21,12 @@ fn a_mistake_in_a_policy_is_refused_by_its_field() -> Result<()> {
     let cookie = |cookie: Value| json!({"cookie": cookie});
     for (policy, field) in [
         (
-            cookie(json!({"name": "session", "colour": "red"})),
+            cookie(json!({"name": "limpet-session", "colour": "red"})),
             "policies.web.cookie.colour",
         ),
         (cookie(json!({"name": "a b"})), "policies.web.cookie.name"),
         (
-            cookie(json!({"name": "session", "sameSite": "None"})),
+            cookie(json!({"name": "limpet-session", "sameSite": "None"})),
             "policies.web.cookie",
         ),
         (
@@ -38,7 +38,7 @@ fn a_mistake_in_a_policy_is_refused_by_its_field() -> Result<()> {
             "policies.web.cookie",
         ),
         (
-            cookie(json!({"name": "session", "lifetimeType": "Permanent"})),
+            cookie(json!({"name": "limpet-session", "lifetimeType": "Permanent"})),
             "policies.web",
         ),
         (json!({"header": {"name": "x session"}}), "policies.web.header.name"),
@@ -52,16 +52,16 @@ fn a_mistake_in_a_policy_is_refused_by_its_field() -> Result<()> {
              found 257 characters",
         ),
         (
-            json!({"cookie": {"name": "session"}, "header": {"name": "session"}}),
+            json!({"cookie": {"name": "limpet-session"}, "header": {"name": "limpet-session"}}),
             "policies.web",
         ),
         (json!({"strict": true}), "policies.web"),
         (
-            json!({"cookie": {"name": "session"}, "strictStatus": 200}),
+            json!({"cookie": {"name": "limpet-session"}, "strictStatus": 200}),
             "policies.web.strictStatus",
         ),
         (
-            json!({"cookie": {"name": "session"}, "idleTimeout": "30"}),
+            json!({"cookie": {"name": "limpet-session"}, "idleTimeout": "30"}),
             "policies.web.idleTimeout",
         ),
     ] {
@@ -83,7 +83,7 @@ fn a_mistake_in_the_keyring_is_refused_by_its_field() -> Result<()> {
         (json!([{"id": 1, "inline": "too short"}]), "keys[0].inline"),
         (json!([{"id": 1}]), "keys[0]"),
     ] {
-        let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+        let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
         filter["keys"] = keys;
         assert_refused(&filter, field)?;
     }
@@ -107,7 +107,7 @@ fn any_other_mistake_is_refused_by_its_field() -> Result<()> {
         ),
         ("typo", json!(1), "typo"),
     ] {
-        let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+        let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
         filter[field] = value;
         assert_refused(&filter, named)?;
     }

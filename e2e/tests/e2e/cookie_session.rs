@@ -11,7 +11,7 @@ use serde_json::json;
 async fn first_cookie(policy: serde_json::Value, scheme: &str) -> Result<SetCookie> {
     let site = Site::with_policy(&policy).await?;
     let answer = site.envoy.get("/").header("x-forwarded-proto", scheme).send().await?;
-    answer.set_cookie("session").context("no cookie was set")
+    answer.set_cookie("limpet-session").context("no cookie was set")
 }
 
 fn attributes<const N: usize>(attributes: [&str; N]) -> BTreeSet<String> {
@@ -23,7 +23,7 @@ async fn fifty_requests_reach_the_backend_of_the_first_one() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    assert!(first.set_cookie("session").is_some());
+    assert!(first.set_cookie("limpet-session").is_some());
     for _ in 0..50 {
         let answer = visitor.get("/").await?;
         assert_eq!(answer.backend(), first.backend());
@@ -64,7 +64,7 @@ async fn requests_of_concurrent_visitors_do_not_mix() -> Result<()> {
         let mut visitor = site.visitor();
         visitors.spawn(async move {
             let first = visitor.get("/").await?;
-            assert!(first.set_cookie("session").is_some());
+            assert!(first.set_cookie("limpet-session").is_some());
             for _ in 0..20 {
                 let answer = visitor.get("/").await?;
                 assert_eq!(answer.backend(), first.backend());
@@ -90,14 +90,14 @@ async fn visitors_spread_over_all_backends() -> Result<()> {
 
 #[tokio::test]
 async fn the_cookie_is_host_only_http_only_and_same_site() -> Result<()> {
-    let cookie = first_cookie(json!({"cookie": {"name": "session"}}), "http").await?;
+    let cookie = first_cookie(json!({"cookie": {"name": "limpet-session"}}), "http").await?;
     assert_eq!(cookie.attributes, attributes(["Path=/", "HttpOnly", "SameSite=Strict"]));
     Ok(())
 }
 
 #[tokio::test]
 async fn the_cookie_is_secure_if_the_request_came_over_https() -> Result<()> {
-    let cookie = first_cookie(json!({"cookie": {"name": "session"}}), "https").await?;
+    let cookie = first_cookie(json!({"cookie": {"name": "limpet-session"}}), "https").await?;
     assert_eq!(
         cookie.attributes,
         attributes(["Path=/", "HttpOnly", "SameSite=Strict", "Secure"])
@@ -107,14 +107,22 @@ async fn the_cookie_is_secure_if_the_request_came_over_https() -> Result<()> {
 
 #[tokio::test]
 async fn secure_can_be_always() -> Result<()> {
-    let cookie = first_cookie(json!({"cookie": {"name": "session", "secure": "always"}}), "http").await?;
+    let cookie = first_cookie(
+        json!({"cookie": {"name": "limpet-session", "secure": "always"}}),
+        "http",
+    )
+    .await?;
     assert!(cookie.attribute("Secure").is_some());
     Ok(())
 }
 
 #[tokio::test]
 async fn secure_can_be_never() -> Result<()> {
-    let cookie = first_cookie(json!({"cookie": {"name": "session", "secure": "never"}}), "https").await?;
+    let cookie = first_cookie(
+        json!({"cookie": {"name": "limpet-session", "secure": "never"}}),
+        "https",
+    )
+    .await?;
     assert!(cookie.attribute("Secure").is_none());
     Ok(())
 }
@@ -122,7 +130,7 @@ async fn secure_can_be_never() -> Result<()> {
 #[tokio::test]
 async fn every_attribute_can_be_chosen() -> Result<()> {
     let policy = json!({"cookie": {
-        "name": "session",
+        "name": "limpet-session",
         "path": "/shop",
         "domain": "example.com",
         "secure": "always",
@@ -154,7 +162,7 @@ async fn a_sealed_token_is_short_and_shows_no_address() -> Result<()> {
         .context("no backend")?
         .address()
         .port();
-    let token = visitor.cookie("session").context("no token")?;
+    let token = visitor.cookie("limpet-session").context("no token")?;
     assert!(token.len() <= 64, "{} characters", token.len());
     assert!(!shows(token, &[127, 0, 0, 1])? && !shows(token, &port.to_be_bytes())?);
     Ok(())
@@ -162,7 +170,7 @@ async fn a_sealed_token_is_short_and_shows_no_address() -> Result<()> {
 
 #[tokio::test]
 async fn a_signed_token_shows_the_address() -> Result<()> {
-    let cookie = first_cookie(json!({"cookie": {"name": "session"}, "token": "signed"}), "http").await?;
+    let cookie = first_cookie(json!({"cookie": {"name": "limpet-session"}, "token": "signed"}), "http").await?;
     assert!(shows(&cookie.value, &[127, 0, 0, 1])?);
     Ok(())
 }
@@ -184,7 +192,7 @@ async fn two_visitors_of_one_backend_have_different_tokens() -> Result<()> {
                 .get("/")
                 .send()
                 .await?
-                .set_cookie("session")
+                .set_cookie("limpet-session")
                 .context("no cookie was set")?
                 .value,
         );
@@ -244,12 +252,12 @@ async fn no_directive_of_several_cache_control_fields_is_lost() -> Result<()> {
 
 #[tokio::test]
 async fn cache_control_can_be_kept() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "cacheControl": "keep"})).await?;
+    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}, "cacheControl": "keep"})).await?;
     for backend in &site.backends {
         backend.answer(Answering::ok().header("cache-control", "public, max-age=60"));
     }
     let answer = site.visitor().get("/").await?;
-    assert!(answer.set_cookie("session").is_some());
+    assert!(answer.set_cookie("limpet-session").is_some());
     assert_eq!(answer.header("cache-control"), Some("public, max-age=60"));
     Ok(())
 }
@@ -266,6 +274,6 @@ async fn the_applications_own_cookies_are_set_too() -> Result<()> {
     }
     let answer = site.visitor().get("/").await?;
     let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
-    assert_eq!(names, ["a", "b", "session"]);
+    assert_eq!(names, ["a", "b", "limpet-session"]);
     Ok(())
 }

@@ -40,10 +40,10 @@ async fn a_session_continues_at_an_envoy_with_the_other_build() -> Result<()> {
         let other = Envoy::start(Config::load("cookie.yaml")?.build(to).backends(&site.backends)).await?;
         let mut here = site.visitor();
         let first = here.get("/").await?;
-        let token = here.cookie("session").unwrap_or_default().to_owned();
+        let token = here.cookie("limpet-session").unwrap_or_default().to_owned();
         for _ in 0..5 {
             let mut there = Visitor::new(&other);
-            there.keep("session", &token);
+            there.keep("limpet-session", &token);
             let answer = there.get("/").await?;
             assert_eq!(answer.backend(), first.backend(), "{from:?} to {to:?}");
             assert!(answer.set_cookies().is_empty(), "{from:?} to {to:?}: the token changed");
@@ -95,7 +95,7 @@ async fn no_header_of_a_client_steers() -> Result<()> {
             .header("x-limpet-host", &host)
             .header("x-limpet-host-strict", &host);
         let answer = forged.header("x-limpet-session", "missing/forged").send().await?;
-        assert!(answer.set_cookie("session").is_some());
+        assert!(answer.set_cookie("limpet-session").is_some());
         reached.insert(answer.backend().map(str::to_owned));
     }
     assert_eq!(reached.len(), 3);
@@ -116,7 +116,7 @@ pub(crate) fn per_route(session: &str) -> Value {
 fn two_policies() -> Value {
     json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}, "cart": {"cookie": {"name": "cart"}}},
         "default": {"policy": "web", "scope": "default"},
     })
 }
@@ -189,7 +189,7 @@ async fn the_innermost_level_names_the_session() -> Result<()> {
             "{place}: {:?}",
             answer.set_cookies()
         );
-        assert!(answer.set_cookie("session").is_none(), "{place}");
+        assert!(answer.set_cookie("limpet-session").is_none(), "{place}");
     }
     Ok(())
 }

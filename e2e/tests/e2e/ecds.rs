@@ -20,7 +20,7 @@ async fn nobody_noticed(crowd: Crowd) -> Result<()> {
 }
 
 fn with_idle_timeout(timeout: &str) -> Value {
-    filter_with(&json!({"cookie": {"name": "session"}, "idleTimeout": timeout}))
+    filter_with(&json!({"cookie": {"name": "limpet-session"}, "idleTimeout": timeout}))
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn an_update_takes_effect_without_a_failed_request() -> Result<()> {
     let both = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
         "policies": {
-            "web": {"cookie": {"name": "session"}, "cacheControl": "keep"},
+            "web": {"cookie": {"name": "limpet-session"}, "cacheControl": "keep"},
             "more": {"cookie": {"name": "more"}},
         },
         "default": {"policy": "web", "scope": "default"},
@@ -88,7 +88,7 @@ async fn a_bad_update_leaves_the_running_configuration_in_effect() -> Result<()>
         .await?;
         for _ in 0..6 {
             ensure!(
-                site.visitor().get("/").await?.set_cookie("session").is_some(),
+                site.visitor().get("/").await?.set_cookie("limpet-session").is_some(),
                 "the running configuration is not in effect"
             );
         }
@@ -126,7 +126,12 @@ async fn a_bad_first_configuration_serves_without_sessions() -> Result<()> {
     }
     site.envoy.update(|config| config.filter(&good))?;
     poll::until("sessions", async || {
-        site.visitor().get("/").await.ok()?.set_cookie("session").map(|_| ())
+        site.visitor()
+            .get("/")
+            .await
+            .ok()?
+            .set_cookie("limpet-session")
+            .map(|_| ())
     })
     .await
 }

@@ -166,7 +166,9 @@ async fn every_file_starts_a_session_that_stays() -> Result<()> {
             request = request.answered_with("set-cookie", "JSESSIONID=abc");
         }
         let first = request.send().await?;
-        let cookie = ["session", "JSESSIONID"].iter().find_map(|name| first.set_cookie(name));
+        let cookie = ["limpet-session", "JSESSIONID"]
+            .iter()
+            .find_map(|name| first.set_cookie(name));
         let token = match cookie {
             Some(cookie) => ("cookie", cookie.pair()),
             None => (
@@ -191,7 +193,7 @@ async fn func_e_runs_the_quickstart() -> Result<()> {
     let envoy = Envoy::start_by_func_e(Config::load("cookie.yaml")?.backends(&backends)).await?;
     let mut visitor = limpet_e2e::Visitor::new(&envoy);
     let first = visitor.get("/").await?;
-    assert!(first.set_cookie("session").is_some());
+    assert!(first.set_cookie("limpet-session").is_some());
     for _ in 0..6 {
         assert_eq!(visitor.get("/").await?.backend(), first.backend());
     }

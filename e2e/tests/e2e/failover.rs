@@ -7,7 +7,7 @@ use limpet_e2e::{Answering, Config, Site, poll};
 use serde_json::{Value, json};
 
 fn strict() -> Value {
-    json!({"cookie": {"name": "session"}, "strict": true})
+    json!({"cookie": {"name": "limpet-session"}, "strict": true})
 }
 
 /// Three backends with health checks, and a strict policy.
@@ -32,7 +32,7 @@ async fn a_session_whose_backend_refuses_connections_moves_and_stays() -> Result
     assert_eq!(moved.status, 200);
     assert_ne!(moved.backend(), first.backend());
     assert!(
-        moved.set_cookie("session").is_some(),
+        moved.set_cookie("limpet-session").is_some(),
         "there is no token for the new backend"
     );
     assert_eq!(site.envoy.metric("web.reissued").await?, 1);
@@ -55,7 +55,7 @@ async fn a_session_whose_backend_is_unhealthy_moves() -> Result<()> {
 
     let moved = visitor.get("/").await?;
     assert_ne!(moved.backend(), first.backend());
-    assert!(moved.set_cookie("session").is_some());
+    assert!(moved.set_cookie("limpet-session").is_some());
     for _ in 0..10 {
         assert_eq!(visitor.get("/").await?.backend(), moved.backend());
     }
@@ -70,12 +70,12 @@ async fn a_session_whose_backend_left_the_cluster_moves() -> Result<()> {
         .get("/")
         .send()
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .map(|cookie| cookie.pair());
     let after = Site::start(Config::load("cookie.yaml")?).await?;
     let moved = after.envoy.get("/").cookie(token.unwrap_or_default()).send().await?;
     assert_eq!(moved.status, 200);
-    assert!(moved.set_cookie("session").is_some());
+    assert!(moved.set_cookie("limpet-session").is_some());
     assert_eq!(after.envoy.metric("web.reissued").await?, 1);
     Ok(())
 }
@@ -85,7 +85,7 @@ async fn a_strict_session_stays_at_its_backend() -> Result<()> {
     let site = strict_site(&strict()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    assert!(first.set_cookie("session").is_some());
+    assert!(first.set_cookie("limpet-session").is_some());
     for _ in 0..20 {
         let answer = visitor.get("/").await?;
         assert_eq!(answer.backend(), first.backend());
@@ -118,7 +118,7 @@ async fn a_strict_session_fails_only_while_its_backend_is_unhealthy() -> Result<
 
 #[tokio::test]
 async fn the_status_of_a_strict_failure_can_be_chosen() -> Result<()> {
-    let site = strict_site(&json!({"cookie": {"name": "session"}, "strict": true, "strictStatus": 410})).await?;
+    let site = strict_site(&json!({"cookie": {"name": "limpet-session"}, "strict": true, "strictStatus": 410})).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     site.make_unhealthy(&[first.backend().unwrap_or_default()]).await?;
@@ -129,7 +129,7 @@ async fn the_status_of_a_strict_failure_can_be_chosen() -> Result<()> {
 /// The policy's status is for strict failures only: a backend's own 503 is not changed.
 #[tokio::test]
 async fn a_backends_own_503_keeps_its_status() -> Result<()> {
-    let site = strict_site(&json!({"cookie": {"name": "session"}, "strict": true, "strictStatus": 410})).await?;
+    let site = strict_site(&json!({"cookie": {"name": "limpet-session"}, "strict": true, "strictStatus": 410})).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     for backend in &site.backends {
@@ -203,7 +203,7 @@ async fn a_strict_policy_retries_requests_without_a_session() -> Result<()> {
     for _ in 0..12 {
         let answer = site.visitor().get("/").await?;
         assert_eq!(answer.status, 200);
-        assert!(answer.set_cookie("session").is_some());
+        assert!(answer.set_cookie("limpet-session").is_some());
     }
     Ok(())
 }
@@ -238,7 +238,7 @@ async fn a_session_that_a_retry_moved_has_a_token_for_its_new_backend() -> Resul
     site.backend_of(&first)?.answer(Answering::status(503));
     let moved = visitor.get("/").await?;
     assert_ne!(moved.backend(), first.backend());
-    assert!(moved.set_cookie("session").is_some());
+    assert!(moved.set_cookie("limpet-session").is_some());
     site.backend_of(&first)?.answer(Answering::ok());
     for _ in 0..6 {
         assert_eq!(visitor.get("/").await?.backend(), moved.backend());

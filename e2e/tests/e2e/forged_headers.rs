@@ -68,7 +68,7 @@ async fn forged_headers_have_no_effect_with_the_filter() -> Result<()> {
 
 #[tokio::test]
 async fn forged_headers_have_no_effect_with_a_strict_policy() -> Result<()> {
-    let policy = json!({"cookie": {"name": "session"}, "strict": true});
+    let policy = json!({"cookie": {"name": "limpet-session"}, "strict": true});
     assert_forgery_has_no_effect(
         Config::load("cookie.yaml")?
             .policy(&policy)

@@ -63,14 +63,14 @@ async fn the_backend_sees_the_header_if_the_policy_says_so() -> Result<()> {
 
 #[tokio::test]
 async fn a_header_token_is_refused_in_a_cookie() -> Result<()> {
-    let by_header = Site::with_policy(&json!({"header": {"name": "session"}})).await?;
+    let by_header = Site::with_policy(&json!({"header": {"name": "limpet-session"}})).await?;
     let answer = by_header.envoy.get("/").send().await?;
-    let token = answer.header("session").context("no token")?;
-    let by_cookie = Site::with_policy(&json!({"cookie": {"name": "session"}})).await?;
+    let token = answer.header("limpet-session").context("no token")?;
+    let by_cookie = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}})).await?;
     by_cookie
         .envoy
         .get("/")
-        .cookie(format!("session={token}"))
+        .cookie(format!("limpet-session={token}"))
         .send()
         .await?;
     assert_eq!(by_cookie.envoy.metric("web.refused.bad_signature").await?, 1);

@@ -29,7 +29,7 @@ pub(crate) fn config(fenced_before: u64) -> Result<Config> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
         "policies": {
-            "web": {"cookie": {"name": "session"}, "idleTimeout": "10m", "absoluteTimeout": "1h"},
+            "web": {"cookie": {"name": "limpet-session"}, "idleTimeout": "10m", "absoluteTimeout": "1h"},
             "api": {"header": {"name": "x-session"}, "idleTimeout": "10m", "absoluteTimeout": "1h"},
         },
         "fences": [{"address": FENCED, "notBefore": fenced_before}],

@@ -115,7 +115,10 @@ fn assert_all_there(what: &str, fields: &Fields, answer: &RawAnswer, begins: boo
     }
     assert_eq!(ours.is_some(), begins, "{what}");
     let pair = ours?.split(|byte| *byte == b';').next()?;
-    assert!(pair.starts_with(b"session=") && pair.len() == 68, "{what}: {pair:?}");
+    assert!(
+        pair.starts_with(b"limpet-session=") && pair.len() == 75,
+        "{what}: {pair:?}"
+    );
     Some(pair.to_vec())
 }
 
@@ -140,7 +143,7 @@ async fn a_thousand_cookies_arrive() -> Result<()> {
 #[tokio::test]
 async fn a_thousand_cookies_of_the_sessions_name_arrive() -> Result<()> {
     let cookies = (0..1000)
-        .flat_map(|n| field("set-cookie", format!("session={n}")))
+        .flat_map(|n| field("set-cookie", format!("limpet-session={n}")))
         .collect();
     Hostile::patient()
         .await?
@@ -170,7 +173,7 @@ async fn bytes_that_are_not_utf8_arrive() -> Result<()> {
         field("x-application", b"\xff\xfe\x80\xc3\x28"),
         field("set-cookie", b"app=\xff\xc3\x28; Path=/\xf0\x28"),
         field("set-cookie", b"\xff\xfe=\x80"),
-        field("set-cookie", b"session=\xff"),
+        field("set-cookie", b"limpet-session=\xff"),
         field("vary", b"\xff, \x80"),
         field("expires", b"\xff"),
     ] {
@@ -191,12 +194,12 @@ async fn fields_that_are_not_cookies_arrive() -> Result<()> {
         ";",
         "=",
         "=;=",
-        "session",
+        "limpet-session",
         "session;",
-        "session=;",
+        "limpet-session=;",
         "a\tb=1",
         "\"=\"",
-        "a=1, session=2; Path=\"",
+        "a=1, limpet-session=2; Path=\"",
     ] {
         site.assert_arrive(&format!("{value:?}"), &field("set-cookie", value))
             .await?;
@@ -211,7 +214,7 @@ async fn envoy_refuses_control_characters() -> Result<()> {
         field("set-cookie", b"a\x01b=1"),
         field("set-cookie", b"a\x7fb=1"),
         field("set-cookie", b"a\0b=1"),
-        field("set-cookie", b"session=\x1b[2J"),
+        field("set-cookie", b"limpet-session=\x1b[2J"),
         field("x-a\x01b", "1"),
         field("x-a b", "1"),
         field("", "1"),

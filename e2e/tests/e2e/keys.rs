@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 fn filter(keys: &Value) -> Value {
     json!({
         "keys": keys,
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
         "default": {"policy": "web", "scope": "default"},
     })
 }
@@ -50,7 +50,7 @@ async fn change_of_keys(keys: &Value) -> Result<(Site, Envoy)> {
 #[tokio::test]
 async fn a_key_from_the_environment_is_shown_nowhere() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
-    assert!(site.visitor().get("/").await?.set_cookie("session").is_some());
+    assert!(site.visitor().get("/").await?.set_cookie("limpet-session").is_some());
     assert!(!site.envoy.admin_text("/config_dump").await?.contains(TEST_KEY));
     assert!(!site.envoy.log()?.contains(TEST_KEY));
     Ok(())
@@ -60,7 +60,7 @@ async fn a_key_from_the_environment_is_shown_nowhere() -> Result<()> {
 async fn envoys_with_the_same_key_honour_each_others_tokens() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let first = site.visitor().get("/").await?;
-    let pair = first.set_cookie("session").context("no cookie")?.pair();
+    let pair = first.set_cookie("limpet-session").context("no cookie")?.pair();
     let other = Envoy::start(Config::load("cookie.yaml")?.backends(&site.backends)).await?;
     for _ in 0..6 {
         assert_eq!(other.get("/").cookie(&pair).send().await?.backend(), first.backend());
@@ -128,7 +128,7 @@ async fn two_filters_with_different_keys_on_one_envoy_do_not_mix() -> Result<()>
     let mut cookies = Vec::new();
     for address in addresses {
         let answer = Request::get(address, "/").send().await?;
-        let pair = answer.set_cookie("session").context("no cookie")?.pair();
+        let pair = answer.set_cookie("limpet-session").context("no cookie")?.pair();
         cookies.push((pair, answer.backend().map(str::to_owned)));
     }
     for (index, address) in addresses.into_iter().enumerate() {
@@ -140,7 +140,7 @@ async fn two_filters_with_different_keys_on_one_envoy_do_not_mix() -> Result<()>
             let (foreign, _) = &cookies[1 - index];
             let answer = Request::get(address, "/").cookie(foreign).send().await?;
             assert!(
-                answer.set_cookie("session").is_some(),
+                answer.set_cookie("limpet-session").is_some(),
                 "a token of the other filter was honoured"
             );
         }
@@ -157,7 +157,7 @@ async fn phase_1_the_new_key_verifies_and_the_old_one_signs() -> Result<()> {
     let (site, envoy) = change_of_keys(&keys).await?;
     let mut visitor = Visitor::new(&envoy);
     visitor.get("/").await?;
-    assert_eq!(key_of(visitor.cookie("session").context("no cookie")?)?, 1);
+    assert_eq!(key_of(visitor.cookie("limpet-session").context("no cookie")?)?, 1);
 
     // An Envoy in phase 2 already signs with key 2.
     let ahead = filter(&json!([{"id": 2, "env": "LIMPET_KEY_2"}]));
@@ -174,7 +174,7 @@ async fn phase_2_the_new_key_signs_and_the_old_one_verifies() -> Result<()> {
     let (site, envoy) = change_of_keys(&keys).await?;
     let mut visitor = Visitor::new(&envoy);
     visitor.get("/").await?;
-    assert_eq!(key_of(visitor.cookie("session").context("no cookie")?)?, 2);
+    assert_eq!(key_of(visitor.cookie("limpet-session").context("no cookie")?)?, 2);
     assert_session_moves_on_unchanged(&site.envoy, &envoy).await
 }
 
@@ -182,7 +182,7 @@ async fn phase_2_the_new_key_signs_and_the_old_one_verifies() -> Result<()> {
 /// of a rotation must not rewrite each other's tokens.
 async fn assert_session_moves_on_unchanged(from: &Envoy, to: &Envoy) -> Result<()> {
     let first = from.get("/").send().await?;
-    let pair = first.set_cookie("session").context("no cookie")?.pair();
+    let pair = first.set_cookie("limpet-session").context("no cookie")?.pair();
     for _ in 0..6 {
         let answer = to.get("/").cookie(&pair).send().await?;
         assert_eq!(answer.backend(), first.backend());
@@ -196,13 +196,15 @@ async fn phase_3_tokens_of_a_retiring_key_are_honoured_and_replaced() -> Result<
     let before = filter(&json!([{"id": 1, "env": "LIMPET_KEY_1"}]));
     let site = Site::start(Config::load("two-keys.yaml")?.filter(&before)).await?;
     let first = site.envoy.get("/").send().await?;
-    let old = first.set_cookie("session").context("no cookie")?;
+    let old = first.set_cookie("limpet-session").context("no cookie")?;
     assert_eq!(key_of(&old.value)?, 1);
 
     let envoy = Envoy::start(Config::load("two-keys.yaml")?.backends(&site.backends)).await?;
     let answer = envoy.get("/").cookie(old.pair()).send().await?;
     assert_eq!(answer.backend(), first.backend());
-    let new = answer.set_cookie("session").context("the token was not replaced")?;
+    let new = answer
+        .set_cookie("limpet-session")
+        .context("the token was not replaced")?;
     assert_eq!(key_of(&new.value)?, 2);
     assert_eq!(envoy.metric("web.renewed").await?, 1);
 
@@ -220,10 +222,10 @@ async fn a_removed_key_ends_its_sessions() -> Result<()> {
         .get("/")
         .send()
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie")?;
     let answer = envoy.get("/").cookie(old.pair()).send().await?;
-    assert!(answer.set_cookie("session").is_some());
+    assert!(answer.set_cookie("limpet-session").is_some());
     assert_eq!(envoy.metric("web.refused.unknown_key").await?, 1);
     Ok(())
 }
@@ -237,7 +239,7 @@ async fn a_key_is_its_bytes_and_not_its_id() -> Result<()> {
         .get("/")
         .send()
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie")?
         .pair();
     let other = Envoy::start(

@@ -44,7 +44,7 @@ impl ConfigWithKeys {
     /// environment.
     fn new(keys: impl FnOnce(&Keyring) -> Result<(Value, Vec<(String, String)>)>) -> Result<Self> {
         let keyring = Keyring::generate()?;
-        let token = keyring.token("session", "127.0.0.1:9")?;
+        let token = keyring.token("limpet-session", "127.0.0.1:9")?;
         for _ in 1..=3 {
             keyring.rotate()?;
         }
@@ -52,7 +52,7 @@ impl ConfigWithKeys {
         let names: Vec<&str> = environment.iter().map(|(name, _)| name.as_str()).collect();
         let config = Config::load("ecds.yaml")?
             .filter_environment(&names)
-            .filter(&filter(&keys, "session"));
+            .filter(&filter(&keys, "limpet-session"));
         let config = environment
             .iter()
             .fold(config, |config, (name, key)| config.env(name, key));
@@ -131,8 +131,13 @@ impl ConfigWithKeys {
         visitor.get("/").await?;
         let forged = self.token.replace(char::is_lowercase, "a");
         for token in [self.token.as_str(), forged.as_str(), "x"] {
-            let answer = site.envoy.get("/").cookie(format!("session={token}")).send().await?;
-            ensure!(answer.set_cookie("session").is_some());
+            let answer = site
+                .envoy
+                .get("/")
+                .cookie(format!("limpet-session={token}"))
+                .send()
+                .await?;
+            ensure!(answer.set_cookie("limpet-session").is_some());
         }
         site.envoy.until_stat(&counter("web.reissued")?, 1).await?;
         site.envoy
@@ -251,7 +256,7 @@ fn envoys_error_messages_show_no_key() -> Result<()> {
     let key = &keyed.secrets[0];
     let bare = Config::load("cookie.yaml")?;
     let by_variable = |value: &str| bare.clone().env("LIMPET_KEY", value);
-    let by_filter = |keys: Value| bare.clone().filter(&filter(&keys, "session"));
+    let by_filter = |keys: Value| bare.clone().filter(&filter(&keys, "limpet-session"));
     let kek = |env: &str| json!({"wrappedKeys": {"text": key, "keyEncryptionKeys": [{"id": 1, "env": env}]}});
     for (config, field) in [
         (by_variable(&key[..40]), "keys[0].env"),
@@ -324,14 +329,14 @@ fn the_limpet_command_prints_no_key() -> Result<()> {
     }
     let file = keyring.file();
     let file = file.to_string_lossy();
-    let token = keyring.token("session", "127.0.0.1:9")?;
+    let token = keyring.token("limpet-session", "127.0.0.1:9")?;
     for arguments in [
         &["keys", "list", &file][..],
         &["keys", "list", &file, "--format", "json"],
         &["keys", "rotate", &file],
         &["keys", "rotate", &file, "--format", "json"],
-        &["token", "inspect", &token, "--keys", &file, "--name", "session"],
-        &["token", "inspect", "x", "--keys", &file, "--name", "session"],
+        &["token", "inspect", &token, "--keys", &file, "--name", "limpet-session"],
+        &["token", "inspect", "x", "--keys", &file, "--name", "limpet-session"],
         &["check", &file],
     ] {
         let output = tools::run_limpet(arguments, &[])?;

@@ -7,7 +7,7 @@ use limpet_e2e::{SetCookie, Site};
 use serde_json::{Value, json};
 
 fn policy(timeouts: &Value) -> Value {
-    let mut policy = json!({"cookie": {"name": "session"}});
+    let mut policy = json!({"cookie": {"name": "limpet-session"}});
     for (name, value) in timeouts.as_object().into_iter().flatten() {
         policy[name] = value.clone();
     }
@@ -23,7 +23,7 @@ async fn a_session_that_is_used_in_time_goes_on() -> Result<()> {
     let site = Site::with_policy(&policy(&json!({"idleTimeout": "3s"}))).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    assert!(first.set_cookie("session").is_some());
+    assert!(first.set_cookie("limpet-session").is_some());
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(7) {
         pass(1.5).await;
@@ -41,7 +41,7 @@ async fn a_session_that_is_not_used_in_time_ends() -> Result<()> {
     visitor.get("/").await?;
     pass(3.2).await;
     let answer = visitor.get("/").await?;
-    assert!(answer.set_cookie("session").is_some());
+    assert!(answer.set_cookie("limpet-session").is_some());
     assert_eq!(site.envoy.metric("web.refused.idle").await?, 1);
     assert_eq!(site.envoy.metric("web.issued").await?, 2);
     Ok(())
@@ -51,7 +51,7 @@ async fn a_session_that_is_not_used_in_time_ends() -> Result<()> {
 async fn idle_accounting_does_not_set_a_cookie_with_every_answer() -> Result<()> {
     let site = Site::with_policy(&policy(&json!({"idleTimeout": "1h"}))).await?;
     let mut visitor = site.visitor();
-    assert!(visitor.get("/").await?.set_cookie("session").is_some());
+    assert!(visitor.get("/").await?.set_cookie("limpet-session").is_some());
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(2500) {
         assert!(visitor.get("/").await?.set_cookies().is_empty());
@@ -68,7 +68,7 @@ async fn a_token_is_renewed_after_a_tenth_of_the_idle_timeout() -> Result<()> {
     pass(2.1).await;
     let renewed = visitor.get("/").await?;
     assert_eq!(renewed.backend(), first.backend());
-    assert!(renewed.set_cookie("session").is_some());
+    assert!(renewed.set_cookie("limpet-session").is_some());
     assert!(
         visitor.get("/").await?.set_cookies().is_empty(),
         "the token was renewed more than once"
@@ -105,7 +105,7 @@ async fn a_session_cookie_has_neither_expires_nor_max_age() -> Result<()> {
         .visitor()
         .get("/")
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie")?;
     assert!(cookie.attribute("Expires").is_none() && cookie.attribute("Max-Age").is_none());
     Ok(())
@@ -117,14 +117,14 @@ fn max_age(cookie: &SetCookie) -> Result<u64> {
 
 #[tokio::test]
 async fn a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<()> {
-    let policy = json!({"cookie": {"name": "session", "lifetimeType": "Permanent"}, "absoluteTimeout": "1h"});
+    let policy = json!({"cookie": {"name": "limpet-session", "lifetimeType": "Permanent"}, "absoluteTimeout": "1h"});
     let site = Site::with_policy(&policy).await?;
     let before = SystemTime::now();
     let cookie = site
         .visitor()
         .get("/")
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie")?;
     assert_eq!(max_age(&cookie)?, 3600);
     let expires = httpdate::parse_http_date(cookie.attribute("Expires").context("no Expires")?)?;
@@ -136,14 +136,14 @@ async fn a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<()> {
 /// Browsers take `Max-Age=0` for a deletion.
 #[tokio::test]
 async fn a_permanent_cookie_of_half_a_second_is_no_deletion() -> Result<()> {
-    let policy = json!({"cookie": {"name": "session", "lifetimeType": "Permanent"}, "absoluteTimeout": "500ms"});
+    let policy = json!({"cookie": {"name": "limpet-session", "lifetimeType": "Permanent"}, "absoluteTimeout": "500ms"});
     let site = Site::with_policy(&policy).await?;
     let before = SystemTime::now();
     let cookie = site
         .visitor()
         .get("/")
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie")?;
     assert_eq!(max_age(&cookie)?, 1);
     let expires = httpdate::parse_http_date(cookie.attribute("Expires").context("no Expires")?)?;
@@ -154,15 +154,23 @@ async fn a_permanent_cookie_of_half_a_second_is_no_deletion() -> Result<()> {
 #[tokio::test]
 async fn a_renewed_permanent_cookie_lasts_for_what_is_left() -> Result<()> {
     let policy = json!({
-        "cookie": {"name": "session", "lifetimeType": "Permanent"},
+        "cookie": {"name": "limpet-session", "lifetimeType": "Permanent"},
         "absoluteTimeout": "1h",
         "idleTimeout": "10s",
     });
     let site = Site::with_policy(&policy).await?;
     let mut visitor = site.visitor();
-    let first = visitor.get("/").await?.set_cookie("session").context("no cookie")?;
+    let first = visitor
+        .get("/")
+        .await?
+        .set_cookie("limpet-session")
+        .context("no cookie")?;
     pass(2.1).await;
-    let renewed = visitor.get("/").await?.set_cookie("session").context("not renewed")?;
+    let renewed = visitor
+        .get("/")
+        .await?
+        .set_cookie("limpet-session")
+        .context("not renewed")?;
     assert!((3590..=3598).contains(&max_age(&renewed)?));
     assert_eq!(first.attribute("Expires"), renewed.attribute("Expires"));
     Ok(())

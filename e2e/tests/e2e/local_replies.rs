@@ -11,9 +11,9 @@ fn sites() -> Result<[Config; 3]> {
     let load = || Config::load("cookie.yaml");
     Ok([
         load()?,
-        load()?.policy(&json!({"header": {"name": "session"}})),
+        load()?.policy(&json!({"header": {"name": "limpet-session"}})),
         load()?
-            .policy(&json!({"cookie": {"name": "session"}, "strict": true}))
+            .policy(&json!({"cookie": {"name": "limpet-session"}, "strict": true}))
             .strict_routes(),
     ])
 }
@@ -23,7 +23,7 @@ fn assert_issues_nothing(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status);
     assert_eq!(answer.backend(), None, "a backend answered");
     assert!(
-        answer.set_cookies().is_empty() && answer.header("session").is_none(),
+        answer.set_cookies().is_empty() && answer.header("limpet-session").is_none(),
         "a token was issued"
     );
     let internal: Vec<_> = answer
@@ -132,7 +132,7 @@ async fn a_backends_own_error_starts_a_session() -> Result<()> {
     }
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    assert!(first.set_cookie("session").is_some());
+    assert!(first.set_cookie("limpet-session").is_some());
     assert_eq!(visitor.get("/").await?.backend(), first.backend());
     Ok(())
 }

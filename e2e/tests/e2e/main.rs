@@ -21,6 +21,7 @@ mod leaks;
 mod lifetimes;
 mod local_replies;
 mod modes;
+mod name_conflicts;
 mod observability;
 mod outputs;
 mod panics;

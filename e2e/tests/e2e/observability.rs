@@ -47,7 +47,7 @@ async fn every_policy_has_its_own_counters() -> Result<()> {
     let site = Site::start(Config::load("two-policies.yaml")?).await?;
     site.envoy.get("/cart").send().await?;
     site.envoy.get("/web").send().await?;
-    site.envoy.get("/web").cookie("session=x").send().await?;
+    site.envoy.get("/web").cookie("limpet-session=x").send().await?;
     site.envoy.get("/").send().await?;
     assert_eq!(
         counters(&site.envoy, "cart").await?,
@@ -69,6 +69,7 @@ async fn every_counter_is_there_from_the_start() -> Result<()> {
         "steered",
         "no_token",
         "unaddressable",
+        "name_conflicts",
         "refused.malformed",
         "refused.unknown_key",
         "refused.bad_signature",
@@ -100,7 +101,7 @@ async fn the_access_log_tells_what_happened_to_a_session() -> Result<()> {
     let mut visitor = site.visitor();
     let first = visitor.get("/first").await?;
     visitor.get("/again").await?;
-    site.envoy.get("/forged").cookie("session=x").send().await?;
+    site.envoy.get("/forged").cookie("limpet-session=x").send().await?;
     site.stop_backend_of(&first).await?;
     visitor.get("/moved").await?;
     for backend in &mut site.backends {
@@ -125,15 +126,15 @@ async fn no_log_has_a_token_or_an_address() -> Result<()> {
     let mut site = Site::start(Config::load("access-log.yaml")?).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/first").await?;
-    let mut tokens = vec![visitor.cookie("session").context("no cookie")?.to_owned()];
+    let mut tokens = vec![visitor.cookie("limpet-session").context("no cookie")?.to_owned()];
     visitor.get("/again").await?;
     site.stop_backend_of(&first).await?;
     visitor.get("/moved").await?;
-    tokens.push(visitor.cookie("session").context("no cookie")?.to_owned());
+    tokens.push(visitor.cookie("limpet-session").context("no cookie")?.to_owned());
     let forged = format!("{}x", tokens[0]);
     site.envoy
         .get("/last")
-        .cookie(format!("session={forged}"))
+        .cookie(format!("limpet-session={forged}"))
         .send()
         .await?;
     logged(&site.envoy, "/last").await?;

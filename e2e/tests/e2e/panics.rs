@@ -39,7 +39,10 @@ async fn a_request_survives_a_panic_and_is_counted() -> Result<()> {
     let site = Site::start(config.route(&json!({"match": {"prefix": "/here"}}))).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/here").await?;
-    let session = format!("session={}", visitor.cookie("session").context("no session")?);
+    let session = format!(
+        "limpet-session={}",
+        visitor.cookie("limpet-session").context("no session")?
+    );
     let mut expected = 0;
     // When Envoy destroys a stream, the module can count nothing any more.
     for (hook, path, steered, begins, counted) in [
@@ -62,7 +65,7 @@ async fn a_request_survives_a_panic_and_is_counted() -> Result<()> {
         let only = BTreeSet::from([first.backend().filter(|_| path == "/here").map(str::to_owned)]);
         assert_eq!(reached == only, steered, "{hook}: {reached:?}");
         let new = site.envoy.get(path).header("x-panic", hook).send().await?;
-        assert_eq!(new.set_cookie("session").is_some(), begins, "{hook}");
+        assert_eq!(new.set_cookie("limpet-session").is_some(), begins, "{hook}");
 
         let last = hook.rsplit(' ').next().unwrap_or_default();
         poll::until(&format!("all panics in {last}"), async || {
@@ -78,7 +81,7 @@ async fn a_request_survives_a_panic_and_is_counted() -> Result<()> {
 
 /// The policies `web` and one whose name tells a hook to panic.
 fn told(hook: &str) -> Value {
-    let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+    let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
     filter["policies"][format!("panic-in-{hook}")] = json!({"cookie": {"name": "other"}});
     filter
 }
@@ -108,7 +111,9 @@ async fn a_request_survives_a_panic_at_its_beginning() -> Result<()> {
 /// Waits until sessions begin and stay at their backends.
 async fn until_sessions(site: &Site) -> Result<()> {
     site.envoy
-        .until_every_worker("starts sessions", |answer| answer.set_cookie("session").is_some())
+        .until_every_worker("starts sessions", |answer| {
+            answer.set_cookie("limpet-session").is_some()
+        })
         .await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/here").await?;
@@ -156,8 +161,8 @@ async fn envoy_survives_panics_in_an_update_of_a_route() -> Result<()> {
         return Ok(());
     }
     let named = |config: Config, hook: &str| config.route(&per_route(&format!("web/panic-in-{hook}")));
-    let config =
-        named(Config::load("cookie.yaml")?, "per_route_config_destroy").policy(&json!({"cookie": {"name": "session"}}));
+    let config = named(Config::load("cookie.yaml")?, "per_route_config_destroy")
+        .policy(&json!({"cookie": {"name": "limpet-session"}}));
     let mut site = Site::start(config.discover_routes().panicking()?).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/here").await?;

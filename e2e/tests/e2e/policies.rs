@@ -28,7 +28,7 @@ async fn two_routes_have_two_sessions() -> Result<()> {
         Ok(())
     })
     .await?;
-    assert!(web.set_cookie("session").is_some());
+    assert!(web.set_cookie("limpet-session").is_some());
     for _ in 0..10 {
         assert_eq!(visitor.get("/cart").await?.backend(), cart.backend());
         assert_eq!(visitor.get("/web").await?.backend(), web.backend());
@@ -52,11 +52,11 @@ async fn one_of_two_routes_is_strict() -> Result<()> {
     }
 
     let web = site.visitor().get("/web").await?;
-    let pair = web.set_cookie("session").context("no cookie session")?;
+    let pair = web.set_cookie("limpet-session").context("no cookie session")?;
     site.stop_backend_of(&web).await?;
     let moved = site.envoy.get("/web").cookie(pair.pair()).send().await?;
     assert_eq!(moved.status, 200);
-    assert!(moved.set_cookie("session").is_some());
+    assert!(moved.set_cookie("limpet-session").is_some());
     Ok(())
 }
 
@@ -67,7 +67,7 @@ async fn a_route_without_a_policy_is_left_alone() -> Result<()> {
         .visitor()
         .get("/web")
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie session")?;
     let cookies = format!("a=1; {}; cart=2", token.pair());
     let mut backends = std::collections::BTreeSet::new();
@@ -145,7 +145,7 @@ async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
 fn two_scopes(one: &str, two: &str) -> Result<Config> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
     });
     let with_session = |name: &str, prefix: &str, session: &str| {
         let mut route = route(name, prefix);
@@ -164,10 +164,10 @@ async fn a_token_is_refused_in_another_scope() -> Result<()> {
         .get("/one")
         .send()
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie")?;
     let elsewhere = site.envoy.get("/two").cookie(token.pair()).send().await?;
-    assert!(elsewhere.set_cookie("session").is_some());
+    assert!(elsewhere.set_cookie("limpet-session").is_some());
     assert_eq!(site.envoy.metric("web.refused.bad_signature").await?, 1);
     assert_eq!(site.envoy.metric("web.steered").await?, 0);
     Ok(())
@@ -178,7 +178,7 @@ async fn routes_of_one_scope_share_a_session() -> Result<()> {
     let site = Site::start(two_scopes("web/both", "web/both")?).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/one").await?;
-    assert!(first.set_cookie("session").is_some());
+    assert!(first.set_cookie("limpet-session").is_some());
     for _ in 0..6 {
         assert_eq!(visitor.get("/two").await?.backend(), first.backend());
     }
@@ -190,7 +190,7 @@ async fn routes_of_one_scope_share_a_session() -> Result<()> {
 async fn a_policy_without_a_scope_takes_the_routes_name() -> Result<()> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
         "default": {"policy": "web"},
     });
     let routes = json!([route("one", "/one"), route("two", "/two")]);
@@ -200,7 +200,7 @@ async fn a_policy_without_a_scope_takes_the_routes_name() -> Result<()> {
         .get("/one")
         .send()
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie")?;
     site.envoy.get("/two").cookie(token.pair()).send().await?;
     assert_eq!(site.envoy.metric("web.refused.bad_signature").await?, 1);
@@ -230,13 +230,13 @@ async fn metadata_wins_over_the_default() -> Result<()> {
 async fn a_client_does_not_choose_its_session() -> Result<()> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"web": {"cookie": {"name": "session"}}, "cart": {"cookie": {"name": "cart"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}, "cart": {"cookie": {"name": "cart"}}},
         "default": {"policy": "web", "scope": "default"},
     });
     let metadata = |session: &str| json!({"metadata": {"filter_metadata": {"limpet": {"session": session}}}});
     for (route, cookie) in [
-        (json!({}), "session"),
-        (metadata("web/one"), "session"),
+        (json!({}), "limpet-session"),
+        (metadata("web/one"), "limpet-session"),
         (metadata("cart/one"), "cart"),
     ] {
         let config = Config::load("cookie.yaml")?.filter(&filter).route(&route);
@@ -256,9 +256,9 @@ async fn a_client_does_not_choose_its_session() -> Result<()> {
 #[tokio::test]
 async fn an_unknown_policy_in_metadata_is_counted_and_harmless() -> Result<()> {
     let site = Site::start(two_scopes("missing/one", "web/two")?).await?;
-    let answer = site.envoy.get("/one").cookie("session=x").send().await?;
+    let answer = site.envoy.get("/one").cookie("limpet-session=x").send().await?;
     assert_eq!((answer.status, answer.set_cookies().len()), (200, 0));
-    assert_eq!(answer.seen()?.cookies().as_deref(), Some("session=x"));
+    assert_eq!(answer.seen()?.cookies().as_deref(), Some("limpet-session=x"));
     assert_eq!(site.envoy.metric("unknown_sessions").await?, 1);
     Ok(())
 }
@@ -273,7 +273,7 @@ async fn the_builds_differ_if_a_route_matches_the_sessions_cookie() -> Result<()
         route["response_headers_to_add"] = json!([{"header": {"key": "x-route", "value": name}}]);
         route
     };
-    let asks = json!([{"name": "cookie", "string_match": {"contains": "session="}}]);
+    let asks = json!([{"name": "cookie", "string_match": {"contains": "limpet-session="}}]);
     let routes = json!([named("with", asks), named("without", json!([]))]);
     let expected = match Build::tested()? {
         Build::Wasm => "without",
@@ -291,7 +291,7 @@ async fn the_builds_differ_if_a_route_matches_the_sessions_cookie() -> Result<()
         );
     }
     // A forwarded cookie stays in the request, so both builds find the route.
-    let forwarded = json!({"cookie": {"name": "session", "forward": true}});
+    let forwarded = json!({"cookie": {"name": "limpet-session", "forward": true}});
     let site = Site::start(Config::load("cookie.yaml")?.routes(routes).policy(&forwarded)).await?;
     let mut visitor = site.visitor();
     visitor.get("/").await?;

@@ -14,7 +14,7 @@ async fn site_and_token() -> Result<(Site, String)> {
         .visitor()
         .get("/")
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie was set")?
         .value;
     Ok((site, token))
@@ -24,10 +24,10 @@ async fn site_and_token() -> Result<(Site, String)> {
 async fn assert_refused(envoy: &Envoy, token: &str, reason: &str) -> Result<()> {
     let counter = format!("web.refused.{reason}");
     let before = envoy.metric(&counter).await?;
-    let answer = envoy.get("/").cookie(format!("session={token}")).send().await?;
+    let answer = envoy.get("/").cookie(format!("limpet-session={token}")).send().await?;
     assert_eq!(answer.status, 200);
     assert!(
-        answer.set_cookie("session").is_some(),
+        answer.set_cookie("limpet-session").is_some(),
         "no new session began ({reason})"
     );
     assert_eq!(
@@ -87,8 +87,16 @@ async fn a_token_with_any_bit_flipped_is_refused() -> Result<()> {
     let bits = BASE64_URL_SAFE_NO_PAD.decode(&token)?.len() * 8;
     for bit in 0..bits {
         let forged = changed(&token, |bytes| bytes[bit / 8] ^= 1 << (bit % 8))?;
-        let answer = site.envoy.get("/").cookie(format!("session={forged}")).send().await?;
-        assert!(answer.set_cookie("session").is_some(), "bit {bit} is not protected");
+        let answer = site
+            .envoy
+            .get("/")
+            .cookie(format!("limpet-session={forged}"))
+            .send()
+            .await?;
+        assert!(
+            answer.set_cookie("limpet-session").is_some(),
+            "bit {bit} is not protected"
+        );
     }
     assert_eq!(site.envoy.metric("web.steered").await?, 0);
     Ok(())
@@ -106,7 +114,7 @@ fn unix_seconds() -> Result<u64> {
 #[tokio::test]
 async fn a_token_for_a_fenced_address_is_refused() -> Result<()> {
     let (site, token) = site_and_token().await?;
-    let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+    let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
     filter["fences"] = json!([{"address": "127.0.0.1", "notBefore": unix_seconds()? + 3600}]);
     assert_refused(&another_envoy(&site, &filter).await?, &token, "fenced").await
 }
@@ -114,14 +122,14 @@ async fn a_token_for_a_fenced_address_is_refused() -> Result<()> {
 #[tokio::test]
 async fn a_fence_spares_tokens_for_other_addresses() -> Result<()> {
     let (site, token) = site_and_token().await?;
-    let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+    let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
     let not_before = unix_seconds()? + 3600;
     filter["fences"] = json!([
         {"address": "127.0.0.2", "notBefore": not_before},
         {"address": "127.0.0.1:1", "notBefore": not_before},
     ]);
     let envoy = another_envoy(&site, &filter).await?;
-    envoy.get("/").cookie(format!("session={token}")).send().await?;
+    envoy.get("/").cookie(format!("limpet-session={token}")).send().await?;
     assert_eq!(envoy.metric("web.steered").await?, 1);
     Ok(())
 }
@@ -129,10 +137,10 @@ async fn a_fence_spares_tokens_for_other_addresses() -> Result<()> {
 #[tokio::test]
 async fn a_fence_spares_tokens_of_the_new_owner() -> Result<()> {
     let (site, token) = site_and_token().await?;
-    let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+    let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
     filter["fences"] = json!([{"address": "127.0.0.1", "notBefore": unix_seconds()? - 3600}]);
     let envoy = another_envoy(&site, &filter).await?;
-    envoy.get("/").cookie(format!("session={token}")).send().await?;
+    envoy.get("/").cookie(format!("limpet-session={token}")).send().await?;
     assert_eq!(envoy.metric("web.steered").await?, 1);
     Ok(())
 }
@@ -140,14 +148,14 @@ async fn a_fence_spares_tokens_of_the_new_owner() -> Result<()> {
 /// A strict session whose route now leads to another cluster could only fail, so it ends.
 #[tokio::test]
 async fn a_strict_token_for_another_cluster_is_refused() -> Result<()> {
-    let policy = json!({"cookie": {"name": "session"}, "strict": true});
+    let policy = json!({"cookie": {"name": "limpet-session"}, "strict": true});
     let config = || anyhow::Ok(Config::load("cookie.yaml")?.policy(&policy).strict_routes());
     let site = Site::start(config()?).await?;
     let token = site
         .visitor()
         .get("/")
         .await?
-        .set_cookie("session")
+        .set_cookie("limpet-session")
         .context("no cookie was set")?
         .value;
     let elsewhere = config()?
@@ -173,7 +181,7 @@ async fn a_stale_token_does_not_hide_a_good_one() -> Result<()> {
     let answer = site
         .envoy
         .get("/")
-        .cookie(format!("session={forged}; session={token}"))
+        .cookie(format!("limpet-session={forged}; limpet-session={token}"))
         .send()
         .await?;
     assert!(answer.set_cookies().is_empty());

@@ -23,7 +23,7 @@ fn config(keyring: &Keyring) -> Result<Config> {
 fn filter(sds: &Value) -> Value {
     json!({
         "sdsKeys": sds,
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
         "default": {"policy": "web", "scope": "default"},
     })
 }
@@ -57,11 +57,14 @@ fn refusals_say_who_gets_secrets() -> Result<()> {
 async fn until_next_key_is_known(envoy: &Envoy, keyring: &Keyring, backend: &Backend) -> Result<()> {
     let ahead = keyring.copied()?;
     ahead.rotate()?;
-    let pair = format!("session={}", ahead.token("session", &backend.address().to_string())?);
+    let pair = format!(
+        "limpet-session={}",
+        ahead.token("limpet-session", &backend.address().to_string())?
+    );
     poll::until("every worker to know the next key", async || {
         for _ in 0..20 {
             let answer = envoy.get("/").cookie(&pair).send().await.ok()?;
-            if answer.set_cookie("session").is_some() {
+            if answer.set_cookie("limpet-session").is_some() {
                 return None;
             }
         }
@@ -81,7 +84,7 @@ async fn a_key_changes_with_the_secret_alone_and_no_session_is_lost() -> Result<
     let mut crowd = Crowd::gather(6, &[Carrier::Cookie], &addresses).await?;
     let signs_with = |key: u8| {
         move |answer: &limpet_e2e::Answer| {
-            let token = answer.set_cookie("session").map(|cookie| cookie.value);
+            let token = answer.set_cookie("limpet-session").map(|cookie| cookie.value);
             token.and_then(|token| key_of(&token).ok()) == Some(key)
         }
     };
@@ -122,7 +125,7 @@ async fn requests_before_the_secret_arrives_have_no_sessions() -> Result<()> {
     let keyring = Keyring::generate()?;
     let mut site = Site::start(config(&keyring)?.secrets(&json!([]))).await?;
     for _ in 0..6 {
-        let answer = site.envoy.get("/").cookie("session=x").send().await?;
+        let answer = site.envoy.get("/").cookie("limpet-session=x").send().await?;
         assert_eq!((answer.status, answer.set_cookies().len()), (200, 0));
     }
     site.envoy.until_stat(&Build::Module.counter("no_keys"), 6).await?;
@@ -131,7 +134,9 @@ async fn requests_before_the_secret_arrives_have_no_sessions() -> Result<()> {
     site.envoy
         .update(|config| config.secrets(&json!([secret(NAME, &text)])))?;
     site.envoy
-        .until_every_worker("has the keyring", |answer| answer.set_cookie("session").is_some())
+        .until_every_worker("has the keyring", |answer| {
+            answer.set_cookie("limpet-session").is_some()
+        })
         .await
 }
 
@@ -180,7 +185,7 @@ async fn an_invalid_keyring_secret_is_refused_and_sessions_go_on() -> Result<()>
     site.envoy
         .until_every_worker("signs with the new key", |answer| {
             answer
-                .set_cookie("session")
+                .set_cookie("limpet-session")
                 .is_some_and(|cookie| key_of(&cookie.value).is_ok_and(|key| key == 2))
         })
         .await?;
@@ -205,7 +210,7 @@ async fn a_secret_in_the_bootstrap_configuration_works() -> Result<()> {
     let site = Site::start(with_static_secret(&text, &json!({"name": NAME}))?).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    ensure!(first.set_cookie("session").is_some());
+    ensure!(first.set_cookie("limpet-session").is_some());
     for _ in 0..6 {
         assert_eq!(visitor.get("/").await?.backend(), first.backend());
     }

@@ -32,7 +32,11 @@ fn limpet(arguments: &[&str]) -> Result<String> {
 }
 
 async fn send(site: &Site, token: &str) -> Result<Answer> {
-    site.envoy.get("/").cookie(format!("session={token}")).send().await
+    site.envoy
+        .get("/")
+        .cookie(format!("limpet-session={token}"))
+        .send()
+        .await
 }
 
 #[tokio::test]
@@ -52,7 +56,7 @@ async fn the_command_opens_a_token_that_envoy_issued() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?).await?;
     let mut visitor = site.visitor();
     let answer = visitor.get("/").await?;
-    let token = visitor.cookie("session").context("no cookie")?;
+    let token = visitor.cookie("limpet-session").context("no cookie")?;
     let opened = limpet(&["token", "inspect", token, "--config", "envoy-configs/cookie.yaml"])?;
     let address = site.backend_of(&answer)?.address().to_string();
     assert!(opened.contains(&address), "{opened}");
@@ -67,7 +71,7 @@ async fn a_token_from_the_future_is_refused() -> Result<()> {
     assert!(
         send(&site, &issue(&site, HOUR, HOUR)?)
             .await?
-            .set_cookie("session")
+            .set_cookie("limpet-session")
             .is_some()
     );
     assert_eq!(site.envoy.metric("web.refused.from_the_future").await?, 1);
@@ -87,7 +91,10 @@ async fn an_unused_session_without_timeouts_lives_for_a_week() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let answer = send(&site, &issue(&site, -30 * DAY, -6 * DAY)?).await?;
     assert_eq!(answer.backend(), Some("a"));
-    assert!(answer.set_cookie("session").is_some(), "the token was not renewed");
+    assert!(
+        answer.set_cookie("limpet-session").is_some(),
+        "the token was not renewed"
+    );
     Ok(())
 }
 
@@ -103,7 +110,7 @@ async fn an_unused_session_without_timeouts_ends_after_a_week() -> Result<()> {
 /// timeout never does.
 #[tokio::test]
 async fn the_idle_timeout_is_exact_to_a_tenth() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "idleTimeout": "10h"})).await?;
+    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}, "idleTimeout": "10h"})).await?;
     let survives = send(&site, &issue(&site, -DAY, -10 * HOUR + 60)?).await?;
     assert_eq!(survives.backend(), Some("a"));
     assert_eq!(site.envoy.metric("web.steered").await?, 1);
@@ -114,7 +121,7 @@ async fn the_idle_timeout_is_exact_to_a_tenth() -> Result<()> {
 
 #[tokio::test]
 async fn the_absolute_timeout_is_exact() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "absoluteTimeout": "10h"})).await?;
+    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}, "absoluteTimeout": "10h"})).await?;
     send(&site, &issue(&site, -10 * HOUR + 60, 0)?).await?;
     assert_eq!(site.envoy.metric("web.steered").await?, 1);
     send(&site, &issue(&site, -10 * HOUR - 1, 0)?).await?;

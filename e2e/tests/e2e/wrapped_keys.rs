@@ -14,7 +14,7 @@ fn filter(text: &str, under: &[&KeyEncryptionKey]) -> Value {
     let list: Vec<Value> = under.iter().map(|key| key.config()).collect();
     json!({
         "wrappedKeys": {"text": text, "keyEncryptionKeys": list},
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
         "default": {"policy": "web", "scope": "default"},
     })
 }
@@ -68,7 +68,7 @@ async fn a_key_encryption_key_changes_as_well() -> Result<()> {
     let with_both = config("ecds.yaml", &under_old, &both)?.backends(&with_old.backends);
     let with_both = Envoy::start(with_both).await?;
     let first = with_old.envoy.get("/").send().await?;
-    let pair = first.set_cookie("session").context("no session")?.pair();
+    let pair = first.set_cookie("limpet-session").context("no session")?.pair();
     let assert_honoured = async |envoy: &Envoy| -> Result<()> {
         for _ in 0..6 {
             let answer = envoy.get("/").cookie(&pair).send().await?;
@@ -100,6 +100,10 @@ async fn a_push_that_cannot_be_opened_is_refused_and_sessions_go_on() -> Result<
             .then_some(())
     })
     .await?;
+    ensure!(
+        site.envoy.log()?.contains("; tried with the variable LIMPET_KEK_1"),
+        "the log does not name the variable"
+    );
     for _ in 0..6 {
         let answer = visitor.get("/").await?;
         assert_eq!((answer.backend(), answer.set_cookies().len()), (first.backend(), 0));
@@ -118,12 +122,14 @@ fn an_error_names_its_field() -> Result<()> {
     let good = filter(&text, &[&kek]);
     let (accepted, said) = Envoy::validate(&config("cookie.yaml", &good, &[&kek])?)?;
     assert!(accepted, "{said}");
-    let env = "wrappedKeys.keyEncryptionKeys[0].env: expected the name of an environment variable";
+    let env = "limpet: configuration refused: wrappedKeys.keyEncryptionKeys[0].env: expected the variable LIMPET_KEK_1 in \
+               the environment of Envoy's process";
     let mut cases = vec![
         (config("cookie.yaml", &good, &[])?, env),
         (
             config("cookie.yaml", &good, &[&stranger])?,
-            "wrappedKeys.text: bad signature",
+            "limpet: configuration refused: wrappedKeys.text: bad signature: changed, or wrapped under another \
+             key-encryption key of the same id; tried with the variable LIMPET_KEK_1",
         ),
         (
             config("cookie.yaml", &filter(&text, &[&other]), &[&kek, &other])?,
@@ -135,7 +141,8 @@ fn an_error_names_its_field() -> Result<()> {
         ),
         (
             config("cookie.yaml", &good, &[&kek])?.env(&kek.variable, "dG9vIHNob3J0"),
-            "wrappedKeys.keyEncryptionKeys[0].env: expected 32 bytes in base64",
+            "limpet: configuration refused: wrappedKeys.keyEncryptionKeys[0].env: expected 32 bytes in base64 in the \
+             variable LIMPET_KEK_1",
         ),
     ];
     if Build::tested()? == Build::Wasm {
@@ -182,5 +189,5 @@ async fn the_example_configuration_works() -> Result<()> {
 
 async fn key_in_new_session(envoy: &Envoy) -> Result<u8> {
     let answer = envoy.get("/").send().await?;
-    key_of(&answer.set_cookie("session").context("no session")?.value)
+    key_of(&answer.set_cookie("limpet-session").context("no session")?.value)
 }

@@ -42,7 +42,7 @@ async fn a_bad_configuration_changes_nothing(build: Build) -> Result<()> {
         Build::Module => "dynamicModule",
     };
     let mut entry = policy["spec"][field][0].clone();
-    entry["config"]["policies"]["shop"]["cookie"]["nmae"] = json!("session");
+    entry["config"]["policies"]["shop"]["cookie"]["nmae"] = json!("limpet-session");
     let change = json!({"spec": {field: [entry]}});
     site.namespace
         .merge("EnvoyExtensionPolicy", "shop-session", &change)

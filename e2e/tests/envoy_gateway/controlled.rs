@@ -17,7 +17,7 @@ kind: XBackendTrafficPolicy
 metadata: {name: shop}
 spec:
   targetRefs: [{group: '', kind: Service, name: shop}]
-  sessionPersistence: {sessionName: session}
+  sessionPersistence: {sessionName: limpet-session}
 ";
 
 /// A Gateway with sessions from the controller.

@@ -23,8 +23,8 @@ async fn sessions_stay_on_a_pod_that_drains(build: Build) -> Result<()> {
     site.pods.remove(0).remove().await?;
     let moved = of_a.get("/").await?;
     assert_eq!((moved.status, moved.backend()), (200, Some("b")));
-    assert!(moved.set_cookie("session").is_some());
-    assert!(of_a.get("/").await?.set_cookie("session").is_none());
+    assert!(moved.set_cookie("limpet-session").is_some());
+    assert!(of_a.get("/").await?.set_cookie("limpet-session").is_none());
     Ok(())
 }
 

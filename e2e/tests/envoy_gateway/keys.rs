@@ -86,7 +86,7 @@ async fn a_key_changes_while_clients_come_by(build: Build) -> Result<()> {
     let mut first = first;
     let answer = first.get("/").await?;
     assert_eq!(answer.status, 200);
-    assert!(answer.set_cookie("session").is_some());
+    assert!(answer.set_cookie("limpet-session").is_some());
 
     // Envoy's configuration dump shows no key.
     let dump = envoy.admin().text("/config_dump").await?;

@@ -8,11 +8,11 @@ use limpet_e2e::Build;
 use crate::site::EnvoyGatewaySite;
 
 async fn a_session_holds(build: Build) -> Result<()> {
-    let (site, _envoy) = EnvoyGatewaySite::start("session", build).await?;
+    let (site, _envoy) = EnvoyGatewaySite::start("limpet-session", build).await?;
 
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
-    let cookie = first.set_cookie("session").context("no cookie")?;
+    let cookie = first.set_cookie("limpet-session").context("no cookie")?;
     assert_eq!(cookie.attribute("Path"), Some("/"));
     assert!(cookie.attribute("HttpOnly").is_some());
     assert!(!cookie.value.contains('.'), "readable: {}", cookie.value);
@@ -29,7 +29,11 @@ async fn a_session_holds(build: Build) -> Result<()> {
         assert_eq!(seen.cookies(), None);
     }
     // No token is replaced without a reason.
-    assert!(answers[1..].iter().all(|answer| answer.set_cookie("session").is_none()));
+    assert!(
+        answers[1..]
+            .iter()
+            .all(|answer| answer.set_cookie("limpet-session").is_none())
+    );
 
     // Without a cookie, requests are load-balanced.
     let mut backends = BTreeSet::new();
@@ -63,7 +67,10 @@ async fn nobody_else_steers(build: Build) -> Result<()> {
         for _ in 0..40 {
             let answer = site.get("/").header(name, &pod).send().await?;
             assert_eq!(answer.status, 200);
-            assert!(answer.set_cookie("session").is_some(), "{name} prevents a session");
+            assert!(
+                answer.set_cookie("limpet-session").is_some(),
+                "{name} prevents a session"
+            );
             // The module has no internal headers: this is an ordinary header for it.
             assert!(
                 build == Build::Module || answer.seen()?.internal_headers().is_empty(),
@@ -75,14 +82,17 @@ async fn nobody_else_steers(build: Build) -> Result<()> {
     }
 
     let mut visitor = site.session_on("a").await?;
-    let token = visitor.cookie("session").context("no token")?.to_owned();
+    let token = visitor.cookie("limpet-session").context("no token")?.to_owned();
     let (head, tail) = token.split_at(token.len() - 2);
     let forged = format!("{head}{}", if tail == "AA" { "BA" } else { "AA" });
     let refused = envoy.admin().stats("limpet.*refused").await?.values().sum::<u64>();
-    visitor.keep("session", &forged);
+    visitor.keep("limpet-session", &forged);
     let answer = visitor.get("/").await?;
     assert_eq!(answer.status, 200);
-    assert!(answer.set_cookie("session").is_some(), "a forged token was honoured");
+    assert!(
+        answer.set_cookie("limpet-session").is_some(),
+        "a forged token was honoured"
+    );
     let now = envoy.admin().stats("limpet.*refused").await?.values().sum::<u64>();
     assert_eq!(now, refused + 1);
     Ok(())

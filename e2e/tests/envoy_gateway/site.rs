@@ -120,7 +120,7 @@ impl EnvoyGatewaySite {
     /// Waits until a first visit begins a session.
     pub(crate) async fn until_sessions(&self) -> Result<()> {
         self.until("a session", |answer| {
-            answer.backend().is_some() && answer.set_cookie("session").is_some()
+            answer.backend().is_some() && answer.set_cookie("limpet-session").is_some()
         })
         .await
     }
@@ -147,7 +147,7 @@ impl EnvoyGatewaySite {
         poll::until(&format!("a session at {backend}"), async || {
             let mut visitor = self.visitor();
             let answer = visitor.get("/").await.ok()?;
-            (answer.backend() == Some(backend) && visitor.cookie("session").is_some()).then_some(visitor)
+            (answer.backend() == Some(backend) && visitor.cookie("limpet-session").is_some()).then_some(visitor)
         })
         .await
     }

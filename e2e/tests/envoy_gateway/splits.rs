@@ -50,7 +50,7 @@ async fn a_session_stays_on_its_side_of_a_split(build: Build) -> Result<()> {
     .await?;
     let moved = on_canary.get("/").await?;
     assert_eq!(moved.status, 200);
-    assert!(moved.set_cookie("session").is_some());
+    assert!(moved.set_cookie("limpet-session").is_some());
     for _ in 0..10 {
         assert_eq!(on_canary.get("/").await?.backend(), moved.backend());
         assert_eq!(on_shop.get("/").await?.backend(), Some("a"));

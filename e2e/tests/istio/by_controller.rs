@@ -25,7 +25,7 @@ kind: XBackendTrafficPolicy
 metadata: {name: sticky}
 spec:
   targetRefs: [{group: '', kind: Service, name: shop}]
-  sessionPersistence: {sessionName: session}
+  sessionPersistence: {sessionName: limpet-session}
 ";
 
 /// A site with a controller that keeps the keyring.

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// The hostname of the route.
 const HOST: &str = "shop.example.com";
 /// The cookie of the sessions.
-pub(crate) const COOKIE: &str = "session";
+pub(crate) const COOKIE: &str = "limpet-session";
 /// The site's services. Their pods have a label of the same name.
 const SERVICES: [&str; 2] = ["shop", "shop-canary"];
 /// The objects that give sessions to routes without a split.

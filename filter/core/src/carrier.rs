@@ -1,6 +1,8 @@
 //! Carriers: the cookie or header in which a token travels.
 
 pub mod cookie;
+#[cfg(feature = "public-suffixes")]
+pub mod cookie_domain;
 pub mod cookie_field;
 pub mod cookie_name;
 pub mod header;

@@ -11,6 +11,8 @@ mod keyring_document;
 mod keys;
 mod read;
 
+mod well_known;
+
 pub mod schema;
 
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
@@ -18,6 +20,7 @@ pub(crate) use compiled::{Carrier, Compiled, Fences, IdleBound, Policy};
 pub use keyring_document::{KeyDocument, KeyringDocument};
 pub use keys::{Environment, Warning};
 pub(crate) use keys::{in_secret, keyring};
+pub use well_known::warnings;
 
 use std::fmt;
 use std::time::Duration;

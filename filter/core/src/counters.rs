@@ -14,11 +14,12 @@ pub struct Counters<Handle> {
     refused_secrets: Handle,
 }
 
-/// By the index of the outcome.
+/// Those of outcomes are by their index.
 #[derive(Debug)]
 struct PolicyCounters<Handle> {
     requests: Vec<Handle>,
     responses: Vec<Handle>,
+    name_conflicts: Handle,
 }
 
 impl<Handle> Counters<Handle> {
@@ -34,6 +35,7 @@ impl<Handle> Counters<Handle> {
             Ok(PolicyCounters {
                 requests: requests.map(of_word).collect::<Result<_, E>>()?,
                 responses: responses.map(of_word).collect::<Result<_, E>>()?,
+                name_conflicts: of_word(outcome::NAME_CONFLICTS)?,
             })
         });
         Ok(Self {
@@ -53,6 +55,11 @@ impl<Handle> Counters<Handle> {
     /// The counter of a response outcome; `None` if the outcome is not counted.
     pub fn response(&self, policy: usize, outcome: ResponseOutcome) -> Option<&Handle> {
         self.policies.get(policy)?.responses.get(outcome.index()?)
+    }
+
+    /// The counter of conflicts about the session's name.
+    pub fn name_conflicts(&self, policy: usize) -> Option<&Handle> {
+        Some(&self.policies.get(policy)?.name_conflicts)
     }
 
     /// The counter for the reason why a request has no session.

@@ -55,7 +55,10 @@ impl Filter {
     /// If the configuration is invalid, with every problem of it.
     pub fn new(config: &FilterConfig, environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
         match (config::keyring(config, environment), config::compile(config)) {
-            (Ok((keyring, warnings)), Ok(config)) => Ok((Self::keyless(config).with_keys(keyring), warnings)),
+            (Ok((keyring, mut warnings)), Ok(compiled)) => {
+                warnings.extend(config::warnings(config));
+                Ok((Self::keyless(compiled).with_keys(keyring), warnings))
+            }
             (keyring, config) => Err(both(keyring.err(), config.err())),
         }
     }

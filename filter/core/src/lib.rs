@@ -30,6 +30,7 @@ mod counters;
 pub mod envoy;
 mod filter;
 pub mod keyring;
+mod name_conflict;
 pub mod outcome;
 mod plan;
 mod request_tokens;
@@ -42,6 +43,6 @@ pub mod view;
 
 pub use counters::Counters;
 pub use filter::{Filter, SessionError};
-pub use plan::{HeaderEdit, RequestPlan, ResponsePlan, Steering};
+pub use plan::{HeaderEdit, NameConflict, RequestPlan, ResponsePlan, Steering};
 pub use route_session::{RouteSession, RouteSessionError};
 pub use session::Session;

@@ -75,6 +75,12 @@ impl ResponseOutcome {
         (self as usize).checked_sub(1)
     }
 
+    /// Whether the response carries a token.
+    #[must_use]
+    pub(crate) fn has_token(self) -> bool {
+        matches!(self, Self::Issued | Self::Reissued | Self::Renewed)
+    }
+
     /// The word in the name of the counter, `limpet.<policy>.<word>`, and behind the `+` in the access log's value.
     #[must_use]
     pub fn word(self) -> Option<&'static str> {
@@ -102,6 +108,9 @@ pub fn access_log_value(request: RequestOutcome, response: ResponseOutcome) -> C
 pub fn counter_name(policy: &str, word: &str) -> String {
     format!("limpet.{policy}.{word}")
 }
+
+/// The word of the counter of responses in which the application set a cookie or header of the session's name.
+pub const NAME_CONFLICTS: &str = "name_conflicts";
 
 /// Counts requests that continued without a session because the proxy did not answer.
 pub const HOST_ERRORS: &str = "limpet.host_errors";

@@ -47,6 +47,15 @@ pub struct ResponsePlan<'a> {
     pub edits: Vec<HeaderEdit<'a>>,
     /// What the response does to the session.
     pub outcome: ResponseOutcome,
+    /// The application's own cookie or header of the session's name, which the edits remove.
+    pub name_conflict: Option<NameConflict>,
+}
+
+/// The application set a cookie or header of the session's name.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NameConflict {
+    /// A line for the log, with the first conflict of a policy.
+    pub line: Option<String>,
 }
 
 impl ResponsePlan<'_> {
@@ -55,5 +64,6 @@ impl ResponsePlan<'_> {
         status: None,
         edits: Vec::new(),
         outcome: ResponseOutcome::Unchanged,
+        name_conflict: None,
     };
 }

@@ -8,6 +8,7 @@ use crate::config::Carrier;
 use crate::outcome::RequestOutcome;
 use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
+use crate::token;
 use crate::view::{RequestView, ViewError};
 
 /// What came of the tokens of a request.
@@ -59,6 +60,8 @@ impl BoundPolicy {
                 Whose::Other => return Verdict::Keep,
                 Whose::OtherScope => return Verdict::Remove,
                 Whose::Current => current.push(unquoted(value)),
+                // The session has another name, so a cookie that is no token is the application's.
+                Whose::Former if !token::is_token(unquoted(value)) => return Verdict::Keep,
                 Whose::Former => former.push(unquoted(value)),
             }
             if forward { Verdict::Keep } else { Verdict::Remove }

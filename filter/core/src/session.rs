@@ -11,8 +11,9 @@ use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
+use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
-use crate::plan::{HeaderEdit, RequestPlan, ResponsePlan, Steering};
+use crate::plan::{HeaderEdit, NameConflict, RequestPlan, ResponsePlan, Steering};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
@@ -77,6 +78,9 @@ impl Session {
     ) -> Result<RequestPlan<'a>, ViewError> {
         let tokens = self.bound_policy.read(request, now)?;
         let mut verdict = tokens.verdict;
+        if verdict.is_err_and(|why| why == RequestOutcome::Refused(Refusal::Malformed)) {
+            self.bound_policy.policy.name_watch.suspect();
+        }
         self.state = match verdict {
             Err(_) if is_preflight(request)? => SessionState::Preflight,
             Err(_) => SessionState::New,
@@ -133,7 +137,31 @@ impl Session {
     ) -> Result<ResponsePlan<'a>, ViewError> {
         let request = self.settle(response)?;
         let plan = self.answer(response, now)?;
+        let plan = self.without_namesake(response, plan)?;
         Ok(ResponsePlan { request, ..plan })
+    }
+
+    /// Removes the application's own cookie or header of the session's name, of which the client would keep one only.
+    fn without_namesake<'a>(
+        &'a self,
+        response: &impl ResponseView,
+        plan: ResponsePlan<'a>,
+    ) -> Result<ResponsePlan<'a>, ViewError> {
+        let watch = &self.bound_policy.policy.name_watch;
+        if !plan.outcome.has_token() && !watch.is_suspected() {
+            return Ok(plan);
+        }
+        let Some(mut edits) = name_conflict::removal(&self.bound_policy, response)? else {
+            return Ok(plan);
+        };
+        watch.suspect();
+        edits.extend(plan.edits);
+        let line = watch.tell().then(|| name_conflict::line(&self.bound_policy));
+        Ok(ResponsePlan {
+            edits,
+            name_conflict: Some(NameConflict { line }),
+            ..plan
+        })
     }
 
     /// Tells what became of a token if that depends on where the request went.

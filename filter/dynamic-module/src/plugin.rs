@@ -74,7 +74,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     }
     let (filter, discovered, warnings) = if let Some(sds) = &config.sds_keys {
         let (filter, discovered) = discover(configuring, &config, sds)?;
-        (filter, Some(discovered), Vec::new())
+        (filter, Some(discovered), config::warnings(&config))
     } else {
         let environment = |name: &str| std::env::var(name).ok();
         let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
@@ -82,7 +82,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     };
     let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
     for warning in warnings {
-        abi::log(Level::Warn, &format!("limpet: {warning}"));
+        abi::log(Level::Warn, &format!("limpet: {}: {warning}", warning.field()));
     }
     Ok(Plugin {
         filter,

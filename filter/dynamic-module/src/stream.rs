@@ -143,6 +143,12 @@ fn on_response(
         count(exchange, plugin.counters.request(policy, outcome));
     }
     count(exchange, plugin.counters.response(policy, plan.outcome));
+    if let Some(conflict) = plan.name_conflict {
+        count(exchange, plugin.counters.name_conflicts(policy));
+        if let Some(line) = conflict.line {
+            abi::log(Level::Warn, &format!("limpet: {line}"));
+        }
+    }
     Ok((plan.request, plan.outcome))
 }
 

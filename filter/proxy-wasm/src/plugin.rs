@@ -18,6 +18,14 @@ pub(crate) fn log(level: LogLevel, message: &str) {
     let _: Result<(), Status> = hostcalls::log(level, message);
 }
 
+/// Writes a warning into Envoy's log. Each worker has its own VM. Shared data makes sure that only the first one warns.
+pub(crate) fn warn_once(text: &str) {
+    let said = matches!(hostcalls::get_shared_data(text), Ok((Some(_), _)));
+    if !said && hostcalls::set_shared_data(text, Some(b"said"), None) == Ok(()) {
+        log(LogLevel::Warn, &format!("limpet: {text}"));
+    }
+}
+
 /// Increments a counter, if there is one.
 pub(crate) fn count(counter: Option<&u32>) {
     if let Some(id) = counter {

@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use limpet_core::config::Warning;
 use limpet_core::{Counters, Filter};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType};
 
-use crate::plugin::{Plugin, log};
+use crate::plugin::{self, Plugin, log};
 use crate::stream::Stream;
 
 /// A configured filter. Envoy makes a new one for a new configuration and keeps the old one if that is refused.
@@ -51,16 +50,7 @@ fn configure(size: usize) -> Result<Plugin, String> {
     let counters = Counters::define(&filter, |name| hostcalls::define_metric(MetricType::Counter, name))
         .map_err(|status| format!("no counters (status {})", status as u32))?;
     for warning in warnings {
-        warn_once(&warning);
+        plugin::warn_once(&format!("{}: {warning}", warning.field()));
     }
     Ok(Plugin { filter, counters })
-}
-
-/// Each worker configures its own VM. Shared data makes sure that only the first one logs the warning.
-fn warn_once(warning: &Warning) {
-    let text = warning.to_string();
-    let said = matches!(hostcalls::get_shared_data(&text), Ok((Some(_), _)));
-    if !said && hostcalls::set_shared_data(&text, Some(b"said"), None) == Ok(()) {
-        log(LogLevel::Warn, &format!("limpet: {text}"));
-    }
 }

@@ -102,6 +102,10 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
         plugin::count(plugin.counters.request(policy, outcome));
     }
     plugin::count(plugin.counters.response(policy, plan.outcome));
+    if let Some(conflict) = plan.name_conflict {
+        plugin::count(plugin.counters.name_conflicts(policy));
+        conflict.line.iter().for_each(|line| plugin::warn_once(line));
+    }
     let is_new = plan.request.is_some() || plan.outcome != ResponseOutcome::Unchanged;
     if let Some(request) = known.or(plan.request)
         && is_new

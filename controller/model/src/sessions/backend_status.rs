@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backends::{Backends, content, x_backends};
+use super::domains::{EXPECTED, foreign_domain};
 use super::facts::RuleFacts;
 use super::policy_status::{keep_oldest, rule_name};
 use super::rules::{RuleChoice, Source};
@@ -85,10 +86,14 @@ fn conditions<'p>(
     }
     let mut about = Remarks::default();
     let (mut count, mut conflicts) = (0, 0);
-    if backends.draft(name).is_some() {
+    if let Some(draft) = backends.draft(name) {
         for rule in leading {
             let facts = rule.facts;
             count += 1;
+            if let Some(domain) = foreign_domain(draft, facts) {
+                let text = format!("{EXPECTED}, found {domain:?}: browsers drop the cookie on");
+                about.add(text, rule_name(facts));
+            }
             match rule.source {
                 Source::Inline => about.add(
                     "sessionPersistence of the rule takes precedence over that of the backend on".to_owned(),

@@ -6,6 +6,7 @@
 //! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
 //! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
 //!   client would keep only one. This file has what depends on all rules at once.
+//! - `domains` refuses cookies that browsers drop on all hosts of a rule.
 //! - `policy_status` and `backend_status` write the reports.
 
 mod annotations;
@@ -13,6 +14,7 @@ mod backend_status;
 mod backends;
 mod cookie_path;
 mod defaults;
+mod domains;
 mod facts;
 mod fault;
 mod names;
@@ -102,6 +104,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
         defaults: &settings.session_defaults,
     };
     let mut chosen = chooser.choose(rules);
+    domains::refuse_foreign(&mut chosen);
     let statuses = Statuses::new(objects, &policies, &targets, &chosen);
     refuse_without_room(&statuses, &mut chosen);
 

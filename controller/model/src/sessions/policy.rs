@@ -8,6 +8,8 @@ use super::persistence::{Carrier, Persistence, Shape};
 use crate::session_fields::{SessionField, SessionFields};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
+use limpet_core::carrier::cookie_domain;
+use limpet_core::config::Problem;
 use limpet_core::config::schema::{
     CacheControlConfig, CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig,
     SdsKeysConfig, TokenConfig,
@@ -111,8 +113,8 @@ impl Parts<'_> {
         })
     }
 
-    /// Runs the filter's own check. The filter refuses a whole configuration for one bad policy, so none may be
-    /// emitted.
+    /// Runs the filter's own check, and what the filter has no room for. The filter refuses a whole configuration for
+    /// one bad policy, so none may be emitted.
     fn check(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
         const NAME: &str = "policy";
         let a_while = Duration::from_secs(60).into();
@@ -131,17 +133,21 @@ impl Parts<'_> {
             clock_skew: a_while,
             fences: Vec::new(),
         };
-        let Err(error) = Filter::without_keys(&config) else {
-            return Ok(());
+        let fault = |field: &str, message: String| Fault {
+            place: self.place(field),
+            message,
         };
-        let fault = |problem: limpet_core::config::Problem| {
-            let field = problem.field.strip_prefix("policies.policy.").unwrap_or_default();
-            Fault {
-                place: self.place(field),
-                message: problem.message,
-            }
-        };
-        Err(error.problems.into_iter().map(fault).collect())
+        if let Err(error) = Filter::without_keys(&config) {
+            let of_policy = |problem: &Problem| {
+                let field = problem.field.strip_prefix("policies.policy.").unwrap_or_default();
+                fault(field, problem.message.clone())
+            };
+            return Err(error.problems.iter().map(of_policy).collect());
+        }
+        match policy.domain().and_then(cookie_domain::problem) {
+            Some(message) => Err(vec![fault("cookie.domain", message)]),
+            None => Ok(()),
+        }
     }
 
     /// The field of the object that a field of the filter's policy is set by.

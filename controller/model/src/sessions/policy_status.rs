@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::domains::EXPECTED;
 use super::facts::RuleFacts;
 use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
 use super::objects::{PolicyObject, PolicyTargets};
@@ -200,6 +201,9 @@ impl<'p> Statuses<'p> {
             Outcome::Destinations => "sessions of XBackends take precedence on".to_owned(),
             Outcome::Annotations => {
                 "the route's annotations cannot be followed, so there are no sessions on".to_owned()
+            }
+            Outcome::ForeignDomain => {
+                format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions on")
             }
             Outcome::Refused => "the rule cannot be followed, so there are no sessions on".to_owned(),
             Outcome::NoRoom => {

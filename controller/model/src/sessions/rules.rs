@@ -35,6 +35,8 @@ pub(super) enum Outcome<'p> {
     Destinations,
     /// The route's annotations cannot be followed.
     Annotations,
+    /// Browsers drop the cookie, by its domain and the rule's hosts.
+    ForeignDomain,
     /// The policy's status has no room for the rule's Gateways.
     NoRoom,
     /// The rule cannot be followed.

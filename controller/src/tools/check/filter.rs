@@ -6,6 +6,7 @@ use super::report::{CheckedFilter, Report, Severity};
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
 use crate::tools::keys::source;
+use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::{FilterConfig, KeyConfig, KeyStateConfig};
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::{Filter, config};
@@ -28,6 +29,12 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
         Ok(config) => config,
         Err(error) => return add_problems(report, node, error),
     };
+    for (name, policy) in &config.policies {
+        if let Some(message) = policy.domain().and_then(cookie_domain::problem) {
+            let field = format!("policies.{name}.cookie.domain");
+            report.field(Severity::Error, node, &field, message);
+        }
+    }
     let variables = variables(&config);
     report.checked.push(CheckedFilter {
         file: node.file.to_owned(),
@@ -79,14 +86,14 @@ fn check_with_stand_ins(
         Some(_) if usage.build != Some(Build::Wasm) => {
             let message = "not checked: the keyring, in a secret that Envoy discovers";
             report.field(Severity::Note, node, "sdsKeys", message);
-            Filter::without_keys(&config).map(|_| Vec::new())
+            Filter::without_keys(&config).map(|_| config::warnings(&config))
         }
         _ => Filter::new(&config, &environment).map(|(_, warnings)| warnings),
     };
     match checked {
         Ok(warnings) => {
             for warning in warnings {
-                report.field(Severity::Warning, node, "keys", warning.to_string());
+                report.field(Severity::Warning, node, warning.field(), warning.to_string());
             }
         }
         Err(error) => add_problems(report, node, error),

@@ -11,6 +11,7 @@ use super::{destinations, headers, steering};
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
+use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::DESTINATION_HEADER;
 
@@ -124,13 +125,34 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             self.report.warning(entry.route, message);
         }
         steering::check(self.report, self.chain, std::slice::from_ref(session), entry, is_last);
+        self.check_domain(session, entry.virtual_host, entry.route);
         self.conflicts.add(self.report, session, entry.route, &entry.clusters);
+    }
+
+    /// Checks that a host which leads to `node` is in the domain of the session's cookie.
+    fn check_domain(&mut self, session: &Session<'_>, virtual_host: &Node<'_>, node: &Node<'_>) {
+        let Some(domain) = session.config.domain() else {
+            return;
+        };
+        let hosts = virtual_host.list("domains");
+        let hosts: Vec<&str> = hosts.iter().filter_map(|host| host.value.as_str()).collect();
+        if hosts.is_empty() || hosts.iter().any(|host| cookie_domain::may_come_from(domain, host)) {
+            return;
+        }
+        let message = format!(
+            "the cookie of the session {} has the domain {domain}, and the virtual host is for {}: browsers drop the \
+             cookie",
+            session.name(),
+            hosts.join(", ")
+        );
+        self.report.warning(node, message);
     }
 
     fn sessions_of_clusters(&mut self, entry: &RouteEntry<'_, 'a>, config: &FilterConfig) {
         let found = destinations::sessions(self.report, self.chain, config, self.sources, entry);
         let (sessions, nodes): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         for (session, node) in sessions.iter().zip(&nodes) {
+            self.check_domain(session, entry.virtual_host, node);
             self.conflicts.add(self.report, session, node, &[]);
         }
         steering::check(self.report, self.chain, &sessions, entry, false);

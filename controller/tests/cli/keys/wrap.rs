@@ -151,7 +151,7 @@ fn the_text_is_replaced_in_a_configuration_of_envoy() {
     let keyring = Keyring::generated();
     let filter = json!({
         "wrappedKeys": {"text": wrapped(&keyring), "keyEncryptionKeys": [{"id": 1, "env": "LIMPET_KEK_1"}]},
-        "policies": {"web": {"cookie": {"name": "session"}}},
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
     });
     let mut resource = example("ecds/limpet.yaml");
     resource["resources"][0]["typed_config"]["config"]["configuration"]["value"] = filter.to_string().into();
@@ -208,7 +208,7 @@ fn a_text_that_cannot_be_replaced_stays() {
 fn tokens_are_inspected_with_a_keyring_file() {
     let keyring = Keyring::generated();
     let file = keyring.file();
-    let keys = ["--keys", file.to_str().unwrap(), "--name", "session"];
+    let keys = ["--keys", file.to_str().unwrap(), "--name", "limpet-session"];
     let issue = ["token", "issue", "--host", "10.0.0.7:80", "--cluster", "backends"];
     let token = limpet(&[&issue, &keys[..]].concat()).run().code(0).stdout;
     for _ in 0..3 {

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The Gateway's port.
 pub(crate) const PORT: u16 = 8080;
 /// The name of the policy's cookie.
-pub(crate) const COOKIE: &str = "session";
+pub(crate) const COOKIE: &str = "limpet-session";
 
 /// A `GatewayClass` for the demo's controller, and a Gateway.
 pub(crate) fn gateway(namespace: &Namespace) -> String {

@@ -7,7 +7,7 @@ use limpet_e2e::{Answer, Build, Visitor};
 use crate::setup::Setup;
 
 /// The session's cookie in `cookie.yaml`.
-const COOKIE: &str = "session";
+const COOKIE: &str = "limpet-session";
 
 /// Runs all steps.
 pub(crate) async fn run(setup: &mut Setup) -> Result<()> {

@@ -17,7 +17,7 @@ async fn envoy_has_the_cookies_ttl() -> Result<()> {
 #[tokio::test]
 async fn haproxy_has_maxlife() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session insert indirect maxlife 1", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session insert indirect maxlife 1", &backends).await?;
     let session = Session::begin(haproxy.address()).await?;
     assert!(session.until_it_ends().await? > Duration::from_secs(1));
     Ok(())

@@ -9,7 +9,7 @@ const OWN: &str = "basket7";
 /// A session that the application begins.
 async fn begun(at: SocketAddr) -> Result<Session> {
     let answer = Request::get(at, "/")
-        .answered_with("set-cookie", format!("session={OWN}"))
+        .answered_with("set-cookie", format!("limpet-session={OWN}"))
         .send()
         .await?;
     Ok(Session {
@@ -22,7 +22,10 @@ async fn begun(at: SocketAddr) -> Result<Session> {
 
 /// The cookie that the application sees if the client sends this value.
 async fn seen(at: SocketAddr, value: &str) -> Result<Option<String>> {
-    let answer = Request::get(at, "/").cookie(format!("session={value}")).send().await?;
+    let answer = Request::get(at, "/")
+        .cookie(format!("limpet-session={value}"))
+        .send()
+        .await?;
     Ok(answer.seen()?.cookies())
 }
 
@@ -47,7 +50,7 @@ async fn envoys_cookie_replaces_the_applications() -> Result<()> {
     let mut visitor = Visitor::new(&envoy);
     let request = envoy
         .get("/")
-        .answered_with("set-cookie", format!("session={OWN}; Path=/"));
+        .answered_with("set-cookie", format!("limpet-session={OWN}; Path=/"));
     let answer = visitor.send(request).await?;
     assert_eq!(answer.set_cookies().len(), 2);
     let seen = visitor.get("/").await?.seen()?.cookies().context("no cookie")?;
@@ -58,13 +61,16 @@ async fn envoys_cookie_replaces_the_applications() -> Result<()> {
 #[tokio::test]
 async fn haproxys_prefix_is_a_name_that_anybody_can_write() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session prefix", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session prefix", &backends).await?;
     let session = begun(haproxy.address()).await?;
     assert_eq!(session.cookie.value, format!("{}~{OWN}", session.backend));
     assert!(session.holds().await?);
-    assert_eq!(session.send().await?.seen()?.cookies(), Some(format!("session={OWN}")));
+    assert_eq!(
+        session.send().await?.seen()?.cookies(),
+        Some(format!("limpet-session={OWN}"))
+    );
     for backend in &backends {
-        let forged = format!("session={}~{OWN}", backend.name());
+        let forged = format!("limpet-session={}~{OWN}", backend.name());
         assert_eq!(reached(haproxy.address(), &forged).await?, one(backend.name()));
     }
     Ok(())
@@ -75,18 +81,27 @@ async fn haproxys_prefix_is_a_name_that_anybody_can_write() -> Result<()> {
 #[tokio::test]
 async fn haproxy_removes_what_is_before_any_tilde() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session prefix", &backends[..1]).await?;
-    assert_eq!(seen(haproxy.address(), "old").await?.as_deref(), Some("session=old"));
+    let haproxy = haproxy("cookie limpet-session prefix", &backends[..1]).await?;
+    assert_eq!(
+        seen(haproxy.address(), "old").await?.as_deref(),
+        Some("limpet-session=old")
+    );
     assert_eq!(
         seen(haproxy.address(), "old~value").await?.as_deref(),
-        Some("session=value")
+        Some("limpet-session=value")
     );
-    assert_eq!(set(haproxy.address(), "session=\"x\"").await?, "session=a~\"x\"");
     assert_eq!(
-        set(haproxy.address(), "session=x; Max-Age=0").await?,
-        "session=a~x; Max-Age=0"
+        set(haproxy.address(), "limpet-session=\"x\"").await?,
+        "limpet-session=a~\"x\""
     );
-    assert_eq!(set(haproxy.address(), "session=; Path=/").await?, "session=a~; Path=/");
+    assert_eq!(
+        set(haproxy.address(), "limpet-session=x; Max-Age=0").await?,
+        "limpet-session=a~x; Max-Age=0"
+    );
+    assert_eq!(
+        set(haproxy.address(), "limpet-session=; Path=/").await?,
+        "limpet-session=a~; Path=/"
+    );
     Ok(())
 }
 
@@ -98,11 +113,14 @@ async fn limpets_prefix_is_a_token_that_nobody_can_write() -> Result<()> {
     let (token, own) = session.cookie.value.split_once('~').context("no prefix")?;
     assert_eq!((token.len(), own), (60, OWN));
     assert!(session.holds().await?);
-    assert_eq!(session.send().await?.seen()?.cookies(), Some(format!("session={OWN}")));
+    assert_eq!(
+        session.send().await?.seen()?.cookies(),
+        Some(format!("limpet-session={OWN}"))
+    );
     for backend in &backends {
         for forged in [backend.name(), &BASE64_STANDARD.encode(backend.address().to_string())] {
             assert_eq!(
-                reached(envoy.address(), &format!("session={forged}~{OWN}"))
+                reached(envoy.address(), &format!("limpet-session={forged}~{OWN}"))
                     .await?
                     .len(),
                 3
@@ -117,14 +135,17 @@ async fn limpet_removes_nothing_that_is_not_a_token() -> Result<()> {
     let backends = Backend::three()?;
     let envoy = with_prefixes(&backends).await?;
     for value in ["old", "old~value"] {
-        assert_eq!(seen(envoy.address(), value).await?, Some(format!("session={value}")));
+        assert_eq!(
+            seen(envoy.address(), value).await?,
+            Some(format!("limpet-session={value}"))
+        );
     }
-    let quoted = set(envoy.address(), "session=\"x\"").await?;
+    let quoted = set(envoy.address(), "limpet-session=\"x\"").await?;
     assert!(
-        quoted.starts_with("session=\"EA") && quoted.ends_with("~x\""),
+        quoted.starts_with("limpet-session=\"EA") && quoted.ends_with("~x\""),
         "{quoted}"
     );
-    for field in ["session=x; Max-Age=0", "session=; Path=/"] {
+    for field in ["limpet-session=x; Max-Age=0", "limpet-session=; Path=/"] {
         assert_eq!(set(envoy.address(), field).await?, field);
     }
     Ok(())

@@ -59,10 +59,10 @@ async fn haproxy_honours_it() -> Result<()> {
 async fn limpet_does_not_honour_it() -> Result<()> {
     let route =
         |name: &str| json!({"name": name, "match": {"prefix": format!("/{name}")}, "route": {"cluster": "backends"}});
-    for (policy, cookie) in [("web", "session"), ("other", "other")] {
+    for (policy, cookie) in [("web", "limpet-session"), ("other", "other")] {
         let filter = json!({
             "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-            "policies": {"web": {"cookie": {"name": "session"}}, "other": {"cookie": {"name": "other"}}},
+            "policies": {"web": {"cookie": {"name": "limpet-session"}}, "other": {"cookie": {"name": "other"}}},
             "routes": [{"route": "one", "policy": "web"}, {"route": "two", "policy": policy}],
         });
         let backends = Backend::three()?;

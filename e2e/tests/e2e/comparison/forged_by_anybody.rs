@@ -18,9 +18,9 @@ async fn envoy_sends_the_client_to_the_address_that_it_wrote() -> Result<()> {
 #[tokio::test]
 async fn haproxy_sends_the_client_to_the_server_that_it_named() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session insert indirect", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session insert indirect", &backends).await?;
     for backend in &backends {
-        let forged = format!("session={}", backend.name());
+        let forged = format!("limpet-session={}", backend.name());
         assert_eq!(reached(haproxy.address(), &forged).await?, one(backend.name()));
     }
     Ok(())
@@ -31,8 +31,8 @@ async fn haproxy_sends_the_client_to_the_server_that_it_named() -> Result<()> {
 async fn haproxys_dynamic_cookie_is_the_same_for_all_clients() -> Result<()> {
     let backends = Backend::three()?;
     let haproxy = haproxy_with_key("secret", &backends).await?;
-    assert_eq!(reached(haproxy.address(), "session=a").await?.len(), 3);
-    let address = format!("session={}", backends[0].address());
+    assert_eq!(reached(haproxy.address(), "limpet-session=a").await?.len(), 3);
+    let address = format!("limpet-session={}", backends[0].address());
     assert_eq!(reached(haproxy.address(), &address).await?.len(), 3);
 
     let mut values = BTreeMap::<_, BTreeSet<_>>::new();
@@ -54,8 +54,8 @@ async fn limpet_refuses_an_address_a_name_and_a_changed_token() -> Result<()> {
         let bare = backend.address().to_string();
         for forged in [
             native_forgery(&bare),
-            format!("session={bare}"),
-            format!("session={}", backend.name()),
+            format!("limpet-session={bare}"),
+            format!("limpet-session={}", backend.name()),
         ] {
             assert_eq!(reached(envoy.address(), &forged).await?.len(), 3, "{forged}");
         }
@@ -64,7 +64,7 @@ async fn limpet_refuses_an_address_a_name_and_a_changed_token() -> Result<()> {
     assert!(session.holds().await?);
     let mut changed = session.cookie.value.clone().into_bytes();
     changed[30] = if changed[30] == b'A' { b'B' } else { b'A' };
-    let changed = format!("session={}", String::from_utf8(changed)?);
+    let changed = format!("limpet-session={}", String::from_utf8(changed)?);
     assert_eq!(reached(envoy.address(), &changed).await?.len(), 3);
     Ok(())
 }

@@ -42,10 +42,10 @@ async fn envoys_header_is_as_forgeable_as_its_cookie() -> Result<()> {
 #[tokio::test]
 async fn haproxys_cookie_directive_knows_cookies_only() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session insert indirect", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session insert indirect", &backends).await?;
     let answer = Request::get(haproxy.address(), "/").send().await?;
-    assert!(answer.header("session").is_none() && answer.set_cookie(COOKIE).is_some());
-    assert_eq!(reached_with(haproxy.address(), "session", "a").await?.len(), 3);
+    assert!(answer.header("limpet-session").is_none() && answer.set_cookie(COOKIE).is_some());
+    assert_eq!(reached_with(haproxy.address(), "limpet-session", "a").await?.len(), 3);
     Ok(())
 }
 

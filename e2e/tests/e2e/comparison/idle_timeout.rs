@@ -31,7 +31,7 @@ fn haproxys_date(cookie: &SetCookie) -> Result<u64> {
 #[tokio::test]
 async fn haproxy_has_maxidle() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session insert indirect maxidle 2", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session insert indirect maxidle 2", &backends).await?;
     let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let unused = Session::begin(haproxy.address()).await?;
     let ahead = haproxys_date(&unused.cookie)?.saturating_sub(before);

@@ -30,7 +30,7 @@ use limpet_e2e::{Answer, Backend, Config, Envoy, Request, SetCookie};
 use serde_json::{Value, json};
 
 /// The name of the cookie in all three products.
-const COOKIE: &str = "session";
+const COOKIE: &str = "limpet-session";
 
 /// Envoy with its own cookie session and without Limpet.
 async fn native(backends: &[Backend]) -> Result<Envoy> {
@@ -85,7 +85,7 @@ async fn haproxy(lines: &str, backends: &[Backend]) -> Result<Haproxy> {
 
 /// HAProxy that derives its cookies' values from this key and the servers' addresses.
 async fn haproxy_with_key(key: &str, backends: &[Backend]) -> Result<Haproxy> {
-    let lines = format!("cookie session insert indirect dynamic\ndynamic-cookie-key {key}");
+    let lines = format!("cookie limpet-session insert indirect dynamic\ndynamic-cookie-key {key}");
     Haproxy::start(&section(&lines, &servers(backends, |_| String::new()))).await
 }
 

@@ -39,7 +39,7 @@ async fn envoy_shows_the_backends_address() -> Result<()> {
 #[tokio::test]
 async fn haproxy_shows_the_name_that_the_server_line_gives() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session insert indirect", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session insert indirect", &backends).await?;
     let session = Session::begin(haproxy.address()).await?;
     assert_eq!(session.cookie.value, session.backend);
     assert!(!shows(&session.cookie, named(&backends, &session)?));

@@ -23,9 +23,9 @@ async fn envoy_leaves_it() -> Result<()> {
 #[tokio::test]
 async fn haproxy_removes_it_with_indirect() -> Result<()> {
     let backends = Backend::three()?;
-    let indirect = haproxy("cookie session insert indirect", &backends).await?;
+    let indirect = haproxy("cookie limpet-session insert indirect", &backends).await?;
     assert_eq!(seen(indirect.address()).await?.1.as_deref(), Some("app=1"));
-    let plain = haproxy("cookie session insert", &backends).await?;
+    let plain = haproxy("cookie limpet-session insert", &backends).await?;
     let (session, seen) = seen(plain.address()).await?;
     assert_eq!(seen, Some(format!("app=1; {}", session.cookie.pair())));
     Ok(())

@@ -27,7 +27,7 @@ async fn envoy_continues_the_session_on_the_new_one() -> Result<()> {
 #[tokio::test]
 async fn haproxy_continues_the_session_on_the_new_one() -> Result<()> {
     let mut backends = Backend::three()?;
-    let haproxy = haproxy("cookie session insert indirect", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session insert indirect", &backends).await?;
     let mut session = Session::begin(haproxy.address()).await?;
     replace(&mut backends, &mut session).await?;
     assert!(session.holds().await?);
@@ -40,7 +40,7 @@ async fn haproxy_ends_the_session_if_the_server_has_a_new_value() -> Result<()> 
     let backends = Backend::three()?;
     let with = |suffix: &str| {
         let servers = servers(&backends, |name| format!("cookie {name}{suffix}"));
-        section("cookie session insert indirect", &servers)
+        section("cookie limpet-session insert indirect", &servers)
     };
     let before = Haproxy::start(&with("1")).await?;
     let mut session = Session::begin(before.address()).await?;

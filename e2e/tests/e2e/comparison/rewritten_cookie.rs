@@ -9,7 +9,7 @@ async fn begun(at: SocketAddr) -> Result<Session> {
         "a cookie was set that the application did not set"
     );
     let answer = Request::get(at, "/")
-        .answered_with("set-cookie", "session=any; Path=/")
+        .answered_with("set-cookie", "limpet-session=any; Path=/")
         .send()
         .await?;
     Ok(Session {
@@ -32,12 +32,12 @@ async fn envoy_decides_by_itself() -> Result<()> {
 #[tokio::test]
 async fn haproxy_rewrites_it_to_the_servers_name() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session rewrite", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session rewrite", &backends).await?;
     let session = begun(haproxy.address()).await?;
     assert_eq!(session.cookie.value, session.backend);
     assert!(session.holds().await?);
     for backend in &backends {
-        let forged = format!("session={}", backend.name());
+        let forged = format!("limpet-session={}", backend.name());
         assert_eq!(reached(haproxy.address(), &forged).await?, one(backend.name()));
     }
     Ok(())
@@ -52,7 +52,12 @@ async fn limpet_rewrites_it_to_a_token() -> Result<()> {
     assert!(session.holds().await?);
     for backend in &backends {
         for forged in [backend.name(), &BASE64_STANDARD.encode(backend.address().to_string())] {
-            assert_eq!(reached(envoy.address(), &format!("session={forged}")).await?.len(), 3);
+            assert_eq!(
+                reached(envoy.address(), &format!("limpet-session={forged}"))
+                    .await?
+                    .len(),
+                3
+            );
         }
     }
     Ok(())

@@ -63,7 +63,7 @@ async fn until_known(haproxy: &Haproxy) -> Result<()> {
 #[tokio::test]
 async fn haproxy_refuses_with_option_persist_even_if_it_retries() -> Result<()> {
     let mut backends = Backend::three()?;
-    let lines = format!("cookie session insert indirect\noption persist\nretries 1\n{CHECKS}");
+    let lines = format!("cookie limpet-session insert indirect\noption persist\nretries 1\n{CHECKS}");
     let haproxy = haproxy(&lines, &backends).await?;
     let session = Session::begin(haproxy.address()).await?;
     stop(&mut backends, &session).await?;
@@ -74,7 +74,7 @@ async fn haproxy_refuses_with_option_persist_even_if_it_retries() -> Result<()> 
 #[tokio::test]
 async fn haproxy_moves_the_session_without_option_persist() -> Result<()> {
     let mut backends = Backend::three()?;
-    let haproxy = haproxy(&format!("cookie session insert indirect\n{CHECKS}"), &backends).await?;
+    let haproxy = haproxy(&format!("cookie limpet-session insert indirect\n{CHECKS}"), &backends).await?;
     let session = Session::begin(haproxy.address()).await?;
     stop(&mut backends, &session).await?;
     until_known(&haproxy).await?;

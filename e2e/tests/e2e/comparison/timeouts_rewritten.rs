@@ -21,12 +21,12 @@ async fn envoy_honours_a_cookie_without_its_end() -> Result<()> {
 #[tokio::test]
 async fn haproxy_honours_a_cookie_without_its_dates() -> Result<()> {
     let backends = Backend::three()?;
-    let haproxy = haproxy("cookie session insert indirect maxidle 1 maxlife 1", &backends).await?;
+    let haproxy = haproxy("cookie limpet-session insert indirect maxidle 1 maxlife 1", &backends).await?;
     let session = Session::begin(haproxy.address()).await?;
     session.until_it_ends().await?;
     let (name, dates) = session.cookie.value.split_once('|').context("no dates")?;
     assert_eq!(dates.split('|').count(), 2);
-    assert!(session.holds_with(&format!("session={name}")).await?);
+    assert!(session.holds_with(&format!("limpet-session={name}")).await?);
     Ok(())
 }
 
@@ -45,7 +45,7 @@ async fn limpet_does_not_honour_a_token_with_another_time() -> Result<()> {
     for at in payload.clone() {
         let mut later = token.clone();
         later[at] = later[at].wrapping_add(1);
-        let later = format!("session={}", BASE64_URL_SAFE_NO_PAD.encode(later));
+        let later = format!("limpet-session={}", BASE64_URL_SAFE_NO_PAD.encode(later));
         Request::get(session.at, "/").cookie(later).send().await?;
     }
     let refused = envoy.metric("web.refused.bad_signature").await?;

@@ -15,7 +15,7 @@ async fn site_without(policy: &Value) -> Result<(Site, String, String)> {
     }
     let mut site = Site::start(config).await?;
     let first = site.envoy.get("/").send().await?;
-    let pair = first.set_cookie("session").context("no token")?.pair();
+    let pair = first.set_cookie("limpet-session").context("no token")?.pair();
     let backend = first.backend().context("no backend")?.to_owned();
 
     let address = site.backend(&backend)?.address();
@@ -44,11 +44,11 @@ async fn site_without(policy: &Value) -> Result<(Site, String, String)> {
 #[tokio::test]
 async fn check_16_a_draining_backend_keeps_its_sessions() -> Result<()> {
     let balanced = async {
-        let (site, gone, pair) = site_without(&json!({"cookie": {"name": "session"}})).await?;
+        let (site, gone, pair) = site_without(&json!({"cookie": {"name": "limpet-session"}})).await?;
         let moved = site.envoy.get("/").cookie(pair).send().await?;
         assert_eq!(moved.status, 200);
         assert_ne!(moved.backend().context("no backend")?, gone);
-        let pair = moved.set_cookie("session").context("no new token")?.pair();
+        let pair = moved.set_cookie("limpet-session").context("no new token")?.pair();
         for _ in 0..10 {
             let answer = site.envoy.get("/").cookie(&pair).send().await?;
             assert_eq!(answer.backend(), moved.backend(), "the session left its new backend");
@@ -57,7 +57,7 @@ async fn check_16_a_draining_backend_keeps_its_sessions() -> Result<()> {
         anyhow::Ok(())
     };
     let strict = async |more: Value, status: u16| {
-        let mut policy = json!({"cookie": {"name": "session"}, "strict": true});
+        let mut policy = json!({"cookie": {"name": "limpet-session"}, "strict": true});
         if !more.is_null() {
             policy["strictStatus"] = more;
         }
@@ -91,7 +91,7 @@ async fn fenced(envoy: &Envoy) -> Option<u64> {
 async fn check_20_a_new_pod_does_not_get_a_dead_pods_sessions() -> Result<()> {
     let mut site = Site::start(Config::load("ecds.yaml")?).await?;
     let first = site.envoy.get("/").send().await?;
-    let of_dead = first.set_cookie("session").context("no token")?.pair();
+    let of_dead = first.set_cookie("limpet-session").context("no token")?.pair();
     let dead = site.backend_of(&first)?;
     let address = dead.address();
     dead.stop().await;
@@ -104,14 +104,14 @@ async fn check_20_a_new_pod_does_not_get_a_dead_pods_sessions() -> Result<()> {
 
     // Later than any token of the dead pod.
     let not_before = unix_seconds()? + 1;
-    let mut filter = filter_with(&json!({"cookie": {"name": "session"}}));
+    let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
     filter["fences"] = json!([{"address": address.to_string(), "notBefore": not_before}]);
     site.envoy.update(|config| config.filter(&filter))?;
     poll::until("every worker to have the fence, and its time to come", async || {
         let before = fenced(&site.envoy).await?;
         for _ in 0..20 {
             let answer = site.envoy.get("/").cookie(&of_dead).send().await.ok()?;
-            answer.set_cookie("session")?;
+            answer.set_cookie("limpet-session")?;
         }
         let all = fenced(&site.envoy).await? == before + 20;
         (all && unix_seconds().ok()? >= not_before).then_some(())
@@ -120,7 +120,7 @@ async fn check_20_a_new_pod_does_not_get_a_dead_pods_sessions() -> Result<()> {
 
     let of_new = poll::until("a session at the new pod", async || {
         let begun = site.envoy.get("/").send().await.ok()?;
-        (begun.backend() == Some("new")).then(|| begun.set_cookie("session"))?
+        (begun.backend() == Some("new")).then(|| begun.set_cookie("limpet-session"))?
     })
     .await?
     .pair();

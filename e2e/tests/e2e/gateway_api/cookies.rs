@@ -10,19 +10,19 @@ use serde_json::json;
 /// The cookie `session` of a new client at this path.
 async fn first_cookie(envoy: &Envoy, path: &str) -> Result<SetCookie> {
     let first = envoy.get(path).send().await?;
-    first.set_cookie("session").context("no cookie")
+    first.set_cookie("limpet-session").context("no cookie")
 }
 
 /// The end is in the token, so every Envoy can tell it.
 #[tokio::test]
 async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
-    let policy = json!({"cookie": {"name": "session"}, "absoluteTimeout": "3s"});
+    let policy = json!({"cookie": {"name": "limpet-session"}, "absoluteTimeout": "3s"});
     let backends = Backend::three()?;
     let config = Config::load("cookie.yaml")?.policy(&policy).backends(&backends);
     let (one, other) = tokio::try_join!(Envoy::start(config.clone()), Envoy::start(config))?;
     let begun = Instant::now();
     let first = one.get("/").send().await?;
-    let cookie = first.set_cookie("session").context("no cookie")?;
+    let cookie = first.set_cookie("limpet-session").context("no cookie")?;
     assert_eq!((cookie.attribute("Expires"), cookie.attribute("Max-Age")), (None, None));
     let replay = async |envoy: &Envoy| envoy.get("/").cookie(cookie.pair()).send().await;
     let kept = replay(&other).await?;
@@ -31,14 +31,14 @@ async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
 
     poll::until("the session to end", async || {
         let answer = replay(&other).await.ok()?;
-        answer.set_cookie("session")
+        answer.set_cookie("limpet-session")
     })
     .await?;
     // The timeout of 3 s, less a margin.
     assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
     let ended = replay(&one).await?;
     assert_eq!(ended.status, 200);
-    assert!(ended.set_cookie("session").is_some(), "the session did not end");
+    assert!(ended.set_cookie("limpet-session").is_some(), "the session did not end");
     for envoy in [&one, &other] {
         assert_eq!(envoy.metric("web.refused.expired").await?, 1);
     }
@@ -48,14 +48,18 @@ async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
 /// The timeout is absolute: a token that is reissued because of `idleTimeout` ends when the first one would have ended.
 #[tokio::test]
 async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<()> {
-    let cookie = json!({"name": "session", "lifetimeType": "Permanent"});
+    let cookie = json!({"name": "limpet-session", "lifetimeType": "Permanent"});
     let policy = json!({"cookie": cookie, "absoluteTimeout": "1h", "idleTimeout": "10s"});
     let site = Site::with_policy(&policy).await?;
     let mut visitor = site.visitor();
-    let first = visitor.get("/").await?.set_cookie("session").context("no cookie")?;
+    let first = visitor
+        .get("/")
+        .await?
+        .set_cookie("limpet-session")
+        .context("no cookie")?;
     assert_eq!(first.attribute("Max-Age"), Some("3600"));
     let reissued = poll::until("the token to be issued again", async || {
-        visitor.get("/").await.ok()?.set_cookie("session")
+        visitor.get("/").await.ok()?.set_cookie("limpet-session")
     })
     .await?;
     assert_eq!(site.envoy.metric("web.renewed").await?, 1);
@@ -74,8 +78,8 @@ async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<
 #[tokio::test]
 async fn check_08_the_cookies_path_is_the_configured_one() -> Result<()> {
     for (cookie, path) in [
-        (json!({"name": "session"}), "/"),
-        (json!({"name": "session", "path": "/p1/p2"}), "/p1/p2"),
+        (json!({"name": "limpet-session"}), "/"),
+        (json!({"name": "limpet-session", "path": "/p1/p2"}), "/p1/p2"),
     ] {
         let site = Site::with_policy(&json!({"cookie": cookie})).await?;
         for request in ["/", "/p1/p2/foo/p3", "/other"] {
@@ -91,9 +95,9 @@ async fn check_08_the_cookies_path_is_the_configured_one() -> Result<()> {
 async fn check_10_multiple_cookies_are_handled() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let first = site.envoy.get("/").send().await?;
-    let ours = first.set_cookie("session").context("no cookie")?.pair();
+    let ours = first.set_cookie("limpet-session").context("no cookie")?.pair();
     let fields = [
-        "a=1; a=\"2, 3\"; session=stale; =b",
+        "a=1; a=\"2, 3\"; limpet-session=stale; =b",
         &format!("c; {ours}; a=\"4; d=e=f; a=1"),
     ];
     for _ in 0..4 {
@@ -130,7 +134,7 @@ async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
         let all = answer.headers.get_all("set-cookie").iter();
         let (ours, others): (Vec<_>, Vec<_>) = all
             .map(HeaderValue::as_bytes)
-            .partition(|field| field.starts_with(b"session="));
+            .partition(|field| field.starts_with(b"limpet-session="));
         assert_eq!(others, fields.map(str::as_bytes), "{path}");
         assert_eq!(ours.len(), own, "{path}");
     }
@@ -142,7 +146,7 @@ async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
 #[tokio::test]
 async fn check_22_a_session_that_was_idle_for_too_long_is_invalid() -> Result<()> {
     let survives = async {
-        let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "idleTimeout": "3s"})).await?;
+        let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}, "idleTimeout": "3s"})).await?;
         let mut visitor = site.visitor();
         let first = visitor.get("/").await?;
         // The sum is longer than the timeout.
@@ -158,12 +162,12 @@ async fn check_22_a_session_that_was_idle_for_too_long_is_invalid() -> Result<()
         anyhow::Ok(())
     };
     let ends = async {
-        let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "idleTimeout": "1s"})).await?;
+        let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}, "idleTimeout": "1s"})).await?;
         let pair = first_cookie(&site.envoy, "/").await?.pair();
         // 1.1 times the timeout, and a margin.
         tokio::time::sleep(Duration::from_millis(3200)).await;
         let answer = site.envoy.get("/").cookie(pair).send().await?;
-        ensure!(answer.set_cookie("session").is_some(), "the session survived");
+        ensure!(answer.set_cookie("limpet-session").is_some(), "the session survived");
         ensure!(site.envoy.metric("web.refused.idle").await? == 1);
         anyhow::Ok(())
     };

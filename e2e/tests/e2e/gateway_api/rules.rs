@@ -23,7 +23,7 @@ fn rule(prefix: &str, session: &str, weights: [u32; 2]) -> Rule {
 /// if both rules have the same name.
 #[tokio::test]
 async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
-    for names in [["session-a", "session-b"], ["session"; 2]] {
+    for names in [["session-a", "session-b"], ["limpet-session"; 2]] {
         let policies = json!({"a": {"cookie": {"name": names[0]}}, "b": {"cookie": {"name": names[1]}}});
         let rules = [rule("/a", "a/a", [100, 0]), rule("/b", "b/b", [0, 100])];
         let site = Site::start(split(&rules, &policies)?).await?;
@@ -98,7 +98,7 @@ async fn walk(mut browser: Visitor) -> Result<[String; 2]> {
 
 #[tokio::test]
 async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
-    let policies = json!({"web": {"cookie": {"name": "session"}}});
+    let policies = json!({"web": {"cookie": {"name": "limpet-session"}}});
     let weighted = |weights| [rule("/", "web/shop", weights)];
     let config = split(&weighted([100, 0]), &policies)?;
     let mut site = Site::start(config).await?;
@@ -155,7 +155,7 @@ async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> 
 /// to `servicev1` and `servicev2` equally". A session belongs to its rule, so it stays on whichever service it begins.
 #[tokio::test]
 async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Result<()> {
-    let policies = json!({"of-shop-v1": {"cookie": {"name": "session"}}});
+    let policies = json!({"of-shop-v1": {"cookie": {"name": "limpet-session"}}});
     let rules = [rule("/", "of-shop-v1/shop", [50, 50])];
     let site = Site::start(split(&rules, &policies)?).await?;
     let mut on_v2 = 0;
@@ -179,7 +179,7 @@ async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Resul
 /// The rule that a request matches answers it, whatever session the request brings.
 #[tokio::test]
 async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
-    let policies = json!({"web": {"cookie": {"name": "session"}}});
+    let policies = json!({"web": {"cookie": {"name": "limpet-session"}}});
     let rules = [
         rule("/shop", "web/canary", [0, 100]).with_header("x-canary", "yes"),
         rule("/shop", "web/shop", [100, 0]),
@@ -194,7 +194,7 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     let request = |(path, canary, _)| site.envoy.get(path).header("x-canary", canary);
     for own in requests {
         let first = request(own).send().await?;
-        let pair = first.set_cookie("session").context("no token")?.pair();
+        let pair = first.set_cookie("limpet-session").context("no token")?.pair();
         for other in requests {
             for _ in 0..4 {
                 let answer = request(other).cookie(&pair).send().await?;
@@ -214,14 +214,17 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
 /// The weight is 80 of 100: of 600 first requests 480, plus or minus five standard deviations of 9.8.
 #[tokio::test]
 async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
-    let policies = json!({"web": {"cookie": {"name": "session"}}});
+    let policies = json!({"web": {"cookie": {"name": "limpet-session"}}});
     let rules = [rule("/", "web/shop", [80, 20])];
     let site = Site::start(split(&rules, &policies)?).await?;
     let mut connection = Connection::open(site.envoy.address(), false).await?;
     let mut on_v1 = 0;
     for _ in 0..600 {
         let answer = connection.send(site.envoy.get("/")).await?;
-        ensure!(answer.set_cookie("session").is_some(), "the first answer has no token");
+        ensure!(
+            answer.set_cookie("limpet-session").is_some(),
+            "the first answer has no token"
+        );
         on_v1 += usize::from(answer.backend().context("no backend")? != "c");
     }
     assert!((431..=529).contains(&on_v1), "{on_v1} of 600");

@@ -79,9 +79,9 @@ fn shows_the_address(token: &str) -> Result<bool> {
 
 /// Shows that the search finds an address in a token that contains one.
 async fn signed_tokens_show_the_address() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "session"}, "token": "signed"})).await?;
+    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}, "token": "signed"})).await?;
     let first = site.envoy.get("/").send().await?;
-    let token = first.set_cookie("session").context("no token")?.value;
+    let token = first.set_cookie("limpet-session").context("no token")?.value;
     ensure!(shows_the_address(&token)?, "{token}");
     Ok(())
 }
@@ -102,16 +102,16 @@ async fn rules_of_different_hosts() -> Result<()> {
         })
     };
     let hosts = json!({"route_config": {"virtual_hosts": [host("one"), host("two")]}});
-    let policies = json!({"web": {"cookie": {"name": "session"}}});
+    let policies = json!({"web": {"cookie": {"name": "limpet-session"}}});
     let filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": policies});
     let config = Config::load("cookie.yaml")?.filter(&filter).connection_manager(&hosts);
     let site = Site::start(config).await?;
     let get = |host: &str| site.envoy.get("/").header("host", host);
     let first = get("one.example").send().await?;
-    let pair = first.set_cookie("session").context("no token")?.pair();
+    let pair = first.set_cookie("limpet-session").context("no token")?.pair();
     let elsewhere = get("two.example").cookie(&pair).send().await?;
     ensure!(
-        elsewhere.set_cookie("session").is_some(),
+        elsewhere.set_cookie("limpet-session").is_some(),
         "the token was honoured on another host"
     );
     ensure!(site.envoy.metric("web.refused.bad_signature").await? == 1);

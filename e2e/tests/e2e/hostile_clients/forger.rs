@@ -28,7 +28,7 @@ pub(crate) const SESSIONS: [Session; 2] = [
     Session {
         policy: "web",
         mode: CarrierMode::Cookie,
-        name: "session",
+        name: "limpet-session",
     },
     Session {
         policy: "api",

@@ -73,7 +73,7 @@ fn debug_output_shows_no_key() -> Result<()> {
         json!({"wrappedKeys": {"text": text, "keyEncryptionKeys": [{"id": 1, "env": "KEK"}]}}),
     ] {
         let mut config = json!({
-            "policies": {"web": {"cookie": {"name": "session"}}},
+            "policies": {"web": {"cookie": {"name": "limpet-session"}}},
             "default": {"policy": "web", "scope": "default"},
         });
         for source in ["keys", "wrappedKeys"] {
@@ -85,7 +85,7 @@ fn debug_output_shows_no_key() -> Result<()> {
         all += &(shown(&config) + &shown(&filter) + &shown(&warnings) + &shown(&session));
     }
     let keyring = Keyring::new(vec![Key::from(&entry)])?;
-    let realm = Realm::new(&keyring, b"default", CarrierMode::Cookie, "session");
+    let realm = Realm::new(&keyring, b"default", CarrierMode::Cookie, "limpet-session");
     let document = json!({"keys": [{"id": 1, "state": "signing", "secret": key}]});
     let document = KeyringDocument::parse(document.to_string().as_bytes())?;
     let opened = Wrapped::parse(&text)?.open(&secret(&kek)?)?;

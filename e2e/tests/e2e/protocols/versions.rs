@@ -73,7 +73,7 @@ async fn sessions_stay_at_ipv6_backends() -> Result<()> {
 #[tokio::test]
 async fn strict_sessions_stay_at_ipv6_backends() -> Result<()> {
     let backends = ipv6_backends()?;
-    let policy = json!({"cookie": {"name": "session"}, "strict": true});
+    let policy = json!({"cookie": {"name": "limpet-session"}, "strict": true});
     let config = Config::load("cookie.yaml")?
         .policy(&policy)
         .strict_routes()

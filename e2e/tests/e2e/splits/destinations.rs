@@ -35,7 +35,7 @@ fn config(policies: &Value, weights: [u32; 3], sessions: [Option<&str>; 3]) -> R
 
 /// The file's policies, weights and sessions, with a third cluster that gets no requests.
 fn unchanged() -> Result<Config> {
-    let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}}});
+    let policies = json!({"web": {"cookie": {"name": "limpet-session", "perScope": true}}});
     config(&policies, [70, 30, 0], [Some("web/blue"), Some("web/green"), None])
 }
 
@@ -212,7 +212,7 @@ async fn when_a_backend_goes_the_other_session_stays() -> Result<()> {
 
 #[tokio::test]
 async fn a_strict_session_fails_only_within_its_destination() -> Result<()> {
-    let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}, "strict": true}});
+    let policies = json!({"web": {"cookie": {"name": "limpet-session", "perScope": true}, "strict": true}});
     let sessions = [Some("web/blue"), Some("web/green"), None];
     let config = config(&policies, [50, 50, 0], sessions)?.strict_routes();
     let mut site = SplitSite::with_services(config, CLUSTERS).await?;
@@ -236,7 +236,7 @@ async fn a_strict_session_fails_only_within_its_destination() -> Result<()> {
 /// Green names a policy that does not exist, and red names none.
 #[tokio::test]
 async fn a_destination_without_a_session_is_left_alone() -> Result<()> {
-    let policies = json!({"web": {"cookie": {"name": "session", "perScope": true}}});
+    let policies = json!({"web": {"cookie": {"name": "limpet-session", "perScope": true}}});
     let sessions = [Some("web/blue"), Some("missing/green"), None];
     let site = SplitSite::with_services(config(&policies, [40, 30, 30], sessions)?, CLUSTERS).await?;
     let mut visitor = Visitor::new(&site.envoy);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 fn filter(per_scope: bool) -> Value {
-    let policy = json!({"cookie": {"name": "session", "perScope": per_scope}});
+    let policy = json!({"cookie": {"name": "limpet-session", "perScope": per_scope}});
     json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {"web": policy}})
 }
 
@@ -90,7 +90,7 @@ async fn no_cookie_of_another_rule_reaches_a_backend() -> Result<()> {
         let (name, value) = other.split_once('=').context("no cookie")?;
         visitor.keep(name, value);
     }
-    visitor.keep("session", "of a rule without the flag");
+    visitor.keep("limpet-session", "of a rule without the flag");
     for path in ["/a", "/b"] {
         let answer = visitor.get(path).await?;
         assert!(answer.set_cookies().is_empty());
@@ -137,7 +137,7 @@ async fn a_change_of_the_flag_moves_no_live_session() -> Result<()> {
     // printf shop | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
     for (per_scope, name) in [
         (true, "session~rwiaduzm"),
-        (false, "session"),
+        (false, "limpet-session"),
         (true, "session~rwiaduzm"),
     ] {
         site.envoy.update(|config| config.filter(&filter(per_scope)))?;

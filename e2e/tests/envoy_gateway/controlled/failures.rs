@@ -84,7 +84,7 @@ spec:
     controlled
         .site
         .until("both", |answer| {
-            answer.header("x-theirs").is_some() && answer.set_cookie("session").is_some()
+            answer.header("x-theirs").is_some() && answer.set_cookie("limpet-session").is_some()
         })
         .await
 }

@@ -15,17 +15,20 @@ async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()>
     controlled.until_programmed("True/Programmed").await?;
     let mut visitor = controlled.site.visitor();
     let first = visitor.get("/").await?;
-    assert!(first.set_cookie("session").is_some());
+    assert!(first.set_cookie("limpet-session").is_some());
     for _ in 0..10 {
         let answer = visitor.get("/").await?;
         assert_eq!(answer.backend(), first.backend());
-        assert!(answer.set_cookie("session").is_none());
+        assert!(answer.set_cookie("limpet-session").is_none());
     }
     let mut forger = controlled.site.session_on("a").await?;
-    let token = forger.cookie("session").context("no token")?.to_owned();
+    let token = forger.cookie("limpet-session").context("no token")?.to_owned();
     let (head, tail) = token.split_at(token.len() - 2);
-    forger.keep("session", &format!("{head}{}", if tail == "AA" { "BA" } else { "AA" }));
-    assert!(forger.get("/").await?.set_cookie("session").is_some());
+    forger.keep(
+        "limpet-session",
+        &format!("{head}{}", if tail == "AA" { "BA" } else { "AA" }),
+    );
+    assert!(forger.get("/").await?.set_cookie("limpet-session").is_some());
 
     // Envoy Gateway writes the statuses of class, Gateway and route; Limpet must not.
     let limpet = |status: &serde_json::Value| status.to_string().contains("limpet.dev");
@@ -40,7 +43,7 @@ async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()>
     controlled.controller.kill();
     assert_eq!(visitor.get("/").await?.backend(), first.backend());
     let mut late = controlled.site.visitor();
-    assert!(late.get("/").await?.set_cookie("session").is_some());
+    assert!(late.get("/").await?.set_cookie("limpet-session").is_some());
     controlled.controller.launch()?;
     controlled.controller.until_ready().await?;
     controlled

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::compiled::{Compiled, Fences, IdleBound, Policy, PolicyUse, Route};
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{ConfigError, Problem, carrier_rules, is_policy_name};
+use crate::name_conflict::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::Form;
 
@@ -142,6 +143,7 @@ impl Compiler {
                 TokenConfig::Signed => Form::Signed,
             },
             keep_cache_control: config.cache_control == CacheControlConfig::Keep,
+            name_watch: NameWatch::default(),
         };
         self.policies.insert(name.to_owned(), Arc::new(policy));
     }

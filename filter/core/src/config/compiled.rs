@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::carrier::cookie::SessionCookie;
+use crate::name_conflict::NameWatch;
 use crate::time::Timestamp;
 use crate::token::{CarrierMode, Form};
 
@@ -34,6 +35,7 @@ pub(crate) struct Policy {
     pub(crate) idle_bound: Option<IdleBound>,
     pub(crate) form: Form,
     pub(crate) keep_cache_control: bool,
+    pub(crate) name_watch: NameWatch,
 }
 
 /// The carrier of a policy's tokens. Header names are in lower case.

@@ -18,6 +18,26 @@ pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub enum Warning {
     /// This key is in the configuration itself.
     InlineKey(KeyId),
+    /// The filter's own cookie or header has the name of one that applications have.
+    WellKnownName {
+        /// The field of the name.
+        field: String,
+        /// The name.
+        name: String,
+        /// Whose it is by default.
+        owner: &'static str,
+    },
+}
+
+impl Warning {
+    /// The field that it is about.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        match self {
+            Self::InlineKey(_) => "keys",
+            Self::WellKnownName { field, .. } => field,
+        }
+    }
 }
 
 impl std::fmt::Display for Warning {
@@ -26,6 +46,11 @@ impl std::fmt::Display for Warning {
             Self::InlineKey(id) => write!(
                 f,
                 "key {id} is inline: Envoy shows it in /config_dump, so use it for development only and env otherwise"
+            ),
+            Self::WellKnownName { name, owner, .. } => write!(
+                f,
+                "{name} is the name of a session of the application's own ({owner}): if the application sets it, the \
+                 filter removes it; choose another name, or mode prefix or rewrite"
             ),
         }
     }
@@ -165,7 +190,7 @@ impl Keys<'_> {
             (Some(name), None) => self.in_environment(&format!("{field}.env"), name),
             (None, Some(key)) => {
                 self.warnings.push(Warning::InlineKey(KeyId(config.id)));
-                self.decoded(&format!("{field}.inline"), &key.0)
+                self.decoded(&format!("{field}.inline"), &key.0, "")
             }
             _ => self.problem(field, "expected exactly one of env and inline"),
         }
@@ -200,7 +225,7 @@ impl Keys<'_> {
         let secret = self.in_environment(&field, &named.env)?;
         let entries = match wrapped.open(&secret) {
             Ok(entries) => entries,
-            Err(error) => return self.problem(TEXT, &error.to_string()),
+            Err(error) => return self.problem(TEXT, &format!("{error}; tried with {}", variable(&named.env))),
         };
         match Keyring::new(entries.iter().map(Key::from).collect()) {
             Ok(keyring) => Some(keyring),
@@ -210,23 +235,37 @@ impl Keys<'_> {
 
     fn in_environment(&mut self, field: &str, name: &str) -> Option<Secret> {
         if let Some(text) = (self.environment)(name) {
-            return self.decoded(field, &Zeroizing::new(text));
+            return self.decoded(field, &Zeroizing::new(text), &format!(" in {}", variable(name)));
         }
-        // The name may be a key by mistake, so show it only if it cannot be one. No key in base64 looks like this.
-        let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
-        let found = if name.bytes().all(is_name) { name } else { "another" };
-        self.problem(
-            field,
-            &format!(
-                "expected the name of an environment variable that the filter has, found {found} \
-                 (wasm: vm_config.environment_variables.host_env_keys lists those)"
-            ),
-        )
+        let message = format!(
+            "expected {} in the environment of Envoy's process, with a key, found none; the wasm filter has only those \
+             that vm_config.environment_variables.host_env_keys lists",
+            variable(name)
+        );
+        self.problem(field, &message)
     }
 
-    /// Errors do not repeat the text, because it is a key or nearly one.
-    fn decoded(&mut self, field: &str, text: &str) -> Option<Secret> {
-        const EXPECTED: &str = "expected 32 bytes in base64 (44 characters; `limpet keys generate` makes one)";
-        Secret::from_base64(text).or_else(|| self.problem(field, EXPECTED))
+    /// Errors do not repeat the text, because it is a key or nearly one. `place`: where it stands, if the field does
+    /// not say so.
+    fn decoded(&mut self, field: &str, text: &str, place: &str) -> Option<Secret> {
+        Secret::from_base64(text).or_else(|| {
+            let message = format!(
+                "expected 32 bytes in base64{place} (44 characters; `limpet keys generate` makes one), found {} \
+                 characters",
+                text.chars().count()
+            );
+            self.problem(field, &message)
+        })
+    }
+}
+
+/// The variable in a message. Its name may be a key by mistake, so it is shown only if it cannot be one: no key in base64
+/// looks like this.
+fn variable(name: &str) -> String {
+    let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    if name.bytes().all(is_name) {
+        format!("the variable {name}")
+    } else {
+        "the variable of this name".to_owned()
     }
 }

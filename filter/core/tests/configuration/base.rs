@@ -51,6 +51,11 @@ pub(crate) fn load(config: &Value) -> Result<(Filter, Vec<Warning>), ConfigError
     Filter::from_json(config.to_string().as_bytes(), &environment)
 }
 
+/// The warnings about a configuration that is accepted.
+pub(crate) fn warnings(config: &Value) -> Vec<Warning> {
+    load(config).unwrap().1
+}
+
 /// The problems, in order; none if the configuration is accepted.
 pub(crate) fn problems(config: &Value) -> Vec<Problem> {
     load(config).err().map(|error| error.problems).unwrap_or_default()

@@ -93,7 +93,6 @@ fn every_bad_key_is_reported() {
 
 #[test]
 fn only_an_inline_key_warns() {
-    let warnings = |config: &Value| load(config).unwrap().1;
     assert_eq!(warnings(&valid()), [Warning::InlineKey(KeyId(1))]);
     assert_eq!(warnings(&changed(&[("/keys/0", json!({ "id": 1, "env": "KEY" }))])), []);
     let two = json!([key(9, "signing"), { "id": 8, "env": "KEY", "state": "retiring" }, key(7, "retiring")]);
@@ -101,4 +100,33 @@ fn only_an_inline_key_warns() {
         warnings(&changed(&[("/keys", two)])),
         [Warning::InlineKey(KeyId(9)), Warning::InlineKey(KeyId(7))]
     );
+}
+
+#[test]
+fn a_well_known_name_of_an_applications_session_is_warned_of() {
+    let names = |policy: Value| -> Vec<String> {
+        let warnings = warnings(&changed(&[
+            ("/keys", json!([{"id": 1, "env": "KEY"}])),
+            ("/policies/shop", policy),
+        ]));
+        warnings
+            .iter()
+            .map(|warning| format!("{}: {warning}", warning.field()))
+            .collect()
+    };
+    for name in ["session", "JSESSIONID", "PHPSESSID", "connect.sid"] {
+        let warnings = names(json!({ "cookie": { "name": name } }));
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let start = format!("policies.shop.cookie.name: {name} is the name of a session of the application's own");
+        assert!(warnings[0].starts_with(&start), "{warnings:?}");
+    }
+    assert_eq!(names(json!({ "header": { "name": "Mcp-Session-Id" } })).len(), 1);
+    for policy in [
+        json!({ "cookie": { "name": "limpet-session" } }),
+        json!({ "cookie": { "name": "session", "perScope": true } }),
+        json!({ "cookie": { "name": "JSESSIONID", "mode": "prefix" } }),
+        json!({ "header": { "name": "x-session" } }),
+    ] {
+        assert_eq!(names(policy.clone()), [""; 0], "{policy}");
+    }
 }

@@ -70,9 +70,21 @@ fn a_keyring_that_does_not_open_says_why() {
     refused(&unknown, "wrappedKeys.text", "wrapped under key-encryption key 7");
     let second = |env: &str| json!([{ "id": 2, "env": "KEY" }, { "id": 1, "env": env }]);
     let field = "wrappedKeys.keyEncryptionKeys[1].env";
-    refused(&wrapped(&text(1), second("UNSET")), field, "found UNSET");
-    refused(&wrapped(&text(1), second("SHORT")), field, "32 bytes in base64");
-    refused(&wrapped(&text(1), second("OTHER")), "wrappedKeys.text", "bad signature");
+    refused(
+        &wrapped(&text(1), second("UNSET")),
+        field,
+        "expected the variable UNSET in the environment",
+    );
+    refused(
+        &wrapped(&text(1), second("SHORT")),
+        field,
+        "32 bytes in base64 in the variable SHORT (44 characters; `limpet keys generate` makes one), found 4 characters",
+    );
+    refused(
+        &wrapped(&text(1), second("OTHER")),
+        "wrappedKeys.text",
+        "of the same id; tried with the variable OTHER",
+    );
     for malformed in [
         String::new(),
         "x".to_owned(),

@@ -24,6 +24,7 @@ mod header;
 mod issuing;
 mod keys;
 mod modes;
+mod name_conflicts;
 mod per_scope;
 mod preflight;
 mod routes;

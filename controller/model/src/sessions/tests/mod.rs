@@ -5,6 +5,7 @@ mod annotations;
 mod collisions;
 mod destinations;
 mod dialects;
+mod domains;
 mod precedence;
 mod properties;
 mod reports;

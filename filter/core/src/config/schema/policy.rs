@@ -85,6 +85,12 @@ impl PolicyConfig {
             _ => None,
         }
     }
+
+    /// The `Domain` of the filter's own cookie.
+    #[must_use]
+    pub fn domain(&self) -> Option<&str> {
+        self.cookie.as_ref()?.domain.as_deref()
+    }
 }
 
 /// The session cookie.
@@ -140,8 +146,8 @@ pub struct CookieConfig {
     /// How long a browser keeps the cookie.
     #[serde(default, deserialize_with = "word")]
     pub lifetime_type: LifetimeTypeConfig,
-    /// Whether the name of the cookie ends in eight characters for its scope, as in `session~k3rp2x7a`. For a policy of
-    /// several rules whose cookies have the same path, so that a client keeps one for each rule.
+    /// Whether the name of the cookie ends in eight characters for its scope, as in `limpet-session~k3rp2x7a`. For a
+    /// policy of several rules whose cookies have the same path, so that a client keeps one for each rule.
     #[serde(default, skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub per_scope: bool,

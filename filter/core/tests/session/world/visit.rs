@@ -34,6 +34,8 @@ pub(crate) struct Visit {
     pub(crate) response: ResponseOutcome,
     pub(crate) status: Option<u16>,
     pub(crate) edits: Vec<Edit>,
+    /// The line of a conflict about the session's name, or empty.
+    pub(crate) name_conflict: Option<String>,
 }
 
 impl Visit {
@@ -47,6 +49,7 @@ impl Visit {
             response: ResponseOutcome::Unchanged,
             status: None,
             edits: Vec::new(),
+            name_conflict: None,
         }
     }
 
@@ -57,6 +60,7 @@ impl Visit {
             response: plan.outcome,
             status: plan.status,
             edits: plan.edits.into_iter().map(Edit::from).collect(),
+            name_conflict: plan.name_conflict.map(|conflict| conflict.line.unwrap_or_default()),
             ..self
         }
     }

@@ -1,0 +1,51 @@
+//! Rules whose cookie has a `Domain` that browsers do not accept from any of the rule's hosts.
+
+use super::facts::RuleFacts;
+use super::policy::Draft;
+use super::rules::{Outcome, RuleChoice, Source};
+use crate::problem::Problem;
+use limpet_core::carrier::cookie_domain;
+
+/// What is expected of the domain, wherever it comes from.
+pub(super) const EXPECTED: &str = "session.limpet.dev/domain, or domain of the controller's sessionDefaults: expected a \
+    domain of a hostname that the rule is served for";
+
+/// The maximum number of hosts that a message lists.
+const MAX_LISTED: usize = 4;
+
+/// The domain of the cookie, if no host of the rule is in it. A rule without hosts is not served yet.
+pub(super) fn foreign_domain<'d>(draft: &'d Draft, rule: &RuleFacts<'_>) -> Option<&'d str> {
+    let domain = draft.config.domain()?;
+    let mut hosts = rule.hosts.iter();
+    let is_foreign = !hosts.any(|host| cookie_domain::may_come_from(domain, &host.to_string()));
+    (is_foreign && !rule.hosts.is_empty()).then_some(domain)
+}
+
+/// Takes the sessions of such rules away: every browser would drop the cookie of every response.
+pub(super) fn refuse_foreign(chosen: &mut [RuleChoice<'_>]) {
+    for rule in chosen {
+        let mut drafts = rule.draft.iter().chain(rule.each.values());
+        let foreign = drafts.find_map(|draft| foreign_domain(draft, rule.facts));
+        let Some(message) = foreign.map(|domain| message(domain, rule.facts)) else {
+            continue;
+        };
+        rule.draft = None;
+        rule.each.clear();
+        rule.is_refused = true;
+        rule.problems.push(Problem {
+            field: rule.facts.field.clone(),
+            message,
+        });
+        if let Source::Policy(owner) = rule.source {
+            rule.outcomes.insert(owner.policy, Outcome::ForeignDomain);
+        }
+    }
+}
+
+fn message(domain: &str, rule: &RuleFacts<'_>) -> String {
+    let hosts: Vec<String> = rule.hosts.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    format!(
+        "{EXPECTED}, found {domain:?} for {}: browsers drop the cookie",
+        hosts.join(", ")
+    )
+}
