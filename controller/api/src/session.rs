@@ -32,7 +32,6 @@ impl Spec for SessionPolicySpec {
 #[serde(rename_all = "camelCase")]
 pub struct PolicyTarget {
     /// Its API group; empty for the core group.
-    #[serde(default)]
     pub group: String,
     /// Its kind.
     pub kind: String,

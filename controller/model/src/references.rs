@@ -223,15 +223,26 @@ impl<'a> References<'a> {
         if let Some(mode) = tls.filter(|mode| *mode != "None") {
             return Err(unsupported(format!("spec.tls.mode: expected None, found {mode}")));
         }
+        let selector = backend.spec.endpoint_selector.as_ref();
+        if selector.is_none_or(|selector| selector.match_labels.is_empty()) {
+            // A Service without a selector has no endpoints.
+            return Err(unsupported(
+                "spec.endpointSelector.matchLabels: expected a label".to_owned(),
+            ));
+        }
         let Some(port) = &backend.spec.port else {
             return Err(unsupported("spec.port: expected a port".to_owned()));
         };
         let protocol = match (backend.spec.protocol.as_deref(), from.kind) {
-            (Some("HTTP2" | "H2C" | "GRPC"), _) | (None | Some("HTTP"), Kind::GrpcRoute) => Protocol::H2c,
+            (Some("HTTP2"), _) => {
+                let message = "spec.protocol: expected H2C, which is HTTP/2 without TLS, found HTTP2";
+                return Err(unsupported(message.to_owned()));
+            }
+            (Some("H2C" | "GRPC"), _) | (None | Some("HTTP"), Kind::GrpcRoute) => Protocol::H2c,
             (None | Some("HTTP" | "HTTP11" | "MCP"), _) => Protocol::Http1,
             (Some(other), _) => {
                 return Err(unsupported(format!(
-                    "spec.protocol: expected HTTP, HTTP11, HTTP2, H2C, GRPC or MCP, found {other}"
+                    "spec.protocol: expected HTTP, HTTP11, H2C, GRPC or MCP, found {other}"
                 )));
             }
         };

@@ -30,13 +30,14 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
             add(Kind::Gateway, name, "Invalid", vec![message]);
         }
     }
-    let missing = |name: &ObjectName, parents: &[ParentRef]| missing_parents(objects, settings, name, parents);
     for (name, route) in &objects.http_routes {
-        let problems = missing(name, &route.spec.parent_refs);
+        let mut problems = missing_parents(objects, settings, name, &route.spec.parent_refs);
+        problems.extend(no_parents(route, &route.spec.parent_refs));
         add(Kind::HttpRoute, name, "NoMatchingParent", problems);
     }
     for (name, route) in &objects.grpc_routes {
-        let problems = missing(name, &route.spec.parent_refs);
+        let mut problems = missing_parents(objects, settings, name, &route.spec.parent_refs);
+        problems.extend(no_parents(route, &route.spec.parent_refs));
         add(Kind::GrpcRoute, name, "NoMatchingParent", problems);
     }
     for (name, grant) in &objects.reference_grants {
@@ -82,6 +83,13 @@ fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, p
             .then(|| format!("spec.parentRefs[{index}].name: expected an existing Gateway, found {gateway}"))
     });
     parents.collect()
+}
+
+/// A route may also ask for default Gateways, of which Limpet has none and others may have some.
+fn no_parents<S>(route: &Object<S>, parents: &[ParentRef]) -> Option<String> {
+    let asks_for_defaults = route.unread.iter().any(|field| field == "spec.useDefaultGateways");
+    let is_lost = parents.is_empty() && route.malformed.is_none() && !asks_for_defaults;
+    is_lost.then(|| "spec.parentRefs: expected a Gateway, found none".to_owned())
 }
 
 /// Where a grant names the core group by a name that it does not have.

@@ -28,3 +28,62 @@ fn an_object_that_nothing_follows_is_told_and_fails() {
     }
     limpet(&["render", "-f", "-"]).run_with(&with("of-others")).code(0);
 }
+
+/// The release of the API server decides, and not all of them accept both shapes.
+#[test]
+fn a_release_refuses_the_other_releases_shapes() {
+    let route = |persistence: &str| {
+        format!(
+            "{}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules: [{{name: all, backendRefs: [{{name: v1, port: 80}}], sessionPersistence: {persistence}}}]
+",
+            with("v1")
+        )
+    };
+    let code = |persistence: &str, release: Option<&str>| {
+        let arguments = ["render", "-f", "-"].into_iter();
+        let option = release.map(|release| ["--gateway-api", release]);
+        let arguments: Vec<&str> = arguments.chain(option.into_iter().flatten()).collect();
+        limpet(&arguments).run_with(&route(persistence))
+    };
+    for persistence in ["{type: Cookie}", "{absoluteTimeout: 1h}", "{sessionName: s}"] {
+        code(persistence, None)
+            .code(0)
+            .says("refusedByGatewayAPI")
+            .says("HTTPRoute shop/shop: spec.rules[0].");
+        code(persistence, Some("1.6")).code(0);
+        code(persistence, Some("1.7"))
+            .code(1)
+            .says("sessionPersistence.cookie: expected it");
+    }
+    code("{cookie: {}}", Some("1.7")).code(0);
+    code("{cookie: {}}", Some("1.6"))
+        .code(1)
+        .says("does not have this field");
+    code("{idleTimeout: 1h}", Some("1.5")).code(0);
+    code("{idleTimeout: 1h}", Some("1.6"))
+        .code(1)
+        .says("idleTimeout: the release does not have");
+    code("{}", Some("1.8")).code(2).complains("from 1.2 to 1.7");
+
+    // No cluster accepts both.
+    let both = format!(
+        "{}---
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XBackend
+metadata: {{namespace: shop, name: blue}}
+spec: {{type: EndpointSelector, endpointSelector: {{matchLabels: {{a: b}}}}, port: {{number: 80}}}}
+",
+        route("{sessionName: s}")
+    );
+    limpet(&["render", "-f", "-"])
+        .run_with(&both)
+        .code(1)
+        .says("XBackend shop/blue: the release does not have this kind");
+}

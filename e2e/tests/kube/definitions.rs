@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use limpet_e2e::kube::{Cluster, Namespace, Release, refused};
-use serde_json::Value;
+use limpet_e2e::tools;
+use serde_json::{Value, json};
 
 const SHIPPED: &str = include_str!("../../../controller/deploy/crds/backendlbpolicies.yaml");
 
@@ -121,5 +122,154 @@ async fn admission_policies_of_releases_accept_the_definition() -> Result<()> {
             cluster.until_definitions_are_judged(false).await?;
         }
     }
+    Ok(())
+}
+
+/// `sessionPersistence` in the shapes that a release may accept, valid and not.
+fn shapes() -> Vec<Value> {
+    let long = |length| "n".repeat(length);
+    vec![
+        json!({}),
+        json!({"type": "Cookie"}),
+        json!({"type": "Header"}),
+        json!({"type": "Query"}),
+        json!({"sessionName": "s"}),
+        json!({"sessionName": long(128)}),
+        json!({"sessionName": long(129)}),
+        json!({"sessionName": "X-S", "type": "Header"}),
+        json!({"absoluteTimeout": "1h"}),
+        json!({"absoluteTimeout": "1 h"}),
+        json!({"absoluteTimeout": "123456s"}),
+        json!({"absoluteTimeout": "1h1m1s1ms1h"}),
+        json!({"idleTimeout": "1h"}),
+        json!({"idleTimeout": "soon"}),
+        json!({"cookieConfig": {}}),
+        json!({"cookieConfig": {"lifetimeType": "Permanent"}}),
+        json!({"cookieConfig": {"lifetimeType": "Permanent"}, "absoluteTimeout": "1h"}),
+        json!({"cookieConfig": {"lifetimeType": "Forever"}}),
+        json!({"cookieConfig": {}, "type": "Header"}),
+        json!({"cookie": {}}),
+        json!({"cookie": {"lifetimeType": "Permanent"}}),
+        json!({"cookie": {"lifetimeType": "Permanent"}, "absoluteTimeout": "1h"}),
+        json!({"cookie": {"lifetimeType": "Forever"}}),
+        json!({"cookie": {"name": ""}}),
+        json!({"cookie": {"name": "a b"}}),
+        json!({"cookie": {"name": long(256)}}),
+        json!({"cookie": {"name": long(257)}}),
+        json!({"cookie": {"path": format!("/{}", long(1023))}}),
+        json!({"cookie": {"path": format!("/{}", long(1024))}}),
+        json!({"cookie": {}, "type": "Header"}),
+        json!({"cookie": {}, "header": {"name": "X-S"}}),
+        json!({"header": {"name": "X-S"}, "type": "Header"}),
+        json!({"header": {"name": "X-S"}}),
+        json!({"header": {}, "type": "Header"}),
+        json!({"header": {"name": ""}, "type": "Header"}),
+        json!({"header": {"name": "X S"}, "type": "Header"}),
+        json!({"header": {"name": long(257)}, "type": "Header"}),
+        json!({"cookie": {}, "sessionName": "s"}),
+        json!({"cookie": {}, "idleTimeout": "1h"}),
+    ]
+}
+
+/// Objects with these sessions, of the kinds that the release has.
+fn with_sessions(release: Release, persistence: &Value) -> Vec<Value> {
+    let object = |group: &str, version: &str, kind: &str, spec: Value| {
+        let api_version = format!("gateway.networking.{group}/{version}");
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "web"}, "spec": spec})
+    };
+    let rules = json!([{"backendRefs": [{"name": "web", "port": 80}], "sessionPersistence": persistence}]);
+    let route = |kind: &str| {
+        object(
+            "k8s.io",
+            "v1",
+            kind,
+            json!({"parentRefs": [{"name": "web"}], "rules": rules}),
+        )
+    };
+    let target = json!([{"group": "", "kind": "Service", "name": "web"}]);
+    let policy = json!({"targetRefs": target, "sessionPersistence": persistence});
+    let mut objects = vec![route("HTTPRoute"), route("GRPCRoute")];
+    if release == Release::V1_2_1 {
+        objects.push(object("k8s.io", "v1alpha2", "BackendLBPolicy", policy));
+    } else {
+        objects.push(object("x-k8s.io", "v1alpha1", "XBackendTrafficPolicy", policy));
+    }
+    if release == Release::V1_7_0 {
+        let selector = json!({"matchLabels": {"app": "web"}});
+        let spec = json!({
+            "type": "EndpointSelector", "endpointSelector": selector, "port": {"number": 80},
+            "sessionPersistence": persistence,
+        });
+        objects.push(object("x-k8s.io", "v1alpha1", "XBackend", spec));
+    }
+    objects
+}
+
+/// Whether `limpet render` accepts the object, with what it needs, for this release.
+fn renders(folder: &std::path::Path, release: &str, object: &Value) -> Result<bool> {
+    let meta = |name: &str| json!({"name": name});
+    let api = "gateway.networking.k8s.io/v1";
+    let listeners = json!([{"name": "http", "port": 80, "protocol": "HTTP"}]);
+    let x_backend = json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "web"});
+    let mut items = vec![
+        json!({"apiVersion": api, "kind": "GatewayClass", "metadata": meta("limpet"),
+            "spec": {"controllerName": "limpet.dev/controller"}}),
+        json!({"apiVersion": api, "kind": "Gateway", "metadata": meta("web"),
+            "spec": {"gatewayClassName": "limpet", "listeners": listeners}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": meta("web"), "spec": {"ports": [{"port": 80}]}}),
+        object.clone(),
+    ];
+    if !object["kind"].as_str().unwrap_or_default().ends_with("Route") {
+        let backend = if object["kind"] == "XBackend" {
+            x_backend
+        } else {
+            json!({"name": "web", "port": 80})
+        };
+        items.push(json!({"apiVersion": api, "kind": "HTTPRoute", "metadata": meta("web"),
+            "spec": {"parentRefs": [{"name": "web"}], "rules": [{"backendRefs": [backend]}]}}));
+    }
+    let file = folder.join("objects.json");
+    std::fs::write(
+        &file,
+        json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string(),
+    )?;
+    let file = file.to_string_lossy();
+    let output = tools::run_limpet(&["render", "-f", &file, "--gateway-api", release], &[])?;
+    match output.status.code() {
+        Some(0) => Ok(true),
+        Some(1) => Ok(false),
+        _ => bail!("{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+/// Limpet may be stricter than a definition, which knows nothing of cookies, but never accepts what it refuses.
+#[tokio::test]
+async fn render_is_as_strict_as_each_releases_definitions() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut differences = Vec::new();
+    for (release, name) in [
+        (Release::V1_2_1, "1.2"),
+        (Release::V1_6_1, "1.6"),
+        (Release::V1_7_0, "1.7"),
+    ] {
+        let namespace = Cluster::shared(release).await?.namespace("strict").await?;
+        let (mut accepted, mut refusals) = (0, 0);
+        for persistence in shapes() {
+            for object in with_sessions(release, &persistence) {
+                let is_accepted = namespace.dry_run(&object).await.is_ok();
+                let is_rendered = renders(folder.path(), name, &object)?;
+                if is_rendered && !is_accepted {
+                    differences.push(format!("{name}: {} {persistence}", object["kind"]));
+                }
+                accepted += usize::from(is_accepted && is_rendered);
+                refusals += usize::from(!is_accepted);
+            }
+        }
+        assert!(
+            accepted >= 12 && refusals >= 40,
+            "{name}: {accepted} accepted, {refusals} refused"
+        );
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
     Ok(())
 }

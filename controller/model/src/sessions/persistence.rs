@@ -6,6 +6,9 @@ use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
 
+/// The maximum length of `sessionName`, by its definition.
+const MAX_SESSION_NAME: usize = 128;
+
 /// The shapes that a kind may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -165,6 +168,11 @@ fn duration(field: &'static str, text: Option<&str>, faults: &mut Vec<Fault>) ->
 
 fn named(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fault>) -> Carrier {
     let name = persistence.session_name.clone();
+    let length = name.as_ref().map_or(0, |name| name.chars().count());
+    if length > MAX_SESSION_NAME {
+        let message = format!("expected at most {MAX_SESSION_NAME} characters, found {length}");
+        faults.push(Fault::persistence("sessionName", message));
+    }
     let Some(cookie) = &persistence.cookie_config else {
         return carrier(is_header, name, None, LifetimeTypeConfig::default());
     };

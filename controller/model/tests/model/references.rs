@@ -175,14 +175,31 @@ fn what_an_x_backend_cannot_be_is_told() {
             "spec.type: expected EndpointSelector",
         ),
         (
-            "{type: EndpointSelector, port: {number: 80}, tls: {mode: ServerOnly}}",
+            "{type: EndpointSelector, endpointSelector: {matchLabels: {a: b}}, tls: {mode: ServerOnly}}",
             "spec.tls.mode: expected None",
         ),
         (
-            "{type: EndpointSelector, port: {number: 80}, protocol: TCP}",
+            "{type: EndpointSelector, endpointSelector: {matchLabels: {a: b}}, port: {number: 80}, protocol: TCP}",
             "spec.protocol: expected",
         ),
-        ("{type: EndpointSelector}", "spec.port: expected a port"),
+        // The definition wants TLS with it.
+        (
+            "{type: EndpointSelector, endpointSelector: {matchLabels: {a: b}}, port: {number: 80}, protocol: HTTP2}",
+            "spec.protocol: expected H2C",
+        ),
+        (
+            "{type: EndpointSelector, endpointSelector: {matchLabels: {a: b}}}",
+            "spec.port: expected a port",
+        ),
+        // Its Service would select nothing.
+        (
+            "{type: EndpointSelector, port: {number: 80}}",
+            "spec.endpointSelector.matchLabels: expected a label",
+        ),
+        (
+            "{type: EndpointSelector, endpointSelector: {matchLabels: {}}, port: {number: 80}}",
+            "spec.endpointSelector.matchLabels: expected a label",
+        ),
     ];
     for (spec, word) in cases {
         let (graph, reports) = with_backend(spec);

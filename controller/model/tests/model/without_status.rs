@@ -152,22 +152,22 @@ fn a_policy_that_no_route_reaches_is_told_as_an_event() {
     let of = |target: &str, session: &str| told(&with(&policy(target, session)));
     let expect = |words: &str| told_of([("BackendLBPolicy shop/p", words)]);
     assert_eq!(
-        of("kind: Pod, name: v1", "sessionName: s"),
+        of("group: '', kind: Pod, name: v1", "sessionName: s"),
         expect("Accepted=false/Invalid: spec.targetRefs[0].kind: expected Service, found \"Pod\"")
     );
     assert_eq!(
-        of("kind: Service, name: v2", "type: Query"),
+        of("group: '', kind: Service, name: v2", "type: Query"),
         expect("Accepted=false/Invalid: spec.sessionPersistence.type: expected Cookie or Header, found \"Query\"")
     );
     assert_eq!(
-        of("kind: Service, name: v3", "sessionName: s"),
+        of("group: '', kind: Service, name: v3", "sessionName: s"),
         expect("Accepted=false/TargetNotFound: spec.targetRefs[0].name: expected an existing Service, found shop/v3")
     );
     assert_eq!(
-        of("kind: Service, name: v2", "sessionName: s"),
+        of("group: '', kind: Service, name: v2", "sessionName: s"),
         expect("Programmed=false/NoRoute: no route that can have sessions leads to: Service shop/v2")
     );
-    assert_eq!(of("kind: Service, name: v1", "sessionName: s"), told_of([]));
+    assert_eq!(of("group: '', kind: Service, name: v1", "sessionName: s"), told_of([]));
 }
 
 /// It is for other controllers.
@@ -199,7 +199,7 @@ spec: {parentRefs: [{name: other}], rules: [{backendRefs: [{name: v2, port: 80}]
 ---
 ";
     for session in ["sessionName: s", "type: Query"] {
-        let policy = policy("kind: Service, name: v2", session);
+        let policy = policy("group: '', kind: Service, name: v2", session);
         assert_eq!(told(&with(&format!("{other}{policy}"))), told_of([]));
     }
 }
@@ -235,6 +235,14 @@ metadata: {namespace: shop, name: lost}
 spec: {parentRefs: [{namespace: infra, name: web}], rules: []}
 ---
 kind: HTTPRoute
+metadata: {namespace: shop, name: nowhere}
+spec: {rules: []}
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: default}
+spec: {useDefaultGateways: All, rules: []}
+---
+kind: HTTPRoute
 metadata: {namespace: shop, name: mesh}
 spec: {parentRefs: [{group: '', kind: Service, name: gone}], rules: []}
 ---
@@ -257,6 +265,10 @@ spec: {gatewayClassName: lipmet, listeners: [{name: http, port: 80, protocol: HT
             ),
             ("GRPCRoute shop/lost", &lost(0, "infra/web")),
             ("HTTPRoute shop/lost", &lost(1, "shop/wbe")),
+            (
+                "HTTPRoute shop/nowhere",
+                "Accepted=false/NoMatchingParent: spec.parentRefs: expected a Gateway, found none"
+            ),
         ])
     );
 }

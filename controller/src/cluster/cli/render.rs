@@ -1,6 +1,7 @@
 use clap::Args;
 
 use super::OutputKind;
+use crate::cluster::render::GatewayApi;
 use crate::exit::EXIT_CODES;
 
 /// Render manifests as the controller would, and report what becomes of each object; needs no cluster
@@ -19,6 +20,10 @@ pub(crate) struct RenderArgs {
     /// What to render for. Objects for another control plane go to stdout, and the report to stderr
     #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
     pub(crate) output: OutputKind,
+    /// The release of the Gateway API whose definitions the cluster has, from 1.2 to 1.7 [default: any one that accepts
+    /// all objects]
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) gateway_api: Option<GatewayApi>,
     /// The Gateway to write for [default: the only one]
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) gateway: Option<String>,

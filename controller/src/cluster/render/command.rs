@@ -30,7 +30,10 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
     let settings = config.settings(args.output);
     let plane = config.control_plane(args.output);
     let rendered = render(&args.files, &settings, &config.envoy, plane.as_ref(), &inputs);
-    let rendered = rendered.map_err(|error| Failure(error.0))?;
+    let mut rendered = rendered.map_err(|error| Failure(error.0))?;
+    if let Some(release) = args.gateway_api {
+        rendered = rendered.in_release(release);
+    }
     if plane.is_some() {
         for option in [("--envoy", &args.envoy), ("--xds", &args.xds)] {
             if let (name, Some(_)) = option {

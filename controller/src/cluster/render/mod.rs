@@ -6,6 +6,7 @@
 
 mod accepted;
 mod command;
+mod definitions;
 mod files;
 mod manifests;
 
@@ -24,6 +25,7 @@ use limpet_outputs::{ControlPlane, FilterInputs, json};
 use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;
+pub use definitions::GatewayApi;
 use files::{static_file, xds_folder};
 
 /// What becomes of manifests.
@@ -41,6 +43,10 @@ pub struct Rendered {
     pub resources: BTreeMap<ObjectName, Vec<Resource>>,
     /// The objects for another control plane.
     pub objects: Vec<Value>,
+    /// What the definitions of each release of the Gateway API refuse.
+    pub refused_by: BTreeMap<GatewayApi, Vec<String>>,
+    /// The release of the cluster; any one if it is not known.
+    pub gateway_api: Option<GatewayApi>,
 }
 
 /// Why manifests cannot be rendered.
@@ -112,6 +118,8 @@ pub fn render(
             .map(|(object, error)| (object, error.clone()))
             .collect(),
         skipped: files.skipped,
+        refused_by: definitions::refusals(&objects),
+        gateway_api: None,
         resources,
         objects: manifests.objects.iter().map(|one| one.object(&label)).collect(),
         graph,
@@ -140,10 +148,23 @@ fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
 }
 
 impl Rendered {
-    /// Whether every object was accepted as a whole.
+    /// Whether every object was accepted as a whole, also by the definitions of one release.
     #[must_use]
     pub fn all_accepted(&self) -> bool {
-        self.malformed.is_empty() && accepted::all(&self.reports)
+        let accepts = |release: &GatewayApi| !self.refused_by.contains_key(release);
+        let is_defined = match &self.gateway_api {
+            Some(release) => accepts(release),
+            None => GatewayApi::all().any(|release| accepts(&release)),
+        };
+        is_defined && self.malformed.is_empty() && accepted::all(&self.reports)
+    }
+
+    /// Judges the objects by the definitions of this release alone.
+    #[must_use]
+    pub fn in_release(mut self, release: GatewayApi) -> Self {
+        self.refused_by.retain(|of, _| *of == release);
+        self.gateway_api = Some(release);
+        self
     }
 
     /// What became of each object.
@@ -159,6 +180,10 @@ impl Rendered {
             }
             if !self.skipped.is_empty() {
                 report.insert("notRead".to_owned(), json!(self.skipped));
+            }
+            if !self.refused_by.is_empty() {
+                let refused_by = definitions::by_range(&self.refused_by);
+                report.insert("refusedByGatewayAPI".to_owned(), json!(refused_by));
             }
         }
         report
