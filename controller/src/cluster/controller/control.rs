@@ -12,6 +12,7 @@ use super::context::Context;
 use super::guard::Guard;
 use super::http::Readiness;
 use super::inputs::InputsOrReason;
+use super::memory::KeptMemory;
 use super::metrics::Metrics;
 use super::publish::{Built, Publisher};
 use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
@@ -89,6 +90,7 @@ pub(crate) struct Control {
     metrics: Metrics,
     inputs: watch::Receiver<InputsOrReason>,
     guard: Guard,
+    memory: KeptMemory,
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
@@ -126,6 +128,7 @@ impl Reconcile for Control {
                 self.mark();
                 self.tell_missing();
             }
+            () = self.memory.changed() => self.mark(),
         }
         Ok(())
     }
@@ -161,6 +164,7 @@ impl Control {
         metrics: Metrics,
         inputs: watch::Receiver<InputsOrReason>,
         guard: Guard,
+        memory: KeptMemory,
     ) -> Self {
         let settings = &context.settings;
         let namespaces = context.config.namespaces.iter();
@@ -179,6 +183,7 @@ impl Control {
             metrics,
             inputs,
             guard,
+            memory,
             // The first build needs no change: a cluster may have no object.
             changed: Some((now, now)),
             asked: now,
@@ -203,7 +208,7 @@ impl Control {
         if change.wanted || !self.all_listed {
             self.asked = Instant::now();
         }
-        self.all_listed = self.store.missing().is_empty();
+        self.all_listed = self.store.is_complete();
         if change.objects {
             self.mark();
             self.reader.read_wanted(self.store.wanted());
@@ -243,16 +248,25 @@ impl Control {
         self.metrics.set_fences(self.guard.figures());
     }
 
-    fn tell_missing(&self) {
+    fn tell_missing(&mut self) {
         let missing = self.store.missing();
-        let why = if missing.is_empty() {
-            let inputs = self.inputs.borrow();
-            inputs.as_ref().err().cloned()
-        } else {
-            Some(format!("not read yet: {}", missing.join(", ")))
+        let missing = missing.or_else(|| self.inputs.borrow().as_ref().err().cloned());
+        let was_stale = matches!(*self.outlets.readiness.borrow(), Readiness::Stale(_));
+        let Some(why) = missing else {
+            if was_stale {
+                // It is ready again with the next build.
+                self.mark();
+            }
+            return;
         };
-        if let Some(why) = why {
-            self.outlets.readiness.send_replace(Readiness::Waiting(why));
+        self.outlets.readiness.send_modify(|known| {
+            *known = match known {
+                Readiness::Waiting(_) => Readiness::Waiting(why),
+                Readiness::Ready | Readiness::Stale(_) => Readiness::Stale(why),
+            }
+        });
+        if let (false, Readiness::Stale(why)) = (was_stale, &*self.outlets.readiness.borrow()) {
+            tracing::error!("{why}; what was published stays");
         }
     }
 
@@ -266,7 +280,7 @@ impl Control {
     /// When to build next; `None`: not before something else happens.
     fn due(&self) -> Option<Instant> {
         let (first, last) = self.changed?;
-        if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
+        if self.building.is_some() || !self.store.is_complete() || self.inputs.borrow().is_err() {
             return None;
         }
         let quiet = (last + QUIET).min(first + LONGEST);
@@ -284,6 +298,7 @@ impl Control {
         self.changed = None;
         self.guard.refresh();
         self.metrics.count_objects(&self.store);
+        self.store.set_memory(self.memory.kept());
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
         let keeps_retained = !std::mem::take(&mut self.drops_retained);
@@ -301,7 +316,8 @@ impl Control {
         self.retained_check = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
     }
 
-    fn publish(&mut self, built: Built) {
+    fn publish(&mut self, mut built: Built) {
+        self.memory.remember(std::mem::take(&mut built.memory));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.metrics.built(built.took, now);
         let objects = Arc::clone(&built.objects);
@@ -326,12 +342,11 @@ impl Control {
         self.publish_endpoints(&newly_held);
         self.look();
         self.outlets.readiness.send_if_modified(|known| {
-            let first = *known != Readiness::Ready;
-            if first {
+            let before = std::mem::replace(known, Readiness::Ready);
+            if matches!(before, Readiness::Waiting(_)) {
                 tracing::info!("the first complete state is published");
-                *known = Readiness::Ready;
             }
-            first
+            before != Readiness::Ready
         });
         self.outlets.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);

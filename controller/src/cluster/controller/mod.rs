@@ -2,10 +2,12 @@
 //!
 //! - `control`: the event loop.
 //! - `publish`: from objects to resources. `target`: who gets them. `retained_policies`: policies of earlier routes.
-//! - `inputs`: the keyring and the fences. `guard`: fences in the event loop.
+//! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
+//! - `addresses`: what it listens on.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
 //! - `bootstrap`: the subcommand of this name.
 
+mod addresses;
 mod bootstrap;
 mod context;
 mod control;
@@ -14,6 +16,7 @@ mod http;
 mod inputs;
 mod leader;
 mod logs;
+mod memory;
 mod metrics;
 mod publish;
 mod retained_policies;
@@ -47,10 +50,11 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
     let args = &args.serve;
     let output = args.output;
     let config = match &args.config {
-        Some(file) => Config::read(file)?,
+        Some(file) => Config::read_to_serve(file, output)?,
         None => Config::default(),
     };
     if args.check {
+        addresses::check(&config, output)?;
         return Ok(Verdict::Good);
     }
     logs::start(args.log_format);
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
 async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let client = connect(kubeconfig).await.map_err(|error| failed(&error))?;
-    let listener = http::bind(config.http.address).await?;
+    let listener = addresses::bind("http.address", config.http.address).await?;
     let instance = instance();
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
     let plane = config.control_plane(output);
@@ -99,7 +103,15 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     let mut reconcilers = filter.tasks;
     start_reconcilers(&mut reconcilers, &context, inputs, &metrics);
     let publisher = Publisher::new(snapshots, metrics.clone(), context.config.envoy.clone(), target);
-    let control = Control::new(&context, publisher, outlets, metrics, filter.inputs, filter.guard);
+    let control = Control::new(
+        &context,
+        publisher,
+        outlets,
+        metrics,
+        filter.inputs,
+        filter.guard,
+        filter.memory,
+    );
 
     let (end, shutdown) = watch::channel(false);
     let mut services = JoinSet::new();

@@ -1,17 +1,16 @@
 //! Objects from the API server.
 //!
-//! - `discovery`: which kinds are served, and in which versions. It runs every few seconds, so that a CRD that comes or
-//!   goes is noticed.
+//! - `discovery`: which kinds are served, and in which versions. `definitions`: when to ask again.
 //! - `watch`: one watch for each kind (and namespace), which continues whatever happens. It decodes objects one by one,
 //!   so that one that cannot be read is reported as malformed and affects no other.
 //! - `named_object`: follows one object by its name. `secrets` and `config_maps`: one such watch for each Secret that
 //!   a listener names, and for each ConfigMap that a policy for TLS names. `wanted`: which ones these are.
 //! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
 //!   locks.
-//! - `own_status`: which part of a status is ours.
+//! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
+//! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
 //!
-//! Discovery is polled instead of watching CRDs: every authenticated user may run it, while a watch would need a right
-//! of its own on objects that say much more, and would announce a CRD before its objects can be listed.
+//! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
 //!
 //! The store is our own: the reflector of kube keeps objects in the form of the API, needs a type that every object
 //! fits, and cannot tell whether an update changed anything that we read.
@@ -21,12 +20,15 @@ mod certificate;
 mod client;
 mod config_maps;
 mod decode;
+mod definitions;
 mod discovery;
 mod item;
 mod kind;
 mod manifest;
 pub(crate) mod named_object;
 mod own_status;
+mod pruned;
+mod reach;
 mod reader;
 mod secrets;
 mod slice;
@@ -38,6 +40,7 @@ pub(crate) use backoff::Backoff;
 pub(crate) use client::{FIELD_MANAGER, connect};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, secret_from_manifest};
 pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
+pub(crate) use pruned::pruned;
 pub(crate) use reader::{Reader, Watched};
 pub(crate) use store::{Change, Observation, Store};
 pub(crate) use wanted::Wanted;
