@@ -91,7 +91,8 @@ pub(crate) fn field(name: &str, value: impl AsRef<[u8]>) -> Fields {
 }
 
 /// Checks that the answer has all of these fields, byte for byte and in order, and no others of these names. If a
-/// session `begins`, Limpet's cookie follows those of the application. Returns its pair.
+/// session `begins`, Limpet's cookie follows those of the application, of which none of its name is left. Returns its
+/// pair.
 #[track_caller]
 fn assert_all_there(what: &str, fields: &Fields, answer: &RawAnswer, begins: bool) -> Option<Vec<u8>> {
     assert_eq!(answer.status, 200, "{what}");
@@ -102,12 +103,18 @@ fn assert_all_there(what: &str, fields: &Fields, answer: &RawAnswer, begins: boo
         .chain([b"set-cookie".as_slice()])
     {
         let sent = fields.iter().filter(|(sent, _)| sent == name);
-        let expected: Vec<_> = sent.map(|(_, value)| value.as_slice()).collect();
-        let name = String::from_utf8_lossy(name);
-        let mut arrived = answer.all(&name);
-        if name == "set-cookie" && begins {
+        let is_namesake = |value: &[u8]| *name == *b"set-cookie" && value.starts_with(b"limpet-session=");
+        let sent = sent.map(|(_, value)| value.as_slice());
+        let expected: Vec<_> = sent.filter(|value| !is_namesake(value)).collect();
+        let mut arrived = answer.all(&String::from_utf8_lossy(name));
+        if *name == *b"set-cookie" && begins {
             ours = arrived.pop();
         }
+        // A worker that has not seen such a cookie before looks at answers with a token alone.
+        if !begins {
+            arrived.retain(|value| !is_namesake(value));
+        }
+        let name = String::from_utf8_lossy(name);
         // When a session begins, Limpet changes Cache-Control to keep the answer out of shared caches.
         if name != "cache-control" || !begins {
             assert_eq!(arrived, expected, "{what}: {name}");
@@ -139,9 +146,8 @@ async fn a_thousand_cookies_arrive() -> Result<()> {
         .await
 }
 
-/// The application's cookies come first, so that clients keep Limpet's.
 #[tokio::test]
-async fn a_thousand_cookies_of_the_sessions_name_arrive() -> Result<()> {
+async fn a_thousand_cookies_of_the_sessions_name_end_no_session() -> Result<()> {
     let cookies = (0..1000)
         .flat_map(|n| field("set-cookie", format!("limpet-session={n}")))
         .collect();
