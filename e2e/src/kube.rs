@@ -51,5 +51,5 @@ pub use network::Network;
 pub use pod::{POD_PORT, Pod};
 pub use proxy::Proxy;
 pub use release::Release;
-pub use server::ApiServer;
+pub use server::{ApiServer, AuditedRequest};
 pub use user::User;

@@ -57,7 +57,7 @@ fn reached<'a>(objects: &'a Objects, routes: &'a [RouteState<'_>], references: &
             kind: route.object.kind,
             namespace: &route.object.name.namespace,
         };
-        for reference in refs.backends {
+        for reference in refs.reached() {
             let Some((backend, port)) = referred(referrer, reference, references) else {
                 continue;
             };

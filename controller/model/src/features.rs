@@ -1,13 +1,16 @@
 //! What the Gateway API calls features.
 
 /// The supported features by the names of the Gateway API's conformance suite, in alphabetical order as the API
-/// demands. `docs/reference/gateway-api.md` names the test of each one.
+/// demands. `docs/reference/gateway-api.md` names the test of each one: a new feature is a line here and a row there.
 pub const SUPPORTED_FEATURES: &[&str] = &[
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
     "GRPCRouteRequestHeaderModifier",
     "Gateway",
     "GatewayHTTPListenerIsolation",
+    "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayPort8080",
     "HTTPRoute",
     "HTTPRoute303RedirectStatusCode",

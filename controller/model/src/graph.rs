@@ -61,7 +61,8 @@ pub struct Gateway {
 pub struct Listener {
     /// Its name in the Gateway.
     pub name: String,
-    /// The hosts that belong to this listener and to no other one of the port.
+    /// The hosts that belong to this listener, except those that another one of the port names more specifically. With
+    /// TLS, a request for a host of another one is misdirected.
     pub hostname: Hostname,
     /// The Secrets of its certificates if it terminates TLS.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,8 +6,9 @@ use serde::Serialize;
 use super::certificate::{Authorities, Certificate};
 use super::memory::Memory;
 use limpet_api::{
-    BackendRef, BackendTlsPolicySpec, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind,
-    Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
+    BackendRef, BackendTlsPolicySpec, DecodeError, Filter, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec,
+    Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec,
+    XBackendSpec,
 };
 
 /// The objects that a graph is built from. They come from an API server or from files.
@@ -99,6 +100,8 @@ pub struct RouteReferences<'a> {
     pub parents: &'a [ParentRef],
     /// The backends of all its rules.
     pub backends: Vec<&'a BackendRef>,
+    /// The backends that get copies of its requests.
+    pub mirrors: Vec<&'a BackendRef>,
 }
 
 impl<'a> RouteReferences<'a> {
@@ -107,6 +110,12 @@ impl<'a> RouteReferences<'a> {
             meta: &route.meta,
             parents: &route.spec.parent_refs,
             backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
+            mirrors: route
+                .spec
+                .rules
+                .iter()
+                .flat_map(|rule| mirrors(&rule.filters))
+                .collect(),
         }
     }
 
@@ -115,7 +124,18 @@ impl<'a> RouteReferences<'a> {
             meta: &route.meta,
             parents: &route.spec.parent_refs,
             backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
+            mirrors: route
+                .spec
+                .rules
+                .iter()
+                .flat_map(|rule| mirrors(&rule.filters))
+                .collect(),
         }
+    }
+
+    /// Everything that its requests or copies of them reach.
+    pub fn reached(self) -> impl Iterator<Item = &'a BackendRef> {
+        self.backends.into_iter().chain(self.mirrors)
     }
 
     /// The Services among its backends, whether they exist or not.
@@ -127,6 +147,11 @@ impl<'a> RouteReferences<'a> {
             ObjectName::new(namespace, &backend.name)
         })
     }
+}
+
+fn mirrors(filters: &[Filter]) -> impl Iterator<Item = &BackendRef> {
+    let mirrors = filters.iter().filter_map(|filter| filter.request_mirror.as_ref());
+    mirrors.map(|mirror| &mirror.backend_ref)
 }
 
 impl Objects {

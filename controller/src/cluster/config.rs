@@ -169,6 +169,47 @@ impl Config {
         Ok(config)
     }
 
+    /// As [`Config::read`], for a controller that serves. Commands that serve nothing take any addresses.
+    ///
+    /// # Errors
+    /// If it is invalid, with the path of the field.
+    pub(crate) fn read_to_serve(file: &str, output: OutputKind) -> Result<Self, Failure> {
+        let config = Self::read(file)?;
+        config
+            .check_addresses(output)
+            .map_err(|message| Failure(format!("{file}: {message}")))?;
+        Ok(config)
+    }
+
+    /// The addresses that a controller listens on, with their fields.
+    pub(crate) fn addresses_to_listen_on(&self, output: OutputKind) -> Vec<(&'static str, SocketAddr)> {
+        let mut all = vec![("http.address", self.http.address)];
+        if output == OutputKind::Envoy {
+            all.push(("xds.address", self.xds.address));
+        }
+        all
+    }
+
+    fn check_addresses(&self, output: OutputKind) -> Result<(), String> {
+        if output != OutputKind::Envoy {
+            return Ok(());
+        }
+        let limpet_xds::Options { address, security } = self.xds_options();
+        if !security.permits(address) {
+            return Err(format!(
+                "xds.address: {address} is not a loopback address, and secrets are served: \
+                 expected xds.tls, or xds.plainText: true where something else protects the network"
+            ));
+        }
+        if overlap(address, self.http.address) {
+            return Err(format!(
+                "xds.address: {address} is taken by http.address, {}",
+                self.http.address
+            ));
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), String> {
         let Self {
             controller_name,
@@ -262,4 +303,13 @@ impl Config {
         };
         self.addresses.iter().map(typed).collect()
     }
+}
+
+/// Whether only one of these can be listened on.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    // The unspecified address of IPv6 has those of IPv4, too.
+    let covers = |all: SocketAddr, one: SocketAddr| {
+        all.ip() == one.ip() || all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+    };
+    one.port() == other.port() && one.port() != 0 && (covers(one, other) || covers(other, one))
 }

@@ -90,3 +90,60 @@ fn a_bad_field_is_named_by_its_path() {
         assert!(message.contains(words), "{config}: expected {words:?} in {message}");
     }
 }
+
+#[test]
+fn an_address_that_the_start_refuses_is_refused() {
+    for (config, words) in [
+        (
+            json!({"xds": {"address": "0.0.0.0:18900"}}),
+            "xds.address: 0.0.0.0:18900 is not a loopback address, and secrets are served: expected xds.tls, \
+             or xds.plainText: true",
+        ),
+        (
+            json!({"xds": {"address": "127.0.0.1:18080"}, "http": {"address": "0.0.0.0:18080"}}),
+            "xds.address: 127.0.0.1:18080 is taken by http.address, 0.0.0.0:18080",
+        ),
+        (
+            json!({"xds": {"address": "[::]:7", "plainText": true}, "http": {"address": "127.0.0.1:7"}}),
+            "xds.address: [::]:7 is taken by http.address",
+        ),
+    ] {
+        let (code, message) = checked(&config);
+        assert_eq!(code, 2, "{config}: {message}");
+        assert!(message.contains(words), "{config}: {message}");
+    }
+}
+
+#[test]
+fn an_address_of_another_machine_is_refused() {
+    let check = |config: Value, output: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("controller.json");
+        std::fs::write(&file, config.to_string()).unwrap();
+        let file = file.to_str().unwrap();
+        let ran = limpet(&["controller", "--check", "--output", output, "--config", file]).run();
+        (ran.code, ran.stderr)
+    };
+    // An address for documentation (RFC 5737).
+    let address = "192.0.2.1:18000";
+    let (code, message) = check(json!({"http": {"address": address}}), "istio");
+    assert_eq!(code, 2, "{message}");
+    assert!(
+        message.contains("http.address: cannot listen on 192.0.2.1:18000: "),
+        "{message}"
+    );
+    let xds = json!({"xds": {"address": address, "plainText": true}});
+    let (code, message) = check(xds.clone(), "envoy");
+    assert_eq!(code, 2, "{message}");
+    assert!(
+        message.contains("xds.address: cannot listen on 192.0.2.1:18000: "),
+        "{message}"
+    );
+    // What is not listened on is not checked.
+    assert_eq!(check(xds, "istio").0, 0);
+
+    // It may be in use by a running controller.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (code, message) = check(json!({"http": {"address": taken.local_addr().unwrap()}}), "envoy");
+    assert_eq!(code, 0, "{message}");
+}

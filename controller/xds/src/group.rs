@@ -107,11 +107,17 @@ pub(super) enum Changes<'a> {
 
 impl Catalogue {
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Resource>> {
+        #[cfg(test)]
+        touched::count();
         self.resources.get(name).map(|entry| &entry.resource)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.resources.values().map(|entry| &entry.resource)
+        self.resources.values().map(|entry| {
+            #[cfg(test)]
+            touched::count();
+            &entry.resource
+        })
     }
 
     /// The changes after this number.
@@ -159,6 +165,25 @@ impl Catalogue {
             self.floor = *sequence;
         }
         true
+    }
+}
+
+/// How many resources this thread has touched, for tests of what does not grow with their number.
+#[cfg(test)]
+pub(super) mod touched {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COUNT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    /// How many were touched since the last call.
+    pub(crate) fn take() -> usize {
+        COUNT.replace(0)
     }
 }
 

@@ -57,6 +57,14 @@ pub enum Security {
     PlaintextAnywhere,
 }
 
+impl Security {
+    /// Whether a server may listen on this address.
+    #[must_use]
+    pub fn permits(&self, address: SocketAddr) -> bool {
+        !matches!(self, Self::PlaintextOnLoopback) || address.ip().to_canonical().is_loopback()
+    }
+}
+
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -98,11 +106,12 @@ impl Server {
     /// listened on.
     pub async fn bind(options: Options, snapshots: Snapshots) -> Result<Self, ServerError> {
         let Options { address, security } = options;
+        if !security.permits(address) {
+            return Err(ServerError::Plaintext(address));
+        }
         let tls = match security {
             Security::MutualTls(files) => Some(Arc::new(Tls::load(files)?)),
-            Security::PlaintextAnywhere => None,
-            Security::PlaintextOnLoopback if address.ip().to_canonical().is_loopback() => None,
-            Security::PlaintextOnLoopback => return Err(ServerError::Plaintext(address)),
+            Security::PlaintextAnywhere | Security::PlaintextOnLoopback => None,
         };
         let failed = |error| ServerError::Listen { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;

@@ -226,7 +226,7 @@ fn by_node(streams: Vec<Arc<Connected>>) -> BTreeMap<Name, Vec<Arc<Connected>>> 
 
 /// Whether the streams of one node have acknowledged everything.
 fn has_settled(streams: &[Arc<Connected>], cell: &GroupCell) -> bool {
-    // The cheap checks come first.
+    // An idle stream has all that it asked for.
     if !streams.iter().all(|stream| stream.subscriber().is_idle(&cell.group())) {
         return false;
     }
@@ -248,10 +248,14 @@ fn has_settled(streams: &[Arc<Connected>], cell: &GroupCell) -> bool {
                 each != ResourceType::ExtensionConfig
             };
         }
-        let asked_for = !aggregated || each == ResourceType::ExtensionConfig && asked(each) > 1;
+        // Of several streams, each asks for a part.
+        let in_parts = !aggregated || each == ResourceType::ExtensionConfig && asked(each) > 1;
         streams.iter().all(|stream| {
             let subscriber = stream.subscriber();
-            !subscriber.has_asked_for(each) || subscriber.has_all(each, &cell.group(), asked_for)
+            if in_parts {
+                return !subscriber.asks_for_more(each, &cell.group());
+            }
+            !subscriber.has_asked_for(each) || subscriber.asks_for_all(each)
         })
     };
     ResourceType::ALL.into_iter().all(settled)

@@ -19,12 +19,12 @@ use tokio::task::JoinSet;
 use crate::changes;
 use crate::client::Client;
 use crate::objects::{self, GeneratedObjects};
-use crate::report::{kilobytes, latencies, memory, milliseconds, peak_memory, row};
+use crate::report::{kilobytes, latencies, memory, milliseconds, peak_memory, processor_time, row};
 
 /// The number of connections that write objects.
 const WRITERS: usize = 8;
-/// Statuses are complete when no more are written for this long.
-const QUIET: Duration = Duration::from_secs(2);
+/// Statuses are complete when no more are written for this long: they wait ten seconds for Envoys to come.
+const QUIET: Duration = Duration::from_secs(12);
 
 pub(crate) async fn run(rules: usize) -> Result<()> {
     let mut definitions = Release::V1_6_1.definitions()?;
@@ -94,8 +94,14 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
     row("memory then", kilobytes(memory(&pid)?));
 
     let slices = Writers::new(server, WRITERS);
+    let before = processor_time(&pid)?;
     let times = changes::run(generated.rules, &mut client, |rule| slices.make_unfit(rule)).await?;
+    let taken = processor_time(&pid)? - before;
     slices.end().await?;
+    row(
+        "processor time of an endpoint change",
+        milliseconds(taken / u32::try_from(times.len())?),
+    );
     row("an endpoint change, 50 in a second", latencies(times)?);
     row("  other resources sent", "none");
 

@@ -27,6 +27,19 @@ pub(crate) fn memory(process: &str) -> Result<u64> {
     status(process, "VmRSS:")
 }
 
+/// The processor time that a process has taken since its start.
+pub(crate) fn processor_time(process: &str) -> Result<Duration> {
+    /// The unit of `/proc/PID/stat` on all architectures (`USER_HZ`).
+    const TICKS: f64 = 100.0;
+    let file = format!("/proc/{process}/stat");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("expected {file} (Linux)"))?;
+    // The name of the command is in brackets, and may have spaces.
+    let (_, fields) = text.rsplit_once(") ").context("no command")?;
+    let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u32>);
+    let ticks = ticks.sum::<Result<u32, _>>()?;
+    Ok(Duration::from_secs_f64(f64::from(ticks) / TICKS))
+}
+
 fn status(process: &str, field: &str) -> Result<u64> {
     let file = format!("/proc/{process}/status");
     let text = std::fs::read_to_string(&file).with_context(|| format!("expected {file} (Linux)"))?;

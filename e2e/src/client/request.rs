@@ -55,7 +55,7 @@ impl Request {
         self
     }
 
-    /// Adds a header field. The value is sent byte for byte.
+    /// Adds a header field. The value is sent byte for byte. Over HTTP/2, `host` is the request's authority.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_vec()));
@@ -119,17 +119,22 @@ impl Request {
 
     /// Converts the request for a connection of this protocol.
     pub(super) fn into_hyper(self, http2: bool) -> Result<hyper::Request<Body>> {
-        let authority = self.address.to_string();
+        let (hosts, headers): (Vec<_>, Vec<_>) =
+            (self.headers.into_iter()).partition(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let authority = match hosts.first() {
+            Some((_, host)) => String::from_utf8(host.clone())?,
+            None => self.address.to_string(),
+        };
         let uri = if http2 {
             format!("http://{authority}{}", self.path)
         } else {
             self.path
         };
         let mut request = hyper::Request::builder().method(self.method).uri(uri);
-        if !http2 && !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        if !http2 {
             request = request.header("host", &authority);
         }
-        for (name, value) in &self.headers {
+        for (name, value) in &headers {
             request = request.header(
                 HeaderName::from_bytes(name.as_bytes())?,
                 HeaderValue::from_bytes(value)?,

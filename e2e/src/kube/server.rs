@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::certificates::Certificates;
@@ -30,6 +30,27 @@ pub struct ApiServer {
     _network: Network,
 }
 
+/// A request that the API server got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditedRequest {
+    /// For example `list` or `watch`.
+    pub verb: String,
+    /// The path and the query.
+    pub uri: String,
+}
+
+const AUDIT_LOG: &str = "audit.log";
+
+/// One line for each request of a service account, when it comes.
+const AUDIT_POLICY: &str = "
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [ResponseStarted, ResponseComplete, Panic]
+rules:
+- {level: Metadata, userGroups: ['system:serviceaccounts']}
+- {level: None}
+";
+
 impl ApiServer {
     /// Starts etcd and an API server, and waits until it is ready. It has only the objects that it creates itself.
     ///
@@ -48,6 +69,7 @@ impl ApiServer {
             directory.path().join("users.csv"),
             format!("{},{},1,system:masters\n", admin.token, admin.name),
         )?;
+        std::fs::write(directory.path().join("audit.yaml"), AUDIT_POLICY)?;
         let certificates = Certificates::make(&ip.to_string(), directory.path())?;
         let mut server = Self {
             process: None,
@@ -163,6 +185,24 @@ impl ApiServer {
         self.process.as_ref().context("this API server is stopped")?.log()
     }
 
+    /// The requests of this user since the API server was started first, in the order in which they came.
+    ///
+    /// # Errors
+    /// If the audit log cannot be read.
+    pub fn requests_of(&self, user: &str) -> Result<Vec<AuditedRequest>> {
+        let log = std::fs::read_to_string(self.directory.path().join(AUDIT_LOG))?;
+        // The last line may not be complete yet.
+        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Ok(events
+            .filter(|event| event["user"]["username"] == user)
+            .map(|event| AuditedRequest {
+                verb: text(&event["verb"]),
+                uri: text(&event["requestURI"]),
+            })
+            .collect())
+    }
+
     pub(super) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -186,6 +226,8 @@ impl ApiServer {
         flag("cert-dir", &directory);
         flag("token-auth-file", &directory.join("users.csv"));
         flag("authorization-mode", &"RBAC");
+        flag("audit-policy-file", &directory.join("audit.yaml"));
+        flag("audit-log-path", &directory.join(AUDIT_LOG));
         flag("service-account-issuer", &"https://test-bed");
         flag("service-account-key-file", &certificates.token_public_key);
         flag("service-account-signing-key-file", &certificates.token_key);

@@ -34,8 +34,14 @@ impl Authority {
 
     /// A certificate for a server or client of this name.
     pub(crate) fn sign(&self, name: &str) -> Result<Certificate> {
-        let mut params = CertificateParams::new([name.to_owned()])?;
-        params.distinguished_name.push(DnType::CommonName, name);
+        self.sign_all(&[name])
+    }
+
+    /// A certificate for a server or client of these names.
+    pub(crate) fn sign_all(&self, names: &[&str]) -> Result<Certificate> {
+        let mut params = CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let first = names.first().copied().unwrap_or_default();
+        params.distinguished_name.push(DnType::CommonName, first);
         self.sign_params(params)
     }
 

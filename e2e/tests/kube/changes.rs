@@ -1,6 +1,7 @@
 //! How the controller reacts to changes of definitions, objects, replicas and the API server.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Client, Cluster, Controller, Namespace, Proxy, Release};
@@ -9,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::site::{POLICY, condition, site_objects};
 
+/// Much less than between two questions of a controller that may not watch definitions.
+const SOON: Duration = Duration::from_secs(8);
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
 fn parent_condition(object: &Value, name: &str) -> String {
@@ -67,6 +70,20 @@ async fn a_definition_that_appears_later_is_noticed() -> Result<()> {
     cluster
         .define(&std::fs::read_to_string(policies.first().context("no definition")?)?)
         .await?;
+    let defined = Instant::now();
+    let watched = async || {
+        controller
+            .log()
+            .ok()?
+            .contains("watching kind=\"BackendLBPolicy\"")
+            .then_some(())
+    };
+    poll::until("the kind to be watched", watched).await?;
+    assert!(
+        defined.elapsed() < SOON,
+        "a new kind was noticed after {:?}",
+        defined.elapsed()
+    );
     namespace.apply(POLICY).await?;
     let has_cookie = async || cookies(&controller).await.ok().filter(|cookies| cookies == &["shop"]);
     poll::until("the policy to take effect", has_cookie).await?;
@@ -254,6 +271,46 @@ async fn everything_is_read_again_after_the_api_server_was_away() -> Result<()> 
     namespace.delete("BackendLBPolicy", "web").await?;
     let has_none = async || cookies(&controller).await.ok().filter(Vec::is_empty);
     poll::until("the policy to have no effect", has_none).await.map(drop)
+}
+
+#[tokio::test]
+async fn without_the_gateway_api_it_is_not_ready_and_says_why() -> Result<()> {
+    let cluster = Cluster::start(&[]).await?;
+    let namespace = cluster.namespace("bare").await?;
+    let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
+    controller.launch()?;
+    let ready = async || {
+        let answer = controller.page("/readyz").await.ok()?;
+        Some((answer.status, String::from_utf8_lossy(&answer.body).into_owned()))
+    };
+    let words = "the API server does not serve Gateway, GatewayClass, HTTPRoute: \
+                 install the definitions of the Gateway API";
+    let not_ready = async || {
+        let (status, body) = ready().await?;
+        (status == 503 && body.contains(words)).then_some(())
+    };
+    poll::until("/readyz to name the kinds", not_ready).await?;
+    let mut yaml = String::new();
+    for file in Release::V1_7_0.definitions()? {
+        yaml += &std::fs::read_to_string(file)?;
+        yaml += "\n---\n";
+    }
+    cluster.define(&yaml).await?;
+    let is_ready = async || (ready().await?.0 == 200).then_some(());
+    poll::until("it to be ready", is_ready).await?;
+
+    // What was published stays, so Envoys may come. It is said all the same.
+    let admin = cluster.server().admin();
+    let definition = "httproutes.gateway.networking.k8s.io";
+    admin.delete("CustomResourceDefinition", definition).await?;
+    let stale = async || {
+        let (status, body) = ready().await?;
+        (status == 200 && body.contains("does not serve HTTPRoute")).then_some(())
+    };
+    poll::until("/readyz to name the kind", stale).await?;
+    cluster.define(&yaml).await?;
+    let is_ready = async || (ready().await?.1 == "ok\n").then_some(());
+    poll::until("it to be ready again", is_ready).await
 }
 
 /// Makes a definition accept any object.

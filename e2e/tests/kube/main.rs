@@ -15,6 +15,8 @@ mod fences;
 mod folder;
 mod kept;
 mod keyring;
+mod load;
+mod misdirected;
 mod objects;
 mod pages;
 mod rule_names;

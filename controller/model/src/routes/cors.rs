@@ -1,6 +1,6 @@
 //! Which pages of other origins may send requests (Gateway API, `HTTPCORSFilter`).
 
-use super::filters::token;
+use super::token;
 use crate::graph::{Cors, ValueMatch};
 use crate::problem::Problem;
 use limpet_api::Cors as CorsFilter;
@@ -14,7 +14,11 @@ pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
     let origins = wanted.allow_origins.iter().enumerate();
     let allow_origins = origins.map(|(index, text)| origin(&format!("{field}.allowOrigins[{index}]"), text));
     let allow_credentials = wanted.allow_credentials.unwrap_or(false);
-    let expose_headers = names(&format!("{field}.exposeHeaders"), &wanted.expose_headers, true)?;
+    let expose_headers = names(
+        &format!("{field}.exposeHeaders"),
+        &wanted.expose_headers,
+        token::header_name,
+    )?;
     if allow_credentials && expose_headers.iter().any(|name| name == ANY) {
         // The Fetch standard, "CORS-exposed header-name list".
         return Err(Problem {
@@ -25,9 +29,12 @@ pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
     }
     Ok(Cors {
         allow_origins: allow_origins.collect::<Result<_, _>>()?,
-        // Methods are case-sensitive.
-        allow_methods: names(&format!("{field}.allowMethods"), &wanted.allow_methods, false)?,
-        allow_headers: names(&format!("{field}.allowHeaders"), &wanted.allow_headers, true)?,
+        allow_methods: names(&format!("{field}.allowMethods"), &wanted.allow_methods, token::method)?,
+        allow_headers: names(
+            &format!("{field}.allowHeaders"),
+            &wanted.allow_headers,
+            token::header_name,
+        )?,
         expose_headers,
         allow_credentials,
         max_age: wanted.max_age.unwrap_or(MAX_AGE),
@@ -35,17 +42,18 @@ pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
 }
 
 /// Names of methods or headers, or `*` alone.
-fn names(field: &str, names: &[String], any_case: bool) -> Result<Vec<String>, Problem> {
+fn names(
+    field: &str,
+    names: &[String],
+    read: fn(&str, &str) -> Result<String, Problem>,
+) -> Result<Vec<String>, Problem> {
     if names.len() > 1 && names.iter().any(|name| name == ANY) {
         return Err(Problem {
             field: field.to_owned(),
             message: "expected * alone, or names without it".to_owned(),
         });
     }
-    let name = |(index, name): (usize, &String)| {
-        let lower = token(&format!("{field}[{index}]"), name)?;
-        Ok(if any_case { lower } else { name.clone() })
-    };
+    let name = |(index, name): (usize, &String)| read(&format!("{field}[{index}]"), name);
     names.iter().enumerate().map(name).collect()
 }
 

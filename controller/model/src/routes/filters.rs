@@ -1,7 +1,7 @@
 //! Filters of rules and backends.
 
 use super::rule::{RouteInput, RouteRule, RuleAction, RuleInput, not_supported};
-use super::{cors, mirrors};
+use super::{cors, mirrors, token};
 use crate::graph::{Destination, Forward, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
 use crate::problem::Problem;
 use crate::references::References;
@@ -194,7 +194,7 @@ fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChange
 
 /// The name of a header that may be changed, in lower case. Envoy refuses a whole route table for any other.
 fn header_name(field: &str, name: &str) -> Result<String, Problem> {
-    let name = token(field, name)?;
+    let name = token::header_name(field, name)?;
     if name == "host" {
         return Err(problem(
             field,
@@ -202,15 +202,6 @@ fn header_name(field: &str, name: &str) -> Result<String, Problem> {
         ));
     }
     Ok(name)
-}
-
-/// A header's name, in lower case (RFC 9110, section 5.1).
-pub(super) fn token(field: &str, name: &str) -> Result<String, Problem> {
-    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(problem(field, &format!("expected a header's name, found {name:?}")));
-    }
-    Ok(name.to_ascii_lowercase())
 }
 
 /// Reads a redirect. The schema of the API server checks most of this. Objects from files have no schema, and Envoy

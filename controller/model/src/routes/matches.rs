@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::expressions::regex;
-use super::filters::token;
+use super::token;
 use crate::graph::ValueMatch;
 use crate::problem::Problem;
 use limpet_api::NamedMatch;
@@ -21,7 +21,7 @@ pub(super) fn named(
     for (index, found) in matches.iter().enumerate() {
         let at = format!("{field}[{index}].name");
         let name = if is_header {
-            token(&at, &found.name)?
+            token::header_name(&at, &found.name)?
         } else if (1..=MAX_PARAMETER).contains(&found.name.len()) {
             found.name.clone()
         } else {

@@ -4,7 +4,7 @@ use super::rule::{BadReference, RouteInput, RouteRule};
 use crate::graph::Mirror;
 use crate::problem::Problem;
 use crate::references::{References, Referrer};
-use limpet_api::RequestMirror;
+use limpet_api::{Kind, RequestMirror};
 
 const MILLION: u64 = 1_000_000;
 
@@ -23,7 +23,20 @@ pub(super) fn mirror(
         kind: route.kind,
         namespace: &route.meta.namespace,
     };
-    match references.backend(referrer, &wanted.backend_ref) {
+    let reference = &wanted.backend_ref;
+    if Kind::find(&reference.group, &reference.kind) != Some(Kind::Service) {
+        // An XBackend has endpoints only where rules lead to it.
+        rule.unresolved.push(BadReference {
+            reason: "InvalidKind",
+            field: format!("{field}.backendRef.kind"),
+            message: format!(
+                "expected a Service, found {} of group {:?}",
+                reference.kind, reference.group
+            ),
+        });
+        return Ok(None);
+    }
+    match references.backend(referrer, reference) {
         Ok(backend) => {
             let cluster = backend.cluster.clone();
             rule.mirrors.push(backend);

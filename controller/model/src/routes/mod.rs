@@ -11,6 +11,7 @@ mod matches;
 mod mirrors;
 mod rule;
 mod rule_name;
+mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{SHOP, built, condition, expect, forward, routes, with_rules};
+use limpet_api::ObjectName;
 use limpet_model::Reports;
 use limpet_model::graph::{Action, ClusterName, Cors, Graph, Mirror, Retry, ValueMatch};
 use limpet_model::reports::ConditionStatus;
@@ -88,6 +89,11 @@ fn a_mirror_without_a_backend_is_left_out_and_named() {
             "requestMirror.backendRef.port: expected a TCP port",
         ),
         (
+            "{name: v2, group: gateway.networking.x-k8s.io, kind: XBackend}",
+            "InvalidKind",
+            "requestMirror.backendRef.kind: expected a Service, found XBackend",
+        ),
+        (
             "{name: v2, kind: ConfigMap}",
             "InvalidKind",
             "requestMirror.backendRef.kind: expected a Service",
@@ -138,6 +144,36 @@ spec:
     assert!(condition(&reports, "ResolvedRefs").is_true());
     let mirrors = &forward(&routes(&graph)[0]).mirrors;
     assert_eq!(mirrors[0].cluster.0, "service/pay/audit/80");
+}
+
+/// Copies must not go in the clear either.
+#[test]
+fn a_policy_for_tls_counts_for_mirrors() {
+    let (graph, reports) = built(&format!(
+        "{SHOP}
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules:
+  - backendRefs: [{{name: v1, port: 80}}]
+    filters: [{{type: RequestMirror, requestMirror: {{backendRef: {{name: v2, port: 80}}}}}}]
+---
+kind: BackendTLSPolicy
+metadata: {{namespace: shop, name: tls}}
+spec:
+  targetRefs: [{{group: '', kind: Service, name: v2}}]
+  validation: {{hostname: v2.example, caCertificateRefs: [{{group: '', kind: ConfigMap, name: ca}}]}}
+---
+kind: ConfigMap
+metadata: {{namespace: shop, name: ca}}
+data: {{ca.crt: one}}
+"
+    ));
+    let cluster = &forward(&routes(&graph)[0]).mirrors[0].cluster;
+    assert!(graph.clusters[cluster].tls.is_some(), "{:?}", graph.clusters);
+    let policy = &reports.backend_tls_policies[&ObjectName::new("shop", "tls")];
+    assert_eq!(policy.ancestors.len(), 1, "{policy:?}");
 }
 
 #[test]
@@ -202,7 +238,7 @@ fn a_cors_filter_has_the_defaults_of_the_api() {
 fn a_cors_filter_that_cannot_be_followed_is_refused() {
     for (cors, said) in [
         ("allowMethods: ['*', GET]", "allowMethods: expected * alone"),
-        ("allowMethods: ['G T']", "allowMethods[0]: expected"),
+        ("allowMethods: ['G T']", "allowMethods[0]: expected a method"),
         ("allowHeaders: ['']", "allowHeaders[0]: expected a header's name"),
         (
             "exposeHeaders: ['*'], allowCredentials: true",

@@ -26,7 +26,7 @@ pub(crate) struct ServeArgs {
     /// What to configure
     #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
     pub(crate) output: OutputKind,
-    /// Validate the configuration and exit; needs no cluster. Nothing is printed if it is valid
+    /// Validate the configuration, try the addresses, and exit; needs no cluster. Nothing is printed if all is well
     #[arg(long, requires = "config")]
     pub(crate) check: bool,
     /// The kubeconfig file of the cluster

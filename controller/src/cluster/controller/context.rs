@@ -38,7 +38,7 @@ impl Context {
     }
 }
 
-/// A new identity: the pod's name with a random suffix.
+/// A new identity: the pod's name with a random suffix after `_`.
 pub(crate) fn instance() -> String {
     let host = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME"));
     let host = host.unwrap_or_else(|_| "limpet".to_owned());

@@ -208,7 +208,7 @@ impl Control {
         if change.wanted || !self.all_listed {
             self.asked = Instant::now();
         }
-        self.all_listed = self.store.missing().is_empty();
+        self.all_listed = self.store.is_complete();
         if change.objects {
             self.mark();
             self.reader.read_wanted(self.store.wanted());
@@ -248,16 +248,25 @@ impl Control {
         self.metrics.set_fences(self.guard.figures());
     }
 
-    fn tell_missing(&self) {
+    fn tell_missing(&mut self) {
         let missing = self.store.missing();
-        let why = if missing.is_empty() {
-            let inputs = self.inputs.borrow();
-            inputs.as_ref().err().cloned()
-        } else {
-            Some(format!("not read yet: {}", missing.join(", ")))
+        let missing = missing.or_else(|| self.inputs.borrow().as_ref().err().cloned());
+        let was_stale = matches!(*self.outlets.readiness.borrow(), Readiness::Stale(_));
+        let Some(why) = missing else {
+            if was_stale {
+                // It is ready again with the next build.
+                self.mark();
+            }
+            return;
         };
-        if let Some(why) = why {
-            self.outlets.readiness.send_replace(Readiness::Waiting(why));
+        self.outlets.readiness.send_modify(|known| {
+            *known = match known {
+                Readiness::Waiting(_) => Readiness::Waiting(why),
+                Readiness::Ready | Readiness::Stale(_) => Readiness::Stale(why),
+            }
+        });
+        if let (false, Readiness::Stale(why)) = (was_stale, &*self.outlets.readiness.borrow()) {
+            tracing::error!("{why}; what was published stays");
         }
     }
 
@@ -271,7 +280,7 @@ impl Control {
     /// When to build next; `None`: not before something else happens.
     fn due(&self) -> Option<Instant> {
         let (first, last) = self.changed?;
-        if self.building.is_some() || !self.store.missing().is_empty() || self.inputs.borrow().is_err() {
+        if self.building.is_some() || !self.store.is_complete() || self.inputs.borrow().is_err() {
             return None;
         }
         let quiet = (last + QUIET).min(first + LONGEST);
@@ -333,12 +342,11 @@ impl Control {
         self.publish_endpoints(&newly_held);
         self.look();
         self.outlets.readiness.send_if_modified(|known| {
-            let first = *known != Readiness::Ready;
-            if first {
+            let before = std::mem::replace(known, Readiness::Ready);
+            if matches!(before, Readiness::Waiting(_)) {
                 tracing::info!("the first complete state is published");
-                *known = Readiness::Ready;
             }
-            first
+            before != Readiness::Ready
         });
         self.outlets.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);

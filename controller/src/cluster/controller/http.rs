@@ -1,6 +1,5 @@
 //! Metrics and health.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,30 +11,25 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::metrics::Exposition;
-use crate::exit::Failure;
 
 /// The content type of the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Whether the first complete state is published.
+/// Whether a complete state is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Ready,
-    /// What is missing.
+    /// Nothing is published, and what is missing.
     Waiting(String),
+    /// An earlier state is published, and what is missing for another. Envoys can get it, so this is no reason to send
+    /// them elsewhere.
+    Stale(String),
 }
 
 #[derive(Debug)]
 struct Shared {
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
-}
-
-/// # Errors
-/// If the address cannot be listened on.
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|error| Failure(format!("http.address: cannot listen on {address}: {error}")))
 }
 
 /// Serves `/metrics`, `/healthz` and `/readyz` until `shutdown`.
@@ -67,6 +61,7 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
 async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     match shared.readiness.borrow().clone() {
         Readiness::Ready => (StatusCode::OK, "ok\n".to_owned()),
+        Readiness::Stale(why) => (StatusCode::OK, format!("{why}; what was published stays\n")),
         Readiness::Waiting(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }

@@ -3,9 +3,14 @@
 //! It works as in client-go: a Lease that did not change for `leaseDurationSeconds` is free, by this process's own
 //! clock. It is our own because the crates for it compare the times in the Lease with the clock of the machine, and
 //! clocks may differ.
+//!
+//! The times are those of node Leases. Losing the leader costs little, since every replica serves. A renewal is one
+//! request, and the others watch the Lease.
 
+use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
+use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
@@ -14,12 +19,15 @@ use kube::{Api, Client, Error};
 use tokio::sync::watch;
 
 use crate::cluster::config::LeaderConfig;
+use crate::cluster::kube::named_object::{self, Seen};
 
 /// How long a Lease lasts without being renewed.
-const LEASE: Duration = Duration::from_secs(15);
+const LEASE: Duration = Duration::from_secs(40);
 /// A holder that could not renew its Lease for this long stops writing, well before another replica may start.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often the Lease is renewed, or read.
+const RENEW_DEADLINE: Duration = Duration::from_secs(30);
+/// How often the holder renews the Lease.
+const RENEW: Duration = Duration::from_secs(10);
+/// When to try again after a failure.
 const RETRY: Duration = Duration::from_secs(2);
 /// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
@@ -29,14 +37,21 @@ pub(crate) struct Candidate {
     leases: Api<Lease>,
     name: String,
     identity: String,
+    /// The name of the pod.
+    pod: Option<String>,
     enabled: bool,
     leads: watch::Sender<bool>,
     /// The Lease as it was last seen, and since when it has not changed.
     seen: Option<(LeaseSpec, Instant)>,
     renewed: Option<Instant>,
+    /// The Lease as this replica wrote it last.
+    written: Option<Lease>,
+    /// The last error, so that it is logged once.
+    failed: Option<String>,
 }
 
 /// Who holds the Lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Ours,
     Theirs,
@@ -50,10 +65,13 @@ impl Candidate {
             leases: Api::namespaced(client.clone(), config.namespace(client)),
             name: config.name.clone(),
             identity,
+            pod: std::env::var("POD_NAME").ok(),
             enabled: config.enabled,
             leads,
             seen: None,
             renewed: None,
+            written: None,
+            failed: None,
         };
         (candidate, receiver)
     }
@@ -65,34 +83,11 @@ impl Candidate {
             let _ = shutdown.wait_for(|ends| *ends).await;
             return;
         }
+        let mut states = pin!(named_object::follow(self.leases.clone(), "Lease", &self.name));
         loop {
-            let turn = match tokio::time::timeout(CALL, self.turn()).await {
-                Ok(Ok(turn)) => Some(turn),
-                Ok(Err(error)) => {
-                    tracing::warn!(lease = self.name, %error, "leader election failed");
-                    None
-                }
-                Err(_) => {
-                    tracing::warn!(lease = self.name, "leader election failed: no answer");
-                    None
-                }
-            };
-            match turn {
-                Some(Turn::Ours) => {
-                    self.renewed = Some(Instant::now());
-                    self.set(true);
-                }
-                Some(Turn::Theirs) => {
-                    self.renewed = None;
-                    self.set(false);
-                }
-                None if self.renewed.is_none_or(|renewed| renewed.elapsed() > RENEW_DEADLINE) => {
-                    self.set(false);
-                }
-                None => {}
-            }
+            let rest = self.take_turn().await;
             tokio::select! {
-                () = tokio::time::sleep(RETRY) => {}
+                () = self.wait(rest, states.as_mut()) => {}
                 _ = shutdown.wait_for(|ends| *ends) => break,
             }
         }
@@ -102,6 +97,66 @@ impl Candidate {
                 tracing::warn!(lease = self.name, "the Lease could not be released");
             }
         }
+    }
+
+    /// Renews the Lease, or takes it if it is free. Returns when to do so again if the Lease does not change before.
+    async fn take_turn(&mut self) -> Duration {
+        let turn = match tokio::time::timeout(CALL, self.turn()).await {
+            Ok(turn) => turn.map_err(|error| error.to_string()),
+            Err(_) => Err("no answer".to_owned()),
+        };
+        let failed = turn.as_ref().err().cloned();
+        if let Some(error) = failed.as_ref().filter(|_| failed != self.failed) {
+            tracing::warn!(lease = self.name, %error, "leader election failed");
+        }
+        self.failed = failed;
+        match turn {
+            Ok(Turn::Ours) => {
+                self.renewed = Some(Instant::now());
+                self.set(true);
+                RENEW
+            }
+            Ok(Turn::Theirs) => {
+                self.renewed = None;
+                self.set(false);
+                self.until_expiry().max(RETRY)
+            }
+            Err(_) => {
+                if self.renewed.is_none_or(|renewed| renewed.elapsed() > RENEW_DEADLINE) {
+                    self.set(false);
+                }
+                RETRY
+            }
+        }
+    }
+
+    /// Waits this long, or until it is worth while to take a turn. A Lease that its holder renews is waited for longer.
+    async fn wait(&mut self, rest: Duration, mut states: Pin<&mut impl Stream<Item = Seen<Lease>>>) {
+        let mut end = Instant::now() + rest;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(end.into()) => return,
+                // Without the right to watch it, the Lease is read when it may have expired.
+                Some(seen) = states.next() => if let Ok(lease) = seen {
+                    match self.holder(lease) {
+                        Some(Turn::Ours) => {}
+                        Some(Turn::Theirs) if self.renewed.is_none() => end = Instant::now() + self.until_expiry(),
+                        _ => return,
+                    }
+                },
+            }
+        }
+    }
+
+    /// Who holds this Lease; `None`: nobody.
+    fn holder(&mut self, lease: Option<Lease>) -> Option<Turn> {
+        let spec = lease.and_then(|lease| lease.spec)?;
+        let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
+        if holder == self.identity {
+            return Some(Turn::Ours);
+        }
+        self.note(&spec);
+        Some(Turn::Theirs)
     }
 
     /// Returns whether that is a change.
@@ -115,21 +170,34 @@ impl Candidate {
         changed
     }
 
-    /// Renews the Lease, or takes it if it is free.
     async fn turn(&mut self) -> Result<Turn, Error> {
+        // If nobody else has written since, renewing is one request.
+        if let Some(lease) = self.written.take()
+            && let Turn::Ours = self.take(Some(lease)).await?
+        {
+            return Ok(Turn::Ours);
+        }
+        let lease = self.leases.get_opt(&self.name).await?;
+        self.take(lease).await
+    }
+
+    /// Writes the Lease with us as its holder, unless another replica holds it.
+    async fn take(&mut self, lease: Option<Lease>) -> Result<Turn, Error> {
         let post = PostParams::default();
-        let Some(mut lease) = self.leases.get_opt(&self.name).await? else {
+        let Some(mut lease) = lease else {
             let metadata = ObjectMeta {
                 name: Some(self.name.clone()),
                 ..ObjectMeta::default()
             };
             let spec = Some(self.taken(None));
             let lease = Lease { metadata, spec };
-            return Self::wrote(self.leases.create(&post, &lease).await);
+            let created = self.leases.create(&post, &lease).await;
+            return self.wrote(created);
         };
         let spec = lease.spec.unwrap_or_default();
         let holder = spec.holder_identity.clone().unwrap_or_default();
-        if holder != self.identity && !holder.is_empty() && !self.has_expired(&spec) {
+        let is_held = !holder.is_empty() && holder != self.identity && !self.is_predecessor(&holder);
+        if is_held && !self.has_expired(&spec) {
             return Ok(Turn::Theirs);
         }
         let is_own = holder == self.identity;
@@ -137,31 +205,49 @@ impl Candidate {
         taken.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + i32::from(!is_own));
         lease.spec = Some(taken);
         // By its resourceVersion: of two replicas, the second gets a conflict.
-        Self::wrote(self.leases.replace(&self.name, &post, &lease).await)
+        let replaced = self.leases.replace(&self.name, &post, &lease).await;
+        self.wrote(replaced)
     }
 
-    fn wrote(result: Result<Lease, Error>) -> Result<Turn, Error> {
+    fn wrote(&mut self, result: Result<Lease, Error>) -> Result<Turn, Error> {
         match result {
-            Ok(_) => Ok(Turn::Ours),
-            // Another replica was faster.
-            Err(Error::Api(status)) if status.code == 409 => Ok(Turn::Theirs),
+            Ok(lease) => {
+                self.written = Some(lease);
+                Ok(Turn::Ours)
+            }
+            // Another replica was faster, or somebody has deleted it.
+            Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Turn::Theirs),
             Err(error) => Err(error),
         }
     }
 
+    /// Whether this is an earlier process in the same pod. It has ended, or this one would not have started.
+    fn is_predecessor(&self, holder: &str) -> bool {
+        let pod = holder.rsplit_once('_').map(|(pod, _)| pod);
+        pod.is_some() && pod == self.pod.as_deref()
+    }
+
     fn has_expired(&mut self, spec: &LeaseSpec) -> bool {
-        let since = match &self.seen {
-            Some((seen, since)) if seen == spec => *since,
-            _ => {
-                let now = Instant::now();
-                self.seen = Some((spec.clone(), now));
-                now
-            }
+        self.note(spec);
+        self.until_expiry().is_zero()
+    }
+
+    /// Remembers since when the Lease has not changed.
+    fn note(&mut self, spec: &LeaseSpec) {
+        if self.seen.as_ref().is_none_or(|(seen, _)| seen != spec) {
+            self.seen = Some((spec.clone(), Instant::now()));
+        }
+    }
+
+    /// How long the Lease of another replica lasts, if it does not change.
+    fn until_expiry(&self) -> Duration {
+        let Some((spec, since)) = &self.seen else {
+            return Duration::ZERO;
         };
         let held = spec
             .lease_duration_seconds
             .and_then(|seconds| u64::try_from(seconds).ok());
-        since.elapsed() >= held.map_or(LEASE, Duration::from_secs)
+        held.map_or(LEASE, Duration::from_secs).saturating_sub(since.elapsed())
     }
 
     /// The Lease with us as its holder. `own` is the Lease if we hold it already.

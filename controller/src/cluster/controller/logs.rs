@@ -4,9 +4,12 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cluster::cli::LogFormat;
 
-/// Writes logs to stderr from now on, at the level in `RUST_LOG`, else at `info`.
+/// What is written without `RUST_LOG`. What kube says of failures is said by those who asked, with what it means.
+const DEFAULT: &str = "info,kube_client=off,kube_runtime=off";
+
+/// Writes logs to stderr from now on, as `RUST_LOG` says, else as [`DEFAULT`].
 pub(crate) fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

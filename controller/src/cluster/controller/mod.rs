@@ -3,9 +3,11 @@
 //! - `control`: the event loop.
 //! - `publish`: from objects to resources. `target`: who gets them. `retained_policies`: policies of earlier routes.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
+//! - `addresses`: what it listens on.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
 //! - `bootstrap`: the subcommand of this name.
 
+mod addresses;
 mod bootstrap;
 mod context;
 mod control;
@@ -48,10 +50,11 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
     let args = &args.serve;
     let output = args.output;
     let config = match &args.config {
-        Some(file) => Config::read(file)?,
+        Some(file) => Config::read_to_serve(file, output)?,
         None => Config::default(),
     };
     if args.check {
+        addresses::check(&config, output)?;
         return Ok(Verdict::Good);
     }
     logs::start(args.log_format);
@@ -66,7 +69,7 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
 async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let client = connect(kubeconfig).await.map_err(|error| failed(&error))?;
-    let listener = http::bind(config.http.address).await?;
+    let listener = addresses::bind("http.address", config.http.address).await?;
     let instance = instance();
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
     let plane = config.control_plane(output);

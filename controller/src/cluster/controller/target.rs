@@ -47,7 +47,7 @@ pub(crate) async fn target(
     } = context;
     let Some(plane) = plane else {
         let server = limpet_xds::Server::bind(config.xds_options(), snapshots.clone()).await;
-        let server = server.map_err(|error| Failure(error.to_string()))?;
+        let server = server.map_err(|error| Failure(format!("xds: {error}")))?;
         let target = Target {
             delivery: Delivery::Xds(snapshots.status()),
             objects: None,

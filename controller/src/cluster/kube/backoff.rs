@@ -28,9 +28,12 @@ impl Backoff {
         }
     }
 
-    /// For calls to the API server: one that is back is noticed within seconds.
+    /// The longest wait before a call to the API server: one that is back is noticed within seconds.
+    pub(super) const LONGEST: Duration = Duration::from_secs(8);
+
+    /// For calls to the API server.
     pub(crate) fn of_the_api() -> Self {
-        Self::new(Duration::from_millis(250), Duration::from_secs(8))
+        Self::new(Duration::from_millis(250), Self::LONGEST)
     }
 
     /// After a success.

@@ -1,8 +1,20 @@
+//! The client of the API server. It is put together here because kube's own does not notice a dead connection while a
+//! watch is silent, and logs each failure.
+
 use std::path::Path;
 use std::time::Duration;
 
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ConfigExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tower::ServiceBuilder;
+use tower::retry::RetryLayer;
+
+use super::reach::Reach;
 
 /// Why there is no way to reach an API server.
 #[derive(Debug, thiserror::Error)]
@@ -21,15 +33,17 @@ pub(crate) enum ConnectError {
 /// Our field manager in server-side applies.
 pub(crate) const FIELD_MANAGER: &str = "limpet";
 
-/// Longer than a watch lasts, so that only a dead connection runs into it.
-const READ_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a connection may be silent before it is probed, and how often it is probed before it counts as dead.
+const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
+/// As long as the API server lets a request last that is no watch.
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// Makes a client from the given kubeconfig, else from `KUBECONFIG`, else from the service account.
 ///
 /// # Errors
 /// If nothing says how to reach an API server. Whether one answers is not checked.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    let mut config = match kubeconfig {
+    let config = match kubeconfig {
         Some(file) => {
             let failed = |source| ConnectError::File {
                 file: file.display().to_string(),
@@ -41,6 +55,31 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Connect
         }
         None => Config::infer().await?,
     };
-    config.read_timeout = Some(READ_TIMEOUT);
-    Ok(Client::try_from(config)?)
+    Ok(client(config)?)
+}
+
+fn client(config: Config) -> Result<Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        // It says that proxies are not supported.
+        return Client::try_from(config);
+    }
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(config.connect_timeout);
+    let (silence, interval, probes) = KEEP_ALIVE;
+    connector.set_keepalive(Some(silence));
+    connector.set_keepalive_interval(Some(interval));
+    connector.set_keepalive_retries(Some(probes));
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let reach = Reach::new(&config.cluster_url);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .layer(RetryLayer::new(RetryPolicy::server_retry()))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_result(move |result| reach.seen(result))
+        .timeout(ANSWER)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
 }

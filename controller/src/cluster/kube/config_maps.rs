@@ -110,9 +110,9 @@ fn backends(objects: &Objects, controller: &str) -> BTreeSet<(Kind, ObjectName)>
         .filter(|route| names_ours(&route.meta.namespace, route.parents));
     routes
         .flat_map(|route| {
-            let refs = route.backends.into_iter();
-            refs.filter_map(move |reference: &BackendRef| {
-                let namespace = reference.namespace.as_deref().unwrap_or(&route.meta.namespace);
+            let meta = route.meta;
+            route.reached().filter_map(move |reference: &BackendRef| {
+                let namespace = reference.namespace.as_deref().unwrap_or(&meta.namespace);
                 let kind = Kind::find(&reference.group, &reference.kind)?;
                 Some((kind, ObjectName::new(namespace, &reference.name)))
             })

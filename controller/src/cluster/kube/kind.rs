@@ -1,5 +1,8 @@
 use limpet_api::Kind;
 
+/// The kinds without which there is nothing to serve.
+pub(super) const REQUIRED: [Kind; 3] = [Kind::Gateway, Kind::GatewayClass, Kind::HttpRoute];
+
 /// How a kind's objects are asked for.
 pub(super) trait KindExt {
     /// The versions that can be read, the best first.

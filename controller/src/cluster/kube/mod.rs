@@ -1,17 +1,16 @@
 //! Objects from the API server.
 //!
-//! - `discovery`: which kinds are served, and in which versions. It runs every few seconds, so that a CRD that comes or
-//!   goes is noticed.
+//! - `discovery`: which kinds are served, and in which versions. `definitions`: when to ask again.
 //! - `watch`: one watch for each kind (and namespace), which continues whatever happens. It decodes objects one by one,
 //!   so that one that cannot be read is reported as malformed and affects no other.
 //! - `named_object`: follows one object by its name. `secrets` and `config_maps`: one such watch for each Secret that
 //!   a listener names, and for each ConfigMap that a policy for TLS names. `wanted`: which ones these are.
 //! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
 //!   locks.
+//! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
 //! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
 //!
-//! Discovery is polled instead of watching CRDs: every authenticated user may run it, while a watch would need a right
-//! of its own on objects that say much more, and would announce a CRD before its objects can be listed.
+//! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
 //!
 //! The store is our own: the reflector of kube keeps objects in the form of the API, needs a type that every object
 //! fits, and cannot tell whether an update changed anything that we read.
@@ -21,6 +20,7 @@ mod certificate;
 mod client;
 mod config_maps;
 mod decode;
+mod definitions;
 mod discovery;
 mod item;
 mod kind;
@@ -28,6 +28,7 @@ mod manifest;
 pub(crate) mod named_object;
 mod own_status;
 mod pruned;
+mod reach;
 mod reader;
 mod secrets;
 mod slice;

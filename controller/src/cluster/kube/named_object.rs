@@ -27,6 +27,7 @@ where
         name: name.to_owned(),
         backoff: Backoff::of_the_api(),
         failed: false,
+        failure: None,
     };
     stream::unfold(following, |mut following| async move {
         let seen = following.next().await?;
@@ -40,6 +41,8 @@ struct Following<K> {
     name: String,
     backoff: Backoff,
     failed: bool,
+    /// The last error, so that it is logged once.
+    failure: Option<String>,
 }
 
 impl<K> Following<K> {
@@ -51,13 +54,18 @@ impl<K> Following<K> {
             match self.changes.next().await? {
                 Ok(object) => {
                     self.backoff.reset();
+                    self.failure = None;
                     return Some(Ok(object));
                 }
                 Err(error) => {
-                    tracing::warn!(kind = self.kind, name = self.name, %error, "cannot be watched");
                     self.failed = true;
+                    let failure = error.to_string();
+                    if self.failure.as_ref() != Some(&failure) {
+                        tracing::warn!(kind = self.kind, name = self.name, error = %failure, "cannot be watched");
+                        self.failure = Some(failure.clone());
+                    }
                     if is_forbidden(&error) {
-                        return Some(Err(error.to_string()));
+                        return Some(Err(failure));
                     }
                 }
             }
@@ -65,7 +73,7 @@ impl<K> Following<K> {
     }
 }
 
-fn is_forbidden(error: &watcher::Error) -> bool {
+pub(super) fn is_forbidden(error: &watcher::Error) -> bool {
     let source = match error {
         watcher::Error::InitialListFailed(source)
         | watcher::Error::WatchStartFailed(source)

@@ -1,6 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Client;
 use kube::core::ApiResource;
@@ -8,14 +7,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::backoff::Backoff;
+use super::definitions::Definitions;
 use super::discovery::{self, Served};
 use super::wanted::Wanted;
 use super::watch::{self as objects, Scope, Update, Updates};
 use super::{config_maps, secrets};
 use limpet_api::Kind;
 
-/// How often discovery runs: two to five small requests.
-const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
 /// How many answers in a row must lack a kind before its objects count as deleted.
 const ABSENT_ANSWERS: u32 = 2;
 /// Few, so that a list is read no faster than the store takes it in.
@@ -99,6 +97,7 @@ impl Reader {
 /// Watches every served kind for as long as it is served.
 async fn kinds(client: Client, watched: Watched, updates: Updates) {
     let mut backoff = Backoff::of_the_api();
+    let mut definitions = Definitions::follow(&client);
     let mut running = Watches {
         client,
         watched,
@@ -108,17 +107,23 @@ async fn kinds(client: Client, watched: Watched, updates: Updates) {
         absent: BTreeMap::new(),
         unreadable: BTreeSet::new(),
     };
+    let mut failed = None;
     loop {
         match discovery::discover(&running.client).await {
             Ok(served) => {
                 backoff.reset();
+                failed = None;
                 if running.follow(&served).await.is_none() {
                     return;
                 }
-                tokio::time::sleep(DISCOVERY_INTERVAL).await;
+                definitions.changed().await;
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot ask the API server which kinds it serves");
+                let error = error.to_string();
+                if failed.as_ref() != Some(&error) {
+                    tracing::warn!(%error, "cannot ask the API server which kinds it serves");
+                }
+                failed = Some(error);
                 backoff.wait().await;
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube::core::ApiResource;
 
 use super::decode::{Content, Entry};
+use super::kind::REQUIRED;
 use super::own_status::Digest;
 use super::reader::Watched;
 use super::wanted::{self, Wanted};
@@ -23,6 +24,8 @@ pub(crate) struct Store {
     slices: Slices,
     observed: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
     served: BTreeMap<Kind, ApiResource>,
+    /// The required kinds that are not served.
+    unserved: BTreeSet<Kind>,
     /// What has not been listed yet.
     awaited: BTreeSet<(Kind, Option<Arc<str>>)>,
     wanted: BTreeSet<Wanted>,
@@ -86,6 +89,7 @@ impl Store {
             slices: Slices::default(),
             observed: Arc::default(),
             served: BTreeMap::new(),
+            unserved: BTreeSet::new(),
             awaited,
             wanted: BTreeSet::new(),
             answered: BTreeSet::new(),
@@ -105,12 +109,23 @@ impl Store {
         }
     }
 
-    /// The kinds that were not listed yet. Until all are listed, nothing may be served: what is missing would count as
-    /// deleted.
-    pub(crate) fn missing(&self) -> Vec<&'static str> {
-        let mut kinds: Vec<_> = self.awaited.iter().map(|(kind, _)| kind.as_str()).collect();
-        kinds.dedup();
-        kinds
+    /// Whether all kinds were listed. Until then, nothing may be served: what is missing would count as deleted.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
+    /// Why it is not complete.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let unserved: Vec<_> = self.unserved.iter().map(|kind| kind.as_str()).collect();
+        if !unserved.is_empty() {
+            let kinds = unserved.join(", ");
+            return Some(format!(
+                "the API server does not serve {kinds}: install the definitions of the Gateway API"
+            ));
+        }
+        let mut awaited: Vec<_> = self.awaited.iter().map(|(kind, _)| kind.as_str()).collect();
+        awaited.dedup();
+        (!awaited.is_empty()).then(|| format!("not read yet: {}", awaited.join(", ")))
     }
 
     /// Whether the watch of every single object that is wanted has answered.
@@ -155,8 +170,16 @@ impl Store {
         let mut change = Change::default();
         match update {
             Update::Served(kind, resource) => {
+                self.unserved.remove(&kind);
                 self.served.insert(kind, resource);
                 change.statuses = true;
+            }
+            // Its objects are not deleted: the Gateway API is not installed, or is being replaced.
+            Update::NotServed(kind) if REQUIRED.contains(&kind) => {
+                self.served.remove(&kind);
+                let namespaces = self.watched.namespaces_of(kind).into_iter();
+                self.awaited.extend(namespaces.map(|namespace| (kind, namespace)));
+                self.unserved.insert(kind);
             }
             Update::NotServed(kind) => {
                 self.served.remove(&kind);

@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -17,8 +18,14 @@ use super::slice::{self, RawSlice};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::{Authorities, Certificate};
 
-/// How long a watch lasts before it is restarted where it ended, so that a dead connection is noticed.
-const WATCH_SECONDS: u32 = 60;
+/// How many seconds a watch lasts before it is restarted where it ended, as in client-go.
+const WATCH_SECONDS: Range<u32> = 300..600;
+
+/// Another time for each watch, so that they do not all begin again at once.
+pub(super) fn watch_seconds() -> u32 {
+    let Range { start, end } = WATCH_SECONDS;
+    start + getrandom::u32().unwrap_or_default() % (end - start)
+}
 
 #[derive(Debug)]
 pub(crate) enum Update {
@@ -92,7 +99,7 @@ where
         None => Api::all_with(client, &scope.resource),
     };
     let config = watcher::Config::default()
-        .timeout(WATCH_SECONDS)
+        .timeout(watch_seconds())
         .page_size(scope.kind.page_size());
     follow(watcher(api, config), scope, updates, read).await;
 }

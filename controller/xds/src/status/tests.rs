@@ -5,8 +5,9 @@ use envoy_types::pb::google::rpc;
 
 use super::*;
 use crate::Snapshots;
+use crate::group::touched;
 use crate::subscriber::{Protocol, Service, Subscriber};
-use ResourceType::{Cluster, ExtensionConfig};
+use ResourceType::{Cluster, ClusterLoadAssignment, ExtensionConfig};
 use limpet_resources::{Resource, ResourceType, Resources};
 
 const GROUP: &str = "default/web";
@@ -189,4 +190,39 @@ fn groups_that_nobody_knows_are_not_kept() {
     snapshots.forget(GROUP);
     snapshots.shared().disconnect(&stream.1, 1);
     assert!(status.groups().is_empty());
+}
+
+/// How many resources are touched when one of so many changes, is acknowledged, and the status is asked for.
+fn touched_by_a_change(count: usize) -> usize {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+    let assignment = |name: &str, content: &str| Resource::new(ClusterLoadAssignment, name, content.into());
+    let clusters = names
+        .iter()
+        .map(|name| Resource::new(Cluster, name.as_str(), "1".into()));
+    let assignments = names.iter().map(|name| assignment(name, "1"));
+    snapshots.publish(GROUP, clusters.chain(assignments).collect());
+    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    one.request(Cluster, |_| ());
+    one.answer(Cluster, None);
+    one.request(ClusterLoadAssignment, |request| {
+        request.resource_names_subscribe = names;
+    });
+    one.answer(ClusterLoadAssignment, None);
+    assert!(status.is_settled(GROUP));
+
+    touched::take();
+    assert!(snapshots.publish_one(GROUP, assignment("7", "2")));
+    assert!(!status.nodes(GROUP)[0].settled);
+    one.answer(ClusterLoadAssignment, None);
+    assert!(status.nodes(GROUP)[0].settled && status.is_settled(GROUP));
+    touched::take()
+}
+
+#[test]
+fn one_change_costs_the_same_among_many_resources() {
+    let (few, many) = (touched_by_a_change(10), touched_by_a_change(1_000));
+    assert_eq!(few, many);
+    assert!(few < 20, "{few}");
 }

@@ -57,9 +57,9 @@ impl Subscriber {
         }
         for name in request.resource_names_unsubscribe {
             if name == WILDCARD {
-                subscription.unsubscribe_wildcard();
+                subscription.unsubscribe_wildcard(catalogue);
             } else {
-                subscription.unsubscribe(&name);
+                subscription.unsubscribe(&name.as_str().into(), catalogue);
                 self.awaited.remove(name.as_str());
             }
         }

@@ -149,18 +149,16 @@ impl Subscriber {
         })
     }
 
-    /// Whether the node has all published resources of this type, or with `asked_for`, all that it asked for.
-    pub(super) fn has_all(&self, resource_type: ResourceType, group: &Group, asked_for: bool) -> bool {
-        let subscription = &self.types[resource_type];
+    /// Whether the node asked for all published resources of this type. If the stream is idle too, it has all of them.
+    pub(super) fn asks_for_all(&self, resource_type: ResourceType) -> bool {
+        self.types[resource_type].asks_for_all()
+    }
+
+    /// Whether the node asked for a resource of this type that is not published.
+    pub(super) fn asks_for_more(&self, resource_type: ResourceType, group: &Group) -> bool {
         let catalogue = group.catalogue(resource_type);
-        if asked_for && subscription.names.iter().any(|name| catalogue.get(name).is_none()) {
-            return false;
-        }
-        catalogue.iter().all(|resource| {
-            let name = resource.name();
-            let has = || self.standing(resource_type, name).0 == Some(resource.version());
-            (asked_for && !subscription.subscribes(name)) || has()
-        })
+        let mut names = self.types[resource_type].names.iter();
+        names.any(|name| catalogue.get(name).is_none())
     }
 
     /// The next response, if one can be sent now.

@@ -42,12 +42,12 @@ impl Subscriber {
         if everything && !subscription.wildcard {
             subscription.subscribe_wildcard(catalogue);
         } else if !everything && subscription.wildcard {
-            subscription.unsubscribe_wildcard();
+            subscription.unsubscribe_wildcard(catalogue);
         }
         let gone: Vec<_> = subscription.names.difference(&names).cloned().collect();
         let new: Vec<_> = names.difference(&subscription.names).cloned().collect();
         for name in gone {
-            subscription.unsubscribe(&name);
+            subscription.unsubscribe(&name, catalogue);
             self.awaited.remove(&name);
         }
         for name in new {

@@ -42,6 +42,8 @@ pub(super) struct Subscription {
     absent: BTreeSet<Name>,
     /// What the client gets although it has it.
     forced: BTreeSet<Name>,
+    /// What is published and the client does not ask for.
+    unasked: BTreeSet<Name>,
     pub(super) in_flight: Option<InFlight>,
     /// The nonce of the last response.
     pub(super) sent_nonce: u64,
@@ -120,6 +122,11 @@ impl Subscription {
         self.cursor >= sequence
     }
 
+    /// Whether the client asks for all that is published, as far as this subscription has taken in changes.
+    pub(super) fn asks_for_all(&self) -> bool {
+        self.unasked.is_empty()
+    }
+
     /// Takes in the changes of the group.
     pub(super) fn catch_up(&mut self, catalogue: &Catalogue, sequence: u64) {
         if !self.started || self.cursor == sequence {
@@ -129,7 +136,8 @@ impl Subscription {
             Changes::Names(names) => names.into_iter().for_each(|name| self.look_at(name, catalogue)),
             Changes::Unknown => {
                 let known = catalogue.iter().map(|resource| resource.name());
-                let names: BTreeSet<_> = known.chain(self.has.keys()).chain(&self.names).cloned().collect();
+                let others = self.has.keys().chain(&self.names).chain(&self.unasked);
+                let names: BTreeSet<_> = known.chain(others).cloned().collect();
                 for name in &names {
                     self.look_at(name, catalogue);
                 }
@@ -143,7 +151,11 @@ impl Subscription {
         self.updates.remove(name);
         self.removals.remove(name);
         self.absent.remove(name);
+        self.unasked.remove(name);
         if !self.subscribes(name) {
+            if catalogue.get(name).is_some() {
+                self.unasked.insert(Arc::clone(name));
+            }
             return;
         }
         let Some(resource) = catalogue.get(name) else {
@@ -175,10 +187,11 @@ impl Subscription {
     }
 
     /// The client stops asking for this name.
-    pub(super) fn unsubscribe(&mut self, name: &str) {
+    pub(super) fn unsubscribe(&mut self, name: &Name, catalogue: &Catalogue) {
         self.names.remove(name);
         if !self.wildcard {
             self.forget(name);
+            self.look_at(name, catalogue);
         }
     }
 
@@ -206,13 +219,15 @@ impl Subscription {
     }
 
     /// The client stops asking for everything.
-    pub(super) fn unsubscribe_wildcard(&mut self) {
+    pub(super) fn unsubscribe_wildcard(&mut self, catalogue: &Catalogue) {
         self.wildcard = false;
+        let published = catalogue.iter().map(|resource| resource.name());
         let pending = [&self.updates, &self.removals].into_iter().flatten();
         let known = self.has.keys().chain(self.refused.keys()).chain(pending);
-        let others: Vec<_> = known.filter(|name| !self.names.contains(*name)).cloned().collect();
-        for name in &others {
-            self.forget(name);
+        let others = published.chain(known).filter(|name| !self.names.contains(*name));
+        for name in others.cloned().collect::<Vec<_>>() {
+            self.forget(&name);
+            self.look_at(&name, catalogue);
         }
     }
 

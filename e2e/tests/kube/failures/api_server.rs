@@ -19,12 +19,14 @@ async fn an_absent_api_server_harms_no_session() -> Result<()> {
     let before = site.updates().await?;
     let crowd = site.crowd().await?;
 
+    let address = format!("the API server at https://{}", cluster.server().address());
+    let away = format!("cannot reach {address}: ");
     cluster.server_mut().stop();
     let gone = Instant::now();
     let noticed = async || {
         let log = site.controller.log().ok()?;
-        let kinds = log.contains("cannot ask the API server which kinds it serves");
-        (kinds && log.contains("cannot watch; what was read last stays in use")).then_some(())
+        let away = log.contains(&away);
+        (away && log.contains("cannot watch; what was read last stays in use")).then_some(())
     };
     poll::until("the controller to notice", noticed).await?;
     while gone.elapsed() < AWAY {
@@ -35,6 +37,10 @@ async fn an_absent_api_server_harms_no_session() -> Result<()> {
     let again = async || site.controller.log().ok()?.contains("watching again").then_some(());
     poll::until("the controller to watch again", again).await?;
     assert_eq!(site.updates().await?, before, "Envoy got a new configuration");
+    let log = site.controller.log()?;
+    assert_eq!(log.matches(&away).count(), 1, "{log}");
+    assert_eq!(log.matches(&format!("{address} is reached again")).count(), 1, "{log}");
+    assert!(!log.contains("kube_client"), "{log}");
 
     site.namespace.apply(&redirect("later")).await?;
     site.until_redirected("/later").await?;

@@ -79,8 +79,13 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
     until_event(&restricted.namespace, "Secret", KEK, "WriteRefused", &words).await?;
     restricted.with_all().await?;
     restricted.controller.until_ready().await?;
-    for verb in ["patch", "get", "update"] {
+    restricted.without("update", "leases").await?;
+    restricted.until_missed("update", "leases").await?;
+    // A watch that runs is not asked for its rights, and a Lease that is held is not read.
+    for verb in ["patch", "get", "list", "watch"] {
+        restricted.controller.kill();
         restricted.without(verb, "leases").await?;
+        restricted.controller.launch()?;
         restricted.until_missed(verb, "leases").await?;
     }
 

@@ -11,38 +11,9 @@ use super::objects;
 use crate::kept::until_event;
 use crate::site::site_objects;
 
-/// The verbs of the role by resource, as the controller needs them.
+/// The verbs of the role by resource, as the controller needs them. Those that it needs to write statuses come first:
+/// later, nothing is left to write.
 const NEEDED: &[(&str, &[&str])] = &[
-    (
-        "list",
-        &[
-            "namespaces",
-            "services",
-            "endpointslices",
-            "referencegrants",
-            "backendlbpolicies",
-            "backendtlspolicies",
-            "gatewayclasses",
-            "gateways",
-            "grpcroutes",
-            "httproutes",
-        ],
-    ),
-    (
-        "watch",
-        &[
-            "namespaces",
-            "services",
-            "endpointslices",
-            "referencegrants",
-            "backendlbpolicies",
-            "backendtlspolicies",
-            "gatewayclasses",
-            "gateways",
-            "grpcroutes",
-            "httproutes",
-        ],
-    ),
     (
         "get",
         &[
@@ -62,6 +33,38 @@ const NEEDED: &[(&str, &[&str])] = &[
             "gateways/status",
             "grpcroutes/status",
             "httproutes/status",
+        ],
+    ),
+    (
+        "list",
+        &[
+            "customresourcedefinitions",
+            "namespaces",
+            "services",
+            "endpointslices",
+            "referencegrants",
+            "backendlbpolicies",
+            "backendtlspolicies",
+            "gatewayclasses",
+            "gateways",
+            "grpcroutes",
+            "httproutes",
+        ],
+    ),
+    (
+        "watch",
+        &[
+            "customresourcedefinitions",
+            "namespaces",
+            "services",
+            "endpointslices",
+            "referencegrants",
+            "backendlbpolicies",
+            "backendtlspolicies",
+            "gatewayclasses",
+            "gateways",
+            "grpcroutes",
+            "httproutes",
         ],
     ),
     ("create", &["events"]),

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Pod, Release};
 use limpet_e2e::{Answer, Answering};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::{two_pods, with_sessions};
 use crate::checks::GatewaySite;
@@ -112,6 +113,38 @@ async fn a_request_ends_with_its_timeout() -> Result<()> {
         answer.status == 504 && (2..=3).contains(&tries),
         "{tries} tries: {answer:?}"
     );
+    Ok(())
+}
+
+/// Envoy lets only three requests to a cluster be in a retry at once, unless it is told otherwise.
+#[tokio::test]
+async fn many_requests_are_retried_at_once() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
+    let mut pods = two_pods(site, "many").await?;
+    site.route("many", &[with_sessions("many", &[("many", 1)])]).await?;
+    site.until_sessions("/many").await?;
+    let mut visitor = site.visitor();
+    let answer = visitor.get("/many").await?;
+    let [gone, left] = &mut pods;
+    let (gone, left) = if answer.backend() == Some(gone.name()) {
+        (gone, left)
+    } else {
+        (left, gone)
+    };
+    gone.backend_mut().stop().await;
+    left.backend().answer(Answering::ok().after(Duration::from_secs(1)));
+    let mut requests = JoinSet::new();
+    for _ in 0..24 {
+        let mut visitor = visitor.clone();
+        requests.spawn(async move { visitor.get("/many").await });
+    }
+    while let Some(answer) = requests.join_next().await {
+        let answer = answer??;
+        ensure!(
+            answer.status == 200 && answer.backend() == Some(left.name()),
+            "{answer:?}"
+        );
+    }
     Ok(())
 }
 

@@ -29,7 +29,7 @@ use super::options::FilterBuild;
 use super::pack::{self, duration, in_order, metadata, no, number, session};
 use limpet_core::envoy::{DESTINATION_SESSION, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
-use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Route, Session, Target};
+use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Match, Route, Session, Target};
 
 /// Builds route configurations.
 pub(super) struct Routes<'a> {
@@ -43,9 +43,11 @@ impl Routes<'_> {
         let is_plain = |listener: &&Listener| listener.certificates.is_none();
         let plain: Vec<&Listener> = listeners.iter().filter(is_plain).collect();
         if plain.is_empty() {
-            let made = listeners
-                .iter()
-                .map(|listener| self.configuration(tls_name(port, listener), port, &[listener]));
+            let made = listeners.iter().map(|listener| {
+                let mut made = self.configuration(tls_name(port, listener), port, &[listener]);
+                made.virtual_hosts.extend(self.misdirected(listener, listeners));
+                made
+            });
             return made.collect();
         }
         vec![self.configuration(plain_name(port), port, &plain)]
@@ -75,6 +77,25 @@ impl Routes<'_> {
             validate_clusters: no(),
             ..RouteConfiguration::default()
         }
+    }
+
+    /// The hosts of the port's other listeners. A client may send requests for them on a connection that it made for
+    /// this one, if the certificate has their names. It sends a request that is answered with 421 (Misdirected
+    /// Request) once more, on another connection.
+    fn misdirected(&self, listener: &Listener, listeners: &[Listener]) -> Option<EnvoyVirtualHost> {
+        let others = listeners.iter().filter(|other| other.name != listener.name);
+        let domains: Vec<String> = others.map(|other| other.hostname.to_string()).collect();
+        let everything = EnvoyRoute {
+            r#match: Some(matching::route_match(&Match::default())),
+            ..EnvoyRoute::default()
+        };
+        (!domains.is_empty()).then(|| EnvoyVirtualHost {
+            // No listener has a virtual host of this name, because those have a slash.
+            name: "misdirected".to_owned(),
+            domains,
+            routes: vec![self.without_session(respond(421, everything))],
+            ..EnvoyVirtualHost::default()
+        })
     }
 
     fn routes(&self, port: u16, listener: &Listener, route: &Route) -> Vec<EnvoyRoute> {

@@ -238,8 +238,29 @@ fn listeners_with_tls_have_a_chain_and_routes_each() {
     let routes = all(&graph, &EnvoyOptions::default(), ResourceType::RouteConfiguration);
     let names: Vec<_> = routes.iter().map(|routes| &routes["name"]).collect();
     assert_eq!(names, ["https-443/all", "https-443/rest", "https-443/shop"]);
-    assert_eq!(routes[1]["virtual_hosts"][0]["domains"], json!(["*.example.com"]));
-    assert_eq!(routes[0]["virtual_hosts"][0]["domains"], json!(["*"]));
+    let domains = |routes: &Value| {
+        let hosts = routes["virtual_hosts"].as_array().unwrap().iter();
+        hosts.map(|host| host["domains"].clone()).collect::<Vec<_>>()
+    };
+    let expected = [
+        [json!(["*"]), json!(["shop.example.com", "*.example.com"])],
+        [json!(["*.example.com"]), json!(["shop.example.com", "*"])],
+        [json!(["shop.example.com"]), json!(["*.example.com", "*"])],
+    ];
+    assert_eq!(routes.iter().map(domains).collect::<Vec<_>>(), expected);
+    for routes in &routes {
+        let misdirected = &routes["virtual_hosts"][1];
+        assert_eq!(misdirected["name"], "misdirected");
+        assert_eq!(misdirected["routes"][0]["match"], json!({"prefix": "/"}));
+        assert_eq!(misdirected["routes"][0]["direct_response"], json!({"status": 421}));
+    }
+}
+
+#[test]
+fn the_only_listener_of_a_port_misdirects_nothing() {
+    let graph = listening(BTreeMap::from([(443, vec![tls("all", "shop.example.com", &["shop"])])]));
+    let routes = only(&graph, &EnvoyOptions::default(), ResourceType::RouteConfiguration);
+    assert_eq!(routes["virtual_hosts"].as_array().unwrap().len(), 1);
 }
 
 #[test]

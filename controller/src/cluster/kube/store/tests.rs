@@ -108,16 +108,56 @@ fn a_list_is_all_that_there_is_where_it_is_from() {
         listed(&mut store, "pay", vec![route("pay", "a", "a")]),
         Change::default()
     );
-    assert!(store.apply(Update::NotServed(Kind::HttpRoute)).objects);
-    assert!(routes(&store).is_empty());
+}
+
+#[test]
+fn a_kind_that_is_served_no_more_has_no_objects() {
+    let mut store = store(&[]);
+    let spec = json!({"spec": {"type": "ExternalHostname", "externalHostname": {"hostname": "a.example"}}});
+    applied(
+        &mut store,
+        Kind::XBackend,
+        entry(Kind::XBackend, "shop", "web", "1", &spec),
+    );
+    assert!(store.apply(Update::NotServed(Kind::XBackend)).objects);
+    assert!(store.objects().backends.is_empty());
+}
+
+#[test]
+fn without_the_gateway_apis_definitions_nothing_is_deleted() {
+    let mut store = store(&["shop"]);
+    let namespace = || Some(Arc::from("shop"));
+    for kind in Kind::ALL {
+        let namespace = kind.is_namespaced().then(namespace).flatten();
+        store.apply(Update::Listed(kind, namespace, Vec::new()));
+    }
+    applied(&mut store, Kind::HttpRoute, route("shop", "web", "a"));
+    assert!(store.is_complete());
+    for kind in [Kind::HttpRoute, Kind::Gateway] {
+        assert!(!store.apply(Update::NotServed(kind)).objects);
+    }
+    assert_eq!((store.is_complete(), routes(&store).len()), (false, 1));
+    let missing = store.missing().unwrap();
+    assert!(missing.contains("does not serve Gateway, HTTPRoute"), "{missing}");
+    let resource = kube::core::ApiResource {
+        group: String::new(),
+        version: String::new(),
+        api_version: String::new(),
+        kind: String::new(),
+        plural: String::new(),
+    };
+    for kind in [Kind::HttpRoute, Kind::Gateway] {
+        store.apply(Update::Served(kind, resource.clone()));
+    }
+    assert_eq!(store.missing().as_deref(), Some("not read yet: Gateway, HTTPRoute"));
 }
 
 #[test]
 fn it_is_known_what_was_not_listed_yet() {
     let mut store = store(&["pay", "shop"]);
-    assert_eq!(store.missing().len(), Kind::ALL.len());
+    assert!(!store.is_complete());
     for kind in Kind::ALL {
-        if kind == Kind::HttpRoute || !kind.is_namespaced() {
+        if kind == Kind::GrpcRoute || !kind.is_namespaced() {
             continue;
         }
         for namespace in ["pay", "shop"] {
@@ -125,16 +165,16 @@ fn it_is_known_what_was_not_listed_yet() {
         }
     }
     let namespace = Some(Arc::from("shop"));
-    store.apply(Update::Listed(Kind::HttpRoute, namespace, Vec::new()));
+    store.apply(Update::Listed(Kind::GrpcRoute, namespace, Vec::new()));
     assert_eq!(
-        store.missing(),
-        ["GatewayClass", "HTTPRoute", "Namespace"],
+        store.missing().as_deref(),
+        Some("not read yet: GRPCRoute, GatewayClass, Namespace"),
         "one namespace is no list"
     );
-    store.apply(Update::NotServed(Kind::HttpRoute));
+    store.apply(Update::NotServed(Kind::GrpcRoute));
     store.apply(Update::Listed(Kind::GatewayClass, None, Vec::new()));
     store.apply(Update::Listed(Kind::Namespace, None, Vec::new()));
-    assert!(store.missing().is_empty());
+    assert!(store.is_complete());
 }
 
 #[test]
@@ -287,17 +327,21 @@ fn config_maps_are_those_that_policies_of_our_routes_name() {
     assert!(store.wanted().is_empty() && store.objects().authorities.is_empty());
 }
 
+fn awaits(store: &Store, kind: &str) -> bool {
+    store.missing().is_some_and(|missing| missing.contains(kind))
+}
+
 #[test]
 fn nothing_is_served_before_policies_for_tls_are_listed() {
     let mut store = store(&[]);
     for kind in Kind::ALL {
-        assert!(store.missing().contains(&"BackendTLSPolicy"));
+        assert!(awaits(&store, "BackendTLSPolicy"));
         if kind != Kind::BackendTlsPolicy {
             store.apply(Update::Listed(kind, None, Vec::new()));
         }
     }
     store.apply(Update::Listed(Kind::BackendTlsPolicy, None, Vec::new()));
-    assert!(store.missing().is_empty());
+    assert_eq!(store.missing(), None);
 }
 
 #[test]
@@ -307,6 +351,6 @@ fn for_another_control_plane_no_policies_for_tls_are_read() {
         serves: false,
         namespaces: Vec::new(),
     });
-    assert!(!store.missing().contains(&"BackendTLSPolicy"));
-    assert!(store.missing().contains(&"HTTPRoute"));
+    assert!(!awaits(&store, "BackendTLSPolicy"));
+    assert!(awaits(&store, "HTTPRoute"));
 }

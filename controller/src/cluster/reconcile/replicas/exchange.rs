@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -11,6 +13,8 @@ use tokio::sync::watch;
 
 use super::presence::{BEAT, Presence};
 use super::report::{Envoys, KeyringDelivery, Own, View};
+use crate::cluster::kube::Backoff;
+use crate::cluster::kube::named_object::{self, Seen};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
 use limpet_model::{MANAGED_BY, MANAGER};
 
@@ -67,50 +71,54 @@ impl Replicas {
     }
 }
 
-/// Writes this replica's report to the shared Lease, and reads the others'.
+/// Writes this replica's report to the shared Lease when it changes, and follows the others'.
 pub(crate) struct Exchange {
     leases: Api<Lease>,
     name: String,
+    /// The Lease as it changes.
+    states: BoxStream<'static, Seen<Lease>>,
+    /// The `resourceVersion` of the Lease that was looked at last.
+    version: u64,
     presence: Presence,
     own: watch::Receiver<Own>,
     leads: watch::Receiver<bool>,
     told: watch::Sender<Option<Arc<View>>>,
     /// The last error, so that it is logged once.
     failed: Option<String>,
+    backoff: Backoff,
 }
 
 impl Reconcile for Exchange {
     const GATHER: Duration = Duration::from_millis(200);
 
+    /// Waits until there is something to tell the others. What they tell is passed on meanwhile.
     async fn changed(&mut self) -> Result<(), Closed> {
-        Ok(self.own.changed().await?)
+        loop {
+            tokio::select! {
+                changed = self.own.changed() => return Ok(changed?),
+                // Without the right to watch the Lease, it is read with each beat.
+                Some(seen) = self.states.next() => if let Ok(Some(lease)) = seen {
+                    self.see(lease);
+                    if self.presence.is_due(&self.own.borrow(), *self.leads.borrow()) {
+                        return Ok(());
+                    }
+                },
+            }
+        }
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
         let own = self.own.borrow_and_update().clone();
-        let view = match tokio::time::timeout(CALL, self.beat(&own)).await {
-            Ok(Ok(view)) => Ok(Arc::new(view)),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("no answer".to_owned()),
+        let lease = match tokio::time::timeout(CALL, self.beat(&own)).await {
+            Ok(Ok(lease)) => lease,
+            Ok(Err(error)) => return Some(self.fail(error.to_string())),
+            Err(_) => return Some(self.fail("no answer".to_owned())),
         };
-        if let Err(error) = &view
-            && self.failed.as_ref() != Some(error)
-        {
-            tracing::warn!(
-                lease = self.name,
-                %error,
-                "cannot tell other replicas what this one's Envoys have: \
-                 key rotations wait, and the last known state of Envoys stays valid"
-            );
-        }
-        self.failed = view.as_ref().err().cloned();
-        let view = view.ok();
-        self.told.send_if_modified(|known| {
-            let changed = *known != view;
-            *known = view;
-            changed
-        });
-        Some(BEAT)
+        self.failed = None;
+        self.backoff.reset();
+        self.see(lease);
+        let is_due = self.presence.is_due(&own, *self.leads.borrow());
+        Some(if is_due { Self::GATHER } else { BEAT })
     }
 }
 
@@ -124,41 +132,79 @@ impl Exchange {
     ) -> (Self, Replicas) {
         let (saying, own) = watch::channel(Own::default());
         let (told, others) = watch::channel(None);
+        let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace);
         let exchange = Self {
-            leases: Api::namespaced(client.clone(), &lease.namespace),
             name: lease.name.clone(),
+            states: named_object::follow(leases.clone(), "Lease", &lease.name).boxed(),
+            leases,
+            version: 0,
             presence: Presence::new(&lease.replica, phase_time),
             own,
             leads,
             told,
             failed: None,
+            backoff: Backoff::of_the_api(),
         };
         (exchange, Replicas { own: saying, others })
     }
 
-    async fn beat(&mut self, own: &Own) -> Result<View, Error> {
+    /// Passes on what the others told.
+    fn see(&mut self, lease: Lease) {
+        // The watch may bring what was before our last write.
+        let version = lease.metadata.resource_version.and_then(|version| version.parse().ok());
+        if version.is_some_and(|version| version < self.version) {
+            return;
+        }
+        self.version = version.unwrap_or_default();
+        let annotations = lease.metadata.annotations.unwrap_or_default();
+        let view = self.presence.see(&annotations, Instant::now());
+        self.tell(Some(Arc::new(view)));
+    }
+
+    fn tell(&self, view: Option<Arc<View>>) {
+        self.told.send_if_modified(|known| {
+            let changed = *known != view;
+            *known = view;
+            changed
+        });
+    }
+
+    /// Returns when to try again.
+    fn fail(&mut self, error: String) -> Duration {
+        if self.failed.as_ref() != Some(&error) {
+            tracing::warn!(
+                lease = self.name,
+                %error,
+                "cannot tell other replicas what this one's Envoys have: \
+                 key rotations wait, and the last known state of Envoys stays valid"
+            );
+        }
+        self.failed = Some(error);
+        self.tell(None);
+        self.backoff.next()
+    }
+
+    /// Writes this replica's report. Returns the Lease as it is then.
+    async fn beat(&mut self, own: &Own) -> Result<Lease, Error> {
         let leads = *self.leads.borrow();
         let annotations = self.presence.annotations(own, leads);
         // A merge patch of this replica's annotation alone, so it cannot conflict with those of others.
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-        let lease = match self.leases.patch(&self.name, &PatchParams::default(), &patch).await {
-            Err(Error::Api(status)) if status.code == 404 => {
-                let metadata = ObjectMeta {
-                    name: Some(self.name.clone()),
-                    labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
-                    ..ObjectMeta::default()
-                };
-                let lease = Lease { metadata, spec: None };
-                match self.leases.create(&PostParams::default(), &lease).await {
-                    // Another replica was faster.
-                    Err(Error::Api(status)) if status.code == 409 => {}
-                    created => drop(created?),
-                }
-                self.leases.patch(&self.name, &PatchParams::default(), &patch).await?
-            }
-            answer => answer?,
+        match self.leases.patch(&self.name, &PatchParams::default(), &patch).await {
+            Err(Error::Api(status)) if status.code == 404 => {}
+            answer => return answer,
+        }
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
+            ..ObjectMeta::default()
         };
-        let annotations = lease.metadata.annotations.unwrap_or_default();
-        Ok(self.presence.see(&annotations, Instant::now()))
+        let lease = Lease { metadata, spec: None };
+        match self.leases.create(&PostParams::default(), &lease).await {
+            // Another replica was faster.
+            Err(Error::Api(status)) if status.code == 409 => {}
+            created => drop(created?),
+        }
+        self.leases.patch(&self.name, &PatchParams::default(), &patch).await
     }
 }

@@ -1,6 +1,7 @@
-//! Each replica writes one annotation of a shared Lease, again and again, and reads those of the others in the answer.
-//! A replica whose annotation does not change for some time is gone, by this process's clock. Only time in which the
-//! API server answered counts: while nobody can write, nobody is gone.
+//! Each replica writes one annotation of a shared Lease when its report changes, and again and again at a slow pace. It
+//! reads those of the others in the answers, and as they change. A replica whose annotation does not change for some
+//! time is gone, by this process's clock. Only time in which the API server answered counts: while nobody can write,
+//! nobody is gone.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,11 +9,11 @@ use std::time::{Duration, Instant};
 use super::report::{KeyringDelivery, Own, Said, View};
 use limpet_model::short_hash::hash;
 
-/// How often a replica writes its annotation.
-pub(super) const BEAT: Duration = Duration::from_secs(2);
-/// After this time, a silent replica and its Envoys are gone; as long as the leader's Lease lasts. If the `phaseTime`
-/// of rotations is longer, the keyring waits that long for the replica, so that its Envoys have reconnected elsewhere.
-const LEASE: Duration = Duration::from_secs(15);
+/// How often a replica writes its annotation if its report does not change.
+pub(super) const BEAT: Duration = Duration::from_secs(30);
+/// After this time, a silent replica and its Envoys are gone. If the `phaseTime` of rotations is longer, the keyring
+/// waits that long for the replica, so that its Envoys have reconnected elsewhere.
+const LEASE: Duration = Duration::from_secs(75);
 /// Annotations with this prefix are reports.
 const PREFIX: &str = "replica.limpet.dev/";
 /// How many bytes all reports may have together. An object's annotations may have 256 KiB; a new replica starts in the
@@ -26,6 +27,8 @@ pub(super) struct Presence {
     /// How long a replica may be silent.
     patience: Duration,
     beat: u64,
+    /// The report that was written last.
+    text: String,
     /// When the API server answered last.
     answered: Option<Instant>,
     others: BTreeMap<String, Other>,
@@ -44,6 +47,7 @@ impl Presence {
             name: name.to_owned(),
             patience: phase_time.max(LEASE),
             beat: 0,
+            text: String::new(),
             answered: None,
             others: BTreeMap::new(),
         }
@@ -52,26 +56,36 @@ impl Presence {
     /// The annotations to write; `None` removes one. `tidies`: reports of replicas that are gone are removed.
     pub(super) fn annotations(&mut self, own: &Own, tidies: bool) -> BTreeMap<String, Option<String>> {
         self.beat = self.beat.wrapping_add(1);
-        let room = match self.answered {
+        self.text = own.text(&self.name, self.beat, self.room());
+        let gone = self.others.iter().filter(|(_, other)| tidies && self.is_gone(other));
+        let mut annotations: BTreeMap<_, _> = gone.map(|(key, _)| (key.clone(), None)).collect();
+        annotations.insert(key(&self.name), Some(self.text.clone()));
+        annotations
+    }
+
+    /// Whether there is something to write: the others leave more or less room for the report, or one of them is gone.
+    pub(super) fn is_due(&self, own: &Own, tidies: bool) -> bool {
+        let some_gone = || self.others.values().any(|other| self.is_gone(other));
+        own.text(&self.name, self.beat, self.room()) != self.text || tidies && some_gone()
+    }
+
+    /// How many bytes the report may have.
+    fn room(&self) -> usize {
+        match self.answered {
             Some(_) => ROOM / (self.others.len() + 1).max(2),
             // The number of replicas is unknown yet, so there may be no room. The first report is as short as possible,
             // and the others make room for more when they see it.
             None => 0,
-        };
-        let text = own.text(&self.name, self.beat, room);
-        let gone = self.others.iter().filter(|(_, other)| tidies && self.is_gone(other));
-        let mut annotations: BTreeMap<_, _> = gone.map(|(key, _)| (key.clone(), None)).collect();
-        annotations.insert(key(&self.name), Some(text));
-        annotations
+        }
     }
 
-    /// Reads what the others told from the annotations in the answer to our write.
+    /// Reads what the others told from the annotations of the Lease.
     pub(super) fn see(&mut self, annotations: &BTreeMap<String, String>, now: Instant) -> View {
         // Time in which nobody could write does not count as silence.
         let passed = self
             .answered
             .map_or(Duration::ZERO, |before| now.duration_since(before));
-        let passed = passed.min(BEAT * 2);
+        let passed = passed.min(BEAT);
         self.answered = Some(now);
         let own = key(&self.name);
         let of_others = || {
@@ -221,7 +235,7 @@ mod tests {
             now += BEAT;
             beats += 1;
         }
-        assert_eq!(beats, 8, "more than fifteen seconds");
+        assert_eq!(beats, 3, "75 seconds");
         assert_eq!(lease.0.len(), 2);
         lease.beat(&mut leader, &has("a"), false, now);
         assert_eq!(lease.0.len(), 2, "for the leader to do");
@@ -234,12 +248,12 @@ mod tests {
 
     #[test]
     fn a_phase_that_is_longer_is_waited_for() {
-        let mut leader = Presence::new("leader", Duration::from_secs(60));
+        let mut leader = Presence::new("leader", Duration::from_secs(300));
         let (_, mut follower) = pair();
         let (mut lease, mut now) = (Lease::default(), Instant::now());
         lease.beat(&mut follower, &lacks(), false, now);
         lease.beat(&mut leader, &has("a"), true, now);
-        for _ in 1..30 {
+        for _ in 1..10 {
             now += BEAT;
             assert_eq!(lease.beat(&mut leader, &has("a"), true, now).len(), 1);
         }
@@ -271,7 +285,7 @@ mod tests {
 
     #[test]
     fn envoys_of_a_silent_replica_go_before_the_keyring_forgets_it() {
-        let mut leader = Presence::new("leader", Duration::from_secs(60));
+        let mut leader = Presence::new("leader", Duration::from_secs(300));
         let (_, mut follower) = pair();
         let (mut lease, mut now) = (Lease::default(), Instant::now());
         lease.beat(&mut follower, &serves(1), false, now);
@@ -284,7 +298,7 @@ mod tests {
             now += BEAT;
             beats += 1;
         }
-        assert_eq!(beats, 8, "more than fifteen seconds");
+        assert_eq!(beats, 3, "75 seconds");
     }
 
     #[test]

@@ -53,6 +53,11 @@ pub(crate) struct Reconciler {
     written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
     recorder: EventRecorder,
     backoff: Backoff,
+    /// Whether statuses must be compared. What Envoys acknowledge all the time changes them rarely, and comparing costs
+    /// as much as there are objects.
+    is_due: bool,
+    #[cfg(test)]
+    comparisons: usize,
 }
 
 impl Reconcile for Reconciler {
@@ -61,15 +66,21 @@ impl Reconcile for Reconciler {
     async fn changed(&mut self) -> Result<(), Closed> {
         let inputs = &mut self.inputs;
         tokio::select! {
-            changed = inputs.reported.changed() => Ok(changed?),
-            changed = inputs.observation.changed() => Ok(changed?),
-            changed = self.leads.changed() => Ok(changed?),
-            () = inputs.delivery.changed() => Ok(()),
-            () = inputs.replicas.changed() => Ok(()),
+            changed = inputs.reported.changed() => changed?,
+            changed = inputs.observation.changed() => changed?,
+            changed = self.leads.changed() => changed?,
+            () = inputs.delivery.changed() => return Ok(()),
+            () = inputs.replicas.changed() => return Ok(()),
         }
+        self.is_due = true;
+        Ok(())
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
+        // What has changed since `changed`. A closed channel ends the loop.
+        self.is_due |= self.leads.has_changed().unwrap_or_default()
+            || self.inputs.reported.has_changed().unwrap_or_default()
+            || self.inputs.observation.has_changed().unwrap_or_default();
         let leads = *self.leads.borrow_and_update();
         self.metrics.leads.set(leads.into());
         let reported = self.inputs.reported.borrow_and_update().clone()?;
@@ -80,10 +91,18 @@ impl Reconcile for Reconciler {
             self.written.clear();
             return look;
         }
+        if !self.is_due {
+            return look;
+        }
+        #[cfg(test)]
+        {
+            self.comparisons += 1;
+        }
         let jobs = self.jobs(&observation);
         let more = jobs.len() >= ROUND;
         let failed = self.write(jobs).await;
         let tell = self.recorder.tell(self.problems(&observation, &reported.objects)).await;
+        self.is_due = failed || more || tell.is_some();
         if failed {
             return Some(self.backoff.next());
         }
@@ -117,6 +136,9 @@ impl Reconciler {
             of: None,
             written: BTreeMap::new(),
             backoff: Backoff::of_the_api(),
+            is_due: true,
+            #[cfg(test)]
+            comparisons: 0,
         }
     }
 
@@ -142,6 +164,7 @@ impl Reconciler {
             self.facts.programmed = programmed;
             self.desired = desired(&reported.reports, &self.facts);
             self.of = Some(Arc::clone(&reported.reports));
+            self.is_due = true;
         }
         again
     }
@@ -289,5 +312,66 @@ impl Reconciler {
             }
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+    use limpet_resources::{Resource, ResourceType, Resources};
+
+    use super::*;
+    use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease};
+
+    /// An API server that is away.
+    fn nobody() -> Client {
+        let refuse = async |_: Request<Body>| Err::<Response<Body>, _>(std::io::Error::other("away"));
+        Client::new(tower::service_fn(refuse), "default")
+    }
+
+    #[tokio::test]
+    async fn acknowledgements_alone_compare_no_statuses() {
+        let (client, snapshots) = (nobody(), limpet_xds::Snapshots::new());
+        let (_leading, leads) = watch::channel(true);
+        let lease = ReplicaLease {
+            namespace: "limpet".to_owned(),
+            name: "replicas".to_owned(),
+            replica: "one".to_owned(),
+        };
+        let (_exchange, replicas) = Exchange::new(&client, &lease, Duration::ZERO, leads.clone());
+        let (objects, reports) = (Arc::new(Objects::default()), Arc::new(Reports::default()));
+        let (_reporting, reported) = watch::channel(Some(Reported {
+            reports,
+            objects,
+            variables: Arc::new([]),
+        }));
+        let (observing, observation) = watch::channel(Observation::default());
+        let inputs = Inputs {
+            reported,
+            observation,
+            delivery: Delivery::Xds(snapshots.status()),
+            replicas,
+        };
+        let recorder = EventRecorder::new(client.clone(), "limpet.dev/test".to_owned(), "one".to_owned());
+        let facts = Facts::default();
+        let mut reconciler = Reconciler::new(client, inputs, leads, StatusMetrics::default(), facts, recorder);
+        reconciler.reconcile().await;
+        assert_eq!(reconciler.comparisons, 1);
+        snapshots.publish("default/web", Resources::new());
+        for change in 0..100 {
+            let endpoints = Resource::new(ResourceType::ClusterLoadAssignment, "a", change.to_string().into());
+            snapshots.publish_one("default/web", endpoints);
+            reconciler.changed().await.unwrap();
+            reconciler.reconcile().await;
+        }
+        assert_eq!(reconciler.comparisons, 1);
+        observing.send_replace(Observation::default());
+        reconciler.changed().await.unwrap();
+        reconciler.reconcile().await;
+        assert_eq!(reconciler.comparisons, 2);
+        observing.send_replace(Observation::default());
+        reconciler.reconcile().await;
+        assert_eq!(reconciler.comparisons, 3);
     }
 }

@@ -188,7 +188,7 @@ impl Bed {
         let mut asked_for = ResourceType::ALL
             .into_iter()
             .filter(|each| self.stream.has_asked_for(*each));
-        self.stream.is_idle(&self.group) && asked_for.all(|each| self.stream.has_all(each, &self.group, false))
+        self.stream.is_idle(&self.group) && asked_for.all(|each| self.stream.asks_for_all(each))
     }
 
     /// What the node refuses, as `TYPE name: words`.

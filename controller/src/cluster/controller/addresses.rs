@@ -1,0 +1,37 @@
+//! The addresses that a start listens on. `--check` tries the same.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+use crate::cluster::cli::OutputKind;
+use crate::cluster::config::Config;
+use crate::exit::Failure;
+
+/// Listens on an address. `field` has it in the configuration.
+///
+/// # Errors
+/// If the address cannot be listened on.
+pub(crate) async fn bind(field: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| cannot_listen(field, address, &error))
+}
+
+/// Checks that all addresses can be listened on. One that is in use may be in use by a running controller.
+///
+/// # Errors
+/// If an address cannot be listened on.
+pub(crate) fn check(config: &Config, output: OutputKind) -> Result<(), Failure> {
+    for (field, address) in config.addresses_to_listen_on(output) {
+        match std::net::TcpListener::bind(address) {
+            Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot_listen(field, address, &error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn cannot_listen(field: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
+    Failure(format!("{field}: cannot listen on {address}: {error}"))
+}

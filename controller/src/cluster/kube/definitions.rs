@@ -1,0 +1,204 @@
+//! When to ask which kinds are served: after a definition has changed.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt as _};
+use tokio::time::{Instant, sleep_until};
+
+use super::backoff::Backoff;
+use super::kind::KindExt as _;
+use super::named_object::is_forbidden;
+use super::watch::watch_seconds;
+use limpet_api::Kind;
+
+/// How long after a change to ask. A definition is there before the API server serves its kind, and is gone before it
+/// stops, so one answer is not enough.
+const ASKS: [Duration; 4] = [
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+];
+/// How often to ask without the right to watch definitions.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// What is read of definitions: their schemas may have megabytes.
+type Definition = PartialObjectMeta<CustomResourceDefinition>;
+
+/// The definitions of the kinds that are read.
+pub(super) struct Definitions {
+    events: BoxStream<'static, watcher::Result<watcher::Event<Definition>>>,
+    schedule: Schedule,
+    backoff: Backoff,
+    /// When to go on with the watch after a failure.
+    pause: Option<Instant>,
+}
+
+impl Definitions {
+    pub(super) fn follow(client: &Client) -> Self {
+        let config = watcher::Config::default().timeout(watch_seconds());
+        Self {
+            events: watcher(Api::<Definition>::all(client.clone()), config).boxed(),
+            schedule: Schedule::default(),
+            backoff: Backoff::of_the_api(),
+            pause: None,
+        }
+    }
+
+    /// Waits until it is time to ask which kinds are served.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            let (paused, due) = (self.pause, self.schedule.due());
+            tokio::select! {
+                event = next(self.events.as_mut()), if paused.is_none() => self.saw(event),
+                () = at(paused) => self.pause = None,
+                () = at(due) => {
+                    self.schedule.asked(Instant::now());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn saw(&mut self, event: watcher::Result<watcher::Event<Definition>>) {
+        let now = Instant::now();
+        let is_change = match event {
+            Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => false,
+            Ok(watcher::Event::InitDone) => true,
+            Ok(watcher::Event::Apply(definition) | watcher::Event::Delete(definition)) => {
+                is_read(&definition.name_any())
+            }
+            Err(error) => {
+                let refused = is_forbidden(&error);
+                if refused && !self.schedule.slow {
+                    tracing::warn!(
+                        %error,
+                        "cannot watch definitions, so the API server is asked every {} s which kinds it serves: \
+                         grant list and watch on customresourcedefinitions",
+                        SLOW.as_secs()
+                    );
+                }
+                if refused {
+                    self.schedule.slow_down(now);
+                }
+                self.pause = Some(now + if refused { SLOW } else { self.backoff.next() });
+                return;
+            }
+        };
+        self.backoff.reset();
+        if is_change {
+            self.schedule.changed(now);
+        }
+    }
+}
+
+/// Waits until this time, or for ever.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next event; a stream that has ended has none.
+async fn next<S: Stream + ?Sized>(mut events: Pin<&mut S>) -> S::Item {
+    match events.next().await {
+        Some(event) => event,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the definition of this name (`PLURAL.GROUP`) may be of a kind that is read.
+fn is_read(name: &str) -> bool {
+    let group = name.split_once('.').map(|(_, group)| group);
+    let mut defined = Kind::ALL.into_iter().filter(|kind| kind.built_in().is_none());
+    defined.any(|kind| Some(kind.group()) == group)
+}
+
+/// When to ask. Pure.
+#[derive(Debug, Default)]
+struct Schedule {
+    /// When something changed, and how often was asked since.
+    change: Option<(Instant, usize)>,
+    /// When to ask if nothing changes.
+    regular: Option<Instant>,
+    /// Whether changes are not seen.
+    slow: bool,
+}
+
+impl Schedule {
+    fn changed(&mut self, now: Instant) {
+        *self = Self {
+            change: Some((now, 0)),
+            ..Self::default()
+        };
+    }
+
+    fn slow_down(&mut self, now: Instant) {
+        self.slow = true;
+        self.regular.get_or_insert(now + SLOW);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let after_change = |(since, asked): (Instant, usize)| Some(since + *ASKS.get(asked)?);
+        self.change.and_then(after_change).into_iter().chain(self.regular).min()
+    }
+
+    fn asked(&mut self, now: Instant) {
+        if let Some((_, asked)) = &mut self.change {
+            *asked += 1;
+        }
+        self.regular = self.slow.then(|| now + SLOW);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When is asked in two minutes, in milliseconds after `start`.
+    fn asks(schedule: &mut Schedule, start: Instant) -> Vec<u128> {
+        let mut asks = Vec::new();
+        while let Some(due) = schedule.due().filter(|due| *due <= start + Duration::from_secs(120)) {
+            asks.push((due - start).as_millis());
+            schedule.asked(due);
+        }
+        asks
+    }
+
+    #[test]
+    fn after_a_change_is_asked_several_times_and_then_no_more() {
+        let (mut schedule, start) = (Schedule::default(), Instant::now());
+        assert!(asks(&mut schedule, start).is_empty());
+        schedule.changed(start);
+        assert_eq!(asks(&mut schedule, start), [200, 1_000, 3_000, 10_000]);
+    }
+
+    #[test]
+    fn without_the_right_to_watch_is_asked_at_a_slow_pace() {
+        let (mut schedule, start) = (Schedule::default(), Instant::now());
+        schedule.slow_down(start);
+        schedule.slow_down(start + Duration::from_secs(1));
+        assert_eq!(asks(&mut schedule, start), [30_000, 60_000, 90_000, 120_000]);
+        schedule.changed(start);
+        assert_eq!(asks(&mut schedule, start).len(), ASKS.len());
+    }
+
+    #[test]
+    fn definitions_of_other_groups_are_not_looked_at() {
+        for (name, read) in [
+            ("gateways.gateway.networking.k8s.io", true),
+            ("xbackends.gateway.networking.x-k8s.io", true),
+            ("gateways.networking.istio.io", false),
+            ("gateways", false),
+        ] {
+            assert_eq!(is_read(name), read, "{name}");
+        }
+    }
+}

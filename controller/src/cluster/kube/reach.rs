@@ -1,0 +1,70 @@
+//! Whether the API server can be reached, said once when that changes.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::backoff::Backoff;
+
+/// Clones are handles of the same.
+#[derive(Debug, Clone)]
+pub(super) struct Reach {
+    address: Arc<str>,
+    is_away: Arc<AtomicBool>,
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+impl Reach {
+    pub(super) fn new(address: &impl Display) -> Self {
+        Self {
+            address: address.to_string().trim_end_matches('/').into(),
+            is_away: Arc::default(),
+        }
+    }
+
+    /// Takes in what became of a request. An answer is good, whatever it says.
+    pub(super) fn seen<T>(&self, result: Result<T, BoxError>) -> Result<T, BoxError> {
+        self.tell(result.as_ref().err());
+        result
+    }
+
+    fn tell(&self, error: Option<&BoxError>) {
+        let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
+        let address = &self.address;
+        match error {
+            Some(error) if !was_away => {
+                let (error, longest) = (cause(&**error), Backoff::LONGEST.as_secs());
+                tracing::warn!(
+                    "cannot reach the API server at {address}: {error}; trying again, in the end every {longest} s"
+                );
+            }
+            None if was_away => tracing::info!("the API server at {address} is reached again"),
+            _ => {}
+        }
+    }
+}
+
+/// The innermost error, which says what happened.
+fn cause(mut error: &(dyn Error + 'static)) -> String {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_error_is_said() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("client error (Connect)")]
+        struct Outer(#[source] std::io::Error);
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(cause(&Outer(refused())), "connection refused");
+        assert_eq!(cause(&refused()), "connection refused");
+    }
+}
