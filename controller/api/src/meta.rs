@@ -80,6 +80,10 @@ pub struct Meta {
     /// Its annotations.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
+    /// Fields of `spec.sessionPersistence` that the object had when it was written, and that the definition of its kind
+    /// does not have any more; with the value, where the metadata has it.
+    #[serde(default)]
+    pub pruned: BTreeMap<String, Option<String>>,
 }
 
 impl Meta {

@@ -1,14 +1,17 @@
 //! Builds the graph and the reports: classes, then Gateways, routes and sessions.
 
+use std::collections::BTreeSet;
+
 use super::backend_tls::TlsPolicies;
+use super::memory::Memory;
 use super::route_report::route_report;
 use super::routes::RouteState;
-use super::sessions::{RuleFacts, RuleSession, sessions};
+use super::sessions::{RuleFacts, RuleSession, former_sessions, sessions};
 use super::{
     Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
     without_status,
 };
-use limpet_api::Kind;
+use limpet_api::{Kind, ObjectRef};
 
 /// The graph that `objects` describe, and a report on each object.
 #[must_use]
@@ -31,9 +34,18 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
     let of_routes = rules_of_routes
         .into_iter()
         .map(|rules| of_rules.by_ref().take(rules).collect());
-    let of_routes: Vec<Vec<RuleSession>> = of_routes.collect();
+    let mut of_routes: Vec<Vec<RuleSession>> = of_routes.collect();
+    for (route, sessions) in routes.iter().zip(&mut of_routes) {
+        note_unnamed(route, sessions);
+    }
 
-    let graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
+    let mut graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
+    let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
+    graph.memory = Memory {
+        rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
+        sessions: former_sessions(objects),
+    };
+    graph.memory.fit();
     let mut reports = Reports {
         gateway_classes,
         gateways: gateways
@@ -66,4 +78,21 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         foreign::report_unknown_classes(objects, settings, &mut reports);
     }
     (graph, reports)
+}
+
+/// Says beforehand that rules without a name may lose their sessions, and which names would keep them. One such rule is
+/// always known again.
+fn note_unnamed(route: &RouteState<'_>, sessions: &mut [RuleSession]) {
+    let rules = route.rules.iter().zip(&*sessions);
+    let unnamed = rules.filter(|(rule, session)| rule.own_name.is_none() && session.asked_by.is_some());
+    let unnamed: Vec<String> = unnamed
+        .map(|(rule, _)| format!("{} {}", rule.field, rule.name.last()))
+        .collect();
+    if let (true, Some(session)) = (unnamed.len() > 1, sessions.first_mut()) {
+        session.notes.push(format!(
+            "rules have no name, and their sessions stay if one of them changes its matches, but may move if several \
+             rules change at once: to prevent that, name {}",
+            unnamed.join(", ")
+        ));
+    }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
+use super::memory::Memory;
 use super::objects::SessionPolicyName;
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
@@ -30,6 +31,9 @@ pub struct Graph {
     /// The origins of the rules that have sessions.
     #[serde(skip)]
     pub rules: BTreeMap<RuleName, RuleOrigin>,
+    /// What to remember for the next graph.
+    #[serde(skip)]
+    pub memory: Memory,
     /// The certificates of listeners, by their Secrets.
     #[serde(serialize_with = "names")]
     pub certificates: BTreeMap<ObjectName, Certificate>,
@@ -185,6 +189,13 @@ pub struct Route {
 /// The name of a rule, which is also the scope of its sessions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct RuleName(pub String);
+
+impl RuleName {
+    /// The part without the route.
+    pub(crate) fn last(&self) -> &str {
+        self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name)
+    }
+}
 
 impl fmt::Display for RuleName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
+use super::memory::Memory;
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, DecodeError, Filter, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec,
     Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec,
@@ -37,6 +38,8 @@ pub struct Objects {
     pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
     /// Namespaces with their labels.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// What is remembered of the objects as they were.
+    pub memory: Memory,
 }
 
 impl Objects {

@@ -1,14 +1,16 @@
-//! The controller half of the command: `limpet controller` and `limpet render`.
+//! The controller half of the command: `limpet controller`, `limpet render` and `limpet migrate`.
 //!
 //! - [`kube`]: the API server: client, discovery, watches, and the objects that are there now.
 //! - [`reconcile`]: everything that is written to the cluster, by the replica that leads.
 //! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
-//! - `config`: the configuration of both.
+//! - [`migrate`]: objects of users, before an upgrade of the Gateway API.
+//! - `config`: the configuration of the first two.
 
 mod cli;
 mod config;
 mod controller;
 mod kube;
+mod migrate;
 mod reconcile;
 pub mod render;
 
@@ -16,12 +18,15 @@ use clap::Subcommand;
 
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
-use cli::{ControllerArgs, RenderArgs};
+use cli::{ControllerArgs, MigrateCommand, RenderArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     Controller(ControllerArgs),
     Render(RenderArgs),
+    /// Write objects so that their sessions survive an upgrade of the Gateway API
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
 }
 
 impl ClusterCommand {
@@ -29,6 +34,7 @@ impl ClusterCommand {
         match self {
             Self::Controller(args) => controller::run(args, format),
             Self::Render(args) => render::run(args, format),
+            Self::Migrate(MigrateCommand::Policies(args)) => migrate::run(args, format),
         }
     }
 }

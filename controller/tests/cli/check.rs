@@ -73,7 +73,7 @@ fn a_public_suffix_is_no_domain_of_a_cookie() {
         let file = file(".json", &filter.to_string());
         limpet(&["check", path(&file)]).env("LIMPET_KEY", KEY).run()
     };
-    check(&filter).code(1).complains(said);
+    check(&filter).code(1).says(said);
     filter["policies"]["web"]["cookie"]["domain"] = "example.co.uk".into();
     check(&filter).code(0);
 }

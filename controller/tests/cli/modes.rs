@@ -206,27 +206,27 @@ fn two_sessions_in_the_applications_cookie_are_noted() {
         *value = config.to_string().into();
         envoy
     };
-    let prefix = json!({"cookie": {"name": "JSESSIONID", "mode": "prefix"}});
-    let rewrite = json!({"cookie": {"name": "JSESSIONID", "mode": "rewrite"}});
-    let insert = json!({"cookie": {"name": "JSESSIONID"}});
+    let prefix = json!({"cookie": {"name": "shop-id", "mode": "prefix"}});
+    let rewrite = json!({"cookie": {"name": "shop-id", "mode": "rewrite"}});
+    let insert = json!({"cookie": {"name": "shop-id"}});
     for (mcp, app) in [
         (&prefix, &prefix),
         (&prefix, &rewrite),
         (&prefix, &insert),
         (&insert, &rewrite),
     ] {
-        let message = "not checked: the path of the application's cookie JSESSIONID, in which the sessions app/app and \
+        let message = "not checked: the path of the application's cookie shop-id, in which the sessions app/app and \
                        mcp/mcp travel";
         assert_one(&with(json!({"mcp": mcp, "app": app})), "note", "routes[1]", message);
     }
-    let message = "the session app/app has the cookie JSESSIONID with path /, as mcp/mcp has";
+    let message = "the session app/app has the cookie shop-id with path /, as mcp/mcp has";
     assert_one(
         &with(json!({"mcp": insert, "app": insert})),
         "warning",
         "routes[1]",
         message,
     );
-    let own_names = json!({"cookie": {"name": "JSESSIONID", "perScope": true}});
+    let own_names = json!({"cookie": {"name": "shop-id", "perScope": true}});
     assert_eq!(
         findings(&with(json!({"mcp": own_names, "app": own_names}))),
         (0, vec![])

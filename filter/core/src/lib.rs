@@ -31,6 +31,7 @@ pub mod envoy;
 mod filter;
 pub mod keyring;
 mod name_conflict;
+mod name_watch;
 pub mod outcome;
 mod plan;
 mod request_tokens;

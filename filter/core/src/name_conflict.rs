@@ -4,36 +4,11 @@
 //! requests. To look at every response would cost every session a question, so a response is looked at if it carries a
 //! token. Once an application has set such a name, or a client has brought a value that no filter has made, all are.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::bound_policy::BoundPolicy;
 use crate::carrier::set_cookie;
 use crate::config::Carrier;
 use crate::plan::HeaderEdit;
 use crate::view::{ResponseView, ViewError};
-
-/// What is known of the application of a policy, for all requests. Nothing depends on the order of these accesses.
-#[derive(Debug, Default)]
-pub(crate) struct NameWatch {
-    suspected: AtomicBool,
-    told: AtomicBool,
-}
-
-impl NameWatch {
-    /// From now on, look at every response of the policy.
-    pub(crate) fn suspect(&self) {
-        self.suspected.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_suspected(&self) -> bool {
-        self.suspected.load(Ordering::Relaxed)
-    }
-
-    /// Whether this is the first conflict of the policy.
-    pub(crate) fn tell(&self) -> bool {
-        !self.told.swap(true, Ordering::Relaxed)
-    }
-}
 
 /// The edits that remove the application's cookie or header from a response; `None` if it sets none.
 pub(crate) fn removal<'a>(

@@ -18,11 +18,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use rule::{Refused, RouteInput, RuleInput, not_supported};
 
 use super::gateways::GatewayState;
-use super::graph::{HeaderChanges, Hostname};
+use super::graph::{HeaderChanges, Hostname, RuleName};
 use super::references::References;
+use super::rule_names::{RuleNames, Unnamed};
 use super::sessions::RuleFacts;
 use super::{Objects, Settings};
-use limpet_api::{Meta, Object, ObjectName, ObjectRef, ParentRef};
+use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef};
 
 pub(super) use attach::{Attachment, Parent, gateway_name};
 pub(super) use rule::{RouteRule, RuleAction};
@@ -33,6 +34,8 @@ pub(super) struct RouteState<'a> {
     pub(super) object: ObjectRef,
     pub(super) meta: &'a Meta,
     pub(super) rules: Vec<RouteRule<'a>>,
+    /// The rules without a name of their own, and what they are called.
+    remembered: Vec<Unnamed>,
     /// The listeners that it attaches to.
     pub(super) attachments: Vec<Attachment>,
     /// The parents that are ours.
@@ -79,6 +82,31 @@ pub(super) fn routes<'a>(
     states
 }
 
+/// The names to remember: those of routes with sessions, those of routes that were remembered before, and as they were
+/// if a route exists and cannot be read now.
+pub(super) fn rule_names(
+    objects: &Objects,
+    routes: &[RouteState<'_>],
+    has_sessions: impl Fn(&ObjectRef) -> bool,
+) -> RuleNames {
+    let mut names = RuleNames::default();
+    let former = &objects.memory.rule_names;
+    let http = objects.http_routes.values().map(|route| (Kind::HttpRoute, &route.meta));
+    let grpc = objects.grpc_routes.values().map(|route| (Kind::GrpcRoute, &route.meta));
+    for (kind, meta) in http.chain(grpc) {
+        let route = rule_name::route_key(kind, meta);
+        let known = former.of(&route, &meta.uid).to_vec();
+        names.set(route, &meta.uid, known);
+    }
+    for state in routes.iter().filter(|state| !state.is_malformed) {
+        let (route, uid) = (rule_name::route_key(state.object.kind, state.meta), &state.meta.uid);
+        if has_sessions(&state.object) || !names.of(&route, uid).is_empty() {
+            names.set(route, uid, state.remembered.clone());
+        }
+    }
+    names
+}
+
 fn route_state<'a>(
     input: &RouteInput<'a>,
     objects: &Objects,
@@ -91,11 +119,9 @@ fn route_state<'a>(
         .map(|hostname| Hostname::parse(Some(hostname)))
         .collect();
     let (attachments, parents) = attach::attach(input, &hostnames, objects, gateways);
-    let rules = input
-        .rules
-        .iter()
-        .map(|rule| read_rule(input, rule, references))
-        .collect();
+    let rules = input.rules.iter().map(|rule| read_rule(input, rule, references));
+    let mut rules: Vec<RouteRule<'_>> = rules.collect();
+    let remembered = rule_name::name_rules(input.kind, input.meta, &mut rules, &objects.memory.rule_names);
     let in_refused_part = |field: &&String| {
         ["matches", "filters"]
             .iter()
@@ -108,6 +134,7 @@ fn route_state<'a>(
         },
         meta: input.meta,
         rules,
+        remembered,
         attachments,
         parents,
         ignored: input
@@ -146,10 +173,10 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         });
         matches.clear();
     }
-    let name = rule_name::rule_name(route.kind, route.meta, input.name, &matches);
     let mut rule = RouteRule {
         field: input.field.clone(),
-        name,
+        // It depends on all rules of the route.
+        name: RuleName(String::new()),
         own_name: input.name,
         matches,
         action: RuleAction::Respond {

@@ -1,20 +1,39 @@
-//! The name of a rule, which is the scope of its sessions. It does not depend on the index of the rule, so it stays
+//! The names of rules, which are the scopes of their sessions. They do not depend on the index of a rule, so they stay
 //! when rules are inserted or moved.
 
+use super::rule::RouteRule;
 use crate::graph::{Match, PathMatch, RuleName, ValueMatch};
+use crate::rule_names::{Rule, RuleNames, Unnamed, assign};
 use crate::short_hash::short_hash;
 use limpet_api::{Kind, Meta};
 
-/// `<kind>/<namespace>/<route>/<name>`. Instead of a missing name, it has a hash of the matches, which does not depend
-/// on their order.
-pub(super) fn rule_name(kind: Kind, meta: &Meta, name: Option<&str>, matches: &[Match]) -> RuleName {
-    let rule = name.map_or_else(|| hash(matches), str::to_owned);
-    RuleName(format!(
-        "{}/{}/{}/{rule}",
+/// Names the rules of a route `<kind>/<namespace>/<route>/<name>`. A rule without a name keeps the one that it is
+/// remembered by; a new one is called by a hash of its matches, which does not depend on their order. Returns what to
+/// remember of the route.
+pub(super) fn name_rules(kind: Kind, meta: &Meta, rules: &mut [RouteRule<'_>], former: &RuleNames) -> Vec<Unnamed> {
+    let route = route_key(kind, meta);
+    let read: Vec<Rule<'_>> = rules
+        .iter()
+        .map(|rule| Rule {
+            own_name: rule.own_name,
+            matches: hash(&rule.matches),
+        })
+        .collect();
+    let (names, remembered) = assign(former.of(&route, &meta.uid), &read);
+    for (rule, name) in rules.iter_mut().zip(names) {
+        rule.name = RuleName(format!("{route}/{name}"));
+    }
+    remembered
+}
+
+/// What the names of a route's rules begin with.
+pub(super) fn route_key(kind: Kind, meta: &Meta) -> String {
+    format!(
+        "{}/{}/{}",
         kind.as_str().to_ascii_lowercase(),
         meta.namespace,
         meta.name
-    ))
+    )
 }
 
 /// Eight hexadecimal digits.

@@ -10,11 +10,20 @@ use crate::session_fields::{SessionField, SessionFields};
 /// # Errors
 /// If an annotation is unknown or has an invalid value. The faults name each of them.
 pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<SessionFields, Vec<Fault>> {
+    read_except(annotations, |_| false)
+}
+
+/// The same, without those that somebody else reads.
+pub(super) fn read_except(
+    annotations: &BTreeMap<String, String>,
+    is_read: impl Fn(&str) -> bool,
+) -> Result<SessionFields, Vec<Fault>> {
     let mut fields = SessionFields::default();
     let mut faults = Vec::new();
     let ours = annotations
         .range(PREFIX.to_owned()..)
-        .map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())));
+        .map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())))
+        .filter(|(name, _)| !is_read(name));
     for (name, value) in ours {
         let expected = match SessionField::of_annotation(name) {
             Some(field) if field.read(&mut fields, value) => continue,

@@ -17,6 +17,7 @@ mod defaults;
 mod domains;
 mod facts;
 mod fault;
+mod former;
 mod names;
 mod naming;
 mod objects;
@@ -40,6 +41,7 @@ use limpet_core::config::schema::PolicyConfig;
 
 pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
+pub(crate) use former::former_sessions;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub(super) use status::{Remarks, ancestor};
 

@@ -5,8 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use super::annotations;
+use super::former::{self, Lost};
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
+use crate::former_session::FormerSessions;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
 use crate::session_fields::SessionFields;
@@ -34,6 +36,8 @@ pub(super) struct Content {
     pub(super) overrides: SessionFields,
     /// By its own annotations alone.
     pub(super) draft: Draft,
+    /// What an upgrade of the Gateway API took from it.
+    pub(super) lost: Option<Lost>,
 }
 
 /// A policy that asks for sessions.
@@ -90,7 +94,7 @@ pub(super) fn read<'a>(objects: &'a Objects, settings: &Settings) -> Vec<PolicyO
     let policies = objects.session_policies.iter().map(|(name, object)| PolicyObject {
         name,
         object,
-        content: content(name, object, settings),
+        content: content(name, object, &objects.memory.sessions, settings),
         targets: targets(name, object),
     });
     let mut policies: Vec<_> = policies.collect();
@@ -144,20 +148,26 @@ fn targets(name: &SessionPolicyName, object: &Object<SessionPolicySpec>) -> Vec<
 fn content(
     name: &SessionPolicyName,
     object: &Object<SessionPolicySpec>,
+    known: &FormerSessions,
     settings: &Settings,
 ) -> Result<Option<Content>, Vec<Problem>> {
     if let Some(error) = &object.malformed {
         return Err(vec![error.clone().into()]);
     }
     let mut problems = target_problems(&object.spec);
-    let overrides = annotations::read(&object.meta.annotations);
+    let is_older = name.kind == SessionPolicyKind::BackendLbPolicy;
+    let is_kept = |name: &str| !is_older && former::KEPT.iter().any(|(annotation, _)| *annotation == name);
+    let overrides = annotations::read_except(&object.meta.annotations, is_kept);
     let dialect = match name.kind {
         SessionPolicyKind::BackendLbPolicy => Dialect::Named,
         SessionPolicyKind::XBackendTrafficPolicy => Dialect::Either,
     };
     let persistence = object.spec.session_persistence.as_ref();
     let persistence = persistence
-        .map(|persistence| persistence::read(persistence, dialect))
+        .map(|persistence| {
+            let restored = former::restored(persistence, &object.meta, known);
+            Ok((persistence::read(&restored.persistence, dialect)?, restored.lost))
+        })
         .transpose();
     if persistence == Ok(None) && !object.unread.is_empty() {
         problems.push(Problem {
@@ -170,7 +180,7 @@ fn content(
     }
     let content = match (persistence, overrides) {
         (Ok(None), Ok(_)) => Ok(None),
-        (Ok(Some(persistence)), Ok(overrides)) => Parts {
+        (Ok(Some((persistence, lost))), Ok(overrides)) => Parts {
             persistence: &persistence,
             overrides: &overrides,
             defaults: &settings.session_defaults,
@@ -182,6 +192,7 @@ fn content(
                 persistence,
                 overrides,
                 draft,
+                lost,
             })
         }),
         (persistence, overrides) => Err([persistence.err(), overrides.err()]

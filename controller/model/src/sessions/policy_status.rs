@@ -141,6 +141,10 @@ impl<'p> Statuses<'p> {
         for (facts, _) in governing {
             self.add_notes(policy, facts, &mut about);
         }
+        let lost = policy.content().and_then(|content| content.lost.as_ref());
+        if let Some(lost) = lost {
+            about.say(lost.to_string());
+        }
         let mut conditions = vec![accepted(&about, unread)];
         if governed == 0 {
             let refused = count(|outcome| outcome == Outcome::Refused);
@@ -158,6 +162,8 @@ impl<'p> Statuses<'p> {
         } else if !unread.is_empty() {
             let message = no_effect("All rules have the policy's sessions", unread);
             conditions.push(Condition::holds("Programmed", "PartiallyProgrammed", message));
+        } else if let Some(lost) = lost.filter(|lost| lost.has_unknown()) {
+            conditions.push(Condition::holds("Programmed", "PartiallyProgrammed", lost.to_string()));
         }
         conditions
     }

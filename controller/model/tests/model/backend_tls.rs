@@ -255,6 +255,45 @@ spec:
 }
 
 #[test]
+fn a_mirror_is_reached_over_tls_or_left_out() {
+    let mirrored = "
+kind: HTTPRoute
+metadata: {namespace: shop, name: shop}
+spec:
+  parentRefs: [{name: web}]
+  rules:
+  - filters: [{type: RequestMirror, requestMirror: {backendRef: {name: v1, port: 80}}}]
+    backendRefs: [{name: v2, port: 80}]
+---
+";
+    let (graph, reports) = built(&format!("{mirrored}{}", policy("tls", 1, "name: v1", VALID)));
+    assert_eq!(forward(&routes(&graph)[0]).mirrors.len(), 1);
+    assert!(tls(&graph).is_some(), "of the mirror's cluster");
+    expect(
+        status(&reports, "tls", "Accepted"),
+        ConditionStatus::True,
+        "Accepted",
+        &[],
+    );
+
+    let invalid = policy("tls", 1, "name: v1", "{hostname: a}");
+    let (graph, reports) = built(&format!("{mirrored}{invalid}"));
+    assert!(forward(&routes(&graph)[0]).mirrors.is_empty());
+    expect(
+        condition(&reports, "ResolvedRefs"),
+        ConditionStatus::False,
+        "InvalidBackendTLSPolicy",
+        &["requestMirror.backendRef"],
+    );
+    expect(
+        status(&reports, "tls", "Accepted"),
+        ConditionStatus::False,
+        "Invalid",
+        &[],
+    );
+}
+
+#[test]
 fn one_valid_reference_is_enough_to_reach_a_backend() {
     let refs = "[{kind: ConfigMap, name: gone}, {kind: ConfigMap, name: other}, {kind: ConfigMap, name: ca}]";
     let (graph, reports) = built(&policy(

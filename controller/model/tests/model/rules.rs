@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use super::{condition, expect, forward, routes, with_rules};
-use limpet_model::graph::{Action, PathChange, Route};
+use super::{CLASS, SHOP, condition, expect, forward, objects, routes, with_rules};
+use limpet_model::graph::{Action, Graph, PathChange, Route};
 use limpet_model::reports::ConditionStatus;
+use limpet_model::{Memory, Settings, build};
 
 fn names(rules: &str) -> Vec<String> {
     let (graph, _) = with_rules(rules);
@@ -23,6 +24,66 @@ fn a_rule_keeps_its_name_when_rules_and_matches_change_places() {
     assert_eq!(&names(turned)[..], std::slice::from_ref(name));
     assert!(names(&format!("{other}{one}")).contains(name));
     assert!(!names(other).contains(name));
+}
+
+/// The whole way: what a build remembers, the next one gets.
+#[test]
+fn a_rule_keeps_its_name_and_sessions_with_one_match_more() {
+    let rules = |matches: &str| {
+        format!(
+            "{SHOP}
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop, uid: one}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules:
+  - matches: [{matches}]
+    backendRefs: [{{name: v1, port: 80}}]
+    sessionPersistence: {{sessionName: shop}}
+  - {{matches: [{{path: {{value: /c}}}}], backendRefs: [{{name: v2, port: 80}}], sessionPersistence: {{}}}}
+"
+        )
+    };
+    let built = |manifests: &str, memory: Memory| {
+        let mut objects = objects::read(&format!("{CLASS}{manifests}"));
+        objects.memory = memory;
+        let (graph, reports) = build(&objects, &Settings::default());
+        let note = condition(&reports, "Accepted").message.clone();
+        (graph, note)
+    };
+    let scopes = |graph: &Graph| graph.rules.keys().cloned().collect::<Vec<_>>();
+    let (before, note) = built(&rules("{path: {value: /a}}"), Memory::default());
+    let mut rules_before = before.rules.iter();
+    let (first, _) = rules_before.find(|(_, rule)| rule.index == 0).expect("a first rule");
+    let name = first.0.rsplit_once('/').expect("a name").1.to_owned();
+    assert!(
+        note.contains("sessions stay if one of them changes its matches"),
+        "{note}"
+    );
+    assert!(note.contains(&name), "{note}");
+
+    let more = rules("{path: {value: /a}}, {path: {value: /b}}");
+    let (after, again) = built(&more, before.memory.clone());
+    assert_eq!((scopes(&after), again), (scopes(&before), note));
+    let (later, _) = built(&more, after.memory.clone());
+    assert_eq!(later, after);
+    // A route that is created again is another one, and what is forgotten is not known.
+    let (other, _) = built(&more.replace("uid: one", "uid: two"), after.memory.clone());
+    assert_ne!(scopes(&other), scopes(&before));
+    assert_ne!(scopes(&built(&more, Memory::default()).0), scopes(&before));
+    // What is remembered survives a time in which the route has no Gateway.
+    let (alone, _) = build_without_gateway(&more, after.memory.clone());
+    assert_eq!(alone.memory, after.memory);
+    // The rule may take the name for its own.
+    let named = more.replacen("  - matches:", &format!("  - name: {name}\n    matches:"), 1);
+    assert_eq!(scopes(&built(&named, after.memory).0), scopes(&before));
+}
+
+fn build_without_gateway(manifests: &str, memory: Memory) -> (Graph, limpet_model::Reports) {
+    let mut objects = objects::read(manifests);
+    objects.gateways.clear();
+    objects.memory = memory;
+    build(&objects, &Settings::default())
 }
 
 #[test]

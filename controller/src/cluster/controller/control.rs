@@ -12,6 +12,7 @@ use super::context::Context;
 use super::guard::Guard;
 use super::http::Readiness;
 use super::inputs::InputsOrReason;
+use super::memory::KeptMemory;
 use super::metrics::Metrics;
 use super::publish::{Built, Publisher};
 use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
@@ -89,6 +90,7 @@ pub(crate) struct Control {
     metrics: Metrics,
     inputs: watch::Receiver<InputsOrReason>,
     guard: Guard,
+    memory: KeptMemory,
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
@@ -126,6 +128,7 @@ impl Reconcile for Control {
                 self.mark();
                 self.tell_missing();
             }
+            () = self.memory.changed() => self.mark(),
         }
         Ok(())
     }
@@ -161,6 +164,7 @@ impl Control {
         metrics: Metrics,
         inputs: watch::Receiver<InputsOrReason>,
         guard: Guard,
+        memory: KeptMemory,
     ) -> Self {
         let settings = &context.settings;
         let namespaces = context.config.namespaces.iter();
@@ -179,6 +183,7 @@ impl Control {
             metrics,
             inputs,
             guard,
+            memory,
             // The first build needs no change: a cluster may have no object.
             changed: Some((now, now)),
             asked: now,
@@ -203,7 +208,7 @@ impl Control {
         if change.wanted || !self.all_listed {
             self.asked = Instant::now();
         }
-        self.all_listed = self.store.missing().is_empty();
+        self.all_listed = self.store.is_complete();
         if change.objects {
             self.mark();
             self.reader.read_wanted(self.store.wanted());
@@ -293,6 +298,7 @@ impl Control {
         self.changed = None;
         self.guard.refresh();
         self.metrics.count_objects(&self.store);
+        self.store.set_memory(self.memory.kept());
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
         let keeps_retained = !std::mem::take(&mut self.drops_retained);
@@ -310,7 +316,8 @@ impl Control {
         self.retained_check = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
     }
 
-    fn publish(&mut self, built: Built) {
+    fn publish(&mut self, mut built: Built) {
+        self.memory.remember(std::mem::take(&mut built.memory));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.metrics.built(built.took, now);
         let objects = Arc::clone(&built.objects);

@@ -1,4 +1,5 @@
-//! What the filter's configuration gets from Secrets and the ConfigMap: the keyring and the fences.
+//! What is kept in Secrets and in `ConfigMap`s: the keyring and the fences of the filter's configuration, and the
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,16 +11,19 @@ use tokio::task::JoinSet;
 
 use super::context::Context;
 use super::guard::Guard;
+use super::memory::KeptMemory;
 use crate::cluster::config::Config;
+use crate::cluster::reconcile::config_map::{self, Content};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
-use crate::cluster::reconcile::fences::{self, List};
+use crate::cluster::reconcile::fences::List;
 use crate::cluster::reconcile::keyring::{self, Keys};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease, Replicas};
 use crate::cluster::reconcile::status::DiagnosticEvents;
 use crate::exit::Failure;
 use limpet_core::time::GatewayDuration;
+use limpet_model::Memory;
 use limpet_outputs::{FilterInputs, FilterKeys};
 
 /// The sources, and the tasks that keep them.
@@ -28,6 +32,7 @@ pub(crate) struct Filter {
     pub(crate) keys: watch::Receiver<Keys>,
     pub(crate) inputs: watch::Receiver<InputsOrReason>,
     pub(crate) guard: Guard,
+    pub(crate) memory: KeptMemory,
     /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
     /// Aborted when it is dropped.
@@ -76,23 +81,25 @@ pub(crate) fn start(
         tasks.spawn(reconcile_loop::run(exchange));
     }
     let (wanting, wanted) = watch::channel(None);
-    let (reconciler, fences) = fences::Reconciler::new(
-        client,
-        namespace,
-        &config.fences,
-        wanted,
-        leads.clone(),
-        diagnostics.clone(),
-    );
+    let (leading, about) = (leads.clone(), diagnostics.clone());
+    let (reconciler, fences) =
+        config_map::Reconciler::<List>::new(client, namespace, &config.fences, wanted, leading, about);
+    tasks.spawn(reconcile_loop::run(reconciler));
+    let (remembering, remembered) = watch::channel(None);
+    let name = format!("{}-memory", config.leader_election.name);
+    let (leading, about) = (leads.clone(), diagnostics.clone());
+    let (reconciler, memory) =
+        config_map::Reconciler::<Memory>::new(client, namespace, &name, remembered, leading, about);
     tasks.spawn(reconcile_loop::run(reconciler));
     let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), &diagnostics, leads.clone());
     tasks.spawn(reconcile_loop::run(kept));
-    let (combined, inputs) = CombinedInputs::new(config, keys.clone(), fences.clone(), diagnostics);
+    let (combined, inputs) = CombinedInputs::new(config, keys.clone(), fences.clone(), memory.clone(), diagnostics);
     tasks.spawn(reconcile_loop::run(combined));
     Ok(Filter {
         keys,
         inputs,
         guard: Guard::new(fences, wanting, delivery.clone()),
+        memory: KeptMemory::new(memory, remembering),
         replicas,
         tasks,
     })
@@ -112,6 +119,7 @@ fn keys_of_file(file: &str, config: &Config, tasks: &mut JoinSet<()>) -> Result<
 struct CombinedInputs {
     keys: watch::Receiver<Keys>,
     fences: watch::Receiver<Option<List>>,
+    memory: watch::Receiver<Option<Memory>>,
     diagnostics: Diagnostics,
     followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
     max_idle: Option<GatewayDuration>,
@@ -127,12 +135,14 @@ impl CombinedInputs {
         config: &Config,
         keys: watch::Receiver<Keys>,
         fences: watch::Receiver<Option<List>>,
+        memory: watch::Receiver<Option<Memory>>,
         diagnostics: Diagnostics,
     ) -> (Self, watch::Receiver<InputsOrReason>) {
         let (told, mut inputs) = watch::channel(Err(String::new()));
         let mut combined = Self {
             keys,
             fences,
+            memory,
             followed: diagnostics.follow(),
             diagnostics,
             max_idle: config.max_idle,
@@ -152,18 +162,26 @@ impl CombinedInputs {
         };
         let fences = self.fences.borrow_and_update();
         let Some(list) = fences.as_ref() else {
-            let why = self.diagnostics.of(fences::CONFIG_MAP).into_iter().next();
-            return Err(match why {
-                Some(diagnostic) => format!("the ConfigMap {}: {}", diagnostic.name, diagnostic.message),
-                None => "the ConfigMap with fences was not read yet".to_owned(),
-            });
+            return Err(unread::<List>(&self.diagnostics, "fences"));
         };
+        // Without it, sessions of rules that have changed would end.
+        if self.memory.borrow_and_update().is_none() {
+            return Err(unread::<Memory>(&self.diagnostics, "the memory"));
+        }
         Ok(Arc::new(FilterInputs {
             fences: list.config(),
             max_idle: self.max_idle,
             clock_skew: self.clock_skew,
             ..FilterInputs::with_keys(FilterKeys::Wrapped(wrapped.clone()))
         }))
+    }
+}
+
+/// Why a ConfigMap was not read.
+fn unread<K: Content>(diagnostics: &Diagnostics, what: &str) -> String {
+    match diagnostics.of(K::FIELD).into_iter().next() {
+        Some(diagnostic) => format!("the ConfigMap {}: {}", diagnostic.name, diagnostic.message),
+        None => format!("the ConfigMap with {what} was not read yet"),
     }
 }
 
@@ -174,6 +192,7 @@ impl Reconcile for CombinedInputs {
         tokio::select! {
             changed = self.keys.changed() => Ok(changed?),
             changed = self.fences.changed() => Ok(changed?),
+            changed = self.memory.changed() => Ok(changed?),
             changed = self.followed.changed() => Ok(changed?),
             () = self.told.closed() => Err(Closed),
         }

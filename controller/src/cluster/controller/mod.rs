@@ -2,7 +2,7 @@
 //!
 //! - `control`: the event loop.
 //! - `publish`: from objects to resources. `target`: who gets them. `retained_policies`: policies of earlier routes.
-//! - `inputs`: the keyring and the fences. `guard`: fences in the event loop.
+//! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
 //! - `bootstrap`: the subcommand of this name.
@@ -16,6 +16,7 @@ mod http;
 mod inputs;
 mod leader;
 mod logs;
+mod memory;
 mod metrics;
 mod publish;
 mod retained_policies;
@@ -102,7 +103,15 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     let mut reconcilers = filter.tasks;
     start_reconcilers(&mut reconcilers, &context, inputs, &metrics);
     let publisher = Publisher::new(snapshots, metrics.clone(), context.config.envoy.clone(), target);
-    let control = Control::new(&context, publisher, outlets, metrics, filter.inputs, filter.guard);
+    let control = Control::new(
+        &context,
+        publisher,
+        outlets,
+        metrics,
+        filter.inputs,
+        filter.guard,
+        filter.memory,
+    );
 
     let (end, shutdown) = watch::channel(false);
     let mut services = JoinSet::new();

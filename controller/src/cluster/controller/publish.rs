@@ -14,7 +14,7 @@ use limpet_core::config::longest_life;
 use limpet_core::config::schema::FilterConfig;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
-use limpet_model::{Objects, Reports, Settings};
+use limpet_model::{Memory, Objects, Reports, Settings};
 use limpet_outputs::envoy::{self, EnvoyOptions};
 use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, filter_config, variables};
@@ -26,6 +26,7 @@ use limpet_xds::Snapshots;
 pub(crate) struct Built {
     reports: Reports,
     pub(crate) objects: Arc<Objects>,
+    pub(crate) memory: Memory,
     pub(crate) took: Duration,
     /// `None`: the same is published already.
     changes: Option<Changes>,
@@ -98,7 +99,9 @@ type ServedClusters = BTreeMap<ClusterName, Vec<ObjectName>>;
 impl Builder {
     pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
         let start = Instant::now();
-        let (graph, mut reports) = limpet_model::build(&objects, settings);
+        let (mut graph, mut reports) = limpet_model::build(&objects, settings);
+        // What is remembered changes no resource.
+        let memory = std::mem::take(&mut graph.memory);
         // A Gateway without any route gets resources, too.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
         let retained = self.retained(&graph);
@@ -139,6 +142,7 @@ impl Builder {
         Built {
             reports,
             objects,
+            memory,
             took: start.elapsed(),
             changes,
         }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::item::Item;
 use super::own_status::{Digest, status_digest};
+use super::pruned::{LAST_APPLIED, pruned};
 use limpet_api::{
     BackendTlsPolicySpec, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Object,
     ObjectName, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
@@ -88,7 +89,14 @@ pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) ->
         content: match form {
             ItemForm::Labels => Content::Namespace(meta.labels.unwrap_or_default()),
             ItemForm::Spec(read) => {
-                let mut value = Map::from_iter([("metadata".to_owned(), ours(meta))]);
+                let pruned = pruned(kind, &meta, item.spec.as_ref());
+                let mut meta = ours(meta);
+                if !pruned.is_empty()
+                    && let Value::Object(meta) = &mut meta
+                {
+                    meta.insert("pruned".to_owned(), serde_json::json!(pruned));
+                }
+                let mut value = Map::from_iter([("metadata".to_owned(), meta)]);
                 value.extend(item.spec.map(|spec| ("spec".to_owned(), spec)));
                 read(&Value::Object(value))
             }
@@ -102,7 +110,7 @@ fn ours(mut meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) ->
     meta.owner_references = None;
     // kubectl keeps a whole copy of the object there.
     if let Some(annotations) = &mut meta.annotations {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        annotations.remove(LAST_APPLIED);
     }
     serde_json::to_value(meta).unwrap_or_default()
 }

@@ -8,7 +8,7 @@
 //! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
 //!   locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
-//! - `own_status`: which part of a status is ours.
+//! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
 //!
 //! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
 //!
@@ -27,6 +27,7 @@ mod kind;
 mod manifest;
 pub(crate) mod named_object;
 mod own_status;
+mod pruned;
 mod reach;
 mod reader;
 mod secrets;
@@ -39,6 +40,7 @@ pub(crate) use backoff::Backoff;
 pub(crate) use client::{FIELD_MANAGER, connect};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, secret_from_manifest};
 pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
+pub(crate) use pruned::pruned;
 pub(crate) use reader::{Reader, Watched};
 pub(crate) use store::{Change, Observation, Store};
 pub(crate) use wanted::Wanted;

@@ -14,7 +14,7 @@ use super::wanted::{self, Wanted};
 use super::watch::Update;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
-use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
+use limpet_model::{Memory, Objects, SessionPolicyKind, SessionPolicyName};
 
 /// What the API server has now, as far as the watches have told.
 #[derive(Debug)]
@@ -100,6 +100,13 @@ impl Store {
     /// them.
     pub(crate) fn objects(&self) -> Arc<Objects> {
         Arc::clone(&self.objects)
+    }
+
+    /// Sets what is remembered of the objects as they were.
+    pub(crate) fn set_memory(&mut self, memory: Memory) {
+        if self.objects.memory != memory {
+            Arc::make_mut(&mut self.objects).memory = memory;
+        }
     }
 
     /// Whether all kinds were listed. Until then, nothing may be served: what is missing would count as deleted.

@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong with the controller's own objects (its Secrets and its ConfigMap), for a person to
+//! Diagnostics: what is wrong with the controller's own objects (its Secrets and its `ConfigMap`s), for a person to
 //! correct.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ impl Reason {
     }
 }
 
-/// All diagnostics, by the kind of object.
+/// All diagnostics, by what they are about: Secrets, or the field of a ConfigMap.
 #[derive(Debug, Clone)]
 pub(crate) struct Diagnostics(watch::Sender<BTreeMap<&'static str, BTreeSet<Diagnostic>>>);
 
@@ -50,17 +50,17 @@ impl Diagnostics {
         Self(watch::Sender::new(BTreeMap::new()))
     }
 
-    /// Replaces the diagnostics of a kind.
-    pub(crate) fn set(&self, kind: &'static str, diagnostics: BTreeSet<Diagnostic>) {
+    /// Replaces the diagnostics about this.
+    pub(crate) fn set(&self, about: &'static str, diagnostics: BTreeSet<Diagnostic>) {
         self.0.send_if_modified(|all| {
-            let before = all.insert(kind, diagnostics);
-            before.unwrap_or_default() != *all.entry(kind).or_default()
+            let before = all.insert(about, diagnostics);
+            before.unwrap_or_default() != *all.entry(about).or_default()
         });
     }
 
-    /// The diagnostics of a kind.
-    pub(crate) fn of(&self, kind: &str) -> BTreeSet<Diagnostic> {
-        self.0.borrow().get(kind).cloned().unwrap_or_default()
+    /// The diagnostics about this.
+    pub(crate) fn of(&self, about: &str) -> BTreeSet<Diagnostic> {
+        self.0.borrow().get(about).cloned().unwrap_or_default()
     }
 
     /// Receives each change.

@@ -2,16 +2,19 @@
 //! difference.
 //!
 //! - [`reconcile_loop`]: the loop that all of them run in.
-//! - [`status`]: statuses and Events. [`keyring`], [`fences`]: the Secret and the ConfigMap that Limpet keeps.
+//! - [`status`]: statuses and Events. [`keyring`], [`fences`], `memory`: the Secret and the `ConfigMap`s that Limpet
+//!   keeps. [`config_map`]: how a ConfigMap is kept.
 //! - [`services`]: the Services of `XBackend`s. [`manifests`]: objects for another control plane.
 //! - [`replicas`]: what replicas tell each other of their Envoys. [`delivery`]: whether Envoys have what was published.
 //! - [`diagnostics`]: what is wrong with the controller's own objects.
 
+pub(super) mod config_map;
 pub(super) mod delivery;
 pub(super) mod diagnostics;
 pub(super) mod fences;
 pub(super) mod keyring;
 pub(super) mod manifests;
+mod memory;
 pub(super) mod reconcile_loop;
 pub(super) mod replicas;
 pub(super) mod reported;

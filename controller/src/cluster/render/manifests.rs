@@ -9,10 +9,11 @@ use serde_json::Value;
 use crate::cluster::kube::{
     Store, Update, Wanted, Watched, config_map_from_manifest, from_manifest, secret_from_manifest,
 };
+use crate::cluster::reconcile::config_map::Content as _;
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
 use limpet_api::{Kind, ObjectName};
-use limpet_model::Settings;
+use limpet_model::{Memory, Settings};
 
 /// The namespace of objects that name none, as in kubectl.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -142,6 +143,14 @@ impl Reading<'_> {
         };
         let namespace = text("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
         let read = group(&value).and_then(|group| Kind::find(group, &kind));
+        if kind == "ConfigMap"
+            && let Some(text) = value.get("data").and_then(|data| data.get(Memory::FIELD))
+        {
+            let memory = Memory::parse(text.as_str().unwrap_or_default());
+            let wrong = |error| Failure(format!("{place}: data[{}]: {error}", Memory::FIELD));
+            self.store.set_memory(memory.map_err(wrong)?);
+            return Ok(());
+        }
         let object_name = ObjectName::new(&namespace, &name);
         let named = match kind.as_str() {
             "Secret" => Some(Wanted::Secret(object_name)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::compiled::{Compiled, Fences, IdleBound, Policy, PolicyUse, Route};
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{ConfigError, Problem, carrier_rules, is_policy_name};
-use crate::name_conflict::NameWatch;
+use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::Form;
 

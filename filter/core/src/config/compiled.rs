@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::carrier::cookie::SessionCookie;
-use crate::name_conflict::NameWatch;
+use crate::name_watch::NameWatch;
 use crate::time::Timestamp;
 use crate::token::{CarrierMode, Form};
 

@@ -10,6 +10,7 @@ mod precedence;
 mod properties;
 mod reports;
 mod scale;
+mod upgrades;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::reconcile::config_map::Content;
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
 
@@ -27,12 +28,12 @@ pub(crate) struct Fence {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct List(BTreeMap<SocketAddr, Fence>);
 
-impl List {
-    /// Reads the JSON that [`List::text`] writes.
-    ///
-    /// # Errors
-    /// If the JSON is invalid, with the path of the first wrong field.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+impl Content for List {
+    const FIELD: &'static str = "fences.json";
+    const ADVICE: &'static str = "the previous fences stay in use where they are known. \
+                                  Correct it, or delete it if no fence is needed any more";
+
+    fn parse(text: &str) -> Result<Self, String> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let read: Result<Vec<Fence>, _> = serde_path_to_error::deserialize(&mut deserializer);
         let fences = read.map_err(|error| error.to_string())?;
@@ -41,12 +42,18 @@ impl List {
     }
 
     /// The list as sorted JSON, one fence per line.
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         let line = |fence: &Fence| serde_json::to_string(fence).unwrap_or_default();
         let lines: Vec<String> = self.0.values().map(line).collect();
         format!("[{}]", lines.join(",\n"))
     }
 
+    fn count(&self) -> usize {
+        self.len()
+    }
+}
+
+impl List {
     /// The fences for the filter's configuration.
     pub(crate) fn config(&self) -> Vec<FenceConfig> {
         let config = |fence: &Fence| FenceConfig {

@@ -3,7 +3,6 @@
 //! - `owners`: the owners of addresses, as EndpointSlices tell them. Pure.
 //! - `list`: the list of fences in the ConfigMap and in the filter's configuration. Pure.
 //! - `changes`: [`Fences`], which holds an address with a new owner back from Envoys until they have its fence. Pure.
-//! - `reconciler`: the task that reads and writes the ConfigMap.
 //!
 //! Every replica watches addresses and holds them back. All replicas publish the list in the ConfigMap and nothing
 //! else, so they publish the same. The leader writes the list: everything that changed within a second at once, since
@@ -12,7 +11,6 @@
 mod changes;
 mod list;
 mod owners;
-mod reconciler;
 #[cfg(test)]
 mod tests;
 
@@ -20,4 +18,3 @@ pub(crate) use changes::{Fences, PublishedFences};
 #[cfg(test)]
 use list::Fence;
 pub(crate) use list::List;
-pub(crate) use reconciler::{CONFIG_MAP, Reconciler};

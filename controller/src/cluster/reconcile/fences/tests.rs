@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::changes::PublishedFences;
 use super::{Fence, Fences, List};
+use crate::cluster::reconcile::config_map::Content as _;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::{Endpoint, EndpointState};

@@ -341,7 +341,11 @@ mod tests {
         };
         let (_exchange, replicas) = Exchange::new(&client, &lease, Duration::ZERO, leads.clone());
         let (objects, reports) = (Arc::new(Objects::default()), Arc::new(Reports::default()));
-        let (_reporting, reported) = watch::channel(Some(Reported { reports, objects }));
+        let (_reporting, reported) = watch::channel(Some(Reported {
+            reports,
+            objects,
+            variables: Arc::new([]),
+        }));
         let (observing, observation) = watch::channel(Observation::default());
         let inputs = Inputs {
             reported,

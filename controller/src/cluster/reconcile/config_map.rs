@@ -1,4 +1,4 @@
-//! Reads and writes the list of fences in a ConfigMap.
+//! Reads and writes a ConfigMap in which the leader keeps something for all replicas.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,28 +11,44 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 use tokio::sync::watch;
 
-use super::list::List;
 use crate::cluster::kube::{Backoff, named_object};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_model::{MANAGED_BY, MANAGER};
 
+/// What a ConfigMap keeps.
+pub(crate) trait Content: Clone + Default + PartialEq + Send + Sync + 'static {
+    /// The field that it is in.
+    const FIELD: &'static str;
+    /// What a person should know if it cannot be read.
+    const ADVICE: &'static str;
+
+    /// Reads what [`Content::text`] writes.
+    ///
+    /// # Errors
+    /// If it is invalid.
+    fn parse(text: &str) -> Result<Self, String>;
+
+    fn text(&self) -> String;
+
+    /// The number of entries, for the log.
+    fn count(&self) -> usize;
+}
+
 /// The kind of the object.
-pub(crate) const CONFIG_MAP: &str = "ConfigMap";
-/// The field with the list.
-const FIELD: &str = "fences.json";
-/// The minimum time between two writes: after each one, every Envoy sets up the filter again.
+const CONFIG_MAP: &str = "ConfigMap";
+/// The minimum time between two writes. After each one of fences, every Envoy sets up the filter again.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
-pub(crate) struct Reconciler {
+pub(crate) struct Reconciler<K> {
     maps: Api<ConfigMap>,
     name: String,
-    /// The list of the ConfigMap; `None`: it was not read yet.
-    kept: watch::Sender<Option<List>>,
-    /// The list to write, if it differs.
-    wanted: watch::Receiver<Option<List>>,
+    /// What the ConfigMap has; `None`: it was not read yet.
+    kept: watch::Sender<Option<K>>,
+    /// What to write, if it differs.
+    wanted: watch::Receiver<Option<K>>,
     leads: watch::Receiver<bool>,
     diagnostics: Diagnostics,
     /// What is wrong with the ConfigMap, and the API server's messages for what it refuses.
@@ -55,7 +71,7 @@ enum Seen {
     Broken,
 }
 
-impl Reconcile for Reconciler {
+impl<K: Content> Reconcile for Reconciler<K> {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -89,15 +105,15 @@ impl Reconcile for Reconciler {
     }
 }
 
-impl Reconciler {
+impl<K: Content> Reconciler<K> {
     pub(crate) fn new(
         client: &Client,
         namespace: &str,
         name: &str,
-        wanted: watch::Receiver<Option<List>>,
+        wanted: watch::Receiver<Option<K>>,
         leads: watch::Receiver<bool>,
         diagnostics: Diagnostics,
-    ) -> (Self, watch::Receiver<Option<List>>) {
+    ) -> (Self, watch::Receiver<Option<K>>) {
         let (kept, receiver) = watch::channel(None);
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
         let reconciler = Self {
@@ -125,27 +141,31 @@ impl Reconciler {
         self.is_over(Reason::ReadRefused);
         let text = map
             .as_ref()
-            .map(|map| map.data.as_ref().and_then(|data| data.get(FIELD)));
-        match (text.map(|text| List::parse(text.map_or("[]", String::as_str))), map) {
-            (Some(Ok(list)), Some(map)) => {
+            .map(|map| map.data.as_ref().and_then(|data| data.get(K::FIELD)));
+        match (
+            text.map(|text| text.map_or_else(|| Ok(K::default()), |text| K::parse(text))),
+            map,
+        ) {
+            (Some(Ok(content)), Some(map)) => {
                 self.seen = Seen::There(Box::new(map));
                 self.is_over(Reason::Invalid);
-                self.tell(list);
+                self.tell(content);
             }
-            // A replica that starts now does not know which fences Envoys have. Without them, sessions would reach
-            // other pods, so it waits.
+            // A replica that starts now does not know what Envoys have. Without it, sessions would end or reach other
+            // pods, so it waits.
             (Some(Err(error)), _) => {
                 self.seen = Seen::Broken;
-                let advice = "the previous fences stay in use where they are known. \
-                              Correct it, or delete it if no fence is needed any more";
-                self.complain(Reason::Invalid, format!("data[{FIELD}]: {error}; {advice}"));
+                self.complain(Reason::Invalid, format!("data[{}]: {error}; {}", K::FIELD, K::ADVICE));
             }
             _ => {
                 self.seen = Seen::Missing;
                 self.is_over(Reason::Invalid);
                 // A deleted ConfigMap is created again with the next change.
-                self.kept
-                    .send_if_modified(|kept| kept.is_none() && kept.insert(List::default()).len() == 0);
+                self.kept.send_if_modified(|kept| {
+                    let is_first = kept.is_none();
+                    kept.get_or_insert_default();
+                    is_first
+                });
             }
         }
     }
@@ -174,23 +194,23 @@ impl Reconciler {
             message: message.clone(),
         };
         self.diagnostics
-            .set(CONFIG_MAP, self.wrong.iter().map(diagnostic).collect());
+            .set(K::FIELD, self.wrong.iter().map(diagnostic).collect());
     }
 
-    fn tell(&self, list: List) {
+    fn tell(&self, content: K) {
         self.kept.send_if_modified(|kept| {
-            let changed = kept.as_ref() != Some(&list);
-            *kept = Some(list);
+            let changed = kept.as_ref() != Some(&content);
+            *kept = Some(content);
             changed
         });
     }
 
-    /// Writes the list. Returns how long to wait before the next write.
+    /// Writes. Returns how long to wait before the next write.
     async fn write(&mut self) -> Duration {
-        let Some(list) = self.wanted.borrow_and_update().clone() else {
+        let Some(content) = self.wanted.borrow_and_update().clone() else {
             return INTERVAL;
         };
-        let map = self.map(&list);
+        let map = self.map(&content);
         let post = PostParams::default();
         let call = async {
             match self.seen {
@@ -201,10 +221,10 @@ impl Reconciler {
         match tokio::time::timeout(CALL, call).await {
             Ok(Ok(map)) => {
                 self.backoff.reset();
-                tracing::info!(configmap = self.name, fences = list.len(), "written");
+                tracing::info!(configmap = self.name, entries = content.count(), "written");
                 self.seen = Seen::There(Box::new(map));
                 self.is_over(Reason::WriteRefused);
-                self.tell(list);
+                self.tell(content);
                 INTERVAL
             }
             // The watch brings what somebody else wrote.
@@ -224,9 +244,10 @@ impl Reconciler {
             }
         }
     }
+
     /// The object to write. It keeps the `resourceVersion` of an existing one, so that another write meanwhile is not
     /// overwritten.
-    fn map(&self, list: &List) -> ConfigMap {
+    fn map(&self, content: &K) -> ConfigMap {
         let mut map = match &self.seen {
             Seen::There(known) => ConfigMap::clone(known),
             _ => ConfigMap {
@@ -238,7 +259,9 @@ impl Reconciler {
                 ..ConfigMap::default()
             },
         };
-        map.data.get_or_insert_default().insert(FIELD.to_owned(), list.text());
+        map.data
+            .get_or_insert_default()
+            .insert(K::FIELD.to_owned(), content.text());
         map
     }
 }

@@ -1,0 +1,71 @@
+//! What is remembered of the sessions of a policy.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use limpet_api::Meta;
+
+/// The fields of `spec.sessionPersistence` that release 1.7 of the Gateway API took away.
+pub(crate) const NAME: &str = "sessionName";
+pub(crate) const LIFETIME: &str = "cookieConfig.lifetimeType";
+
+/// The name and the lifetime of the sessions of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct FormerSession {
+    /// `<namespace>/<name>` of an `XBackendTrafficPolicy`.
+    policy: String,
+    uid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifetime_type: Option<String>,
+}
+
+/// By policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FormerSessions(BTreeMap<String, FormerSession>);
+
+impl FormerSessions {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FormerSession> {
+        self.0.values()
+    }
+
+    pub(crate) fn of(&self, meta: &Meta) -> Option<&FormerSession> {
+        let known = self.0.get(&meta.object_name().to_string());
+        known.filter(|known| meta.uid.is_empty() || known.uid == meta.uid)
+    }
+}
+
+impl FromIterator<FormerSession> for FormerSessions {
+    fn from_iter<I: IntoIterator<Item = FormerSession>>(sessions: I) -> Self {
+        Self(
+            sessions
+                .into_iter()
+                .map(|session| (session.policy.clone(), session))
+                .collect(),
+        )
+    }
+}
+
+impl FormerSession {
+    pub(crate) fn new(policy: &str, uid: &str, session_name: Option<&str>, lifetime_type: Option<&str>) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            uid: uid.to_owned(),
+            session_name: session_name.map(str::to_owned),
+            lifetime_type: lifetime_type.map(str::to_owned),
+        }
+    }
+
+    /// What the field was.
+    pub(crate) fn field(&self, field: &str) -> Option<&str> {
+        let value = if field == NAME {
+            &self.session_name
+        } else {
+            &self.lifetime_type
+        };
+        value.as_deref()
+    }
+}

@@ -1,0 +1,153 @@
+//! What is remembered of objects, because they do not tell it any more: the names of rules without a name, and the
+//! sessions of policies whose fields the API server left out after an upgrade.
+//!
+//! Whoever has the same memory and the same objects makes the same of them, and makes it again with the memory that
+//! results. So replicas agree, and a restart changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::former_session::{FormerSession, FormerSessions};
+use crate::rule_names::{RouteNames, RuleNames};
+
+/// The greatest size of the routes as text: an object in a cluster has room for 1 MiB.
+const MOST_BYTES: usize = 800_000;
+
+/// What is remembered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub(crate) rule_names: RuleNames,
+    pub(crate) sessions: FormerSessions,
+}
+
+/// The memory as text.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Written {
+    routes: Vec<RouteNames>,
+    policies: Vec<FormerSession>,
+}
+
+impl Memory {
+    /// Reads the JSON that [`Memory::text`] writes.
+    ///
+    /// # Errors
+    /// If it is invalid, with the path of the first wrong field.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Ok(Self {
+            rule_names: RuleNames::read(written.routes)?,
+            sessions: written.policies.into_iter().collect(),
+        })
+    }
+
+    /// As sorted JSON, one object per line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let routes: Vec<String> = self.rule_names.routes().map(line).collect();
+        let policies: Vec<String> = self.sessions.iter().map(line).collect();
+        format!(
+            "{{\"routes\":[\n{}\n],\"policies\":[\n{}\n]}}",
+            routes.join(",\n"),
+            policies.join(",\n")
+        )
+    }
+
+    /// How many objects are remembered.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.rule_names.routes().count() + self.sessions.iter().count()
+    }
+
+    /// Forgets what there is no room for. The first to go are routes whose rules have the names of their matches: no
+    /// session of theirs moves now.
+    pub(crate) fn fit(&mut self) {
+        let size = |route: &RouteNames| line(route).len() + 2;
+        let mut all: usize = self.rule_names.routes().map(size).sum();
+        for is_spared in [true, false] {
+            let gone = self.rule_names.routes().rev();
+            let gone = gone.filter(|route| !(is_spared && route.has_former_names()));
+            let gone: Vec<(String, usize)> = gone.map(|route| (route.route().to_owned(), size(route))).collect();
+            for (route, bytes) in gone {
+                if all <= MOST_BYTES {
+                    return;
+                }
+                self.rule_names.forget(&route);
+                all -= bytes;
+            }
+        }
+    }
+}
+
+fn line(entry: &impl Serialize) -> String {
+    // What is remembered is texts.
+    serde_json::to_string(entry).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule_names::{Rule, Unnamed, assign};
+    use crate::short_hash::short_hash;
+
+    fn remembered(former: &[Unnamed], matches: &str) -> Vec<Unnamed> {
+        let rule = Rule {
+            own_name: None,
+            matches: short_hash(matches.as_bytes()),
+        };
+        assign(former, &[rule]).1
+    }
+
+    #[test]
+    fn what_is_remembered_is_read_again_for_the_same_route_alone() {
+        let rules = remembered(&[], "a");
+        let mut memory = Memory::default();
+        assert_eq!(Memory::parse(&memory.text()).unwrap(), memory);
+        memory
+            .rule_names
+            .set("httproute/shop/web".to_owned(), "1", rules.clone());
+        memory
+            .rule_names
+            .set("grpcroute/shop/web".to_owned(), "2", rules.clone());
+        memory.sessions = [FormerSession::new("shop/web", "3", Some("session"), Some("Permanent"))]
+            .into_iter()
+            .collect();
+        let read = Memory::parse(&memory.text()).unwrap();
+        assert_eq!(read, memory);
+        assert_eq!(read.count(), 3);
+        let names = &read.rule_names;
+        assert_eq!(names.of("httproute/shop/web", "1"), rules);
+        // A route from a file has no uid.
+        assert_eq!(names.of("httproute/shop/web", ""), rules);
+        assert_eq!(names.of("httproute/shop/web", "2"), []);
+        assert_eq!(names.of("httproute/shop/other", "1"), []);
+        for wrong in [
+            "",
+            r#"{"routes": [{"route": "r", "uid": "", "rules": [["0123abcd", "../shop"]]}]}"#,
+            r#"{"others": []}"#,
+        ] {
+            assert!(Memory::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn routes_with_former_names_are_the_last_to_be_forgotten() {
+        let own = remembered(&[], "a");
+        let former = remembered(&own, "x");
+        let mut memory = Memory::default();
+        for number in 0..20_000 {
+            memory
+                .rule_names
+                .set(format!("httproute/shop/{number:05}"), "1", own.clone());
+        }
+        memory
+            .rule_names
+            .set("httproute/shop/z".to_owned(), "1", former.clone());
+        memory.fit();
+        assert!((5000..20_000).contains(&memory.count()), "{}", memory.count());
+        assert!(memory.text().len() <= MOST_BYTES + 100);
+        assert_eq!(memory.rule_names.of("httproute/shop/z", "1"), former);
+        let before = memory.clone();
+        memory.fit();
+        assert_eq!(memory, before);
+    }
+}

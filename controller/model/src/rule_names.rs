@@ -1,0 +1,191 @@
+//! The names of rules that have none of their own.
+//!
+//! Such a rule is called by a hash of its matches. If it changes its matches, it keeps the name that it had, because the
+//! name is the scope of its sessions. What the objects do not tell is remembered: which name the rules of each route
+//! have, by the matches that they had. Whoever has the same memory and the same route finds the same names, and finds
+//! them again with the memory that results.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::short_hash::short_hash;
+
+/// The names of the rules without a name, by route.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RuleNames(BTreeMap<String, RouteNames>);
+
+/// The names of a route's rules without a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RouteNames {
+    /// `<kind>/<namespace>/<name>`.
+    route: String,
+    /// A route that is created again is another one.
+    uid: String,
+    rules: Vec<Unnamed>,
+}
+
+/// A rule without a name: the hash of its matches, and what it is called. Two short texts, because there are many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Unnamed(String, String);
+
+impl Unnamed {
+    fn matches(&self) -> &str {
+        &self.0
+    }
+
+    fn name(&self) -> &str {
+        &self.1
+    }
+
+    /// A name is a hash, so what is remembered cannot lead out of its route.
+    fn is_valid(&self) -> bool {
+        let is_hash = |text: &str| text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hash(&self.0) && is_hash(&self.1)
+    }
+}
+
+impl RuleNames {
+    /// Takes in what was written, one route each.
+    ///
+    /// # Errors
+    /// If it has what is no name.
+    pub(crate) fn read(routes: Vec<RouteNames>) -> Result<Self, String> {
+        let mut names = Self::default();
+        for route in routes {
+            if !route.rules.iter().all(Unnamed::is_valid) {
+                return Err(format!("{}: expected names of eight hexadecimal digits", route.route));
+            }
+            names.0.insert(route.route.clone(), route);
+        }
+        Ok(names)
+    }
+
+    /// In their order.
+    pub(crate) fn routes(&self) -> impl DoubleEndedIterator<Item = &RouteNames> {
+        self.0.values()
+    }
+
+    pub(crate) fn forget(&mut self, route: &str) {
+        self.0.remove(route);
+    }
+
+    /// What is remembered of a route. A route from a file has no uid.
+    pub(crate) fn of(&self, route: &str, uid: &str) -> &[Unnamed] {
+        let known = self.0.get(route).filter(|known| uid.is_empty() || known.uid == uid);
+        known.map(|known| known.rules.as_slice()).unwrap_or_default()
+    }
+
+    /// Sets what is remembered of a route. Nothing is remembered of a route without such rules.
+    pub(crate) fn set(&mut self, route: String, uid: &str, rules: Vec<Unnamed>) {
+        if rules.is_empty() {
+            self.0.remove(&route);
+        } else {
+            let names = RouteNames {
+                route: route.clone(),
+                uid: uid.to_owned(),
+                rules,
+            };
+            self.0.insert(route, names);
+        }
+    }
+}
+
+impl RouteNames {
+    pub(crate) fn route(&self) -> &str {
+        &self.route
+    }
+
+    /// Whether a rule has another name than the one of its matches.
+    pub(crate) fn has_former_names(&self) -> bool {
+        self.rules.iter().any(|rule| rule.matches() != rule.name())
+    }
+}
+
+/// A rule of a route.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule<'a> {
+    pub(crate) own_name: Option<&'a str>,
+    /// The hash of its matches.
+    pub(crate) matches: String,
+}
+
+/// The names of all rules, and what to remember of those without a name of their own. Rules with the same matches have
+/// the same name.
+pub(crate) fn assign(former: &[Unnamed], rules: &[Rule<'_>]) -> (Vec<String>, Vec<Unnamed>) {
+    let own: BTreeSet<&str> = rules.iter().filter_map(|rule| rule.own_name).collect();
+    // A rule that took the name for its own has the sessions now.
+    let former: Vec<&Unnamed> = former.iter().filter(|known| !own.contains(known.name())).collect();
+    let mut names = inherited(&former, rules);
+    let mut used: BTreeSet<String> = own.iter().map(|name| (*name).to_owned()).collect();
+    used.extend(names.values().cloned());
+    for rule in unnamed(rules) {
+        if !names.contains_key(rule.matches.as_str()) {
+            let name = unused(&rule.matches, &used);
+            used.insert(name.clone());
+            names.insert(&rule.matches, name);
+        }
+    }
+    let name = |rule: &Rule<'_>| names.get(rule.matches.as_str()).cloned().unwrap_or_default();
+    let all = rules
+        .iter()
+        .map(|rule| rule.own_name.map_or_else(|| name(rule), str::to_owned));
+    let mut known = BTreeSet::new();
+    let remembered = unnamed(rules).filter(|rule| known.insert(&rule.matches));
+    let remembered = remembered.map(|rule| Unnamed(rule.matches.clone(), name(rule)));
+    (all.collect(), remembered.collect())
+}
+
+fn unnamed<'r>(rules: &'r [Rule<'_>]) -> impl Iterator<Item = &'r Rule<'r>> {
+    rules.iter().filter(|rule| rule.own_name.is_none())
+}
+
+/// The names that rules without a name keep, by their matches. A rule with the same matches keeps its name, wherever it
+/// is. Rules that changed their matches are between the same unchanged neighbours as before, and as many as before.
+fn inherited<'r>(former: &[&Unnamed], rules: &'r [Rule<'_>]) -> BTreeMap<&'r str, String> {
+    let place = |matches: &str| former.iter().position(|known| known.matches() == matches);
+    let kept: BTreeSet<usize> = rules.iter().filter_map(|rule| place(&rule.matches)).collect();
+    let mut names = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let mut changed: Vec<&str> = Vec::new();
+    let mut begin = 0;
+    // The end of the route is the last neighbour.
+    for rule in rules.iter().map(Some).chain([None]) {
+        let matches = rule.map(|rule| rule.matches.as_str());
+        if matches.is_some_and(|matches| !seen.insert(matches)) {
+            continue;
+        }
+        let end = matches.map_or(Some(former.len()), place);
+        if let (None, Some(rule)) = (end, rule) {
+            changed.extend(rule.own_name.is_none().then_some(rule.matches.as_str()));
+            continue;
+        }
+        let end = end.unwrap_or_default();
+        let gone: &[&Unnamed] = former.get(begin..end).unwrap_or_default();
+        if gone.len() == changed.len() && !(begin..end).any(|index| kept.contains(&index)) {
+            names.extend(
+                changed
+                    .iter()
+                    .zip(gone)
+                    .map(|(matches, gone)| (*matches, gone.name().to_owned())),
+            );
+        }
+        changed.clear();
+        begin = end + 1;
+        if let (Some(rule), Some(known)) = (rule.filter(|rule| rule.own_name.is_none()), former.get(end)) {
+            names.insert(&rule.matches, known.name().to_owned());
+        }
+    }
+    names
+}
+
+/// The hash of the matches, unless another rule of the route is called so.
+fn unused(matches: &str, used: &BTreeSet<String>) -> String {
+    let others = (1_u32..).map(|number| short_hash(format!("{matches}/{number}").as_bytes()));
+    let mut names = std::iter::once(matches.to_owned()).chain(others);
+    names.find(|name| !used.contains(name)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

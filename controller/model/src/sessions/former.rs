@@ -1,0 +1,161 @@
+//! What an upgrade of the Gateway API takes from a policy.
+//!
+//! Release 1.7 has no `sessionName` and no `cookieConfig` in an `XBackendTrafficPolicy`. From then on, the API server
+//! leaves them out of every policy that was written before, so the policy asks for other sessions. That they were there
+//! is known from the object's metadata. What they were is known from annotations, from what kubectl applied last, or
+//! from what was remembered.
+
+use super::fault::PREFIX;
+use crate::former_session::{FormerSession, FormerSessions, LIFETIME, NAME};
+use crate::{Objects, SessionPolicyKind, SessionPolicyName};
+use limpet_api::{CookieSettings, Meta, Object, SessionPersistence, SessionPolicySpec};
+
+/// The annotations that keep what the fields say, with the fields.
+pub(super) const KEPT: [(&str, &str); 2] = [("session-name", NAME), ("lifetime-type", LIFETIME)];
+
+/// What a policy asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Restored {
+    /// As it was before an upgrade, as far as that is known.
+    pub(super) persistence: SessionPersistence,
+    /// What an upgrade took, for the status.
+    pub(super) lost: Option<Lost>,
+}
+
+/// Fields that an upgrade took.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Lost {
+    /// Those whose values are known.
+    known: Vec<String>,
+    /// The others. Sessions have begun anew.
+    unknown: Vec<&'static str>,
+}
+
+/// Restores what annotations keep and what an upgrade took. What the object says itself counts first.
+pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &FormerSessions) -> Restored {
+    let mut restored = persistence.clone();
+    let remembered = known.of(meta);
+    let mut lost = Lost::default();
+    for (annotation, field) in KEPT {
+        let kept = meta.annotations.get(&format!("{PREFIX}{annotation}"));
+        let found = field_of(persistence, field);
+        let is_pruned = found.is_none() && meta.pruned.contains_key(field);
+        let value = match (&found, kept) {
+            (None, Some(kept)) => Some(kept.clone()),
+            (None, None) if is_pruned => {
+                let applied = meta.pruned.get(field).cloned().flatten();
+                applied.or_else(|| remembered.and_then(|known| known.field(field)).map(str::to_owned))
+            }
+            (Some(_), _) | (None, None) => continue,
+        };
+        match &value {
+            Some(value) => {
+                set(&mut restored, field, value);
+                if kept.is_none() {
+                    lost.known.push(format!("{field} {value}"));
+                }
+            }
+            None => lost.unknown.push(field),
+        }
+    }
+    let is_lost = !lost.known.is_empty() || !lost.unknown.is_empty();
+    Restored {
+        persistence: restored,
+        lost: is_lost.then_some(lost),
+    }
+}
+
+/// What the object says, in either shape.
+fn field_of(persistence: &SessionPersistence, field: &str) -> Option<String> {
+    let cookie = persistence.cookie.as_ref();
+    if field == NAME {
+        let union = cookie.and_then(|cookie| cookie.name.clone());
+        let union = union.or_else(|| persistence.header.as_ref()?.name.clone());
+        return persistence.session_name.clone().or(union);
+    }
+    let cookie = cookie.or(persistence.cookie_config.as_ref());
+    cookie.and_then(|cookie| cookie.lifetime_type.clone())
+}
+
+/// Sets the field in the shape that the object has.
+fn set(persistence: &mut SessionPersistence, field: &str, value: &str) {
+    let value = Some(value.to_owned());
+    match (&mut persistence.cookie, field == NAME) {
+        (Some(cookie), true) => cookie.name = value,
+        (Some(cookie), false) => cookie.lifetime_type = value,
+        (None, true) => persistence.session_name = value,
+        (None, false) => {
+            let cookie = persistence.cookie_config.get_or_insert_with(CookieSettings::default);
+            cookie.lifetime_type = value;
+        }
+    }
+}
+
+impl Lost {
+    /// Whether sessions have begun anew.
+    pub(super) fn has_unknown(&self) -> bool {
+        !self.unknown.is_empty()
+    }
+}
+
+/// A sentence for the status.
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fields = self
+            .known
+            .iter()
+            .map(String::as_str)
+            .chain(self.unknown.iter().copied());
+        let fields: Vec<&str> = fields.collect();
+        write!(
+            f,
+            "the definition of the kind has changed, and what spec.sessionPersistence had is left out: {}; ",
+            fields.join(", ")
+        )?;
+        if self.unknown.is_empty() {
+            write!(f, "the sessions go on, because this is known")?;
+        } else {
+            let unknown = self.unknown.join(" and ");
+            write!(f, "{unknown} cannot be known, so sessions have begun anew")?;
+        }
+        write!(f, ": run `limpet migrate policies --write`, or write the policy again")
+    }
+}
+
+/// The sessions to remember: those of policies in the shape that an upgrade takes away.
+pub(crate) fn former_sessions(objects: &Objects) -> FormerSessions {
+    let policies = objects.session_policies.iter();
+    let policies = policies.filter(|(name, _)| name.kind == SessionPolicyKind::XBackendTrafficPolicy);
+    policies
+        .filter_map(|(name, object)| former_session(objects, name, object))
+        .collect()
+}
+
+fn former_session(
+    objects: &Objects,
+    name: &SessionPolicyName,
+    object: &Object<SessionPolicySpec>,
+) -> Option<FormerSession> {
+    let known = objects.memory.sessions.of(&object.meta).cloned();
+    if object.malformed.is_some() {
+        return known;
+    }
+    let persistence = object.spec.session_persistence.as_ref()?;
+    if persistence.cookie.is_some() || persistence.header.is_some() {
+        return None;
+    }
+    if !object.meta.pruned.is_empty() {
+        return known;
+    }
+    let (session_name, lifetime_type) = (field_of(persistence, NAME), field_of(persistence, LIFETIME));
+    let is_any = session_name.is_some() || lifetime_type.is_some();
+    is_any.then(|| {
+        let policy = name.name.to_string();
+        FormerSession::new(
+            &policy,
+            &object.meta.uid,
+            session_name.as_deref(),
+            lifetime_type.as_deref(),
+        )
+    })
+}

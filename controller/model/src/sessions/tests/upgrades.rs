@@ -1,0 +1,110 @@
+//! Policies from which an upgrade of the Gateway API took fields.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::sessions::former_sessions;
+
+const KIND: &str = "XBackendTrafficPolicy";
+
+/// What release 1.6 has.
+fn named() -> Value {
+    json!({"sessionName": "s", "type": "Cookie", "absoluteTimeout": "8h", "cookieConfig": {"lifetimeType": "Permanent"}})
+}
+
+/// The same policy after the upgrade. Its metadata tells these values.
+fn pruned(name: Option<&str>, lifetime: Option<&str>) -> Value {
+    let mut policy = policy(KIND, "p", &["a"], &json!({"type": "Cookie", "absoluteTimeout": "8h"}));
+    policy["metadata"]["pruned"] = json!({"sessionName": name, "cookieConfig.lifetimeType": lifetime});
+    policy
+}
+
+fn with(policy: Value) -> World {
+    let mut world = world(SERVICE_AND_ROUTE);
+    world.add(policy);
+    world
+}
+
+fn status(world: &World) -> Vec<String> {
+    only_ancestor(world.sessions().report_of(KIND, "p"))
+}
+
+#[test]
+fn the_sessions_are_as_before_where_fields_are_known() {
+    let before = with(policy(KIND, "p", &["a"], &named()));
+    let written = before.sessions().written(0);
+    assert_eq!(status(&before), [ACCEPTED]);
+    let mut remembered = with(pruned(None, None));
+    remembered.objects.memory.sessions = former_sessions(&before.objects);
+    let applied = with(pruned(Some("s"), Some("Permanent")));
+    for world in [&remembered, &applied] {
+        assert_eq!(world.sessions().written(0), written);
+        let [accepted] = &status(world)[..] else {
+            panic!("{:?}", status(world))
+        };
+        assert!(
+            accepted.contains("left out: sessionName s, cookieConfig.lifetimeType Permanent; the sessions go on"),
+            "{accepted}"
+        );
+    }
+    // It is remembered further on.
+    assert_eq!(former_sessions(&remembered.objects), remembered.objects.memory.sessions);
+    // Annotations keep it without a remark.
+    let kept = annotated(
+        annotated(pruned(None, None), "session-name", "s"),
+        "lifetime-type",
+        "Permanent",
+    );
+    let kept = with(kept);
+    assert_eq!(
+        (kept.sessions().written(0), status(&kept)),
+        (written, vec![ACCEPTED.to_owned()])
+    );
+}
+
+#[test]
+fn what_an_upgrade_took_and_nobody_knows_is_said() {
+    let world = with(pruned(None, Some("Permanent")));
+    assert_eq!(world.sessions().written(0)["cookie"]["lifetimeType"], "Permanent");
+    let [accepted, programmed] = &status(&world)[..] else {
+        panic!("{:?}", status(&world))
+    };
+    assert!(
+        accepted.contains("sessionName cannot be known, so sessions have begun anew"),
+        "{accepted}"
+    );
+    assert!(
+        programmed.starts_with("Programmed=True/PartiallyProgrammed: "),
+        "{programmed}"
+    );
+    // Another policy of this name is another policy.
+    let mut other = policy(KIND, "p", &["a"], &named());
+    other["metadata"]["uid"] = json!("other");
+    let mut later = pruned(None, None);
+    later["metadata"]["uid"] = json!("later");
+    let mut later = with(later);
+    later.objects.memory.sessions = former_sessions(&with(other).objects);
+    assert!(status(&later)[0].contains("cannot be known"), "{:?}", status(&later));
+}
+
+#[test]
+fn a_policy_that_was_written_since_is_what_it_says() {
+    let mut written = pruned(None, None);
+    written["spec"]["sessionPersistence"] = json!({"type": "Cookie", "cookie": {"name": "new"}});
+    written["metadata"]["pruned"] = json!({});
+    let mut world = with(annotated(written, "session-name", "s"));
+    world.objects.memory.sessions = former_sessions(&with(policy(KIND, "p", &["a"], &named())).objects);
+    assert_eq!(world.sessions().written(0)["cookie"]["name"], "new");
+    assert_eq!(status(&world), [ACCEPTED]);
+    assert_eq!(former_sessions(&world.objects).iter().count(), 0);
+}
+
+#[test]
+fn the_annotations_that_keep_fields_are_for_one_kind() {
+    let policy = annotated(policy("BackendLBPolicy", "p", &["a"], &json!({})), "session-name", "s");
+    let status = with(policy).sessions().status("p");
+    assert!(
+        status[0].starts_with("Accepted=False/Invalid: metadata.annotations"),
+        "{status:?}"
+    );
+}

@@ -1,0 +1,106 @@
+//! What the API server leaves out of an object because the definition of its kind has changed. The metadata still tells:
+//! who has written which fields, and what kubectl applied last.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+
+use limpet_api::Kind;
+
+/// What kubectl keeps a whole copy of the object in.
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The fields of `spec.sessionPersistence` that release 1.7.0 of the Gateway API took away: their names, and their places
+/// in managed fields and in the object.
+const FIELDS: [(&str, &str, &str); 2] = [
+    ("sessionName", "f:sessionName", "sessionName"),
+    (
+        "cookieConfig.lifetimeType",
+        "f:cookieConfig/f:lifetimeType",
+        "cookieConfig/lifetimeType",
+    ),
+];
+
+/// The fields of a session policy that it had when it was written and has no more, with their values where kubectl
+/// applied them. Whoever writes the newer shape has written the policy since.
+pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTreeMap<String, Option<String>> {
+    let persistence = spec.and_then(|spec| spec.get("sessionPersistence"));
+    let Some(persistence) = persistence.filter(|_| kind == Kind::XBackendTrafficPolicy) else {
+        return BTreeMap::new();
+    };
+    if persistence.get("cookie").is_some() || persistence.get("header").is_some() {
+        return BTreeMap::new();
+    }
+    let managed = meta.managed_fields.iter().flatten();
+    let managed: Vec<&Value> = managed
+        .filter_map(|entry| entry.fields_v1.as_ref()?.0.pointer("/f:spec/f:sessionPersistence"))
+        .collect();
+    let applied = meta.annotations.as_ref().and_then(|all| all.get(LAST_APPLIED));
+    let applied: Option<Value> = applied.and_then(|text| serde_json::from_str(text).ok());
+    let lost = FIELDS.into_iter().filter(|(_, owned, field)| {
+        let was_there = managed
+            .iter()
+            .any(|fields| fields.pointer(&format!("/{owned}")).is_some());
+        was_there && persistence.pointer(&format!("/{field}")).is_none()
+    });
+    let value = |field: &str| {
+        let value = applied
+            .as_ref()?
+            .pointer(&format!("/spec/sessionPersistence/{field}"))?;
+        value.as_str().map(str::to_owned)
+    };
+    lost.map(|(name, _, field)| (name.to_owned(), value(field))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(kind: Kind, object: &Value) -> BTreeMap<String, Option<String>> {
+        let meta = serde_json::from_value(object["metadata"].clone()).unwrap();
+        pruned(kind, &meta, object.get("spec"))
+    }
+
+    #[test]
+    fn fields_that_were_written_and_are_gone_are_found() {
+        let kind = Kind::XBackendTrafficPolicy;
+        let owned = json!({"f:spec": {"f:sessionPersistence": {
+            "f:sessionName": {},
+            "f:type": {},
+            "f:cookieConfig": {".": {}, "f:lifetimeType": {}},
+        }}});
+        let fields = |fields: &Value| {
+            json!([{"manager": "kubectl", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": fields}])
+        };
+        let mut object = json!({
+            "metadata": {"name": "web", "managedFields": fields(&owned)},
+            "spec": {"sessionPersistence": {"type": "Cookie"}},
+        });
+        let nothing = BTreeMap::new();
+        let unknown = [("sessionName", None), ("cookieConfig.lifetimeType", None)];
+        let names = |pairs: &[(&str, Option<&str>)]| {
+            let own = |(name, value): &(&str, Option<&str>)| ((*name).to_owned(), value.map(str::to_owned));
+            pairs.iter().map(own).collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(of(kind, &object), names(&unknown));
+        assert_eq!(of(Kind::BackendLbPolicy, &object), nothing);
+        let applied = json!({"spec": {"sessionPersistence": {"sessionName": "shop"}}}).to_string();
+        object["metadata"]["annotations"] = json!({LAST_APPLIED: applied});
+        let known = [("sessionName", Some("shop")), ("cookieConfig.lifetimeType", None)];
+        assert_eq!(of(kind, &object), names(&known));
+        // It is still there, or nobody ever wrote it.
+        object["spec"]["sessionPersistence"] =
+            json!({"sessionName": "web", "cookieConfig": {"lifetimeType": "Session"}});
+        assert_eq!(of(kind, &object), nothing);
+        object["spec"]["sessionPersistence"] = json!({"type": "Cookie"});
+        object["metadata"]["managedFields"] = fields(&json!({"f:spec": {"f:sessionPersistence": {"f:type": {}}}}));
+        assert_eq!(of(kind, &object), nothing);
+        // Somebody has written the policy since.
+        object["metadata"]["managedFields"] = fields(&owned);
+        object["spec"]["sessionPersistence"] = json!({"type": "Cookie", "cookie": {}});
+        assert_eq!(of(kind, &object), nothing);
+    }
+}

@@ -1,0 +1,250 @@
+//! An upgrade of the Gateway API from release 1.6.1 to 1.7.0, which takes fields from session policies.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
+use limpet_e2e::{Request, poll, tools};
+use serde_json::{Value, json};
+
+use crate::site::site_objects;
+
+const WEB: &[(&str, &str)] = &[("app", "web")];
+const POLICY: &str = "XBackendTrafficPolicy";
+
+/// A cluster of its own, since its definitions change: three pods, and a permanent session in the cookie `session`.
+struct Upgrade {
+    cluster: Cluster,
+    namespace: Namespace,
+    controller: Controller,
+    _envoy: Proxy,
+    _pods: Vec<Pod>,
+}
+
+impl Upgrade {
+    async fn start() -> Result<Self> {
+        let cluster = Cluster::start(&Release::V1_6_1.definitions()?).await?;
+        let namespace = cluster.namespace("upgrade").await?;
+        namespace.gateway_class().await?;
+        namespace.service("web", WEB).await?;
+        let mut pods = Vec::new();
+        for name in ["a", "b", "c"] {
+            pods.push(namespace.pod(name, WEB).await?);
+        }
+        namespace.apply(&site_objects(&namespace)).await?;
+        namespace.apply_object(&policy("web", "session")).await?;
+        let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+        let mut envoy = controller.envoy("web", "one").await?;
+        envoy.until_ready().await?;
+        Ok(Self {
+            cluster,
+            namespace,
+            controller,
+            _envoy: envoy,
+            _pods: pods,
+        })
+    }
+
+    /// Replaces the definitions, and waits until the API server leaves out what they do not have.
+    async fn upgrade(&self) -> Result<()> {
+        let mut yaml = String::new();
+        for file in Release::V1_7_0.definitions()? {
+            yaml += &std::fs::read_to_string(&file)?;
+            yaml += "\n---\n";
+        }
+        self.cluster.define(&yaml).await?;
+        let pruned = |object: &Value| {
+            let persistence = &object["spec"]["sessionPersistence"];
+            persistence["sessionName"].is_null() && persistence["cookieConfig"].is_null()
+        };
+        self.namespace.until("the fields to go", POLICY, "web", pruned).await?;
+        Ok(())
+    }
+
+    /// Runs `limpet migrate policies`.
+    fn migrate(&self, arguments: &[&str]) -> Result<(i32, String)> {
+        let mut command = Command::new(tools::limpet()?);
+        command.args(["migrate", "policies", "--kubeconfig"]);
+        command.arg(self.cluster.server().admin_kubeconfig()?).args(arguments);
+        let Output { status, stdout, stderr } = command.output()?;
+        let said = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        Ok((status.code().context("killed")?, said.concat()))
+    }
+
+    /// Sessions: the cookie and the backend of each.
+    async fn sessions(&self) -> Result<Vec<(String, String)>> {
+        let address = self.controller.address(8080);
+        let mut sessions = Vec::new();
+        poll::until("sessions", async || {
+            let answer = Request::get(address, "/").send().await.ok()?;
+            let cookie = answer.set_cookies().pop().filter(|cookie| cookie.name == "session")?;
+            cookie.attribute("Max-Age")?;
+            sessions.push((cookie.pair(), answer.backend()?.to_owned()));
+            (sessions.len() == 12).then_some(())
+        })
+        .await?;
+        Ok(sessions)
+    }
+
+    /// Asks for some time, and checks that no session has moved and new ones are as before.
+    async fn sessions_go_on(&self, sessions: &[(String, String)]) -> Result<()> {
+        let address = self.controller.address(8080);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(3) {
+            for (cookie, backend) in sessions {
+                let answer = Request::get(address, "/").cookie(cookie).send().await?;
+                ensure!(
+                    answer.backend() == Some(backend) && answer.set_cookies().is_empty(),
+                    "moved from {backend} to {:?}, with {:?}",
+                    answer.backend(),
+                    answer.set_cookies()
+                );
+            }
+        }
+        let cookie = Request::get(address, "/")
+            .send()
+            .await?
+            .set_cookies()
+            .pop()
+            .context("no cookie")?;
+        ensure!(
+            cookie.name == "session" && cookie.attribute("Max-Age").is_some(),
+            "{cookie:?}"
+        );
+        Ok(())
+    }
+
+    /// Waits until the status of the policy is about what it is now, and has these words.
+    async fn until_said(&self, name: &str, words: &str) -> Result<Value> {
+        let said = |object: &Value| {
+            let conditions = object["status"]["ancestors"][0]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|condition| {
+                condition["observedGeneration"] == object["metadata"]["generation"]
+                    && condition["message"]
+                        .as_str()
+                        .is_some_and(|message| message.contains(words))
+            })
+        };
+        self.namespace
+            .until(&format!("the words {words:?}"), POLICY, name, said)
+            .await
+    }
+}
+
+fn policy(service: &str, session: &str) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
+        "kind": POLICY,
+        "metadata": {"name": service},
+        "spec": {
+            "targetRefs": [{"group": "", "kind": "Service", "name": service}],
+            "sessionPersistence": {
+                "sessionName": session,
+                "type": "Cookie",
+                "absoluteTimeout": "1h",
+                "cookieConfig": {"lifetimeType": "Permanent"},
+            },
+        },
+    })
+}
+
+#[tokio::test]
+async fn sessions_of_migrated_policies_survive_an_upgrade() -> Result<()> {
+    let site = Upgrade::start().await?;
+    let sessions = site.sessions().await?;
+    let (code, said) = site.migrate(&[])?;
+    ensure!(
+        code == 1 && said.contains("session.limpet.dev/session-name: session"),
+        "{code}: {said}"
+    );
+    let policy = site.namespace.get(POLICY, "web").await?;
+    ensure!(policy["metadata"]["annotations"].is_null(), "it is a dry run: {policy}");
+    let (code, said) = site.migrate(&["--write", "-n", site.namespace.name()])?;
+    ensure!(
+        code == 0 && said.contains("web: written: the name session and the lifetime Permanent"),
+        "{said}"
+    );
+    let (code, said) = site.migrate(&["--format", "json"])?;
+    let report: Value = serde_json::from_str(&said)?;
+    ensure!(code == 0 && report["policies"][0]["state"] == "ready", "{said}");
+    site.sessions_go_on(&sessions).await?;
+
+    site.upgrade().await?;
+    site.sessions_go_on(&sessions).await?;
+    let (code, said) = site.migrate(&["--write"])?;
+    ensure!(
+        code == 0 && said.contains("goes to the fields of release 1.7"),
+        "{said}"
+    );
+    let is_plain = |object: &Value| {
+        let condition = &object["status"]["ancestors"][0]["conditions"][0];
+        condition["observedGeneration"] == object["metadata"]["generation"]
+            && condition["message"] == "The policy is accepted"
+    };
+    let policy = site.namespace.until("its status", POLICY, "web", is_plain).await?;
+    let persistence = &policy["spec"]["sessionPersistence"];
+    assert_eq!(persistence["cookie"]["name"], "session");
+    assert_eq!(persistence["cookie"]["lifetimeType"], "Permanent");
+    assert_eq!(persistence["absoluteTimeout"], "1h");
+    ensure!(policy["metadata"]["annotations"].is_null(), "{policy}");
+    site.sessions_go_on(&sessions).await?;
+    let (code, said) = site.migrate(&[])?;
+    ensure!(
+        code == 0 && said.contains("web: ready: it has the fields of release 1.7"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_an_upgrade_takes_from_a_policy_is_said() -> Result<()> {
+    let mut site = Upgrade::start().await?;
+    let sessions = site.sessions().await?;
+    let remembered = async || {
+        let map = site
+            .namespace
+            .get("v1/ConfigMap", "limpet-controller-memory")
+            .await
+            .ok()?;
+        let text = map["data"]["memory.json"].as_str()?.to_owned();
+        text.contains(r#""sessionName":"session""#).then_some(())
+    };
+    poll::until("the session's name to be remembered", remembered).await?;
+
+    // Another policy is written while no controller runs, so nobody can know what it was.
+    site.controller.kill();
+    site.namespace.service("other", WEB).await?;
+    site.namespace.apply_object(&policy("other", "unseen")).await?;
+    let backends = |name: &str| json!([{"name": name, "port": 80}]);
+    let rules = json!([
+        {"backendRefs": backends("web")},
+        {"matches": [{"path": {"value": "/other"}}], "backendRefs": backends("other")},
+    ]);
+    site.upgrade().await?;
+    site.namespace
+        .merge("HTTPRoute", "web", &json!({"spec": {"rules": rules}}))
+        .await?;
+    site.controller.launch()?;
+    site.controller.until_ready().await?;
+    let words = "is left out: sessionName session, cookieConfig.lifetimeType Permanent; the sessions go on";
+    let policy = site.until_said("web", words).await?;
+    assert_eq!(policy["status"]["ancestors"][0]["conditions"][0]["status"], "True");
+    site.sessions_go_on(&sessions).await?;
+    let words = "sessionName and cookieConfig.lifetimeType cannot be known, so sessions have begun anew: run";
+    site.until_said("other", words).await?;
+
+    let (code, said) = site.migrate(&["--write"])?;
+    ensure!(
+        code == 1 && said.contains("other: unknown: the API server leaves out what it had"),
+        "{code}: {said}"
+    );
+    // Written again with what the status says.
+    let again = json!({"spec": {"sessionPersistence": {
+        "type": "Cookie",
+        "cookie": {"name": "session", "lifetimeType": "Permanent"},
+    }}});
+    site.namespace.merge(POLICY, "web", &again).await?;
+    site.until_said("web", "The policy is accepted").await?;
+    site.sessions_go_on(&sessions).await
+}
