@@ -148,15 +148,14 @@ impl Session {
         plan: ResponsePlan<'a>,
     ) -> Result<ResponsePlan<'a>, ViewError> {
         let watch = &self.bound_policy.policy.name_watch;
-        if !plan.outcome.has_token() && !watch.is_suspected() {
+        if !plan.outcome.has_token() && !watch.looks() {
             return Ok(plan);
         }
         let Some(mut edits) = name_conflict::removal(&self.bound_policy, response)? else {
             return Ok(plan);
         };
-        watch.suspect();
         edits.extend(plan.edits);
-        let line = watch.tell().then(|| name_conflict::line(&self.bound_policy));
+        let line = watch.conflict().then(|| name_conflict::line(&self.bound_policy));
         Ok(ResponsePlan {
             edits,
             name_conflict: Some(NameConflict { line }),

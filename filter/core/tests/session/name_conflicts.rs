@@ -143,3 +143,16 @@ fn without_a_suspicion_the_steady_state_asks_nothing_more() {
     site.visit(&session, &response, at(1));
     assert_eq!(response.asked(), ["maybe_other_host"]);
 }
+
+#[test]
+fn a_client_cannot_have_every_response_looked_at() {
+    let site = Site::new(cookie_policy(json!({})));
+    let garbage = Request::new().cookie(&format!("{COOKIE}=garbage"));
+    site.visit(&garbage, &Response::by(A), at(0));
+    let looked = (0..200).filter(|_| {
+        let (session, response) = steady();
+        site.visit(&session, &response, at(1));
+        response.asked() != ["maybe_other_host"]
+    });
+    assert_eq!(looked.count(), 100);
+}
