@@ -4,11 +4,12 @@
 //! - [`reconcile`]: everything that is written to the cluster, by the replica that leads.
 //! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
 //! - [`migrate`]: objects of users, before an upgrade of the Gateway API.
-//! - `config`: the configuration of the first two.
+//! - `config`: the configuration of the first two. [`gateway_api`]: the releases of the Gateway API.
 
 mod cli;
 mod config;
 mod controller;
+pub mod gateway_api;
 mod kube;
 mod migrate;
 mod reconcile;

@@ -1,7 +1,7 @@
 use clap::Args;
 
 use super::OutputKind;
-use crate::cluster::render::GatewayApi;
+use crate::cluster::gateway_api::GatewayApi;
 use crate::exit::EXIT_CODES;
 
 /// Render manifests as the controller would, and report what becomes of each object; needs no cluster

@@ -3,15 +3,10 @@
 //! refuse is found here: the kinds that a release lacks, and the two shapes of `sessionPersistence`.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
+use crate::cluster::gateway_api::GatewayApi;
 use limpet_api::{Kind, ObjectName, SessionPersistence};
 use limpet_model::{Objects, SessionPolicyKind};
-
-/// A minor release of the Gateway API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GatewayApi(u8);
 
 /// The first one with `XBackendTrafficPolicy`.
 const TRAFFIC_POLICY: GatewayApi = GatewayApi(3);
@@ -19,29 +14,6 @@ const TRAFFIC_POLICY: GatewayApi = GatewayApi(3);
 const NO_IDLE_TIMEOUT: GatewayApi = GatewayApi(6);
 /// The first one with `XBackend`, and with `cookie` and `header` in place of `sessionName` and `cookieConfig`.
 const UNION: GatewayApi = GatewayApi(7);
-
-impl GatewayApi {
-    /// Those that Limpet supports.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        (2..=7).map(Self)
-    }
-}
-
-impl fmt::Display for GatewayApi {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "1.{}", self.0)
-    }
-}
-
-impl FromStr for GatewayApi {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut all = Self::all();
-        all.find(|release| release.to_string() == text)
-            .ok_or_else(|| "expected a release from 1.2 to 1.7, like 1.6".to_owned())
-    }
-}
 
 /// What each release refuses, without those that refuse nothing.
 pub(super) fn refusals(objects: &Objects) -> BTreeMap<GatewayApi, Vec<String>> {
@@ -148,13 +120,5 @@ mod tests {
         let all = all.map(|(minor, words)| (GatewayApi(minor), refused(words))).into();
         let ranges = by_range(&all);
         assert_eq!(ranges.keys().collect::<Vec<_>>(), ["1.2 to 1.3", "1.5", "1.6 to 1.7"]);
-    }
-
-    #[test]
-    fn only_supported_releases_are_releases() {
-        assert_eq!("1.6".parse(), Ok(GatewayApi(6)));
-        for wrong in ["1.1", "1.8", "2.6", "1.6.1", "6", ""] {
-            assert!(wrong.parse::<GatewayApi>().is_err(), "{wrong}");
-        }
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::cluster::gateway_api::GatewayApi;
 use crate::exit::Failure;
 use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName, ObjectRef};
 use limpet_model::{Graph, Objects, Reports, Settings, build};
@@ -25,7 +26,6 @@ use limpet_outputs::{ControlPlane, FilterInputs, json};
 use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;
-pub use definitions::GatewayApi;
 use files::{static_file, xds_folder};
 
 /// What becomes of manifests.
