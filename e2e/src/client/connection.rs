@@ -23,6 +23,8 @@ use crate::{Answer, Request, poll};
 pub struct Connection {
     sender: Sender,
     task: AbortHandle,
+    /// What requests over HTTP/2 say of the connection.
+    scheme: &'static str,
 }
 
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl Connection {
     /// # Errors
     /// If nothing listens there.
     pub async fn open(address: SocketAddr, http2: bool) -> Result<Self> {
-        Self::over(connect(address).await?, http2).await
+        Self::over(connect(address).await?, http2, "http").await
     }
 
     /// Connects with TLS, for requests over HTTP/1.1 or over HTTP/2.
@@ -46,10 +48,15 @@ impl Connection {
     /// If nothing listens there, or the server's certificate is not trusted.
     #[cfg(feature = "tls")]
     pub async fn open_tls(address: SocketAddr, tls: &Tls, http2: bool) -> Result<Self> {
-        Self::over(tls.shake_hands(connect(address).await?, http2).await?, http2).await
+        let stream = tls.shake_hands(connect(address).await?, http2).await?;
+        Self::over(stream, http2, "https").await
     }
 
-    async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, http2: bool) -> Result<Self> {
+    async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        http2: bool,
+        scheme: &'static str,
+    ) -> Result<Self> {
         let io = TokioIo::new(stream);
         let (sender, task) = if http2 {
             let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
@@ -58,7 +65,7 @@ impl Connection {
             let (sender, connection) = http1::Builder::new().title_case_headers(true).handshake(io).await?;
             (Sender::Http1(sender), tokio::spawn(connection).abort_handle())
         };
-        Ok(Self { sender, task })
+        Ok(Self { sender, task, scheme })
     }
 
     /// Whether the connection takes another request: the server may have closed it.
@@ -86,11 +93,11 @@ impl Connection {
             Ok(match &mut self.sender {
                 Sender::Http1(sender) => {
                     sender.ready().await?;
-                    sender.send_request(request.into_hyper(false)?).await?
+                    sender.send_request(request.into_hyper(None)?).await?
                 }
                 Sender::Http2(sender) => {
                     sender.ready().await?;
-                    sender.send_request(request.into_hyper(true)?).await?
+                    sender.send_request(request.into_hyper(Some(self.scheme))?).await?
                 }
             })
         })

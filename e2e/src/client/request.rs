@@ -117,21 +117,20 @@ impl Request {
         Ok(connection.exchange(self).await?.with(connection))
     }
 
-    /// Converts the request for a connection of this protocol.
-    pub(super) fn into_hyper(self, http2: bool) -> Result<hyper::Request<Body>> {
+    /// Converts the request: for HTTP/2 with the `scheme` of the connection, else for HTTP/1.1.
+    pub(super) fn into_hyper(self, scheme: Option<&str>) -> Result<hyper::Request<Body>> {
         let (hosts, headers): (Vec<_>, Vec<_>) =
             (self.headers.into_iter()).partition(|(name, _)| name.eq_ignore_ascii_case("host"));
         let authority = match hosts.first() {
             Some((_, host)) => String::from_utf8(host.clone())?,
             None => self.address.to_string(),
         };
-        let uri = if http2 {
-            format!("http://{authority}{}", self.path)
-        } else {
-            self.path
+        let uri = match scheme {
+            Some(scheme) => format!("{scheme}://{authority}{}", self.path),
+            None => self.path,
         };
         let mut request = hyper::Request::builder().method(self.method).uri(uri);
-        if !http2 {
+        if scheme.is_none() {
             request = request.header("host", &authority);
         }
         for (name, value) in &headers {

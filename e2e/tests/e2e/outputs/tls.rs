@@ -60,7 +60,7 @@ async fn the_server_name_selects_the_listener_and_sessions_stay() -> Result<()> 
             assert!(secure, "{host}");
             assert!(
                 first.backend().is_some_and(|backend| backend.starts_with(service)),
-                "{host}"
+                "{host}: {first:?}"
             );
             for _ in 0..10 {
                 let next = connection.send(get()?.cookie(format!("web={token}"))).await?;

@@ -84,13 +84,23 @@ async fn no_cookie_of_another_rule_reaches_a_backend() -> Result<()> {
     let mut names = visitor.cookie_names();
     names.sort_unstable();
     // printf a | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
-    assert_eq!(names, ["session~hyr6qfqa", "session~zklycewk"]);
-    let others = ["application=1", "session~short=2", "session~UPPERCAS=3", "sessions=4"];
+    assert_eq!(names, ["limpet-session~hyr6qfqa", "limpet-session~zklycewk"]);
+    let others = [
+        "application=1",
+        "limpet-session~short=2",
+        "limpet-session~UPPERCAS=3",
+        "limpet-sessions=4",
+    ];
     for other in others {
         let (name, value) = other.split_once('=').context("no cookie")?;
         visitor.keep(name, value);
     }
-    visitor.keep("limpet-session", "of a rule without the flag");
+    let token = visitor
+        .cookie("limpet-session~hyr6qfqa")
+        .context("no token")?
+        .to_owned();
+    // As of a rule without the flag.
+    visitor.keep("limpet-session", &token);
     for path in ["/a", "/b"] {
         let answer = visitor.get(path).await?;
         assert!(answer.set_cookies().is_empty());
@@ -136,9 +146,9 @@ async fn a_change_of_the_flag_moves_no_live_session() -> Result<()> {
     let visitors = keep_coming(&site.envoy, &leaving);
     // printf shop | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
     for (per_scope, name) in [
-        (true, "session~rwiaduzm"),
+        (true, "limpet-session~rwiaduzm"),
         (false, "limpet-session"),
-        (true, "session~rwiaduzm"),
+        (true, "limpet-session~rwiaduzm"),
     ] {
         site.envoy.update(|config| config.filter(&filter(per_scope)))?;
         let what = format!("cookies are called {name}");
@@ -152,7 +162,7 @@ async fn a_change_of_the_flag_moves_no_live_session() -> Result<()> {
     for visitor in visitors.join_all().await {
         let mut visitor = visitor?;
         visitor.get("/").await?;
-        assert_eq!(visitor.cookie_names(), ["session~rwiaduzm"]);
+        assert_eq!(visitor.cookie_names(), ["limpet-session~rwiaduzm"]);
     }
     Ok(())
 }
