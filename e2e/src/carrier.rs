@@ -9,7 +9,7 @@ use crate::{Answer, Config, Request, SetCookie};
 /// What carries the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
-    /// In the cookie `session`.
+    /// In the cookie `limpet-session`.
     Cookie,
     /// In the header `x-session`.
     Header,

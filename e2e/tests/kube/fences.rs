@@ -41,9 +41,9 @@ async fn a_reused_address_does_not_bring_its_sessions() -> Result<()> {
     // No session reached the heir before every Envoy had the fence.
     let before = fenced(&site).await?;
     for visitor in &mut of_a {
-        let old = visitor.cookie("session").map(str::to_owned);
+        let old = visitor.cookie("limpet-session").map(str::to_owned);
         let answer = visitor.get("/").await?;
-        ensure!(answer.status == 200 && visitor.cookie("session").map(str::to_owned) != old);
+        ensure!(answer.status == 200 && visitor.cookie("limpet-session").map(str::to_owned) != old);
     }
     assert_eq!(fenced(&site).await? - before, of_a.len() as u64);
     for visitor in &mut of_b {

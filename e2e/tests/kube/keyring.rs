@@ -50,7 +50,7 @@ metadata:
   name: web
 spec:
   targetRefs: [{group: '', kind: Service, name: web}]
-  sessionPersistence: {sessionName: session}
+  sessionPersistence: {sessionName: limpet-session}
 ",
             )
             .await?;
@@ -76,7 +76,7 @@ spec:
     pub(crate) async fn session(&self) -> Result<(Visitor, String)> {
         let mut visitor = Visitor::of(self.controller.address(8080));
         let answer = visitor.get("/").await?;
-        visitor.cookie("session").context("no session")?;
+        visitor.cookie("limpet-session").context("no session")?;
         let backend = answer.backend().context("no backend")?.to_owned();
         Ok((visitor, backend))
     }

@@ -91,8 +91,15 @@ impl<K: Content> Reconcile for Reconciler<K> {
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
-        let is_due = *self.leads.borrow_and_update() && self.wanted.borrow_and_update().is_some();
-        if !is_due || !matches!(self.seen, Seen::Missing | Seen::There(_)) {
+        let is_written = || *self.wanted.borrow() == *self.kept.borrow();
+        let is_due = match self.seen {
+            // Who wants it may not have noticed yet.
+            Seen::There(_) => !is_written(),
+            Seen::Missing => true,
+            Seen::Unknown | Seen::Broken => false,
+        };
+        let leads = *self.leads.borrow_and_update();
+        if !is_due || !leads || self.wanted.borrow_and_update().is_none() {
             return None;
         }
         let rest = self.next_write.saturating_duration_since(Instant::now());
@@ -263,5 +270,65 @@ impl<K: Content> Reconciler<K> {
             .get_or_insert_default()
             .insert(K::FIELD.to_owned(), content.text());
         map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Default, PartialEq)]
+    struct Text(String);
+
+    impl Content for Text {
+        const FIELD: &'static str = "text";
+        const ADVICE: &'static str = "";
+
+        fn parse(text: &str) -> Result<Self, String> {
+            Ok(Self(text.to_owned()))
+        }
+
+        fn text(&self) -> String {
+            self.0.clone()
+        }
+
+        fn count(&self) -> usize {
+            1
+        }
+    }
+
+    /// An API server that takes every write, and counts them.
+    fn server(writes: &Arc<AtomicUsize>) -> Client {
+        let writes = Arc::clone(writes);
+        let answer = move |request: Request<Body>| {
+            writes.fetch_add(1, Ordering::Relaxed);
+            async { Ok::<_, std::io::Error>(Response::new(request.into_body())) }
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_not_written_again() {
+        let writes = Arc::default();
+        let client = server(&writes);
+        let text = |text: &str| Some(Text(text.to_owned()));
+        let (wanting, wanted) = watch::channel(text("a"));
+        let (_leading, leads) = watch::channel(true);
+        let (mut reconciler, _kept) = Reconciler::new(&client, "limpet", "kept", wanted, leads, Diagnostics::new());
+        reconciler.see(None);
+        for (wants, expected) in [("a", 1), ("b", 2)] {
+            wanting.send_replace(text(wants));
+            for _ in 0..3 {
+                reconciler.reconcile().await;
+                reconciler.next_write = Instant::now();
+            }
+            assert_eq!(writes.load(Ordering::Relaxed), expected);
+        }
     }
 }

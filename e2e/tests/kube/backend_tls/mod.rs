@@ -36,9 +36,9 @@ impl TlsSite {
         let pods = backends(&namespace, || sign(&authority)).await?;
         namespace.apply(&site_objects(&namespace)).await?;
         let session = if release == Release::V1_7_0 {
-            json!({"type": "Cookie", "cookie": {"name": "session"}})
+            json!({"type": "Cookie", "cookie": {"name": "limpet-session"}})
         } else {
-            json!({"sessionName": "session"})
+            json!({"sessionName": "limpet-session"})
         };
         let rules = json!([{"backendRefs": [{"name": "web", "port": 80}], "sessionPersistence": session}]);
         namespace
@@ -201,7 +201,7 @@ async fn session_sticks(visitor: &mut Visitor) -> Result<String> {
         .backend()
         .map(str::to_owned)
         .context("no backend")?;
-    ensure!(visitor.cookie("session").is_some(), "no session");
+    ensure!(visitor.cookie("limpet-session").is_some(), "no session");
     for _ in 0..10 {
         let answer = visitor.get("/").await?;
         ensure!(

@@ -95,7 +95,7 @@ async fn an_x_backend_is_reached_over_tls() -> Result<()> {
             "type": "EndpointSelector",
             "endpointSelector": {"matchLabels": {"app": "web"}},
             "port": {"number": TLS_PORT},
-            "sessionPersistence": {"type": "Cookie", "cookie": {"name": "session"}},
+            "sessionPersistence": {"type": "Cookie", "cookie": {"name": "limpet-session"}},
         },
     });
     site.namespace.apply_object(&backend).await?;

@@ -148,7 +148,7 @@ async fn fifty_calls_of_a_session_reach_one_pod() -> Result<()> {
         (
             "x-grpc-cookie",
             Carrier::Cookie,
-            json!({"type": "Cookie", "cookie": {"name": "session"}}),
+            json!({"type": "Cookie", "cookie": {"name": "limpet-session"}}),
         ),
         (
             "x-grpc-header",

@@ -27,7 +27,9 @@ impl Newcomers {
             while !over.load(Ordering::Relaxed) {
                 let answer = Request::get(address, "/").send().await?;
                 ensure!(answer.status == 200, "a new client got {}", answer.status);
-                answer.set_cookie("session").context("a new client got no session")?;
+                answer
+                    .set_cookie("limpet-session")
+                    .context("a new client got no session")?;
                 counted.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

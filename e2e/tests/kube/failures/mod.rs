@@ -36,7 +36,7 @@ metadata:
   name: web
 spec:
   targetRefs: [{group: '', kind: Service, name: web}]
-  sessionPersistence: {sessionName: session}
+  sessionPersistence: {sessionName: limpet-session}
 ";
 
 /// A Gateway with sessions at two pods, the controller, and an Envoy.
@@ -103,7 +103,7 @@ async fn until_sessions(controller: &Controller) -> Result<()> {
         let mut visitor = Visitor::of(controller.address(8080));
         let answer = visitor.get("/").await.ok()?;
         answer.backend()?;
-        visitor.cookie("session").map(drop)
+        visitor.cookie("limpet-session").map(drop)
     };
     poll::until("a session", begun).await
 }

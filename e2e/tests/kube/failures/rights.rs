@@ -29,6 +29,7 @@ const NEEDED: &[(&str, &[&str])] = &[
         "update",
         &[
             "backendlbpolicies/status",
+            "backendtlspolicies/status",
             "gatewayclasses/status",
             "gateways/status",
             "grpcroutes/status",
@@ -167,6 +168,15 @@ spec:
   rules: [{backendRefs: [{name: gone, port: 80}]}]
 ";
     namespace.apply(grpc).await?;
+    let tls = "
+apiVersion: gateway.networking.k8s.io/v1alpha3
+kind: BackendTLSPolicy
+metadata: {name: web}
+spec:
+  targetRefs: [{group: '', kind: Service, name: web}]
+  validation: {hostname: web.example, wellKnownCACertificates: System}
+";
+    namespace.apply(tls).await?;
     let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
     for (verb, resources) in NEEDED {
