@@ -31,7 +31,7 @@ impl Memory {
     /// Reads the JSON that [`Memory::text`] writes.
     ///
     /// # Errors
-    /// If it is invalid, with the path of the first wrong field.
+    /// If it is invalid, with the place of the first mistake in the text, or the route with a wrong name.
     pub fn parse(text: &str) -> Result<Self, String> {
         let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
         Ok(Self {

@@ -32,7 +32,8 @@ pub struct Objects {
     pub backends: BTreeMap<ObjectName, Object<XBackendSpec>>,
     /// `BackendTLSPolicy`.
     pub backend_tls_policies: BTreeMap<ObjectName, Object<BackendTlsPolicySpec>>,
-    /// The objects that such policies name (`ConfigMap`): the certificates of authorities in them, or why there are none.
+    /// The objects that such policies name (`ConfigMap`): the certificates of authorities in them, or why there are
+    /// none.
     pub authorities: BTreeMap<ObjectName, Result<Authorities, String>>,
     /// The Secrets that listeners name: their certificates, or why they are not valid certificates.
     pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,

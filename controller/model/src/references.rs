@@ -278,7 +278,8 @@ impl<'a> References<'a> {
     }
 }
 
-/// The protocol in plain text or in TLS. HTTPS is HTTP in TLS, so it needs a policy that says how to verify the backend.
+/// The protocol in plain text or in TLS. HTTPS is HTTP in TLS, so it needs a policy that says how to verify the
+/// backend.
 fn protocol_in(app_protocol: Option<&str>, is_tls: bool) -> Option<&str> {
     match app_protocol {
         Some(https) if is_tls && https.eq_ignore_ascii_case("https") => None,

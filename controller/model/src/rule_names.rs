@@ -1,9 +1,9 @@
 //! The names of rules that have none of their own.
 //!
-//! Such a rule is called by a hash of its matches. If it changes its matches, it keeps the name that it had, because the
-//! name is the scope of its sessions. What the objects do not tell is remembered: which name the rules of each route
-//! have, by the matches that they had. Whoever has the same memory and the same route finds the same names, and finds
-//! them again with the memory that results.
+//! Such a rule is called by a hash of its matches. If it changes its matches, it keeps the name that it had, because
+//! the name is the scope of its sessions. What the objects do not tell is remembered: which name the rules of each
+//! route have, by the matches that they had. Whoever has the same memory and the same route finds the same names, and
+//! finds them again with the memory that results.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,8 +11,8 @@ use crate::keyring::{SHORT_IDLE, key_encryption_key, replica};
 use crate::site::{condition, site_objects};
 
 const WINDOW: Duration = Duration::from_secs(75);
-/// The count begins when nothing but Leases was asked for or written for this long. The kinds that are served are asked for
-/// several times in ten seconds after a start.
+/// The count begins when nothing but Leases was asked for or written for this long. The kinds that are served are asked
+/// for several times in ten seconds after a start.
 const QUIET: Duration = Duration::from_secs(12);
 const MINUTE: f64 = 60.0;
 

@@ -1,7 +1,7 @@
 //! Keeps tokens out of shared caches, which would give one client's session to every client.
 //!
-//! The status of a response makes no difference. A cache merges the fields of a 304 into the response that it has stored
-//! (RFC 9111 sections 3.2 and 4.3.4), and some caches store errors and redirects by rules of their own.
+//! The status of a response makes no difference. A cache merges the fields of a 304 into the response that it has
+//! stored (RFC 9111 sections 3.2 and 4.3.4), and some caches store errors and redirects by rules of their own.
 
 use crate::plan::HeaderEdit;
 use crate::view::{ResponseView, ViewError};
@@ -33,8 +33,8 @@ pub(crate) fn edits(response: &impl ResponseView) -> Result<Vec<HeaderEdit<'stat
     Ok(edits)
 }
 
-/// The value that the Cache-Control `field` must get so that no shared cache uses the response; `None` if none would use
-/// it as it is. Directives that do not contradict `private` are kept.
+/// The value that the Cache-Control `field` must get so that no shared cache uses the response; `None` if none would
+/// use it as it is. Directives that do not contradict `private` are kept.
 fn made_private(field: &[u8]) -> Option<Vec<u8>> {
     let is = |directive: &[u8], name: &str| directive_name(directive).eq_ignore_ascii_case(name.as_bytes());
     let directives = || directives(field);

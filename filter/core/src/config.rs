@@ -10,7 +10,6 @@ mod header_names;
 mod keyring_document;
 mod keys;
 mod read;
-
 mod well_known;
 
 pub mod schema;

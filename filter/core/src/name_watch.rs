@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// How many responses are looked at after a request whose token is none. Anybody can send such a request, so it must not
-/// cost the policy more than this.
+/// How many responses are looked at after a request whose token is none. Anybody can send such a request, so it must
+/// not cost the policy more than this.
 const LOOKS: u32 = 100;
 
 /// What is known of the application of a policy, for all requests. Nothing depends on the order of these accesses.

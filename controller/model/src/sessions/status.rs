@@ -6,8 +6,9 @@
 //! - `Accepted` is false with `Invalid`, `TargetNotFound`, or `Conflicted` (on all rules of the Gateway, an older
 //!   policy has each of its targets, or its session name). Then there is no `Programmed`.
 //! - `Programmed` is set only if there is more to say than what Envoys acknowledge: false with `Overridden` if no rule
-//!   of the Gateway has the policy's sessions, or with `Invalid` if no rule can have them, and true with `PartiallyProgrammed` if some rules do not have them, or
-//!   some fields are not supported.
+//!   of the Gateway has the policy's sessions, or with `Invalid` if no rule can have them, and true with
+//!   `PartiallyProgrammed` if some rules do not have them, some fields are not supported, or an upgrade took fields
+//!   whose values are not known.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -71,8 +71,8 @@ pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
     }
 }
 
-/// In front of all others, since a preflight is answered here. Routes enable it. It is in every chain, because a changed
-/// chain would end the connections of the listener.
+/// In front of all others, since a preflight is answered here. Routes enable it. It is in every chain, because a
+/// changed chain would end the connections of the listener.
 fn cors() -> HttpFilter {
     HttpFilter {
         disabled: true,
@@ -241,6 +241,7 @@ impl Steering {
         };
         (if strict { STRICT } else { SOFT }.to_owned(), pack(within))
     }
+
     /// As [`Self::per_route`], for control planes that drop an empty configuration: an active filter repeats its own.
     pub(crate) fn per_route_in_full(self) -> (String, Any) {
         match self {

@@ -6,8 +6,8 @@
 //!
 //! - `options`: the section `envoy` of the controller's configuration.
 //! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters
-//!   and endpoints. `backend_tls`: TLS towards them. `filter`: the filter and its configuration. `code`: the server that Envoy downloads the wasm filter
-//!   from.
+//!   and endpoints. `backend_tls`: TLS towards them. `filter`: the filter and its configuration. `code`: the server
+//!   that Envoy downloads the wasm filter from.
 //! - `elsewhere`: the filter for Envoys whose routes come from another control plane.
 //! - `bootstrap`: the bootstrap of an Envoy. `standalone`: all resources in one file.
 

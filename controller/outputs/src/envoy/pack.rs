@@ -45,8 +45,9 @@ pub(super) fn metadata(filter: &str, key: &str, value: &str) -> Metadata {
 
 /// The same map, which `prost` encodes in the order of its keys.
 ///
-/// `prost` takes the order in which a map is iterated. Every `HashMap` chooses its own, so a few entries are put into new
-/// maps until the order is right. Resources are compared by their bytes: in any other order, what is equal would differ.
+/// `prost` takes the order in which a map is iterated. Every `HashMap` chooses its own, so a few entries are put into
+/// new maps until the order is right. Resources are compared by their bytes: in any other order, what is equal would
+/// differ.
 pub(super) fn in_order<V>(mut entries: HashMap<String, V>) -> HashMap<String, V> {
     while !entries.keys().is_sorted() {
         entries = entries.into_iter().collect();

@@ -1,5 +1,5 @@
-//! What the API server leaves out of an object because the definition of its kind has changed. The metadata still tells:
-//! who has written which fields, and what kubectl applied last.
+//! What the API server leaves out of an object because the definition of its kind has changed. The metadata still
+//! tells: who has written which fields, and what kubectl applied last.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use limpet_api::Kind;
 /// What kubectl keeps a whole copy of the object in.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The fields of `spec.sessionPersistence` that release 1.7.0 of the Gateway API took away: their names, and their places
-/// in managed fields and in the object.
+/// The fields of `spec.sessionPersistence` that release 1.7.0 of the Gateway API took away: their names, and their
+/// places in managed fields and in the object.
 const FIELDS: [(&str, &str, &str); 2] = [
     ("sessionName", "f:sessionName", "sessionName"),
     (

@@ -1,6 +1,7 @@
 //! What the definitions of the Gateway API's releases refuse of objects from files. An API server checks each object by
-//! its definition before a controller sees it. What all releases refuse, the model refuses. What only some of them
-//! refuse is found here: the kinds that a release lacks, and the two shapes of `sessionPersistence`.
+//! its definition before a controller sees it. What all releases refuse, the model refuses. Of what only some of them
+//! refuse, this finds what concerns sessions: the kinds that a release lacks, and the two shapes of
+//! `sessionPersistence`. It does not find filters and values that came later, like `CORS` and the status 303.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Which `Domain` attributes of cookies browsers accept (RFC 6265bis section 5.7).
 //!
-//! The list of public suffixes (<https://publicsuffix.org>) is larger than the whole wasm filter, so the filter does not
-//! have it. The controller and the tools check before the filter gets a configuration.
+//! The list of public suffixes (<https://publicsuffix.org>) is larger than the whole wasm filter, so the filter does
+//! not have it. The controller and the tools check before the filter gets a configuration.
 
 /// Why browsers drop a cookie with this `Domain` on every host; `None` if they do not.
 #[must_use]

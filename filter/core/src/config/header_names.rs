@@ -3,8 +3,7 @@
 //! Sources: the registry of HTTP field names of IANA (<https://www.iana.org/assignments/http-fields>), which has the
 //! fields of RFC 9110, RFC 9111 and later documents; the Fetch Standard, which keeps scripts from setting `Sec-*` and
 //! `Proxy-*`; gRPC over HTTP/2 and gRPC-Web; W3C Trace Context and Baggage, and the headers of the tracers that Envoy
-//! has; the headers of Envoy's connection manager, router and rate limit filter, as its
-//! documentation lists them.
+//! has; the headers of Envoy's connection manager, router and rate limit filter, as its documentation lists them.
 
 use crate::envoy::INTERNAL_HEADER_PREFIX;
 

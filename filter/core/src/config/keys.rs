@@ -259,8 +259,8 @@ impl Keys<'_> {
     }
 }
 
-/// The variable in a message. Its name may be a key by mistake, so it is shown only if it cannot be one: no key in base64
-/// looks like this.
+/// The variable in a message. Its name may be a key by mistake, so it is shown only if it cannot be one: no key in
+/// base64 looks like this.
 fn variable(name: &str) -> String {
     let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     if name.bytes().all(is_name) {

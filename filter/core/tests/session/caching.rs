@@ -36,8 +36,8 @@ fn saying(field: &str) -> Response {
     Response::by(A).header("cache-control", field)
 }
 
-/// A cache merges the fields of a 304 into the response that it has stored (RFC 9111 sections 3.2 and 4.3.4), those of a
-/// 206 into another part (3.4), and those of a HEAD's 200 into that of a GET (4.3.5). Some caches store errors and
+/// A cache merges the fields of a 304 into the response that it has stored (RFC 9111 sections 3.2 and 4.3.4), those of
+/// a 206 into another part (3.4), and those of a HEAD's 200 into that of a GET (4.3.5). Some caches store errors and
 /// redirects by rules of their own.
 #[test]
 fn a_response_with_a_token_is_private_whatever_its_status() {
