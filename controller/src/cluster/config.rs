@@ -151,18 +151,14 @@ impl LeaderConfig {
 impl Config {
     ///
     /// # Errors
-    /// If it is invalid, with the path of the field.
+    /// If it is invalid, with the path of each field of a wrong type, or of one with a wrong value.
     pub(crate) fn read(file: &str) -> Result<Self, Failure> {
         let value = config_file::read(file)?;
-        let config: Self = serde_path_to_error::deserialize(value).map_err(|error| {
-            let path = error.path().to_string();
-            let at = if path == "." {
-                String::new()
-            } else {
-                format!("{path}: ")
-            };
-            Failure(format!("{file}: {at}{}", error.inner()))
-        })?;
+        let config: Self =
+            limpet_core::config::read(value.to_string().as_bytes(), "configuration").map_err(|error| {
+                let problems = error.problems.iter().map(|problem| format!("{file}: {problem}"));
+                Failure(problems.collect::<Vec<_>>().join("\nerror: "))
+            })?;
         config
             .check()
             .map_err(|message| Failure(format!("{file}: {message}")))?;
@@ -216,6 +212,7 @@ impl Config {
             gateway_controllers,
             session_defaults,
             namespaces,
+            max_idle,
             xds,
             ..
         } = self;
@@ -233,6 +230,9 @@ impl Config {
             ));
         }
         check_defaults(session_defaults)?;
+        if max_idle.is_some_and(|max_idle| max_idle.get().is_zero()) {
+            return Err("maxIdle: expected a duration greater than zero".to_owned());
+        }
         if namespaces.iter().any(String::is_empty) {
             return Err("namespaces: expected names, or an empty list for all namespaces".to_owned());
         }

@@ -398,8 +398,8 @@ fn a_mistake_in_a_discovered_configuration_is_found_in_its_file() {
 }
 
 #[test]
-fn discovery_without_a_default_gets_a_warning() {
+fn discovery_without_a_default_is_noted() {
     let mut envoy = example("ecds.yaml");
     envoy.pointer_mut(FILTER).unwrap()["config_discovery"]["default_config"] = Value::Null;
-    assert_one(&envoy, "warning", "http_filters[1].config_discovery", "default_config");
+    assert_one(&envoy, "note", "http_filters[1].config_discovery", "default_config");
 }

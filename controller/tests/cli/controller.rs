@@ -20,6 +20,16 @@ fn checked(config: &Value) -> (i32, String) {
 }
 
 #[test]
+fn no_bad_field_hides_another() {
+    let config = json!({"maxIdle": "1d", "http": {"address": "here"}, "xds": {"adress": "127.0.0.1:1"}});
+    let (code, message) = checked(&config);
+    assert_eq!(code, 2);
+    for field in ["maxIdle: ", "http.address: ", "xds.adress: unknown field"] {
+        assert!(message.contains(&format!(": {field}")), "{message}");
+    }
+}
+
+#[test]
 fn a_bad_field_is_named_by_its_path() {
     for (config, path, words) in [
         (
@@ -61,6 +71,7 @@ fn a_bad_field_is_named_by_its_path() {
             "duration",
         ),
         (json!({"maxIdle": "1d"}), "maxIdle: ", "duration"),
+        (json!({"maxIdle": "0s"}), "maxIdle: ", "greater than zero"),
         (json!({"clockSkew": 5}), "clockSkew: ", "expected"),
         (json!({"xds": {"address": "127.0.0.1"}}), "xds.address: ", "address"),
         (

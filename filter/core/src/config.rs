@@ -24,6 +24,8 @@ pub use well_known::warnings;
 use std::fmt;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+
 use schema::{FilterConfig, PolicyConfig};
 
 /// A problem of a configuration.
@@ -96,6 +98,15 @@ fn follows(field: &str, broken: &str) -> bool {
             .strip_prefix(broken)
             .is_some_and(|below| !below.starts_with(|c: char| c.is_ascii_alphanumeric())),
     }
+}
+
+/// Reads another document of JSON as [`parse`] reads a configuration: the error names every field that is wrong.
+/// `whole` stands for the document itself in it.
+///
+/// # Errors
+/// If the text is not JSON, or does not have the type's shape.
+pub fn read<T: DeserializeOwned>(json: &[u8], whole: &str) -> Result<T, ConfigError> {
+    read::read_json(json, whole, |_| false).map_err(ConfigError::from)
 }
 
 /// How long any policy may honour a token after its session was last used. A retiring key and a fence must stay for

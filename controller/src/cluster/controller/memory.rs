@@ -32,6 +32,8 @@ impl KeptMemory {
             if *self.kept.borrow_and_update() != self.built {
                 return;
             }
+            // It is written. A wish that stayed would undo what somebody corrects in the ConfigMap later.
+            self.wanted.send_if_modified(|wanted| wanted.take().is_some());
         }
     }
 
@@ -49,5 +51,25 @@ impl KeptMemory {
             changed
         });
         self.built = Some(memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_wish_ends_with_its_write() {
+        let written = Memory::parse("{\"routes\": {}}").unwrap_or_default();
+        let (keeping, kept) = watch::channel(None);
+        let (wanting, wanted) = watch::channel(None);
+        let mut memory = KeptMemory::new(kept, wanting);
+        memory.remember(written.clone());
+        assert_eq!(*wanted.borrow(), Some(written.clone()));
+        keeping.send_replace(Some(written));
+        assert!(memory.changed().now_or_never().is_none(), "it is what was built");
+        assert_eq!(*wanted.borrow(), None);
     }
 }

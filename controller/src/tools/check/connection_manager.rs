@@ -70,9 +70,10 @@ fn discovered<'s, 'a>(
         report.note(entry, message);
     }
     if discovery.get("default_config").is_none() {
-        let message = "expected a default_config that lets requests pass: without it Envoy answers 500 until there is \
-                       a first good configuration";
-        report.warning(discovery, message);
+        let message = "without a default_config, Envoy refuses the requests of routes that use the filter until there \
+                       is a first good configuration; with one that lets requests pass, backends get their tokens \
+                       until then";
+        report.note(discovery, message);
     }
     ownership
 }

@@ -13,7 +13,7 @@ pub(crate) enum Severity {
     Error,
     /// It works, but an operator should know about it.
     Warning,
-    /// Something was not checked.
+    /// Something was not checked, or both ways are right.
     Note,
 }
 
