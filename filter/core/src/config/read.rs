@@ -48,7 +48,8 @@ pub(super) fn read_json<T: DeserializeOwned>(
         if !repair.explains(&mistake) {
             let field = field(&repair.original(&mistake.path));
             problems.push(Problem {
-                message: mistake.message(secret(&field)),
+                // A document that is nothing but a key is a mistake that happens.
+                message: mistake.message(field.is_empty() || secret(&field)),
                 field: if field.is_empty() { whole.to_owned() } else { field },
             });
         }

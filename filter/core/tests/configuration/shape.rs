@@ -22,6 +22,14 @@ fn a_text_that_is_not_json_is_refused_as_a_whole() {
 }
 
 #[test]
+fn a_text_that_is_only_a_key_is_not_repeated() {
+    let error = config::parse(json!(INLINE).to_string().as_bytes())
+        .unwrap_err()
+        .to_string();
+    assert!(!error.contains(INLINE), "{error}");
+}
+
+#[test]
 fn nothing_may_follow_the_document() {
     let text = valid().to_string();
     assert!(config::parse(format!("{text} \n").as_bytes()).is_ok());
