@@ -96,7 +96,7 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
     let slices = Writers::new(server, WRITERS);
     let before = processor_time(&pid)?;
     let times = changes::run(generated.rules, &mut client, |rule| slices.make_unfit(rule)).await?;
-    let taken = processor_time(&pid)? - before;
+    let taken = processor_time(&pid)?.saturating_sub(before);
     slices.end().await?;
     row(
         "processor time of an endpoint change",
