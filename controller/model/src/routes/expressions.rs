@@ -11,6 +11,18 @@ use crate::problem::Problem;
 
 /// The maximum number of repetitions in RE2.
 const MOST_REPETITIONS: u64 = 1000;
+/// The maximum of all repetitions of an expression together: RE2 writes each of them out.
+const MOST_TOGETHER: u64 = 2000;
+/// The names of Unicode classes that RE2 has: categories, and the scripts of living languages. The `regex` crate knows
+/// many more, and reads them in any case.
+#[rustfmt::skip]
+const CLASSES: [&str; 64] = [
+    "Any", "Cc", "Cf", "Co", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl", "No", "Pc", "Pd", "Pe", "Pf",
+    "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs", "Arabic", "Armenian", "Bengali", "Bopomofo", "Cherokee",
+    "Common", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek", "Gujarati", "Gurmukhi", "Han", "Hangul",
+    "Hebrew", "Hiragana", "Inherited", "Kannada", "Katakana", "Khmer", "Lao", "Latin", "Malayalam", "Mongolian",
+    "Myanmar", "Oriya", "Sinhala", "Syriac", "Tamil", "Telugu", "Thaana", "Thai", "Tibetan", "Yi",
+];
 /// The maximum nesting that the parser accepts.
 const DEPTH: u32 = 100;
 
@@ -28,7 +40,12 @@ fn check(text: &str) -> Result<(), String> {
     }
     let parsed = ParserBuilder::new().nest_limit(DEPTH).build().parse(text);
     let ast = parsed.map_err(|error| error.kind().to_string())?;
-    ast::visit(&ast, Re2::default())?;
+    let visitor = Re2 {
+        text,
+        repeated: Vec::new(),
+        together: 0,
+    };
+    ast::visit(&ast, visitor)?;
     // Finds what the parser alone does not check, such as the names of Unicode classes.
     regex::Regex::new(text).map(drop).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
@@ -37,13 +54,15 @@ fn check(text: &str) -> Result<(), String> {
 }
 
 /// Finds syntax that RE2 does not have.
-#[derive(Default)]
-struct Re2 {
+struct Re2<'t> {
+    text: &'t str,
     /// The maximum of each repetition around the current node.
     repeated: Vec<u64>,
+    /// The repetitions so far, each as often as those around it repeat it.
+    together: u64,
 }
 
-impl Visitor for Re2 {
+impl Visitor for Re2<'_> {
     type Output = ();
     type Err = String;
 
@@ -56,7 +75,8 @@ impl Visitor for Re2 {
             Ast::Flags(flags) => flags.flags.items.iter().try_for_each(flag),
             Ast::Group(group) => match &group.kind {
                 ast::GroupKind::NonCapturing(flags) => flags.items.iter().try_for_each(flag),
-                _ => Ok(()),
+                ast::GroupKind::CaptureName { name, .. } => group_name(&name.name),
+                ast::GroupKind::CaptureIndex(_) => Ok(()),
             },
             Ast::Repetition(repetition) => self.repetition(repetition),
             Ast::Literal(found) => literal(found),
@@ -77,12 +97,28 @@ impl Visitor for Re2 {
             ClassSetItem::Literal(found) => literal(found),
             ClassSetItem::Range(range) => literal(&range.start).and_then(|()| literal(&range.end)),
             ClassSetItem::Unicode(class) => unicode(&class.kind),
+            // For RE2 it is a class of POSIX, whose name it does not know.
+            ClassSetItem::Bracketed(class) if self.source(&class.span).starts_with("[:") => {
+                Err(format!("there is no class {}", self.source(&class.span)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn visit_class_set_binary_op_pre(&mut self, op: &ast::ClassSetBinaryOp) -> Result<(), String> {
+        match op.kind {
+            // For RE2 it is a range, as in [z--a].
+            ast::ClassSetBinaryOpKind::Difference => Err("-- in a class is not supported".to_owned()),
             _ => Ok(()),
         }
     }
 }
 
-impl Re2 {
+impl Re2<'_> {
+    fn source(&self, span: &ast::Span) -> &str {
+        self.text.get(span.start.offset..span.end.offset).unwrap_or_default()
+    }
+
     fn repetition(&mut self, repetition: &ast::Repetition) -> Result<(), String> {
         if let Ast::Repetition(_) = *repetition.ast {
             return Err("no repetition of a repetition, as in a**".to_owned());
@@ -100,6 +136,12 @@ impl Re2 {
             .fold(1, |times: u64, most| times.saturating_mul(*most));
         if times > MOST_REPETITIONS {
             return Err(format!("at most {MOST_REPETITIONS} repetitions, found {times}"));
+        }
+        if most > 1 {
+            self.together = self.together.saturating_add(times);
+        }
+        if self.together > MOST_TOGETHER {
+            return Err(format!("at most {MOST_TOGETHER} repetitions together"));
         }
         Ok(())
     }
@@ -131,7 +173,19 @@ fn literal(literal: &ast::Literal) -> Result<(), String> {
 fn unicode(kind: &ClassUnicodeKind) -> Result<(), String> {
     match kind {
         ClassUnicodeKind::NamedValue { .. } => Err("Unicode properties with values are not supported".to_owned()),
-        _ => Ok(()),
+        ClassUnicodeKind::OneLetter(letter) if "CLMNPSZ".contains(*letter) => Ok(()),
+        ClassUnicodeKind::Named(name) if CLASSES.contains(&name.as_str()) => Ok(()),
+        _ => Err("expected a general category, such as Lu, or a script, such as Greek, in \\p".to_owned()),
+    }
+}
+
+fn group_name(name: &str) -> Result<(), String> {
+    if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        Ok(())
+    } else {
+        Err(format!(
+            "expected letters, digits and _ in the name of a group, found {name:?}"
+        ))
     }
 }
 
@@ -153,6 +207,9 @@ mod tests {
             r"\d{3}-\w+\b",
             "[[:alpha:]]+",
             r"\p{Greek}+",
+            r"\pL\p{Lu}\PN\p{Any}",
+            "[:/]+",
+            "[^[:^space:]]",
             r"\x{FF}",
             "a{1000}",
             "(a{10}){100}",
@@ -189,6 +246,20 @@ mod tests {
             r"\p{Nothing}",
             "(?=a)",
             r"(a)\1",
+            r"\p{Letter}",
+            r"\p{greek}",
+            r"\p{Alphabetic}",
+            r"\p{ASCII}",
+            r"\p{any}",
+            r"\p{LC}",
+            r"\p{Cn}",
+            r"\pl",
+            "(?P<a.b>x)",
+            "(?P<a[0]>x)",
+            "(?P<é>x)",
+            "[[:foo:]]",
+            "[z--a]",
+            &"a{0,1000}".repeat(100),
         ];
         for text in refused {
             assert!(check(text).is_err(), "{text}");
