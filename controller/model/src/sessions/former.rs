@@ -2,8 +2,8 @@
 //!
 //! Release 1.7 has no `sessionName` and no `cookieConfig` in an `XBackendTrafficPolicy`. From then on, the API server
 //! leaves them out of every policy that was written before, so the policy asks for other sessions. That they were there
-//! is known from the object's metadata. What they were is known from annotations, from what kubectl applied last, or
-//! from what was remembered.
+//! is known from the object's metadata. What they were is known from annotations, or else from what was remembered, or
+//! else from what kubectl applied last.
 
 use super::fault::PREFIX;
 use crate::former_session::{FormerSession, FormerSessions, LIFETIME, NAME};
@@ -43,8 +43,9 @@ pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &Fo
         let value = match (&found, kept) {
             (None, Some(kept)) => Some(kept.clone()),
             (None, None) if is_pruned => {
-                let applied = meta.pruned.get(field).cloned().flatten();
-                applied.or_else(|| remembered.and_then(|known| known.field(field)).map(str::to_owned))
+                let remembered = remembered.and_then(|known| known.field(field)).map(str::to_owned);
+                // What kubectl applied last is not what somebody has changed in another way since.
+                remembered.or_else(|| meta.pruned.get(field).cloned().flatten())
             }
             (Some(_), _) | (None, None) => continue,
         };
