@@ -12,7 +12,7 @@ pub(crate) const LIFETIME: &str = "cookieConfig.lifetimeType";
 
 /// The name and the lifetime of the sessions of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct FormerSession {
     /// `<namespace>/<name>` of an `XBackendTrafficPolicy`.
     policy: String,

@@ -21,14 +21,15 @@ pub struct Memory {
 
 /// The memory as text.
 #[derive(Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 struct Written {
     routes: Vec<RouteNames>,
     policies: Vec<FormerSession>,
 }
 
 impl Memory {
-    /// Reads the JSON that [`Memory::text`] writes.
+    /// Reads the JSON that [`Memory::text`] writes. Unknown fields are ignored: while the controller is updated, the
+    /// leader may be of a newer release.
     ///
     /// # Errors
     /// If it is invalid, with the place of the first mistake in the text, or the route with a wrong name.
@@ -123,10 +124,21 @@ mod tests {
         for wrong in [
             "",
             r#"{"routes": [{"route": "r", "uid": "", "rules": [["0123abcd", "../shop"]]}]}"#,
-            r#"{"others": []}"#,
+            r#"{"routes": {}}"#,
+            r#"{"policies": [{"policy": 1, "uid": ""}]}"#,
         ] {
             assert!(Memory::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_a_newer_release_remembers_besides_is_ignored() {
+        let newer = r#"{
+            "routes": [{"route": "r", "uid": "", "rules": [["0123abcd", "0123abcd"]], "since": 1}],
+            "policies": [{"policy": "shop/web", "uid": "", "sessionName": "s", "mode": "strict"}],
+            "others": []
+        }"#;
+        assert_eq!(Memory::parse(newer).unwrap().count(), 2);
     }
 
     #[test]

@@ -24,7 +24,11 @@ impl Browsers {
         for _ in 0..8 {
             let mut visitor = Visitor::of(controller.address(8080));
             let backend = visitor.get("/").await?.backend().context("no backend")?.to_owned();
-            ensure!(visitor.cookie_names() == ["limpet-session"], "{:?}", visitor.cookie_names());
+            ensure!(
+                visitor.cookie_names() == ["limpet-session"],
+                "{:?}",
+                visitor.cookie_names()
+            );
             clients.spawn(stay(visitor, backend, Arc::clone(&leaving)));
         }
         Ok(Self { leaving, clients })
