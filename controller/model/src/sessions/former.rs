@@ -5,6 +5,8 @@
 //! is known from the object's metadata. What they were is known from annotations, or else from what was remembered, or
 //! else from what kubectl applied last.
 
+use std::collections::BTreeSet;
+
 use super::fault::PREFIX;
 use crate::former_session::{FormerSession, FormerSessions, LIFETIME, NAME};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName};
@@ -125,11 +127,21 @@ impl std::fmt::Display for Lost {
 
 /// The sessions to remember: those of policies in the shape that an upgrade takes away.
 pub(crate) fn former_sessions(objects: &Objects) -> FormerSessions {
-    let policies = objects.session_policies.iter();
-    let policies = policies.filter(|(name, _)| name.kind == SessionPolicyKind::XBackendTrafficPolicy);
-    policies
+    policies(objects)
         .filter_map(|(name, object)| former_session(objects, name, object))
         .collect()
+}
+
+/// The policies from which an upgrade took fields, as they are remembered.
+pub(crate) fn pruned_policies(objects: &Objects) -> BTreeSet<String> {
+    let pruned = policies(objects).filter(|(_, object)| !object.meta.pruned.is_empty());
+    pruned.map(|(name, _)| name.name.to_string()).collect()
+}
+
+/// Those of the kind that an upgrade changes.
+fn policies(objects: &Objects) -> impl Iterator<Item = (&SessionPolicyName, &Object<SessionPolicySpec>)> {
+    let policies = objects.session_policies.iter();
+    policies.filter(|(name, _)| name.kind == SessionPolicyKind::XBackendTrafficPolicy)
 }
 
 fn former_session(
