@@ -6,7 +6,7 @@ use super::backend_tls::TlsPolicies;
 use super::memory::Memory;
 use super::route_report::route_report;
 use super::routes::RouteState;
-use super::sessions::{RuleFacts, RuleSession, former_sessions, sessions};
+use super::sessions::{RuleFacts, RuleSession, former_sessions, pruned_policies, sessions};
 use super::{
     Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
     without_status,
@@ -45,7 +45,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
         sessions: former_sessions(objects),
     };
-    graph.memory.fit();
+    graph.memory.fit(&pruned_policies(objects));
     let mut reports = Reports {
         gateway_classes,
         gateways: gateways

@@ -12,7 +12,7 @@ pub(crate) const LIFETIME: &str = "cookieConfig.lifetimeType";
 
 /// The name and the lifetime of the sessions of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct FormerSession {
     /// `<namespace>/<name>` of an `XBackendTrafficPolicy`.
     policy: String,
@@ -28,8 +28,13 @@ pub(crate) struct FormerSession {
 pub(crate) struct FormerSessions(BTreeMap<String, FormerSession>);
 
 impl FormerSessions {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &FormerSession> {
+    /// In their order.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &FormerSession> {
         self.0.values()
+    }
+
+    pub(crate) fn forget(&mut self, policy: &str) {
+        self.0.remove(policy);
     }
 
     pub(crate) fn of(&self, meta: &Meta) -> Option<&FormerSession> {
@@ -57,6 +62,10 @@ impl FormerSession {
             session_name: session_name.map(str::to_owned),
             lifetime_type: lifetime_type.map(str::to_owned),
         }
+    }
+
+    pub(crate) fn policy(&self) -> &str {
+        &self.policy
     }
 
     /// What the field was.

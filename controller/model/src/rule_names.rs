@@ -17,7 +17,7 @@ pub(crate) struct RuleNames(BTreeMap<String, RouteNames>);
 
 /// The names of a route's rules without a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct RouteNames {
     /// `<kind>/<namespace>/<name>`.
     route: String,

@@ -2,8 +2,10 @@
 //!
 //! Release 1.7 has no `sessionName` and no `cookieConfig` in an `XBackendTrafficPolicy`. From then on, the API server
 //! leaves them out of every policy that was written before, so the policy asks for other sessions. That they were there
-//! is known from the object's metadata. What they were is known from annotations, from what kubectl applied last, or
-//! from what was remembered.
+//! is known from the object's metadata. What they were is known from annotations, or else from what was remembered, or
+//! else from what kubectl applied last.
+
+use std::collections::BTreeSet;
 
 use super::fault::PREFIX;
 use crate::former_session::{FormerSession, FormerSessions, LIFETIME, NAME};
@@ -43,8 +45,9 @@ pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &Fo
         let value = match (&found, kept) {
             (None, Some(kept)) => Some(kept.clone()),
             (None, None) if is_pruned => {
-                let applied = meta.pruned.get(field).cloned().flatten();
-                applied.or_else(|| remembered.and_then(|known| known.field(field)).map(str::to_owned))
+                let remembered = remembered.and_then(|known| known.field(field)).map(str::to_owned);
+                // What kubectl applied last is not what somebody has changed in another way since.
+                remembered.or_else(|| meta.pruned.get(field).cloned().flatten())
             }
             (Some(_), _) | (None, None) => continue,
         };
@@ -124,11 +127,21 @@ impl std::fmt::Display for Lost {
 
 /// The sessions to remember: those of policies in the shape that an upgrade takes away.
 pub(crate) fn former_sessions(objects: &Objects) -> FormerSessions {
-    let policies = objects.session_policies.iter();
-    let policies = policies.filter(|(name, _)| name.kind == SessionPolicyKind::XBackendTrafficPolicy);
-    policies
+    policies(objects)
         .filter_map(|(name, object)| former_session(objects, name, object))
         .collect()
+}
+
+/// The policies from which an upgrade took fields, as they are remembered.
+pub(crate) fn pruned_policies(objects: &Objects) -> BTreeSet<String> {
+    let pruned = policies(objects).filter(|(_, object)| !object.meta.pruned.is_empty());
+    pruned.map(|(name, _)| name.name.to_string()).collect()
+}
+
+/// Those of the kind that an upgrade changes.
+fn policies(objects: &Objects) -> impl Iterator<Item = (&SessionPolicyName, &Object<SessionPolicySpec>)> {
+    let policies = objects.session_policies.iter();
+    policies.filter(|(name, _)| name.kind == SessionPolicyKind::XBackendTrafficPolicy)
 }
 
 fn former_session(

@@ -41,7 +41,7 @@ use limpet_core::config::schema::PolicyConfig;
 
 pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
-pub(crate) use former::former_sessions;
+pub(crate) use former::{former_sessions, pruned_policies};
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub(super) use status::{Remarks, ancestor};
 

@@ -23,7 +23,8 @@ use crate::cluster::kube::named_object::{self, Seen};
 
 /// How long a Lease lasts without being renewed.
 const LEASE: Duration = Duration::from_secs(40);
-/// A holder that could not renew its Lease for this long stops writing, well before another replica may start.
+/// A holder that could not renew its Lease for this long, since before its last renewal, stops writing. That is ten
+/// seconds before another replica may start, so that a call on its way ends meanwhile.
 const RENEW_DEADLINE: Duration = Duration::from_secs(30);
 /// How often the holder renews the Lease.
 const RENEW: Duration = Duration::from_secs(10);
@@ -43,6 +44,7 @@ pub(crate) struct Candidate {
     leads: watch::Sender<bool>,
     /// The Lease as it was last seen, and since when it has not changed.
     seen: Option<(LeaseSpec, Instant)>,
+    /// When this replica asked for its last renewal, if it leads. The others count from a later time.
     renewed: Option<Instant>,
     /// The Lease as this replica wrote it last.
     written: Option<Lease>,
@@ -101,7 +103,10 @@ impl Candidate {
 
     /// Renews the Lease, or takes it if it is free. Returns when to do so again if the Lease does not change before.
     async fn take_turn(&mut self) -> Duration {
-        let turn = match tokio::time::timeout(CALL, self.turn()).await {
+        let begun = Instant::now();
+        self.stop_in_time();
+        let limit = self.until_deadline().map_or(CALL, |left| left.min(CALL));
+        let turn = match tokio::time::timeout(limit, self.turn()).await {
             Ok(turn) => turn.map_err(|error| error.to_string()),
             Err(_) => Err("no answer".to_owned()),
         };
@@ -112,7 +117,7 @@ impl Candidate {
         self.failed = failed;
         match turn {
             Ok(Turn::Ours) => {
-                self.renewed = Some(Instant::now());
+                self.renewed = Some(begun);
                 self.set(true);
                 RENEW
             }
@@ -122,12 +127,24 @@ impl Candidate {
                 self.until_expiry().max(RETRY)
             }
             Err(_) => {
-                if self.renewed.is_none_or(|renewed| renewed.elapsed() > RENEW_DEADLINE) {
-                    self.set(false);
-                }
-                RETRY
+                self.stop_in_time();
+                self.until_deadline().map_or(RETRY, |left| left.min(RETRY))
             }
         }
+    }
+
+    /// Stops leading if the deadline is over.
+    fn stop_in_time(&mut self) {
+        if self.until_deadline().is_none_or(|left| left.is_zero()) {
+            self.renewed = None;
+            self.set(false);
+        }
+    }
+
+    /// How long this replica may lead without another renewal; `None`: it does not lead.
+    fn until_deadline(&self) -> Option<Duration> {
+        let renewed = self.renewed?;
+        Some(RENEW_DEADLINE.saturating_sub(renewed.elapsed()))
     }
 
     /// Waits this long, or until it is worth while to take a turn. A Lease that its holder renews is waited for longer.
@@ -273,5 +290,73 @@ impl Candidate {
             self.leases.replace(&self.name, &PostParams::default(), &lease).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// An API server that needs so much time for an answer, which is what it was sent.
+    fn candidate(delay: Duration) -> (Candidate, watch::Receiver<bool>) {
+        let answer = move |request: Request<Body>| async move {
+            tokio::time::sleep(delay).await;
+            Ok::<_, std::io::Error>(Response::new(request.into_body()))
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let config = LeaderConfig::default();
+        Candidate::new(&client, &config, "one_1".to_owned())
+    }
+
+    /// A Lease that this replica has written.
+    fn written() -> Lease {
+        let spec = LeaseSpec {
+            holder_identity: Some("one_1".to_owned()),
+            ..LeaseSpec::default()
+        };
+        Lease {
+            metadata: ObjectMeta::default(),
+            spec: Some(spec),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_renewal_counts_from_before_its_call() {
+        let (mut candidate, leads) = candidate(Duration::from_millis(200));
+        candidate.written = Some(written());
+        let begun = Instant::now();
+        assert_eq!(candidate.take_turn().await, RENEW);
+        assert!(*leads.borrow());
+        let after = candidate.renewed.unwrap().duration_since(begun);
+        assert!(after < Duration::from_millis(100), "{after:?}");
+    }
+
+    #[tokio::test]
+    async fn a_leader_stops_at_the_deadline_amid_a_call() {
+        let (mut candidate, leads) = candidate(CALL * 2);
+        candidate.written = Some(written());
+        candidate.set(true);
+        let left = Duration::from_millis(200);
+        candidate.renewed = Instant::now().checked_sub(RENEW_DEADLINE - left);
+        assert!(candidate.renewed.is_some());
+        let begun = Instant::now();
+        candidate.take_turn().await;
+        assert!(begun.elapsed() < CALL / 2, "{:?}", begun.elapsed());
+        assert!(!*leads.borrow());
+        assert!(RENEW_DEADLINE + CALL < LEASE);
+    }
+
+    #[tokio::test]
+    async fn a_leader_tries_again_before_the_deadline() {
+        let (mut candidate, leads) = candidate(Duration::ZERO);
+        candidate.set(true);
+        candidate.renewed = Instant::now().checked_sub(RENEW_DEADLINE - RETRY / 2);
+        // The answer to a read is empty, which is no Lease.
+        let rest = candidate.take_turn().await;
+        assert!(*leads.borrow());
+        assert!(rest <= RETRY / 2, "{rest:?}");
     }
 }

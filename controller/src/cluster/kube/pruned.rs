@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde_json::Value;
 
 use limpet_api::Kind;
@@ -23,7 +23,7 @@ const FIELDS: [(&str, &str, &str); 2] = [
 ];
 
 /// The fields of a session policy that it had when it was written and has no more, with their values where kubectl
-/// applied them. Whoever writes the newer shape has written the policy since.
+/// applied them last and nobody has changed them in another way since. Whoever writes the newer shape has written the policy since.
 pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTreeMap<String, Option<String>> {
     let persistence = spec.and_then(|spec| spec.get("sessionPersistence"));
     let Some(persistence) = persistence.filter(|_| kind == Kind::XBackendTrafficPolicy) else {
@@ -33,24 +33,37 @@ pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTr
         return BTreeMap::new();
     }
     let managed = meta.managed_fields.iter().flatten();
-    let managed: Vec<&Value> = managed
-        .filter_map(|entry| entry.fields_v1.as_ref()?.0.pointer("/f:spec/f:sessionPersistence"))
+    let managed: Vec<(&Value, bool)> = managed
+        .filter_map(|entry| {
+            let fields = entry.fields_v1.as_ref()?.0.pointer("/f:spec/f:sessionPersistence")?;
+            Some((fields, keeps_applied(entry)))
+        })
         .collect();
+    let has = |fields: &Value, owned: &str| fields.pointer(&format!("/{owned}")).is_some();
     let applied = meta.annotations.as_ref().and_then(|all| all.get(LAST_APPLIED));
     let applied: Option<Value> = applied.and_then(|text| serde_json::from_str(text).ok());
     let lost = FIELDS.into_iter().filter(|(_, owned, field)| {
-        let was_there = managed
-            .iter()
-            .any(|fields| fields.pointer(&format!("/{owned}")).is_some());
+        let was_there = managed.iter().any(|(fields, _)| has(fields, owned));
         was_there && persistence.pointer(&format!("/{field}")).is_none()
     });
-    let value = |field: &str| {
+    let value = |owned: &str, field: &str| {
+        managed.iter().find(|(fields, keeps)| *keeps && has(fields, owned))?;
         let value = applied
             .as_ref()?
             .pointer(&format!("/spec/sessionPersistence/{field}"))?;
         value.as_str().map(str::to_owned)
     };
-    lost.map(|(name, _, field)| (name.to_owned(), value(field))).collect()
+    lost.map(|(name, owned, field)| (name.to_owned(), value(owned, field)))
+        .collect()
+}
+
+/// Whether the annotation has what this writer wrote: it wrote the annotation, or the API server does so for it.
+fn keeps_applied(entry: &ManagedFieldsEntry) -> bool {
+    let annotations = |fields: &Value| fields.pointer("/f:metadata/f:annotations").cloned();
+    let annotations = entry.fields_v1.as_ref().and_then(|fields| annotations(&fields.0));
+    let is_own = annotations.is_some_and(|all| all.get(format!("f:{LAST_APPLIED}")).is_some());
+    let is = |text: &Option<String>, expected: &str| text.as_deref() == Some(expected);
+    is_own || is(&entry.manager, "kubectl") && is(&entry.operation, "Apply")
 }
 
 #[cfg(test)]
@@ -90,6 +103,14 @@ mod tests {
         let applied = json!({"spec": {"sessionPersistence": {"sessionName": "shop"}}}).to_string();
         object["metadata"]["annotations"] = json!({LAST_APPLIED: applied});
         let known = [("sessionName", Some("shop")), ("cookieConfig.lifetimeType", None)];
+        assert_eq!(of(kind, &object), names(&known));
+        // What somebody has written in another way is not what was applied.
+        object["metadata"]["managedFields"][0]["manager"] = json!("kubectl-edit");
+        object["metadata"]["managedFields"][0]["operation"] = json!("Update");
+        assert_eq!(of(kind, &object), names(&unknown));
+        let mut applying = owned.clone();
+        applying["f:metadata"] = json!({"f:annotations": {format!("f:{LAST_APPLIED}"): {}}});
+        object["metadata"]["managedFields"][0]["fieldsV1"] = applying;
         assert_eq!(of(kind, &object), names(&known));
         // It is still there, or nobody ever wrote it.
         object["spec"]["sessionPersistence"] =

@@ -47,6 +47,10 @@ fn the_sessions_are_as_before_where_fields_are_known() {
             "{accepted}"
         );
     }
+    // What kubectl applied last may be older than what the controller saw last.
+    let mut edited = with(pruned(Some("older"), None));
+    edited.objects.memory.sessions = former_sessions(&before.objects);
+    assert_eq!(edited.sessions().written(0), written);
     // It is remembered further on.
     assert_eq!(former_sessions(&remembered.objects), remembered.objects.memory.sessions);
     // Annotations keep it without a remark.

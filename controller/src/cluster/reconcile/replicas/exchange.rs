@@ -77,8 +77,8 @@ pub(crate) struct Exchange {
     name: String,
     /// The Lease as it changes.
     states: BoxStream<'static, Seen<Lease>>,
-    /// The `resourceVersion` of the Lease that was looked at last.
-    version: u64,
+    /// The `resourceVersion` of the Lease that was looked at last; `None`: unknown.
+    version: Option<u64>,
     presence: Presence,
     own: watch::Receiver<Own>,
     leads: watch::Receiver<bool>,
@@ -98,6 +98,10 @@ impl Reconcile for Exchange {
                 changed = self.own.changed() => return Ok(changed?),
                 // Without the right to watch the Lease, it is read with each beat.
                 Some(seen) = self.states.next() => if let Ok(Some(lease)) = seen {
+                    // The watch may bring what was before our last write.
+                    if version(&lease) < self.version {
+                        continue;
+                    }
                     self.see(lease);
                     if self.presence.is_due(&self.own.borrow(), *self.leads.borrow()) {
                         return Ok(());
@@ -137,7 +141,7 @@ impl Exchange {
             name: lease.name.clone(),
             states: named_object::follow(leases.clone(), "Lease", &lease.name).boxed(),
             leases,
-            version: 0,
+            version: None,
             presence: Presence::new(&lease.replica, phase_time),
             own,
             leads,
@@ -148,14 +152,10 @@ impl Exchange {
         (exchange, Replicas { own: saying, others })
     }
 
-    /// Passes on what the others told.
+    /// Passes on what the others told. An answer to our own write is always the newest, even if its version is lower:
+    /// a restored API server begins at a former one.
     fn see(&mut self, lease: Lease) {
-        // The watch may bring what was before our last write.
-        let version = lease.metadata.resource_version.and_then(|version| version.parse().ok());
-        if version.is_some_and(|version| version < self.version) {
-            return;
-        }
-        self.version = version.unwrap_or_default();
+        self.version = version(&lease);
         let annotations = lease.metadata.annotations.unwrap_or_default();
         let view = self.presence.see(&annotations, Instant::now());
         self.tell(Some(Arc::new(view)));
@@ -206,5 +206,56 @@ impl Exchange {
             created => drop(created?),
         }
         self.leases.patch(&self.name, &PatchParams::default(), &patch).await
+    }
+}
+
+fn version(lease: &Lease) -> Option<u64> {
+    lease.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use axum::http::{Request, Response};
+    use futures::stream;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// The Lease with a report of another replica that says no more than its beat.
+    fn lease(version: u64, replicas: &[&str]) -> serde_json::Value {
+        let report = |name: &&str| (format!("replica.limpet.dev/{name}"), json!("?"));
+        let annotations: serde_json::Map<_, _> = replicas.iter().map(report).collect();
+        json!({"metadata": {"name": "replicas", "resourceVersion": version.to_string(), "annotations": annotations}})
+    }
+
+    #[tokio::test]
+    async fn answers_count_although_an_api_server_was_restored() {
+        let answers = vec![lease(7, &["a", "b"]), lease(1000, &["a"])];
+        let answers = Arc::new(Mutex::new(answers));
+        let answer = move |_: Request<Body>| {
+            let body = answers.lock().unwrap().pop().unwrap().to_string();
+            async { Ok::<_, std::io::Error>(Response::new(Body::from(body.into_bytes()))) }
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let shared = ReplicaLease {
+            namespace: "limpet".to_owned(),
+            name: "replicas".to_owned(),
+            replica: "one".to_owned(),
+        };
+        let (_leading, leads) = watch::channel(false);
+        let (mut exchange, mut replicas) = Exchange::new(&client, &shared, Duration::ZERO, leads);
+        exchange.reconcile().await;
+        assert_eq!(replicas.others().unwrap().len(), 1);
+        // The watch is late.
+        let late = serde_json::from_value(lease(999, &["a", "b", "c"])).unwrap();
+        exchange.states = stream::iter([Ok(Some(late))]).chain(stream::pending()).boxed();
+        let changed = tokio::time::timeout(Duration::from_millis(100), exchange.changed()).await;
+        assert!(changed.is_err());
+        assert_eq!(replicas.others().unwrap().len(), 1);
+        // The version of a restored API server is lower.
+        exchange.reconcile().await;
+        assert_eq!(replicas.others().unwrap().len(), 2);
     }
 }
