@@ -340,7 +340,7 @@ mod tests {
         candidate.written = Some(written());
         candidate.set(true);
         let left = Duration::from_millis(200);
-        candidate.renewed = Instant::now().checked_sub(RENEW_DEADLINE - left);
+        candidate.renewed = Instant::now().checked_sub(RENEW_DEADLINE.saturating_sub(left));
         assert!(candidate.renewed.is_some());
         let begun = Instant::now();
         candidate.take_turn().await;
@@ -353,7 +353,7 @@ mod tests {
     async fn a_leader_tries_again_before_the_deadline() {
         let (mut candidate, leads) = candidate(Duration::ZERO);
         candidate.set(true);
-        candidate.renewed = Instant::now().checked_sub(RENEW_DEADLINE - RETRY / 2);
+        candidate.renewed = Instant::now().checked_sub(RENEW_DEADLINE.saturating_sub(RETRY / 2));
         // The answer to a read is empty, which is no Lease.
         let rest = candidate.take_turn().await;
         assert!(*leads.borrow());
