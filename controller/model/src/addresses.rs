@@ -31,7 +31,11 @@ pub(super) fn not_usable(gateway: &GatewaySpec, addresses: &[String]) -> Option<
             None | Some("") => {}
             Some(value) if known.any(|known| is_same(known, value)) => {}
             Some(value) => {
-                let known = addresses.join(", ");
+                let known = if addresses.is_empty() {
+                    "which has none".to_owned()
+                } else {
+                    addresses.join(", ")
+                };
                 let message = format!(
                     "{field}.value: expected an address of the controller's configuration ({known}), found {value}"
                 );

@@ -1,6 +1,7 @@
 //! The status of `BackendTLSPolicy`, by GEP-713 and GEP-1897.
 //!
-//! The ancestors are the Gateways whose rules lead to the targets. A policy without such a rule gets no entry.
+//! The ancestors are the Gateways whose rules lead to the targets. A policy without such a rule gets no entry, and is
+//! told about elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use super::references::{References, Referrer};
 use super::reports::{Condition, PolicyReport};
 use super::routes::RouteState;
 use super::sessions::{MAX_ANCESTORS, Remarks, ancestor, keep_oldest};
-use limpet_api::{BackendRef, Kind, ObjectName, ServicePort};
+use limpet_api::{BackendRef, Kind, ObjectName, ObjectRef, ServicePort};
 
 /// What became of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,23 +28,34 @@ enum Outcome<'p> {
 /// The Gateways whose rules lead to a port of a backend. An XBackend has no ports.
 type Reached<'a> = BTreeMap<RuleBackend, BTreeMap<Option<u16>, BTreeSet<&'a ObjectName>>>;
 
-/// Reports on all policies.
+/// Reports on all policies, and what is wrong with those that have no ancestor.
 pub(super) fn reports(
     objects: &Objects,
     policies: &TlsPolicies<'_>,
     routes: &[RouteState<'_>],
     references: &References<'_>,
-) -> BTreeMap<ObjectName, PolicyReport> {
+) -> (BTreeMap<ObjectName, PolicyReport>, BTreeMap<ObjectRef, Condition>) {
     if policies.is_empty() {
-        return BTreeMap::new();
+        return Default::default();
     }
     let statuses = Statuses {
         objects,
         policies,
         reached: reached(objects, routes, references),
     };
-    let report = |policy: &TlsPolicy<'_>| (policy.name.clone(), statuses.report(policy));
-    policies.all().iter().map(report).collect()
+    let (mut reports, mut without_ancestors) = (BTreeMap::new(), BTreeMap::new());
+    for policy in policies.all() {
+        let report = statuses.report(policy);
+        if report.ancestors.is_empty() {
+            let object = ObjectRef {
+                kind: Kind::BackendTlsPolicy,
+                name: policy.name.clone(),
+            };
+            without_ancestors.insert(object, statuses.without_ancestor(policy));
+        }
+        reports.insert(policy.name.clone(), report);
+    }
+    (reports, without_ancestors)
 }
 
 /// What rules lead to, whether it can be used or not.
@@ -115,6 +127,24 @@ impl<'p> Statuses<'p> {
             observed_generation: policy.object.meta.generation,
             ancestors: ancestors.collect(),
         }
+    }
+
+    fn without_ancestor(&self, policy: &'p TlsPolicy<'p>) -> Condition {
+        if let Err(condition) = &policy.content.tls {
+            return condition.clone();
+        }
+        let targets = policy.targets().flatten();
+        let (existing, missing): (Vec<Target<'_>>, Vec<Target<'_>>) = targets.partition(|target| self.exists(target));
+        let missing: Vec<(Target<'_>, Outcome<'_>)> =
+            missing.into_iter().map(|target| (target, Outcome::Missing)).collect();
+        let mut remarks = remarks(policy, &missing.iter().collect::<Vec<_>>());
+        if existing.is_empty() {
+            return Condition::fails("Accepted", "TargetNotFound", remarks.to_string());
+        }
+        for target in &existing {
+            remarks.add("no route of a Gateway leads to".to_owned(), target_name(target));
+        }
+        Condition::fails("Programmed", "NoRoute", remarks.to_string())
     }
 
     fn outcome(&self, policy: &TlsPolicy<'_>, target: &Target<'_>) -> Outcome<'p> {

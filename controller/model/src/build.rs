@@ -46,6 +46,8 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         sessions: former_sessions(objects),
     };
     graph.memory.fit(&pruned_policies(objects));
+    let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
+    sessions.without_status.extend(tls_without_status);
     let mut reports = Reports {
         gateway_classes,
         gateways: gateways
@@ -55,7 +57,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
             .collect(),
         session_policies: sessions.session_policies,
         backends: sessions.backends,
-        backend_tls_policies: backend_tls_status::reports(objects, &tls, &routes, &references),
+        backend_tls_policies,
         without_status: sessions.without_status,
         ..Reports::default()
     };

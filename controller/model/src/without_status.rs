@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::reports::Condition;
 use super::routes::gateway_name;
 use super::{Objects, Settings};
-use limpet_api::{Kind, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec};
+use limpet_api::{
+    GATEWAY_GROUP, GATEWAY_X_GROUP, GatewaySpec, Kind, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec,
+};
 
 type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
@@ -32,11 +34,13 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
     }
     for (name, route) in &objects.http_routes {
         let mut problems = missing_parents(objects, settings, name, &route.spec.parent_refs);
+        problems.extend(other_parents(objects, settings, &route.spec.parent_refs));
         problems.extend(no_parents(route, &route.spec.parent_refs));
         add(Kind::HttpRoute, name, "NoMatchingParent", problems);
     }
     for (name, route) in &objects.grpc_routes {
         let mut problems = missing_parents(objects, settings, name, &route.spec.parent_refs);
+        problems.extend(other_parents(objects, settings, &route.spec.parent_refs));
         problems.extend(no_parents(route, &route.spec.parent_refs));
         add(Kind::GrpcRoute, name, "NoMatchingParent", problems);
     }
@@ -45,33 +49,53 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
     }
 }
 
-/// Removes policies on Services that routes of other controllers' Gateways lead to: these controllers report on them,
-/// and may support what Limpet does not.
+/// Removes policies on backends that routes of other controllers' Gateways lead to: these controllers report on them,
+/// and may support what Limpet does not, as other kinds of backends.
 fn leave_to_others(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
     if found.is_empty() {
         return;
     }
-    let is_others = |gateway: &ObjectName| {
-        let gateway = objects.gateways.get(gateway);
-        let class = gateway.and_then(|gateway| objects.gateway_classes.get(&gateway.spec.gateway_class_name));
-        class.is_some_and(|class| !settings.reads(&class.spec.controller_name))
-    };
     let of_others = objects.routes().filter(|route| {
         let gateways = route.parents.iter();
         let mut gateways = gateways.filter_map(|parent| gateway_name(&route.meta.namespace, parent));
-        gateways.any(|gateway| is_others(&gateway))
+        gateways.any(|gateway| {
+            let gateway = objects.gateways.get(&gateway);
+            gateway.is_some_and(|gateway| is_others(objects, settings, gateway))
+        })
     });
-    let services: BTreeSet<ObjectName> = of_others
-        .flat_map(|route| route.services().collect::<Vec<_>>())
+    let reached: BTreeSet<ObjectName> = of_others
+        .flat_map(|route| {
+            let own = &route.meta.namespace;
+            let backends = route.reached().map(move |backend| {
+                let namespace = backend.namespace.as_deref().unwrap_or(own);
+                ObjectName::new(namespace, &backend.name)
+            });
+            backends.collect::<Vec<_>>()
+        })
         .collect();
-    let policies = objects.session_policies.iter().filter(|(name, policy)| {
-        let targets = policy.spec.target_refs.iter();
-        let mut targets = targets.map(|target| ObjectName::new(&name.name.namespace, &target.name));
-        targets.any(|target| services.contains(&target))
-    });
-    for (name, _) in policies {
-        found.remove(&name.object_ref());
+    let is_reached = |namespace: &str, target: &str| reached.contains(&ObjectName::new(namespace, target));
+    for (name, policy) in &objects.session_policies {
+        let mut targets = policy.spec.target_refs.iter();
+        if targets.any(|target| is_reached(&name.name.namespace, &target.name)) {
+            found.remove(&name.object_ref());
+        }
     }
+    for (name, policy) in &objects.backend_tls_policies {
+        let mut targets = policy.spec.target_refs.iter();
+        if targets.any(|target| is_reached(&name.namespace, &target.name)) {
+            let kind = Kind::BackendTlsPolicy;
+            found.remove(&ObjectRef {
+                kind,
+                name: name.clone(),
+            });
+        }
+    }
+}
+
+/// Whether the Gateway is of another controller's class.
+fn is_others(objects: &Objects, settings: &Settings, gateway: &Object<GatewaySpec>) -> bool {
+    let class = objects.gateway_classes.get(&gateway.spec.gateway_class_name);
+    class.is_some_and(|class| !settings.reads(&class.spec.controller_name))
 }
 
 /// The Gateways among the parents that do not exist. Those of a namespace that is not read may exist.
@@ -83,6 +107,25 @@ fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, p
             .then(|| format!("spec.parentRefs[{index}].name: expected an existing Gateway, found {gateway}"))
     });
     parents.collect()
+}
+
+/// The parents of the Gateway API that are no Gateways. Those of other groups, and Services, belong to a mesh. A
+/// `ListenerSet` is not read: where another controller has Gateways, or serves them all, it may be that controller's.
+fn other_parents(objects: &Objects, settings: &Settings, parents: &[ParentRef]) -> Vec<String> {
+    let mut gateways = objects.gateways.values();
+    if !settings.judges() || gateways.any(|gateway| is_others(objects, settings, gateway)) {
+        return Vec::new();
+    }
+    let parents = parents.iter().enumerate();
+    let others = parents.filter(|(_, parent)| {
+        let is_api = [GATEWAY_GROUP, GATEWAY_X_GROUP].contains(&parent.group.as_str());
+        is_api && Kind::find(&parent.group, &parent.kind) != Some(Kind::Gateway)
+    });
+    let told = others.map(|(index, parent)| {
+        let kind = &parent.kind;
+        format!("spec.parentRefs[{index}].kind: expected Gateway: {kind} is not supported")
+    });
+    told.collect()
 }
 
 /// A route may also ask for default Gateways, of which Limpet has none and others may have some.

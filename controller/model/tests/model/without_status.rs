@@ -202,6 +202,56 @@ spec: {parentRefs: [{name: other}], rules: [{backendRefs: [{name: v2, port: 80}]
         let policy = policy("group: '', kind: Service, name: v2", session);
         assert_eq!(told(&with(&format!("{other}{policy}"))), told_of([]));
     }
+    let tls = tls_policy(
+        "group: '', kind: Service, name: v2",
+        "hostname: v2.internal, wellKnownCACertificates: System",
+    );
+    assert_eq!(told(&with(&format!("{other}{tls}"))), told_of([]));
+}
+
+fn tls_policy(target: &str, validation: &str) -> String {
+    format!(
+        "
+kind: BackendTLSPolicy
+apiVersion: gateway.networking.k8s.io/v1
+metadata: {{namespace: shop, name: tls}}
+spec: {{targetRefs: [{{{target}}}], validation: {{{validation}}}}}
+---
+"
+    )
+}
+
+#[test]
+fn a_tls_policy_that_no_route_reaches_is_told() {
+    let valid = "hostname: v2.internal, wellKnownCACertificates: System";
+    for (target, validation, words) in [
+        (
+            "group: '', kind: Service, name: v2",
+            valid,
+            "Programmed=false/NoRoute: no route of a Gateway leads to: Service shop/v2",
+        ),
+        (
+            "group: '', kind: Service, name: v3",
+            valid,
+            "Accepted=false/TargetNotFound: spec.targetRefs: expected targets that exist, found: Service shop/v3",
+        ),
+        (
+            "group: '', kind: Pod, name: v1",
+            valid,
+            "Accepted=false/TargetNotFound: spec.targetRefs[0].kind: expected Service or XBackend",
+        ),
+        (
+            "group: '', kind: Service, name: v2",
+            "hostname: v2.internal",
+            "Accepted=false/Invalid: spec.validation.caCertificateRefs: expected a ConfigMap, or \
+             wellKnownCACertificates",
+        ),
+    ] {
+        let reports = with(&tls_policy(target, validation));
+        assert_eq!(told(&reports), told_of([("BackendTLSPolicy shop/tls", words)]));
+    }
+    let reached = with(&tls_policy("group: '', kind: Service, name: v1", valid));
+    assert_eq!(told(&reached), told_of([]));
 }
 
 #[test]
@@ -271,6 +321,44 @@ spec: {gatewayClassName: lipmet, listeners: [{name: http, port: 80, protocol: HT
             ),
         ])
     );
+}
+
+#[test]
+fn a_route_of_a_parent_that_is_not_served_is_told() {
+    let route = "
+kind: HTTPRoute
+metadata: {namespace: shop, name: set}
+spec: {parentRefs: [{kind: ListenerSet, name: set}], rules: []}
+---
+kind: GRPCRoute
+metadata: {namespace: shop, name: set}
+spec: {parentRefs: [{name: web}, {group: gateway.networking.x-k8s.io, kind: XListenerSet, name: set}], rules: []}
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: mesh}
+spec: {parentRefs: [{group: '', kind: Service, name: v1}, {group: mesh.example, kind: Host, name: a}], rules: []}
+";
+    let words = |index: usize, kind: &str| {
+        format!(
+            "Accepted=false/NoMatchingParent: spec.parentRefs[{index}].kind: expected Gateway: {kind} is not supported"
+        )
+    };
+    let expected = told_of([
+        ("GRPCRoute shop/set", &words(1, "XListenerSet")),
+        ("HTTPRoute shop/set", &words(0, "ListenerSet")),
+    ]);
+    assert_eq!(told(&with(route)), expected);
+    let others = "
+---
+kind: GatewayClass
+metadata: {name: other}
+spec: {controllerName: example.com/other}
+---
+kind: Gateway
+metadata: {namespace: shop, name: other}
+spec: {gatewayClassName: other, listeners: [{name: http, port: 80, protocol: HTTP}]}
+";
+    assert_eq!(told(&with(&format!("{route}{others}"))), told_of([]));
 }
 
 #[test]
