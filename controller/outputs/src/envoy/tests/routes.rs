@@ -294,7 +294,7 @@ fn a_route_goes_to_another_host_where_one_refuses() {
                         "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
                 },
             }],
-            "host_selection_retry_max_attempts": "5",
+            "host_selection_retry_max_attempts": "32",
         })
     );
 }
