@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use limpet_api::Meta;
 
 /// The fields of `spec.sessionPersistence` that release 1.7 of the Gateway API took away.
-pub(crate) const NAME: &str = "sessionName";
-pub(crate) const LIFETIME: &str = "cookieConfig.lifetimeType";
+pub const NAME: &str = "sessionName";
+/// Only cookies have it.
+pub const LIFETIME: &str = "cookieConfig.lifetimeType";
 
 /// The name and the lifetime of the sessions of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ mod certificate;
 pub mod endpoints;
 mod features;
 mod foreign;
-mod former_session;
+pub mod former_session;
 mod gateways;
 pub mod graph;
 mod memory;

@@ -107,30 +107,28 @@ pub struct RouteReferences<'a> {
 
 impl<'a> RouteReferences<'a> {
     fn of_http(route: &'a Object<HttpRouteSpec>) -> Self {
-        Self {
-            meta: &route.meta,
-            parents: &route.spec.parent_refs,
-            backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
-            mirrors: route
-                .spec
-                .rules
-                .iter()
-                .flat_map(|rule| mirrors(&rule.filters))
-                .collect(),
-        }
+        let rules = route.spec.rules.iter();
+        let rules = rules.map(|rule| (rule.backend_refs.as_slice(), rule.filters.as_slice()));
+        Self::new(&route.meta, &route.spec.parent_refs, rules)
     }
 
     fn of_grpc(route: &'a Object<GrpcRouteSpec>) -> Self {
+        let rules = route.spec.rules.iter();
+        let rules = rules.map(|rule| (rule.backend_refs.as_slice(), rule.filters.as_slice()));
+        Self::new(&route.meta, &route.spec.parent_refs, rules)
+    }
+
+    /// `rules`: the backends and the filters of each.
+    fn new(
+        meta: &'a Meta,
+        parents: &'a [ParentRef],
+        rules: impl Iterator<Item = (&'a [BackendRef], &'a [Filter])> + Clone,
+    ) -> Self {
         Self {
-            meta: &route.meta,
-            parents: &route.spec.parent_refs,
-            backends: route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).collect(),
-            mirrors: route
-                .spec
-                .rules
-                .iter()
-                .flat_map(|rule| mirrors(&rule.filters))
-                .collect(),
+            meta,
+            parents,
+            backends: rules.clone().flat_map(|(backends, _)| backends).collect(),
+            mirrors: rules.flat_map(|(_, filters)| mirrors(filters)).collect(),
         }
     }
 

@@ -14,6 +14,7 @@ mod kube;
 mod migrate;
 mod reconcile;
 pub mod render;
+mod timer;
 
 use clap::Subcommand;
 

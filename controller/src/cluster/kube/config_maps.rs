@@ -1,17 +1,15 @@
 //! The ConfigMaps with the authorities of backends.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 
-use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::ApiResource;
-use kube::{Api, Client};
+use kube::Client;
 use serde::Deserialize;
 
+use super::certificate;
 use super::item::dynamic_resource;
+use super::named_object::{self, Seen};
 use super::watch::{Update, Updates};
-use super::{certificate, named_object};
 use limpet_api::{BackendRef, Kind, ObjectName, ParentRef};
 use limpet_model::{Authorities, Objects};
 
@@ -34,26 +32,16 @@ dynamic_resource!(RawConfigMap);
 
 /// Watches one ConfigMap, until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
-    let resource = ApiResource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        api_version: "v1".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        plural: "configmaps".to_owned(),
-    };
-    let api: Api<RawConfigMap> = Api::namespaced_with(client, &name.namespace, &resource);
-    let mut states = pin!(named_object::follow(api, "ConfigMap", &name.name));
-    while let Some(seen) = states.next().await {
-        let found = match seen {
+    let update = |found: Seen<RawConfigMap>| {
+        let found = match found {
             Ok(config_map) => config_map.as_ref().map(read),
             Err(_) => Some(Err(
                 "limpet has no right to read it: grant list and watch on it".to_owned()
             )),
         };
-        if updates.send(Update::ConfigMap(name.clone(), found)).await.is_err() {
-            return;
-        }
-    }
+        Update::ConfigMap(name.clone(), found)
+    };
+    named_object::send(client, ("ConfigMap", "configmaps"), &name, &updates, update).await;
 }
 
 pub(super) fn read(config_map: &RawConfigMap) -> Result<Authorities, String> {

@@ -9,12 +9,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::kind::KindExt as _;
 use super::named_object::is_forbidden;
 use super::watch::watch_seconds;
+use crate::cluster::timer::at;
 use limpet_api::Kind;
 
 /// How long after a change to ask. A definition is there before the API server serves its kind, and is gone before it
@@ -95,14 +96,6 @@ impl Definitions {
         if is_change {
             self.schedule.changed(now);
         }
-    }
-}
-
-/// Waits until this time, or for ever.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

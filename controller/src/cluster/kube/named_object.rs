@@ -2,15 +2,19 @@
 //! selector would choose.
 
 use std::fmt::Debug;
+use std::pin::pin;
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
+use kube::core::{ApiResource, DynamicResourceScope};
 use kube::runtime::watcher;
 use kube::runtime::watcher::watch_object;
-use kube::{Api, Error, Resource};
+use kube::{Api, Client, Error, Resource};
 use serde::de::DeserializeOwned;
 
 use super::backoff::Backoff;
+use super::watch::{Update, Updates};
+use limpet_api::ObjectName;
 
 /// The object as it is now (`None`: it does not exist), or the API server's message if the right to read it is missing.
 pub(crate) type Seen<K> = Result<Option<K>, String>;
@@ -33,6 +37,37 @@ where
         let seen = following.next().await?;
         Some((seen, following))
     })
+}
+
+/// Follows an object of the core group until the receiver of updates is gone. `kind` is its kind and its plural.
+pub(super) async fn send<K>(
+    client: Client,
+    (kind, plural): (&'static str, &str),
+    name: &ObjectName,
+    updates: &Updates,
+    update: impl Fn(Seen<K>) -> Update,
+) where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + 'static,
+{
+    let resource = ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    };
+    let api: Api<K> = Api::namespaced_with(client, &name.namespace, &resource);
+    let mut states = pin!(follow(api, kind, &name.name));
+    while let Some(seen) = states.next().await {
+        if updates.send(update(seen)).await.is_err() {
+            return;
+        }
+    }
 }
 
 struct Following<K> {

@@ -7,23 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use serde_json::Value;
 
 use limpet_api::Kind;
+use limpet_model::former_session;
 
 /// What kubectl keeps a whole copy of the object in.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The fields of `spec.sessionPersistence` that release 1.7.0 of the Gateway API took away: their names, and their
-/// places in managed fields and in the object.
-const FIELDS: [(&str, &str, &str); 2] = [
-    ("sessionName", "f:sessionName", "sessionName"),
-    (
-        "cookieConfig.lifetimeType",
-        "f:cookieConfig/f:lifetimeType",
-        "cookieConfig/lifetimeType",
-    ),
-];
-
 /// The fields of a session policy that it had when it was written and has no more, with their values where kubectl
-/// applied them last and nobody has changed them in another way since. Whoever writes the newer shape has written the policy since.
+/// applied them last and nobody has changed them in another way since. A policy that has the newer shape has been written
+/// since, so nothing is missing.
 pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTreeMap<String, Option<String>> {
     let persistence = spec.and_then(|spec| spec.get("sessionPersistence"));
     let Some(persistence) = persistence.filter(|_| kind == Kind::XBackendTrafficPolicy) else {
@@ -39,22 +30,23 @@ pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTr
             Some((fields, keeps_applied(entry)))
         })
         .collect();
-    let has = |fields: &Value, owned: &str| fields.pointer(&format!("/{owned}")).is_some();
+    let owned = |field: &str| format!("/f:{}", field.replace('.', "/f:"));
+    let place = |field: &str| format!("/{}", field.replace('.', "/"));
+    let has = |fields: &Value, field: &str| fields.pointer(&owned(field)).is_some();
     let applied = meta.annotations.as_ref().and_then(|all| all.get(LAST_APPLIED));
     let applied: Option<Value> = applied.and_then(|text| serde_json::from_str(text).ok());
-    let lost = FIELDS.into_iter().filter(|(_, owned, field)| {
-        let was_there = managed.iter().any(|(fields, _)| has(fields, owned));
-        was_there && persistence.pointer(&format!("/{field}")).is_none()
-    });
-    let value = |owned: &str, field: &str| {
-        managed.iter().find(|(fields, keeps)| *keeps && has(fields, owned))?;
-        let value = applied
-            .as_ref()?
-            .pointer(&format!("/spec/sessionPersistence/{field}"))?;
-        value.as_str().map(str::to_owned)
+    let lost = [former_session::NAME, former_session::LIFETIME]
+        .into_iter()
+        .filter(|field| {
+            let was_there = managed.iter().any(|(fields, _)| has(fields, field));
+            was_there && persistence.pointer(&place(field)).is_none()
+        });
+    let value = |field: &str| {
+        managed.iter().find(|(fields, keeps)| *keeps && has(fields, field))?;
+        let applied = applied.as_ref()?.pointer("/spec/sessionPersistence")?;
+        applied.pointer(&place(field))?.as_str().map(str::to_owned)
     };
-    lost.map(|(name, owned, field)| (name.to_owned(), value(owned, field)))
-        .collect()
+    lost.map(|field| (field.to_owned(), value(field))).collect()
 }
 
 /// Whether the annotation has what this writer wrote: it wrote the annotation, or the API server does so for it.

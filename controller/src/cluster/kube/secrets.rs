@@ -1,17 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 
 use base64::Engine as _;
-use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::ApiResource;
-use kube::{Api, Client};
+use kube::Client;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::certificate;
 use super::item::dynamic_resource;
+use super::named_object::{self, Seen};
 use super::watch::{Update, Updates};
-use super::{certificate, named_object};
 use limpet_api::{Kind, Listener, ObjectName};
 use limpet_model::{Certificate, Objects, References, Referrer};
 
@@ -42,26 +40,16 @@ dynamic_resource!(RawSecret);
 
 /// Watches one Secret, until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
-    let resource = ApiResource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        api_version: "v1".to_owned(),
-        kind: "Secret".to_owned(),
-        plural: "secrets".to_owned(),
-    };
-    let api: Api<RawSecret> = Api::namespaced_with(client, &name.namespace, &resource);
-    let mut states = pin!(named_object::follow(api, "Secret", &name.name));
-    while let Some(seen) = states.next().await {
-        let found = match seen {
+    let update = |found: Seen<RawSecret>| {
+        let found = match found {
             Ok(secret) => secret.as_ref().map(read),
             Err(_) => Some(Err(format!(
                 "limpet has no right to read it: grant list and watch on the Secret {name}"
             ))),
         };
-        if updates.send(Update::Secret(name.clone(), found)).await.is_err() {
-            return;
-        }
-    }
+        Update::Secret(name.clone(), found)
+    };
+    named_object::send(client, ("Secret", "secrets"), &name, &updates, update).await;
 }
 
 pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {

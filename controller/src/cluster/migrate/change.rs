@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster::kube::pruned;
 use limpet_api::Kind;
+use limpet_model::former_session;
 
 /// The annotations that keep what a field says.
 const NAME: &str = "session.limpet.dev/session-name";
@@ -76,20 +77,21 @@ pub(super) fn need(policy: &DynamicObject) -> Need {
         own.or(kept).or_else(|| pruned.get(field).cloned().flatten())
     };
     let session = Session {
-        name: value("sessionName", NAME),
-        lifetime: value("cookieConfig.lifetimeType", LIFETIME),
+        name: value(former_session::NAME, NAME),
+        lifetime: value(former_session::LIFETIME, LIFETIME),
     };
     let unknown =
         |field: &str, value: &Option<String>| (pruned.contains_key(field) && value.is_none()).then(|| field.to_owned());
     let lost = [
-        unknown("sessionName", &session.name),
-        unknown("cookieConfig.lifetimeType", &session.lifetime),
+        unknown(former_session::NAME, &session.name),
+        unknown(former_session::LIFETIME, &session.lifetime),
     ];
     let lost: Vec<String> = lost.into_iter().flatten().collect();
     if !lost.is_empty() {
         return Need::Unknown(format!(
-            "the API server leaves out what it had in {}, and its metadata does not tell. Where the controller remembers \
-             it, the status of the policy says what it was: write the policy again with the fields of release 1.7",
+            "the API server leaves out what it had in {}, and its metadata does not tell. Where the controller \
+             remembers it, the status of the policy says what it was: write the policy again with the fields of \
+             release 1.7",
             lost.join(" and ")
         ));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 /// A task that takes a turn whenever something has changed.
 pub(crate) trait Reconcile: Send {
@@ -60,14 +60,6 @@ async fn after(wait: Option<Duration>) {
 pub(crate) async fn changed_or_never<T>(receiver: &mut watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
         std::future::pending::<()>().await;
-    }
-}
-
-/// Waits until this time, or for ever.
-pub(crate) async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

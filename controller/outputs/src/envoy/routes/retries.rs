@@ -17,8 +17,9 @@ const UNASKED: &str = "connect-failure";
 /// Where it asks: whatever leaves a try without an answer. `reset` includes the timeout of one try.
 const ASKED: &str = "connect-failure,refused-stream,reset";
 
-/// How often another host is chosen until it is one that was not tried. A host that refuses connections has no requests,
-/// so a load balancer that looks for the least of them prefers it: of two hosts it takes this one three times in four.
+/// How often another host is chosen until it is one that was not tried. A host that refuses connections has no
+/// requests, so a load balancer that looks for the least of them prefers it: of two hosts, it takes this one three times
+/// in four.
 const SELECTIONS: i64 = 32;
 
 pub(super) fn policy(forward: &Forward) -> RetryPolicy {
