@@ -1,9 +1,10 @@
 //! Header names that belong to somebody else, so that a session in such a header would break what it is for.
 //!
-//! Sources: the registry of HTTP field names of IANA (<https://www.iana.org/assignments/http-fields>), which has the
-//! fields of RFC 9110, RFC 9111 and later documents; the Fetch Standard, which keeps scripts from setting `Sec-*` and
-//! `Proxy-*`; gRPC over HTTP/2 and gRPC-Web; W3C Trace Context and Baggage, and the headers of the tracers that Envoy
-//! has; the headers of Envoy's connection manager, router and rate limit filter, as its documentation lists them.
+//! Sources: the registry of HTTP field names of IANA (<https://www.iana.org/assignments/http-fields>, as it was on
+//! 2026-06-17), and fields that browsers know or knew without it; the Fetch Standard, which keeps scripts from setting
+//! `Sec-*` and `Proxy-*`; gRPC over HTTP/2 and gRPC-Web; W3C Trace Context and Baggage, and the headers of the tracers
+//! that Envoy has; the headers of Envoy's connection manager, router and rate limit filter, as its documentation lists
+//! them.
 
 use crate::envoy::INTERNAL_HEADER_PREFIX;
 
@@ -72,26 +73,27 @@ const RESERVED: [Reserved; 5] = [
 ];
 
 #[rustfmt::skip]
-const HTTP: [&str; 230] = [
-    "a-im", "accept", "accept-additions", "accept-ch", "accept-charset", "accept-datetime", "accept-encoding",
-    "accept-features", "accept-language", "accept-patch", "accept-post", "accept-query", "accept-ranges",
-    "accept-signature", "activate-storage-access", "age", "allow", "alpn", "alt-svc", "alt-used", "alternates",
-    "amp-cache-transform", "apply-to-redirect-ref", "authentication-control", "authentication-info", "authorization",
-    "available-dictionary", "c-ext", "c-man", "c-opt", "c-pep", "c-pep-info", "cache-control",
-    "cache-group-invalidation", "cache-groups", "cache-status", "cal-managed-id", "caldav-timezones",
+const HTTP: [&str; 242] = [
+    "a-im", "accept", "accept-additions", "accept-ch", "accept-ch-lifetime", "accept-charset", "accept-datetime",
+    "accept-encoding", "accept-features", "accept-language", "accept-patch", "accept-post", "accept-query",
+    "accept-ranges", "accept-signature", "access-control", "activate-storage-access", "age", "allow", "alpn", "alt-svc",
+    "alt-used", "alternates", "amp-cache-transform", "apply-to-redirect-ref", "authentication-control",
+    "authentication-info", "authorization", "available-dictionary", "c-ext", "c-man", "c-opt", "c-pep", "c-pep-info",
+    "cache-control", "cache-group-invalidation", "cache-groups", "cache-status", "cal-managed-id", "caldav-timezones",
     "capsule-protocol", "cdn-cache-control", "cdn-loop", "cert-not-after", "cert-not-before", "clear-site-data",
     "client-cert", "client-cert-chain", "close", "cmcd-object", "cmcd-request", "cmcd-session", "cmcd-status",
     "cmsd-dynamic", "cmsd-static", "concealed-auth-export", "configuration-context", "connection", "content-base",
-    "content-digest", "content-disposition", "content-encoding", "content-id", "content-language", "content-length",
-    "content-location", "content-md5", "content-range", "content-script-type", "content-security-policy",
-    "content-security-policy-report-only", "content-style-type", "content-type", "content-version", "cookie", "cookie2",
-    "cross-origin-embedder-policy", "cross-origin-embedder-policy-report-only", "cross-origin-opener-policy",
-    "cross-origin-opener-policy-report-only", "cross-origin-resource-policy", "cta-common-access-token", "dasl", "date",
-    "dav", "default-style", "delta-base", "deprecation", "depth", "derived-from", "destination", "detached-jws",
-    "dictionary-id", "differential-id", "digest", "dnt", "dpop", "dpop-nonce", "early-data", "ediint-features", "etag",
-    "expect", "expect-ct", "expires", "ext", "forwarded", "from", "getprofile", "hobareg", "host", "http2-settings",
-    "if", "if-match", "if-modified-since", "if-none-match", "if-range", "if-schedule-tag-match", "if-unmodified-since",
-    "im", "include-referred-token-binding-id", "incremental", "isolation", "keep-alive", "label", "last-event-id",
+    "content-digest", "content-disposition", "content-dpr", "content-encoding", "content-id", "content-language",
+    "content-length", "content-location", "content-md5", "content-range", "content-script-type",
+    "content-security-policy", "content-security-policy-report-only", "content-style-type", "content-type",
+    "content-version", "cookie", "cookie2", "cross-origin-embedder-policy", "cross-origin-embedder-policy-report-only",
+    "cross-origin-opener-policy", "cross-origin-opener-policy-report-only", "cross-origin-resource-policy",
+    "cta-common-access-token", "dasl", "date", "dav", "default-style", "delta-base", "deprecation", "depth",
+    "derived-from", "destination", "detached-jws", "dictionary-id", "differential-id", "digest", "dnt", "dpop",
+    "dpop-nonce", "dpr", "early-data", "ediint-features", "etag", "expect", "expect-ct", "expires", "ext",
+    "feature-policy", "forwarded", "from", "getprofile", "hobareg", "host", "http2-settings", "if", "if-match",
+    "if-modified-since", "if-none-match", "if-range", "if-schedule-tag-match", "if-unmodified-since", "im",
+    "include-referred-token-binding-id", "incremental", "isolation", "keep-alive", "label", "last-event-id",
     "last-modified", "link", "link-template", "location", "lock-token", "man", "max-forwards", "memento-datetime",
     "meter", "method-check", "method-check-expires", "mime-version", "negotiate", "nel", "odata-entityid",
     "odata-isolation", "odata-maxversion", "odata-version", "opt", "optional-www-authenticate", "ordering-type",
@@ -106,8 +108,9 @@ const HTTP: [&str; 230] = [
     "strict-transport-security", "sunset", "surrogate-capability", "surrogate-control", "tcn", "te", "timeout",
     "timing-allow-origin", "topic", "trailer", "transfer-encoding", "ttl", "unencoded-digest", "upgrade",
     "upgrade-insecure-requests", "urgency", "uri", "use-as-dictionary", "user-agent", "variant-vary", "vary", "via",
-    "want-content-digest", "want-digest", "want-repr-digest", "want-unencoded-digest", "warning", "www-authenticate",
-    "x-content-type-options", "x-frame-options",
+    "viewport-width", "want-content-digest", "want-digest", "want-repr-digest", "want-unencoded-digest", "warning",
+    "width", "www-authenticate", "x-content-security-policy", "x-content-type-options", "x-download-options",
+    "x-frame-options", "x-ua-compatible", "x-webkit-csp", "x-xss-protection",
 ];
 
 #[cfg(test)]
