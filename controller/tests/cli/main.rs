@@ -16,6 +16,8 @@ mod docs_tables;
 mod dynamic_module;
 mod envoy_gateway;
 mod keys;
+#[cfg(feature = "controller")]
+mod migrate;
 mod modes;
 mod per_route;
 #[cfg(feature = "controller")]

@@ -198,6 +198,17 @@ async fn sessions_of_migrated_policies_survive_an_upgrade() -> Result<()> {
 }
 
 #[tokio::test]
+async fn migrate_says_which_api_server_has_no_policies() -> Result<()> {
+    let site = Upgrade::start().await?;
+    let (code, said) = site.migrate(&["-n", "kube-public"])?;
+    ensure!(
+        code == 0 && said.starts_with("the API server at https://") && said.contains("has no XBackendTrafficPolicy"),
+        "{code}: {said}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_an_upgrade_takes_from_a_policy_is_said() -> Result<()> {
     let mut site = Upgrade::start().await?;
     let sessions = site.sessions().await?;

@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 
 use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
 use crate::cluster::config::Config;
-use crate::cluster::kube::connect;
+use crate::cluster::kube::{Connection, connect};
 use crate::cluster::reconcile::status::{self, Facts, Inputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
 use crate::exit::{Failure, Verdict};
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
 
 async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
-    let client = connect(kubeconfig).await.map_err(|error| failed(&error))?;
+    let Connection { client, .. } = connect(kubeconfig).await.map_err(|error| failed(&error))?;
     let listener = addresses::bind("http.address", config.http.address).await?;
     let instance = instance();
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());

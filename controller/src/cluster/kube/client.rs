@@ -24,7 +24,7 @@ pub(crate) enum ConnectError {
         file: String,
         source: kube::config::KubeconfigError,
     },
-    #[error("no cluster: expected --kubeconfig, KUBECONFIG, or a service account of the cluster: {0}")]
+    #[error("no cluster: expected --kubeconfig, KUBECONFIG, ~/.kube/config, or a service account of the cluster: {0}")]
     None(#[from] kube::config::InferConfigError),
     #[error("no client for the cluster: {0}")]
     Client(#[from] kube::Error),
@@ -38,11 +38,18 @@ const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration
 /// As long as the API server lets a request last that is no watch.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// Makes a client from the given kubeconfig, else from `KUBECONFIG`, else from the service account.
+/// A client, and the address of the API server that it asks.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) address: String,
+}
+
+/// Makes a client from the given kubeconfig, else from `KUBECONFIG`, else from `~/.kube/config`, else from the service
+/// account.
 ///
 /// # Errors
 /// If nothing says how to reach an API server. Whether one answers is not checked.
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
     let config = match kubeconfig {
         Some(file) => {
             let failed = |source| ConnectError::File {
@@ -55,10 +62,12 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Connect
         }
         None => Config::infer().await?,
     };
-    Ok(client(config)?)
+    let address = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    let client = client(config, &address)?;
+    Ok(Connection { client, address })
 }
 
-fn client(config: Config) -> Result<Client, kube::Error> {
+fn client(config: Config, address: &str) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         // It says that proxies are not supported.
         return Client::try_from(config);
@@ -72,7 +81,7 @@ fn client(config: Config) -> Result<Client, kube::Error> {
     connector.set_keepalive_retries(Some(probes));
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
-    let reach = Reach::new(&config.cluster_url);
+    let reach = Reach::new(address);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .layer(RetryLayer::new(RetryPolicy::server_retry()))

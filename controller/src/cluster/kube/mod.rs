@@ -37,10 +37,11 @@ mod wanted;
 mod watch;
 
 pub(crate) use backoff::Backoff;
-pub(crate) use client::{FIELD_MANAGER, connect};
+pub(crate) use client::{Connection, FIELD_MANAGER, connect};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, secret_from_manifest};
 pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
 pub(crate) use pruned::pruned;
+pub(crate) use reach::words;
 pub(crate) use reader::{Reader, Watched};
 pub(crate) use store::{Change, Observation, Store};
 pub(crate) use wanted::Wanted;

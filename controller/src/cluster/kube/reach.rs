@@ -1,7 +1,6 @@
 //! Whether the API server can be reached, said once when that changes.
 
 use std::error::Error;
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,9 +16,9 @@ pub(super) struct Reach {
 type BoxError = Box<dyn Error + Send + Sync>;
 
 impl Reach {
-    pub(super) fn new(address: &impl Display) -> Self {
+    pub(super) fn new(address: &str) -> Self {
         Self {
-            address: address.to_string().trim_end_matches('/').into(),
+            address: address.into(),
             is_away: Arc::default(),
         }
     }
@@ -43,6 +42,14 @@ impl Reach {
             None if was_away => tracing::info!("the API server at {address} is reached again"),
             _ => {}
         }
+    }
+}
+
+/// What the API server says of a failed request, or why there is no answer.
+pub(crate) fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        _ => cause(error),
     }
 }
 

@@ -14,11 +14,20 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 
 use crate::cluster::cli::MigratePoliciesArgs;
-use crate::cluster::kube::{FIELD_MANAGER, connect};
+use crate::cluster::kube::{Connection, FIELD_MANAGER, connect, words};
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use change::{Form, Need, need, patch};
 use limpet_api::{GATEWAY_X_GROUP, Kind};
+
+/// What became of the policies of a cluster.
+struct Report {
+    /// The address of the API server.
+    address: String,
+    /// Whether the API server has the kind.
+    serves_kind: bool,
+    outcomes: Vec<Outcome>,
+}
 
 /// What became of a policy.
 struct Outcome {
@@ -54,25 +63,27 @@ pub(crate) fn run(args: &MigratePoliciesArgs, format: Output) -> Result<Verdict,
         .enable_all()
         .build()
         .map_err(|error| Failure(format!("cannot start: {error}")))?;
-    let outcomes = runtime.block_on(migrate(args))?;
-    output::print(&text(&outcomes, format)?)?;
+    let report = runtime.block_on(migrate(args))?;
+    output::print(&text(&report, format)?)?;
     let is_good = |outcome: &Outcome| matches!(outcome.state, State::Ready | State::Written);
-    Ok(if outcomes.iter().all(is_good) {
+    Ok(if report.outcomes.iter().all(is_good) {
         Verdict::Good
     } else {
         Verdict::Bad
     })
 }
 
-async fn migrate(args: &MigratePoliciesArgs) -> Result<Vec<Outcome>, Failure> {
-    let client = connect(args.kubeconfig.as_deref()).await;
-    let client = client.map_err(|error| Failure(error.to_string()))?;
+async fn migrate(args: &MigratePoliciesArgs) -> Result<Report, Failure> {
+    let connected = connect(args.kubeconfig.as_deref()).await;
+    let Connection { client, address } = connected.map_err(|error| Failure(error.to_string()))?;
     let all = api(&client, args.namespace.as_deref());
-    let policies = match all.list(&ListParams::default()).await {
-        Ok(policies) => policies.items,
-        // The kind is not served, so there are none.
-        Err(Error::Api(status)) if status.code == 404 => Vec::new(),
-        Err(error) => return Err(Failure(format!("cannot list {}: {error}", Kind::XBackendTrafficPolicy))),
+    let (serves_kind, policies) = match all.list(&ListParams::default()).await {
+        Ok(policies) => (true, policies.items),
+        Err(Error::Api(status)) if status.code == 404 => (false, Vec::new()),
+        Err(error) => {
+            let (kind, error) = (Kind::XBackendTrafficPolicy, words(&error));
+            return Err(Failure(format!("cannot list {kind} at {address}: {error}")));
+        }
     };
     let mut outcomes = Vec::new();
     for policy in policies {
@@ -80,7 +91,11 @@ async fn migrate(args: &MigratePoliciesArgs) -> Result<Vec<Outcome>, Failure> {
         let own = api(&client, Some(&namespace));
         outcomes.push(migrate_one(&own, &policy, args.write).await?);
     }
-    Ok(outcomes)
+    Ok(Report {
+        address,
+        serves_kind,
+        outcomes,
+    })
 }
 
 fn api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
@@ -124,7 +139,7 @@ async fn migrate_one(api: &Api<DynamicObject>, policy: &DynamicObject, writes: b
     }
     match tried {
         Err(Error::Api(status)) => Ok(outcome(State::Refused, status.message.clone(), change)),
-        Err(error) => Err(Failure(format!("{namespace}/{name}: {error}"))),
+        Err(error) => Err(Failure(format!("{namespace}/{name}: {}", words(&error)))),
         Ok(()) if change.is_none() => Ok(outcome(State::Ready, format!("{session} is in {form}"), None)),
         Ok(()) => {
             let state = if writes { State::Written } else { State::NotWritten };
@@ -151,7 +166,12 @@ fn is_unknown_field(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.message.contains("unknown field"))
 }
 
-fn text(outcomes: &[Outcome], format: Output) -> Result<String, Failure> {
+fn text(report: &Report, format: Output) -> Result<String, Failure> {
+    let Report {
+        address,
+        serves_kind,
+        outcomes,
+    } = report;
     if let Output::Json = format {
         let policy = |outcome: &Outcome| {
             json!({
@@ -162,29 +182,84 @@ fn text(outcomes: &[Outcome], format: Output) -> Result<String, Failure> {
             })
         };
         let policies: Vec<Value> = outcomes.iter().map(policy).collect();
-        return Ok(format!("{:#}\n", json!({"policies": policies})));
+        let report = json!({"apiServer": address, "servesKind": serves_kind, "policies": policies});
+        return Ok(format!("{report:#}\n"));
     }
+    let kind = Kind::XBackendTrafficPolicy;
     let mut text = String::new();
     for outcome in outcomes {
-        let (policy, state) = (&outcome.policy, outcome.state.name());
+        let (policy, state, about) = (&outcome.policy, outcome.state.name(), printable(&outcome.about));
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{} {policy}: {state}: {}",
-            Kind::XBackendTrafficPolicy,
-            outcome.about
-        );
+        let _ = writeln!(text, "{kind} {policy}: {state}: {about}");
         if let Some(patch) = &outcome.patch {
             let yaml =
                 serde_saphyr::to_string(patch).map_err(|error| Failure(format!("cannot write YAML: {error}")))?;
             text.extend(yaml.lines().flat_map(|line| ["  ", line, "\n"]));
         }
     }
-    if outcomes.is_empty() {
-        text += "there is no XBackendTrafficPolicy\n";
+    if !serves_kind {
+        let _ = writeln!(
+            text,
+            "the API server at {address} does not serve {kind}: nothing to migrate"
+        );
+    } else if outcomes.is_empty() {
+        let _ = writeln!(
+            text,
+            "the API server at {address} has no {kind} here: nothing to migrate"
+        );
     }
     if outcomes.iter().any(|outcome| outcome.state == State::NotWritten) {
         text += "run it with --write to change these policies\n";
     }
     Ok(text)
+}
+
+/// What users and webhooks wrote, without what would change a terminal.
+fn printable(text: &str) -> String {
+    let shown = |character: char| {
+        if character.is_control() {
+            character.escape_default().to_string()
+        } else {
+            character.to_string()
+        }
+    };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(serves_kind: bool, outcomes: Vec<Outcome>) -> Report {
+        Report {
+            address: "https://192.0.2.1:6443".to_owned(),
+            serves_kind,
+            outcomes,
+        }
+    }
+
+    #[test]
+    fn a_cluster_without_the_kind_is_told_from_one_without_policies() {
+        let said = |serves_kind| text(&report(serves_kind, Vec::new()), Output::Text).unwrap();
+        assert_eq!(
+            said(false),
+            "the API server at https://192.0.2.1:6443 does not serve XBackendTrafficPolicy: nothing to migrate\n"
+        );
+        assert_eq!(
+            said(true),
+            "the API server at https://192.0.2.1:6443 has no XBackendTrafficPolicy here: nothing to migrate\n"
+        );
+    }
+
+    #[test]
+    fn what_users_wrote_cannot_change_the_terminal() {
+        let outcome = Outcome {
+            policy: "shop/web".to_owned(),
+            state: State::Refused,
+            about: "name \u{1b}[2J".to_owned(),
+            patch: None,
+        };
+        let said = text(&report(true, vec![outcome]), Output::Text).unwrap();
+        assert_eq!(said, "XBackendTrafficPolicy shop/web: refused: name \\u{1b}[2J\n");
+    }
 }
