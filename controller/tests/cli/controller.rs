@@ -43,7 +43,7 @@ fn a_bad_field_is_named_by_its_path() {
             "unknown field",
         ),
         (json!({"namespaces": ["shop", ""]}), "namespaces: ", "expected names"),
-        (json!({"namespaces": "shop"}), "namespaces: ", "sequence"),
+        (json!({"namespaces": "shop"}), "namespaces: ", "expected a list"),
         (
             json!({"sessionDefaults": {"sameSite": "strict"}}),
             "sessionDefaults.sameSite: ",

@@ -89,9 +89,26 @@ impl Mistake {
     fn message(&self, secret: bool) -> String {
         match self.text.rsplit_once("expected ") {
             // serde repeats the value that it found.
-            Some((_, expected)) if secret => format!("expected {expected}"),
-            _ => self.text.clone(),
+            Some((_, expected)) if secret => format!("expected {}", plain(expected)),
+            Some((found, expected)) => format!("{found}expected {}", plain(expected)),
+            None => plain(&self.text).to_owned(),
         }
+    }
+}
+
+/// The words of JSON for what serde and the standard library say in words of Rust.
+fn plain(text: &str) -> &str {
+    match text {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number, 0 or more",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        "invalid socket address syntax" => "expected an IP address and a port, as 127.0.0.1:18000",
+        "invalid IP address syntax" => "expected an IP address, as 192.0.2.1",
+        _ if text.starts_with("struct ") => "an object",
+        _ => text,
     }
 }
 

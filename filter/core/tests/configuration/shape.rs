@@ -87,6 +87,32 @@ fn a_word_that_is_no_text_names_the_words() {
 }
 
 #[test]
+fn no_message_has_words_of_rust() {
+    for (path, value, expected) in [
+        (
+            "/keys/0/id",
+            json!(300),
+            "keys[0].id: expected a whole number from 0 to 255",
+        ),
+        ("/fences", json!({}), "fences: invalid type: map, expected a list"),
+        (
+            "/policies",
+            json!([]),
+            "policies: invalid type: sequence, expected an object",
+        ),
+        (
+            "/policies/shop",
+            json!(5),
+            "policies.shop: invalid type: integer `5`, expected an object",
+        ),
+    ] {
+        let mut config = valid();
+        *config.pointer_mut(path).unwrap() = value;
+        assert_eq!(load(&config).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
 fn no_mistake_hides_another() {
     let config = json!({
         "keys": [7, {"id": 1, "env": "A", "state": []}, {"id": "x", "inline": true}, {}],
