@@ -3,6 +3,7 @@
 
 mod draining;
 mod key_rotation;
+mod probes;
 mod reload;
 mod restarts;
 mod reused_addresses;
