@@ -25,16 +25,17 @@ with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 test_e2e = e2e/tools/test-named.sh "$(TEST)" cargo test --locked -p limpet-e2e
 in_netns = --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
+in_node = --config 'target."cfg(unix)".runner="e2e/tools/in-node.sh"'
 
 MAKEFLAGS += --no-print-directory
 ifneq ($(and $(TEST),$(filter test,$(MAKECMDGOALS))),)
-$(error TEST is for e2e, e2e-matrix, e2e-kube, e2e-istio and e2e-envoy-gateway; `make test` runs every test)
+$(error TEST is for e2e, e2e-matrix, e2e-kube, e2e-node, e2e-istio and e2e-envoy-gateway; `make test` runs every test)
 endif
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors check hooks msrv test test-host test-cli
-.PHONY: e2e e2e-matrix e2e-kube e2e-envoy-gateway envoy-gateway e2e-istio istiod
+.PHONY: e2e e2e-matrix e2e-kube e2e-node node cluster e2e-envoy-gateway envoy-gateway e2e-istio istiod
 .PHONY: demo demo-kube bench bench-controller clean
 
 help: ## Print this list
@@ -117,6 +118,23 @@ e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API 
 	@# Most tests wait most of the time.
 	@RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	$(test_e2e) --features kube --test kube $(in_netns)
+
+# Not part of `make test`, because it needs root.
+e2e-node: node wasm module test-cli ## Run the tests on a genuine Kubernetes node, as root: TEST=name
+	@cargo build --locked -p limpet-e2e --bin backend
+	@echo "Testing on a Kubernetes node with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
+	@# The tests restart what they share.
+	@RUST_TEST_THREADS=1 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	e2e/tools/with-node.sh $(test_e2e) --features node --test node $(in_node)
+
+cluster: node wasm module test-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C
+	@cargo build --locked -p limpet-e2e --features node --bin backend --bin cluster
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
+	e2e/tools/in-node.sh $(cargo_target)/debug/cluster
+
+# Says what this machine lacks before minutes go into building the rest.
+node:
+	@e2e/tools/node.sh >/dev/null
 
 e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Run the tests with Envoy Gateway: ENVOY_GATEWAY=<binary>
 	@echo "Testing through Envoy Gateway with Envoy $(ENVOY_VERSION), both builds of the filter (2 minutes the first time)"

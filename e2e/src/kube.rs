@@ -26,12 +26,15 @@ mod cluster;
 mod controller;
 mod controllers;
 mod daemon;
+mod definitions;
 mod envoy_gateway;
 mod istio;
 mod kinds;
 mod manifest;
 mod namespace;
 mod network;
+#[cfg(feature = "node")]
+mod node;
 mod pod;
 mod pod_template;
 mod proxy;
@@ -48,6 +51,8 @@ pub use envoy_gateway::EnvoyGateway;
 pub use istio::{Gateway, Istiod};
 pub use namespace::{Endpoint, Namespace};
 pub use network::Network;
+#[cfg(feature = "node")]
+pub use node::Node;
 pub use pod::{POD_PORT, Pod};
 pub use proxy::Proxy;
 pub use release::Release;

@@ -12,15 +12,23 @@ const INTERVAL: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// If it returns none in half a minute. The error names `what`.
-pub async fn until<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+pub async fn until<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+    until_within(PATIENCE, what, check).await
+}
+
+/// As [`until`], for what takes longer: the rollout of a Deployment whose pods drain, for example.
+///
+/// # Errors
+/// If it returns none in that time. The error names `what`.
+pub async fn until_within<T>(patience: Duration, what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < patience {
         if let Some(answer) = check().await {
             return Ok(answer);
         }
         tokio::time::sleep(INTERVAL).await;
     }
-    bail!("waited {} s for: {what}", PATIENCE.as_secs())
+    bail!("waited {} s for: {what}", patience.as_secs())
 }
 
 /// Waits for a future, but not forever: a test that hangs would not say where.

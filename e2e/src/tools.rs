@@ -107,6 +107,28 @@ pub fn kube(program: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
+/// A program of a Kubernetes node (`NODE_BIN`, a directory), such as `kubelet`.
+///
+/// # Errors
+/// If the variable is not set or the program does not exist; the error says what to do.
+#[cfg(feature = "node")]
+pub fn node(program: &str) -> Result<PathBuf> {
+    let file = directory("NODE_BIN")?.join(program);
+    if !file.is_file() {
+        bail!("NODE_BIN has no {program}. `make e2e-node` builds it.");
+    }
+    Ok(file)
+}
+
+/// The archives of the images that a node's containerd gets (`NODE_IMAGES`): a directory.
+///
+/// # Errors
+/// If the variable is not set or does not name a directory; the error says what to do.
+#[cfg(feature = "node")]
+pub fn node_images() -> Result<PathBuf> {
+    directory("NODE_IMAGES")
+}
+
 /// The definitions of the Gateway API's kinds (`GATEWAY_API_CRDS`): a directory that contains one for each release,
 /// such as `v1.7.0`.
 ///

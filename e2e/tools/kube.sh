@@ -34,7 +34,7 @@ elif command -v setup-envtest >/dev/null; then
 fi
 
 # The output depends on these files.
-sources=$(cd "$module" && cat go.mod go.sum ./*.go ./*/*.go | sha256sum | cut -c -12)
+sources=$(cd "$module" && cat go.mod go.sum ./*.go controllers/*.go | sha256sum | cut -c -12)
 if [[ -n $servers ]]; then
   tags=controllers_only what="Kubernetes' controllers" minutes="2 minutes"
 else

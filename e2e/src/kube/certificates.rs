@@ -12,6 +12,7 @@ use rcgen::{
 pub(super) struct Certificates {
     /// The certificate authority's certificate in PEM.
     pub(super) authority: String,
+    pub(super) authority_file: PathBuf,
     /// The server's certificate.
     pub(super) server: PathBuf,
     pub(super) server_key: PathBuf,
@@ -21,8 +22,8 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// Makes the files in this directory, for a server at this address.
-    pub(super) fn make(address: &str, directory: &Path) -> Result<Self> {
+    /// Makes the files in this directory, for a server with these addresses and host names.
+    pub(super) fn make(names: &[&str], directory: &Path) -> Result<Self> {
         let mut authority = CertificateParams::new([])?;
         authority.distinguished_name.push(DnType::CommonName, "test-bed");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -30,7 +31,7 @@ impl Certificates {
         let authority_key = KeyPair::generate()?;
         let authority_certificate = authority.self_signed(&authority_key)?;
 
-        let mut server = CertificateParams::new([address.to_owned()])?;
+        let mut server = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
         server.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let server_key = KeyPair::generate()?;
@@ -45,6 +46,7 @@ impl Certificates {
         };
         Ok(Self {
             authority: authority_certificate.pem(),
+            authority_file: written("ca.crt", authority_certificate.pem())?,
             server: written("server.crt", server_certificate.pem())?,
             server_key: written("server.key", server_key.serialize_pem())?,
             token_key: written("tokens.key", token_key.serialize_pem())?,

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use anyhow::Result;
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::daemon::Daemon;
-use super::{ApiServer, Namespace, Release, controllers, manifest};
-use crate::poll;
+use super::{ApiServer, Namespace, Release, controllers};
 
 /// The node that all pods are on.
 pub(super) const NODE: &str = "node";
@@ -56,50 +55,24 @@ impl Cluster {
             server,
             names: AtomicUsize::new(1),
         };
-        let mut yaml = String::new();
-        for file in definitions {
-            yaml += &std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            yaml += "\n---\n";
-        }
-        cluster.define(&yaml).await?;
+        cluster.server.admin().define_all(definitions).await?;
         Ok(cluster)
     }
 
-    /// Adds or changes custom resource definitions (YAML), and waits until their kinds are served. An admission policy
-    /// of the Gateway API may be among them.
+    /// As [`super::Client::define`].
     ///
     /// # Errors
-    /// If a definition is refused, or its kind is not served.
+    /// As there.
     pub async fn define(&self, definitions: &str) -> Result<()> {
-        let admin = self.server.admin();
-        let definitions = manifest::objects(definitions)?;
-        for definition in &definitions {
-            let applied = admin.apply_object(definition).await;
-            applied.with_context(|| format!("the definition {}", definition["metadata"]["name"]))?;
-        }
-        // The API server needs a moment for each. All moments pass at the same time.
-        for definition in &definitions {
-            match definition["kind"].as_str() {
-                Some("CustomResourceDefinition") => admin.until_defined(definition).await?,
-                Some("ValidatingAdmissionPolicy") => self.until_definitions_are_judged(true).await?,
-                _ => (),
-            }
-        }
-        Ok(())
+        self.server.admin().define(definitions).await
     }
 
-    /// Waits until an admission policy of the Gateway API is in force, or is in force no longer.
+    /// As [`super::Client::until_definitions_are_judged`].
     ///
     /// # Errors
-    /// If that does not happen.
+    /// As there.
     pub async fn until_definitions_are_judged(&self, judged: bool) -> Result<()> {
-        let admin = self.server.admin();
-        poll::until("the admission policy of the Gateway API", async || {
-            let answer = admin.dry_run(&of_no_release()).await;
-            let refused = answer.is_err_and(|error| format!("{error:#}").contains("ValidatingAdmissionPolicy"));
-            (refused == judged).then_some(())
-        })
-        .await
+        self.server.admin().until_definitions_are_judged(judged).await
     }
 
     /// The API server.
@@ -133,27 +106,4 @@ impl Cluster {
     pub fn controllers_log(&self) -> Result<String> {
         self.controllers.log()
     }
-}
-
-/// A definition in the Gateway API's group that does not name its release.
-fn of_no_release() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "probes.gateway.networking.k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": "gateway.networking.k8s.io",
-            "scope": "Namespaced",
-            "names": {"kind": "Probe", "plural": "probes"},
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object"}},
-            }],
-        },
-    })
 }

@@ -26,6 +26,7 @@ pub struct ApiServer {
     certificates: Certificates,
     tls: Tls,
     admin: User,
+    has_kubelets: bool,
     directory: TempDir,
     _network: Network,
 }
@@ -40,6 +41,12 @@ pub struct AuditedRequest {
 }
 
 const AUDIT_LOG: &str = "audit.log";
+
+/// The addresses of Services.
+const SERVICES: &str = "10.67.0.0/16";
+
+/// The names by which pods know an API server: the first address of Services, and host names.
+const NAMES_IN_PODS: [&str; 3] = ["10.67.0.1", "kubernetes.default", "kubernetes.default.svc"];
 
 /// One line for each request of a service account, when it comes.
 const AUDIT_POLICY: &str = "
@@ -57,6 +64,12 @@ impl ApiServer {
     /// # Errors
     /// If they do not start; the error contains the end of a log.
     pub async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// As [`ApiServer::start`], for a cluster with kubelets, whose other programs are these users: name and group.
+    /// [`ApiServer::component_kubeconfig`] is how they know it.
+    pub(super) async fn start_with(components: &[(&str, &str)]) -> Result<Self> {
         let network = Network::claim()?;
         let ip = network.next()?;
         let directory = TempDir::with_prefix("limpet-e2e-")?;
@@ -65,20 +78,26 @@ impl ApiServer {
             name: "admin".to_owned(),
             token: "admin-of-the-test-bed".to_owned(),
         };
+        let mut users = vec![(admin.clone(), "system:masters")];
+        users.extend(components.iter().map(|(name, group)| (component(name), *group)));
+        let line = |(user, group): &(User, &str)| format!("{},{},{},{group}\n", user.token, user.name, user.name);
         std::fs::write(
             directory.path().join("users.csv"),
-            format!("{},{},1,system:masters\n", admin.token, admin.name),
+            users.iter().map(line).collect::<String>(),
         )?;
         std::fs::write(directory.path().join("audit.yaml"), AUDIT_POLICY)?;
-        let certificates = Certificates::make(&ip.to_string(), directory.path())?;
+        let own = ip.to_string();
+        let names = [&[own.as_str()], NAMES_IN_PODS.as_slice()].concat();
+        let certificates = Certificates::make(&names, directory.path())?;
         let mut server = Self {
             process: None,
             _etcd: start_etcd(ip, etcd_address, directory.path())?,
             address: SocketAddr::new(ip, 6443),
             etcd_address,
-            tls: Tls::new(&certificates.authority, &ip.to_string())?,
+            tls: Tls::new(&certificates.authority, &own)?,
             certificates,
             admin,
+            has_kubelets: !components.is_empty(),
             directory,
             _network: network,
         };
@@ -207,6 +226,15 @@ impl ApiServer {
         self.directory.path()
     }
 
+    pub(super) fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
+    /// Writes the kubeconfig file of a program that [`ApiServer::start_with`] named.
+    pub(super) fn component_kubeconfig(&self, name: &str) -> Result<PathBuf> {
+        self.kubeconfig(&component(name))
+    }
+
     fn launch(&self) -> Result<Daemon> {
         let directory = self.directory.path();
         let (ip, certificates) = (self.address.ip().to_string(), &self.certificates);
@@ -220,21 +248,34 @@ impl ApiServer {
         flag("bind-address", &ip);
         flag("advertise-address", &ip);
         flag("secure-port", &self.address.port().to_string());
-        flag("service-cluster-ip-range", &"10.67.0.0/16");
+        flag("service-cluster-ip-range", &SERVICES);
         flag("tls-cert-file", &certificates.server);
         flag("tls-private-key-file", &certificates.server_key);
         flag("cert-dir", &directory);
         flag("token-auth-file", &directory.join("users.csv"));
-        flag("authorization-mode", &"RBAC");
         flag("audit-policy-file", &directory.join("audit.yaml"));
         flag("audit-log-path", &directory.join(AUDIT_LOG));
         flag("service-account-issuer", &"https://test-bed");
         flag("service-account-key-file", &certificates.token_public_key);
         flag("service-account-signing-key-file", &certificates.token_key);
-        // Otherwise pods would wait for the service account `default`, which a controller creates that does not run
-        // here.
-        flag("disable-admission-plugins", &"ServiceAccount");
+        if self.has_kubelets {
+            flag("authorization-mode", &"Node,RBAC");
+            // The name of a node is no host name here.
+            flag("kubelet-preferred-address-types", &"InternalIP");
+        } else {
+            flag("authorization-mode", &"RBAC");
+            // Otherwise pods would wait for the service account `default`, which a controller creates that does not
+            // run here.
+            flag("disable-admission-plugins", &"ServiceAccount");
+        }
         Daemon::start("kube-apiserver", &mut command, directory)
+    }
+}
+
+fn component(name: &str) -> User {
+    User {
+        name: name.to_owned(),
+        token: format!("token-of-{name}"),
     }
 }
 

@@ -1,0 +1,4 @@
+//! What the manifests of `controller/deploy` do on a genuine node.
+#![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
+
+mod test_bed;

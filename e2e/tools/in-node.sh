@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# in-node.sh COMMAND...: runs a command on a machine within this machine, as which a Kubernetes node can run: it has
+# its own processes, mounts and network, a cgroup of its own (LIMPET_CGROUP), and empty /run, /var/lib and /var/log. As
+# in in-netns.sh, every address of 10.66.0.0/16 is this machine, and others join with `nsenter` and the arguments in
+# LIMPET_NAMESPACES. Whatever the command leaves running ends with it, containers too; no mount, link, cgroup or file
+# stays. Works for root only.
+set -euo pipefail
+
+say() { echo "in-node: $*" >&2; }
+
+((EUID == 0)) || { say "this needs root"; exit 1; }
+PATH=$PATH:/usr/sbin:/sbin
+
+if [[ ${1:-} == --inside ]]; then
+  shift
+  mount -t tmpfs -o mode=755 tmpfs /run
+  for directory in lib log; do
+    mkdir "$TMPDIR/$directory"
+    mount --bind "$TMPDIR/$directory" "/var/$directory"
+  done
+  # The kubelet demands settings of the whole machine. It finds what it demands, and this machine keeps its own.
+  demand() {
+    local file=$TMPDIR/${1//\//.}
+    echo "$2" >"$file"
+    mount --bind "$file" "/proc/sys/$1"
+  }
+  demand vm/overcommit_memory 1
+  demand vm/panic_on_oom 0
+  demand kernel/panic 10
+  demand kernel/panic_on_oops 1
+  demand kernel/keys/root_maxkeys 1000000
+  demand kernel/keys/root_maxbytes 25000000
+  ip link set lo up
+  ip route add local 10.66.0.0/16 dev lo
+  # The node's own address, which must be one of a link, and a default route, which addresses of Services need.
+  ip link add node type bridge
+  ip address add 10.66.255.254/32 dev node
+  ip link set node up
+  ip route add default dev node
+  echo 1 >/proc/sys/net/ipv4/ip_forward
+  exec "$@"
+fi
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/limpet-node-XXXXXX")
+cgroup=/${tmp##*/}
+# One hierarchy, or one for each controller.
+if [[ -f /sys/fs/cgroup/cgroup.controllers ]]; then
+  hierarchies=(/sys/fs/cgroup)
+else
+  mapfile -t hierarchies < <(awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts)
+fi
+
+child=
+clean_up() {
+  trap '' INT TERM HUP
+  [[ -z $child ]] || { kill -KILL "$child" 2>/dev/null; wait "$child"; } || true
+  local hierarchy
+  for hierarchy in "${hierarchies[@]}"; do
+    # The last processes may still be ending.
+    for _ in {1..100}; do
+      [[ -d $hierarchy$cgroup ]] || break
+      find "$hierarchy$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null && break
+      sleep 0.1
+    done
+    [[ ! -d $hierarchy$cgroup ]] || say "the cgroup $hierarchy$cgroup cannot be removed"
+  done
+  rm -rf "$tmp"
+}
+trap clean_up EXIT
+# `unshare` passes no signal on: with it everything ends. Ctrl-C reaches the command itself, which may end in order.
+trap 'exit 143' TERM HUP
+trap : INT
+
+for hierarchy in "${hierarchies[@]}"; do
+  mkdir "$hierarchy$cgroup"
+  # A new group of this hierarchy has no CPUs and no memory until it is told which.
+  for file in cpuset.cpus cpuset.mems; do
+    [[ ! -f $hierarchy$cgroup/$file ]] || cat "$hierarchy/$file" >"$hierarchy$cgroup/$file" 2>/dev/null || true
+  done
+done
+
+# shellcheck disable=SC2016 # for the inner shell
+TMPDIR=$tmp LIMPET_CGROUP=$cgroup \
+  sh -c 'export LIMPET_NAMESPACES="--target $$ --net" && exec unshare "$@"' in-node \
+  --mount --net --pid --fork --kill-child --mount-proc "$(realpath "${BASH_SOURCE[0]}")" --inside "$@" <&0 &
+child=$!
+status=0
+while kill -0 "$child" 2>/dev/null; do
+  wait "$child" && status=0 || status=$?
+done
+child=
+exit "$status"

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# with-node.sh COMMAND...: runs a command with the environment variables that the tests on a node need: NODE_BIN, the
+# programs of a node, and NODE_IMAGES, the archives of its images. They are made of files of this machine, because no
+# registry is asked: the controller's image has what its Containerfile puts there, and Envoy's has a stock Envoy, both
+# with the shell that their manifests use. Within with-envoy.sh, which names the files.
+set -euo pipefail
+tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+target=$(realpath "${CARGO_TARGET_DIR:-$tools/../../target}")
+
+NODE_BIN=$("$tools/node.sh")
+NODE_IMAGES=$target/node-images
+export NODE_BIN NODE_IMAGES
+mkdir -p "$NODE_IMAGES"
+
+# image ARCHIVE NAME ARGUMENT...: into a file of its own first, because others may be reading the old one.
+image() {
+  local archive=$NODE_IMAGES/$1.tar
+  python3 "$tools/image.py" "$archive.$$" "${@:2}"
+  mv "$archive.$$" "$archive"
+}
+# programs NAME...: the arguments for programs of this machine.
+programs() {
+  local name
+  for name in "$@"; do
+    echo "/usr/bin/$name=$(realpath "$(type -P "$name")")"
+  done
+}
+
+image pause limpet.dev/e2e/pause:1 --entrypoint pause "/usr/bin/pause=$NODE_BIN/pause"
+image coredns limpet.dev/e2e/coredns:1 --entrypoint coredns "/usr/bin/coredns=$NODE_BIN/coredns"
+image backend limpet.dev/e2e/backend:1 --entrypoint backend --user 65532:65532 \
+  "/usr/bin/backend=${CARGO_TARGET_DIR:-target}/debug/backend"
+# shellcheck disable=SC2046 # one word each
+image limpet docker.io/library/limpet:0.1.0 --entrypoint limpet --user 65532:65532 $(programs sh cp) \
+  "/usr/local/bin/limpet=$LIMPET_BIN" "/usr/share/limpet/limpet.wasm=$LIMPET_WASM" \
+  "/usr/share/limpet/liblimpet.so=$LIMPET_MODULE"
+# shellcheck disable=SC2046
+image envoy docker.io/envoyproxy/envoy:v1.40.0 --entrypoint envoy $(programs bash cat grep sleep) \
+  "/usr/local/bin/envoy=$ENVOY_BIN"
+exec "$@"
