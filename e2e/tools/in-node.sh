@@ -53,7 +53,7 @@ fi
 child=
 clean_up() {
   trap '' INT TERM HUP
-  [[ -z $child ]] || { kill -KILL "$child" 2>/dev/null; wait "$child"; } || true
+  [[ -z $child ]] || { kill -KILL "$child"; wait "$child"; } 2>/dev/null || true
   local hierarchy
   for hierarchy in "${hierarchies[@]}"; do
     # The last processes may still be ending.
@@ -67,9 +67,9 @@ clean_up() {
   rm -rf "$tmp"
 }
 trap clean_up EXIT
-# `unshare` passes no signal on: with it everything ends. Ctrl-C reaches the command itself, which may end in order.
+# `unshare` passes no signal on. With it everything ends.
+trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-trap : INT
 
 for hierarchy in "${hierarchies[@]}"; do
   mkdir "$hierarchy$cgroup"
@@ -79,14 +79,13 @@ for hierarchy in "${hierarchies[@]}"; do
   done
 done
 
+# In the background, so that the traps above work meanwhile. What bash runs there ignores Ctrl-C unless told otherwise.
 # shellcheck disable=SC2016 # for the inner shell
 TMPDIR=$tmp LIMPET_CGROUP=$cgroup \
-  sh -c 'export LIMPET_NAMESPACES="--target $$ --net" && exec unshare "$@"' in-node \
+  sh -c 'export LIMPET_NAMESPACES="--target $$ --net" && exec env --default-signal=INT,QUIT unshare "$@"' in-node \
   --mount --net --pid --fork --kill-child --mount-proc "$(realpath "${BASH_SOURCE[0]}")" --inside "$@" <&0 &
 child=$!
 status=0
-while kill -0 "$child" 2>/dev/null; do
-  wait "$child" && status=0 || status=$?
-done
+wait "$child" || status=$?
 child=
 exit "$status"

@@ -1,4 +1,7 @@
 //! What the manifests of `controller/deploy` do on a genuine node.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod deploy;
+mod rollouts;
+mod site;
 mod test_bed;

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Node, Release};
-use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -18,26 +17,17 @@ async fn main() -> ExitCode {
     }
 }
 
-/// However this ends, everything that was started ends with it: by its value, or with the namespaces.
+/// Everything ends with the namespaces that this runs in, by whatever ends it.
 async fn run() -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let show = async {
-        let started = Instant::now();
-        let node = Node::start().await?;
-        node.define(Release::V1_7_0).await?;
-        println!(
-            "A Kubernetes cluster of one node, ready after {:.1} s.",
-            started.elapsed().as_secs_f32()
-        );
-        print_commands_to_try(&node)?;
-        std::future::pending::<Result<()>>().await
-    };
-    tokio::select! {
-        ended = show => ended,
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
-    }
+    let started = Instant::now();
+    let node = Node::start().await?;
+    node.define(Release::V1_7_0).await?;
+    println!(
+        "A Kubernetes cluster of one node, ready after {:.1} s.",
+        started.elapsed().as_secs_f32()
+    );
+    print_commands_to_try(&node)?;
+    std::future::pending().await
 }
 
 fn print_commands_to_try(node: &Node) -> Result<()> {

@@ -1,0 +1,48 @@
+//! The manifests as they are shipped.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::site::Site;
+
+/// They are ready, because the site is. An Envoy has its configuration over mutual TLS from either replica.
+#[tokio::test]
+async fn the_deployed_envoys_serve_their_gateway() -> Result<()> {
+    let site = Site::shared().await?;
+    let programmed = |gateway: &Value| {
+        let mut conditions = gateway["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|condition| condition["type"] == "Programmed" && condition["status"] == "True")
+    };
+    site.default()
+        .until("acknowledgements", "Gateway", "web", programmed)
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_through_the_envoy_service_keeps_its_pod() -> Result<()> {
+    let site = Site::shared().await?;
+    let mut pods = BTreeSet::new();
+    for path in ["/cookie", "/header"] {
+        for _ in 0..10 {
+            let mut visitor = site.visitor();
+            let first = visitor.get(path).await?;
+            let pod = first.backend().context("no pod")?.to_owned();
+            let token = first.header("x-session").map(str::to_owned);
+            // Each request has a connection of its own, which kube-proxy leads to any of the Envoys.
+            for _ in 0..10 {
+                let mut request = limpet_e2e::Request::get(site.envoys(), path);
+                if let Some(token) = &token {
+                    request = request.header("x-session", token);
+                }
+                let again = visitor.send(request).await?;
+                ensure!(again.backend() == Some(&pod), "{path}: the session of {pod}: {again:?}");
+            }
+            pods.insert(pod);
+        }
+    }
+    ensure!(pods.len() == 3, "all sessions are on {pods:?}");
+    Ok(())
+}

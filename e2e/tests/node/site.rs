@@ -1,0 +1,232 @@
+//! What `controller/deploy` installs, as it is shipped, and an application behind it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Client, Node, Release};
+use limpet_e2e::{Visitor, poll, tools};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+/// A pod drains for half a minute, and a Deployment replaces one pod after the other.
+const ROLLOUT: Duration = Duration::from_secs(300);
+
+/// The application: its Deployment, its Service and its routes have this name.
+pub(crate) const APPLICATION: &str = "web";
+
+const SYSTEM: &str = "limpet-system";
+
+/// The Envoys' Deployment, and their Service.
+pub(crate) const ENVOYS: &str = "limpet-envoy-web";
+
+/// The controller, two Envoys for the Gateway `default/web`, and an application of three pods with sessions in a cookie
+/// and in a header.
+#[derive(Debug)]
+pub(crate) struct Site {
+    node: &'static Node,
+    envoys: SocketAddr,
+}
+
+impl Site {
+    /// The site that all tests share. They run one after the other.
+    pub(crate) async fn shared() -> Result<&'static Self> {
+        static SITE: OnceCell<Site> = OnceCell::const_new();
+        SITE.get_or_try_init(Self::install).await
+    }
+
+    /// What docs/how-to/operate-the-controller.md says to do.
+    async fn install() -> Result<Self> {
+        let node = Node::shared().await?;
+        node.define(Release::V1_7_0).await?;
+        let admin = node.admin();
+        admin.apply(&deployed("namespace.yaml")?).await?;
+        admin.apply(&certificates()?).await?;
+        for folder in ["", "envoy/"] {
+            kustomize(&admin, folder).await?;
+        }
+        let system = admin.in_namespace(SYSTEM);
+        until_rolled_out(&system, "limpet-controller").await?;
+        until_rolled_out(&system, ENVOYS).await?;
+        let service = system.get("v1/Service", ENVOYS).await?;
+        let (address, port) = (&service["spec"]["clusterIP"], &service["spec"]["ports"][0]["port"]);
+        let site = Self {
+            node,
+            envoys: format!("{}:{port}", address.as_str().context("no address")?).parse()?,
+        };
+
+        admin.apply_object(&application()).await?;
+        admin.apply_object(&service_of_application()).await?;
+        admin.apply_object(&routes()).await?;
+        until_rolled_out(&admin, APPLICATION).await?;
+        let mut visitor = site.visitor();
+        poll::until("a session", async || {
+            visitor.get("/cookie").await.ok()?;
+            visitor.cookie("limpet-session").map(drop)
+        })
+        .await?;
+        Ok(site)
+    }
+
+    /// The namespace `default`, which has the Gateway and the application.
+    pub(crate) fn default(&self) -> Client {
+        self.node.admin()
+    }
+
+    /// The namespace of the controller and of the Envoys.
+    pub(crate) fn system(&self) -> Client {
+        self.node.admin().in_namespace(SYSTEM)
+    }
+
+    /// The Envoys' Service.
+    pub(crate) fn envoys(&self) -> SocketAddr {
+        self.envoys
+    }
+
+    /// A client without cookies that opens a connection for each request.
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor::of(self.envoys)
+    }
+}
+
+/// Replaces a Deployment's pods as `kubectl rollout restart` does, and waits until the former ones are gone. Returns the
+/// names of the former ones.
+pub(crate) async fn restart(client: &Client, deployment: &str) -> Result<BTreeSet<String>> {
+    let former = pods(client, deployment).await?;
+    // Any new value will do.
+    let change = json!({"spec": {"template": {"metadata": {"annotations": {
+        "kubectl.kubernetes.io/restartedAt": former.first(),
+    }}}}});
+    client.merge("apps/v1/Deployment", deployment, &change).await?;
+    until_rolled_out(client, deployment).await?;
+    let now = pods(client, deployment).await?;
+    ensure!(now.is_disjoint(&former), "not replaced: {former:?}, now {now:?}");
+    Ok(former)
+}
+
+/// Waits until all pods of a Deployment are ready and have its present template, and no others are left.
+async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
+    let mut last = Value::Null;
+    let rolled_out = poll::until_within(ROLLOUT, &format!("the rollout of {deployment}"), async || {
+        let object = client.get("apps/v1/Deployment", deployment).await.ok()?;
+        let (wanted, status) = (&object["spec"]["replicas"], &object["status"]);
+        last = status.clone();
+        let complete = status["observedGeneration"] == object["metadata"]["generation"]
+            && ["replicas", "updatedReplicas", "readyReplicas"]
+                .iter()
+                .all(|count| status[*count] == *wanted);
+        let pods = pods(client, deployment).await.ok()?;
+        (complete && Some(pods.len() as u64) == wanted.as_u64()).then_some(())
+    })
+    .await;
+    if let Err(error) = rolled_out {
+        let pods = client.list("v1/Pod", "").await?;
+        let states: Vec<_> = pods.iter().map(|pod| &pod["status"]["containerStatuses"]).collect();
+        return Err(error.context(format!("{last:#}\n{states:#?}")));
+    }
+    Ok(())
+}
+
+/// The pods of a Deployment, also those that are ending.
+async fn pods(client: &Client, deployment: &str) -> Result<BTreeSet<String>> {
+    let object = client.get("apps/v1/Deployment", deployment).await?;
+    let labels = object["spec"]["selector"]["matchLabels"]
+        .as_object()
+        .context("no labels")?;
+    let labels: Vec<_> = labels
+        .iter()
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    let pods = client.list("v1/Pod", &labels.join(",")).await?;
+    let names = pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn deployed(file: &str) -> Result<String> {
+    let file = tools::checkout().join("controller/deploy").join(file);
+    fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn certificates() -> Result<String> {
+    let made = Command::new(tools::checkout().join("controller/deploy/certificates.sh")).output()?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Ok(String::from_utf8(made.stdout)?)
+}
+
+/// As `kubectl apply -k`.
+async fn kustomize(client: &Client, folder: &str) -> Result<()> {
+    let kustomization: Value = serde_saphyr::from_str(&deployed(&format!("{folder}kustomization.yaml"))?)?;
+    for file in kustomization["resources"].as_array().context("no resources")? {
+        let file = format!("{folder}{}", file.as_str().context("not a file")?);
+        let yaml = deployed(&file)?;
+        let applied = if file.starts_with("crds/") {
+            client.define(&yaml).await
+        } else {
+            client.apply(&yaml).await
+        };
+        applied.context(file)?;
+    }
+    Ok(())
+}
+
+fn application() -> Value {
+    let labels = json!({"app": APPLICATION});
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": APPLICATION},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [{
+                        "name": "backend",
+                        "image": "limpet.dev/e2e/backend:1",
+                        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                        "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8000}, "periodSeconds": 1},
+                        // It answers while Envoys learn that it ends.
+                        "lifecycle": {"preStop": {"sleep": {"seconds": 10}}},
+                    }],
+                },
+            },
+        },
+    })
+}
+
+fn service_of_application() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": APPLICATION},
+        "spec": {"selector": {"app": APPLICATION}, "ports": [{"port": 80, "targetPort": 8000}]},
+    })
+}
+
+/// The carriers of [`limpet_e2e::Carrier`], each at its path.
+fn routes() -> Value {
+    let rule = |path: &str, session: Value| {
+        json!({
+            "matches": [{"path": {"type": "PathPrefix", "value": path}}],
+            "backendRefs": [{"name": APPLICATION, "port": 80}],
+            "sessionPersistence": session,
+        })
+    };
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": APPLICATION},
+        "spec": {
+            "parentRefs": [{"name": "web"}],
+            "rules": [
+                rule("/cookie", json!({"type": "Cookie", "cookie": {"name": "limpet-session"}})),
+                rule("/header", json!({"type": "Header", "header": {"name": "x-session"}})),
+            ],
+        },
+    })
+}
