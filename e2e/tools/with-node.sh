@@ -2,10 +2,12 @@
 # with-node.sh COMMAND...: runs a command with the environment variables that the tests on a node need: NODE_BIN, the
 # programs of a node, and NODE_IMAGES, the archives of its images. They are made of files of this machine, because no
 # registry is asked: the controller's image has what its Containerfile puts there, and Envoy's has a stock Envoy, both
-# with the shell that their manifests use. Within with-envoy.sh, which names the files.
+# with the programs that their manifests use, and under the names that these give them. Within with-envoy.sh, which
+# names the files.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=$(realpath "${CARGO_TARGET_DIR:-$tools/../../target}")
+manifest=$tools/../../controller/deploy/envoy/envoy.yaml
 
 NODE_BIN=$("$tools/node.sh")
 NODE_IMAGES=$target/node-images
@@ -18,6 +20,8 @@ image() {
   python3 "$tools/image.py" "$archive.$$" "${@:2}"
   mv "$archive.$$" "$archive"
 }
+# named PREFIX REGISTRY: the full name of the manifest's image whose name begins so.
+named() { sed -n "s|^ *image: \($1.*\)|$2/\1|p" "$manifest"; }
 # programs NAME...: the arguments for programs of this machine.
 programs() {
   local name
@@ -29,12 +33,12 @@ programs() {
 image pause limpet.dev/e2e/pause:1 --entrypoint pause "/usr/bin/pause=$NODE_BIN/pause"
 image coredns limpet.dev/e2e/coredns:1 --entrypoint coredns "/usr/bin/coredns=$NODE_BIN/coredns"
 image backend limpet.dev/e2e/backend:1 --entrypoint backend --user 65532:65532 \
-  "/usr/bin/backend=${CARGO_TARGET_DIR:-target}/debug/backend"
+  "/usr/bin/backend=$target/debug/backend"
 # shellcheck disable=SC2046 # one word each
-image limpet docker.io/library/limpet:0.1.0 --entrypoint limpet --user 65532:65532 $(programs sh cp) \
+image limpet "$(named limpet: docker.io/library)" --entrypoint limpet --user 65532:65532 $(programs sh cp) \
   "/usr/local/bin/limpet=$LIMPET_BIN" "/usr/share/limpet/limpet.wasm=$LIMPET_WASM" \
   "/usr/share/limpet/liblimpet.so=$LIMPET_MODULE"
 # shellcheck disable=SC2046
-image envoy docker.io/envoyproxy/envoy:v1.40.0 --entrypoint envoy $(programs bash cat grep sleep) \
+image envoy "$(named envoyproxy/ docker.io)" --entrypoint envoy $(programs bash cat grep sleep) \
   "/usr/local/bin/envoy=$ENVOY_BIN"
 exec "$@"

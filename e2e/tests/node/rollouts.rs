@@ -16,10 +16,6 @@ async fn an_envoy_rollout_loses_no_request_and_moves_no_session() -> Result<()> 
     restart(&site.system(), ENVOYS).await?;
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
-    println!(
-        "{} requests",
-        journeys.0.iter().map(|journey| journey.visits.len()).sum::<usize>()
-    );
     journeys.none_failed()?;
     journeys.none_exposed()?;
     journeys.none_moved()
