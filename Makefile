@@ -121,7 +121,7 @@ e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API 
 
 # Not part of `make test`, because it needs root.
 e2e-node: node wasm module test-cli ## Run the tests on a genuine Kubernetes node, as root: TEST=name
-	@cargo build --locked -p limpet-e2e --bin backend
+	@cargo build --locked -p limpet-e2e --features node --bin backend
 	@echo "Testing on a Kubernetes node with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# The tests restart what they share.
 	@RUST_TEST_THREADS=1 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \

@@ -47,7 +47,7 @@ cgroup=/${tmp##*/}
 if [[ -f /sys/fs/cgroup/cgroup.controllers ]]; then
   hierarchies=(/sys/fs/cgroup)
 else
-  mapfile -t hierarchies < <(awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts)
+  mapfile -t hierarchies < <(awk '$3 ~ /^cgroup2?$/ && $2 ~ "^/sys/fs/cgroup/" { print $2 }' /proc/mounts)
 fi
 
 child=

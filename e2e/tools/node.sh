@@ -21,10 +21,12 @@ needs runc runc
 needs iptables iptables
 needs python3 python3
 # The directory of the CNI plugins in Debian's package, and that of their releases.
-[[ -x /usr/lib/cni/ptp || -x /opt/cni/bin/ptp ]] || { lacks+=("the CNI plugins"); packages+=(containernetworking-plugins); }
+[[ -x /usr/lib/cni/ptp || -x /opt/cni/bin/ptp ]] ||
+  { lacks+=("the CNI plugins"); packages+=(containernetworking-plugins); }
 ((${#lacks[@]} == 0)) ||
   die "this machine lacks ${lacks[*]} (Debian: apt-get install --no-install-recommends ${packages[*]})"
-grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || die "this kernel has no overlayfs, which containerd needs"
+grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null ||
+  die "this kernel has no overlayfs, which containerd needs"
 command -v go >/dev/null || die "Go is not installed; it builds the node's programs (https://go.dev/dl)"
 
 version=$(awk '$1 == "k8s.io/kubernetes" { print $2; exit }' "$tools/kube/go.mod")
@@ -40,7 +42,7 @@ sources=$(cd "$tools" && cat {kube,containerd,coredns}/go.{mod,sum} kube/{node,p
 kept=$root/.tools/node/$version-$sources
 if [[ ! -x $kept/kubelet ]]; then
   say "building the programs of a node with Kubernetes $version, containerd and CoreDNS with Go"
-  say "(a download of 100 MB and 8 minutes on two cores the first time, half a minute from Go's cache)"
+  say "(a download of 100 MB and 6 minutes on two cores the first time, half a minute from Go's cache)"
   tmp=$kept.tmp
   rm -rf "$tmp"
   mkdir "$tmp"
