@@ -101,6 +101,7 @@ test-host:
 
 e2e: wasm module test-cli ## Run the end-to-end tests on one Envoy: ENVOY_VERSION=1.38.3 FILTER=module TEST=name
 	@e2e/tools/build-panicking-module.sh
+	@e2e/tools/build-other-module.sh
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && \
 	ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && \

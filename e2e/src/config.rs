@@ -122,6 +122,15 @@ impl Config {
         Ok(self.build(Build::Module).env(name, &value))
     }
 
+    /// Uses the module in an Envoy that also finds a module `other`, which is not ours (`e2e/other-module`).
+    ///
+    /// # Errors
+    /// If it is not built.
+    pub fn beside_another_module(self) -> Result<Self> {
+        let (name, value) = module_directory(&tools::module_beside_another()?)?;
+        Ok(self.build(Build::Module).env(name, &value))
+    }
+
     /// Sets an environment variable of Envoy.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {

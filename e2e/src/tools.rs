@@ -70,6 +70,14 @@ pub fn panicking_module() -> Result<PathBuf> {
     from_environment("LIMPET_PANICKING_MODULE")
 }
 
+/// The filter as a dynamic module, in a directory with a module `other` that is not ours (`LIMPET_BESIDE_OTHER`).
+///
+/// # Errors
+/// As [`from_environment`].
+pub fn module_beside_another() -> Result<PathBuf> {
+    from_environment("LIMPET_BESIDE_OTHER")
+}
+
 /// The `limpet` binary (`LIMPET_BIN`).
 ///
 /// # Errors

@@ -10,6 +10,7 @@ LIMPET_MODULE=$(realpath "$dist/liblimpet.so")
 LIMPET_BIN=$(realpath "${LIMPET_BIN:-$dist/limpet}")
 # Not in dist, because it is not shipped. Only the end-to-end tests need it.
 LIMPET_PANICKING_MODULE=$(realpath -m "${CARGO_TARGET_DIR:-$tools/../../target}/panicking/liblimpet.so")
-export ENVOY_BIN LIMPET_WASM LIMPET_MODULE LIMPET_BIN LIMPET_PANICKING_MODULE
+LIMPET_BESIDE_OTHER=$(realpath -m "${CARGO_TARGET_DIR:-$tools/../../target}/beside/liblimpet.so")
+export LIMPET_BESIDE_OTHER ENVOY_BIN LIMPET_WASM LIMPET_MODULE LIMPET_BIN LIMPET_PANICKING_MODULE
 shift
 exec "$@"

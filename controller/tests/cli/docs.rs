@@ -2,7 +2,8 @@
 
 use crate::{KEY, checkout, file, limpet, path};
 use limpet_core::outcome::{
-    HOST_ERRORS, NO_KEYS, REFUSED_SECRETS, RequestOutcome, ResponseOutcome, UNKNOWN_SESSIONS, counter_name,
+    HOST_ERRORS, NO_KEYS, REFUSED_SECRETS, RequestOutcome, ResponseOutcome, UNKNOWN_ROUTE_CONFIGS, UNKNOWN_SESSIONS,
+    counter_name,
 };
 
 fn page(name: &str) -> String {
@@ -38,7 +39,14 @@ fn every_counter_is_described() {
         .map(RequestOutcome::word);
     let responses = ResponseOutcome::COUNTED.iter().filter_map(|outcome| outcome.word());
     let names = requests.chain(responses).map(|word| counter_name("<policy>", word));
-    let names = names.chain([HOST_ERRORS, UNKNOWN_SESSIONS, NO_KEYS, REFUSED_SECRETS].map(str::to_owned));
+    let of_all = [
+        HOST_ERRORS,
+        UNKNOWN_SESSIONS,
+        UNKNOWN_ROUTE_CONFIGS,
+        NO_KEYS,
+        REFUSED_SECRETS,
+    ];
+    let names = names.chain(of_all.map(str::to_owned));
     for name in names {
         assert!(
             page.contains(&format!("| `{name}` |")),

@@ -104,9 +104,14 @@ async fn no_header_of_a_client_steers() -> Result<()> {
 }
 
 pub(crate) fn per_route(session: &str) -> Value {
+    per_route_of("limpet", session)
+}
+
+/// An entry of a route under our filter's name, made by this module.
+fn per_route_of(module: &str, session: &str) -> Value {
     json!({"typed_per_filter_config": {"limpet": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute",
-        "dynamic_module_config": {"name": "limpet"},
+        "dynamic_module_config": {"name": module},
         "per_route_config_name": "limpet",
         "filter_config": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": session},
     }}})
@@ -191,5 +196,37 @@ async fn the_innermost_level_names_the_session() -> Result<()> {
         );
         assert!(answer.set_cookie("limpet-session").is_none(), "{place}");
     }
+    Ok(())
+}
+
+/// Envoy hands the configuration of a route to the filter of that name, whichever module made it.
+#[tokio::test]
+async fn another_modules_configuration_of_a_route_is_passed_over() -> Result<()> {
+    if !takes_the_module()? {
+        return Ok(());
+    }
+    let route = |path: &str, module: &str| {
+        let mut route = per_route_of(module, "cart/one");
+        route["match"] = json!({"prefix": path});
+        route["route"] = json!({"cluster": "backends"});
+        route["metadata"] = json!({"filter_metadata": {"limpet": {"session": "web/one"}}});
+        route
+    };
+    let config = Config::load("cookie.yaml")?
+        .filter(&two_policies())
+        .routes(json!([route("/theirs", "other"), route("/ours", "limpet")]))
+        .beside_another_module()?;
+    let site = Site::start(config).await?;
+    for (path, cookie) in [("/theirs", "limpet-session"), ("/ours", "cart")] {
+        for _ in 0..6 {
+            let answer = site.visitor().get(path).await?;
+            let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
+            assert_eq!((answer.status, names), (200, vec![cookie.to_owned()]), "{path}");
+        }
+    }
+    assert_eq!(
+        site.envoy.stat(&Build::Module.counter("unknown_route_configs")).await?,
+        6
+    );
     Ok(())
 }

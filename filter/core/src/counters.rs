@@ -12,6 +12,7 @@ pub struct Counters<Handle> {
     unknown_sessions: Handle,
     no_keys: Handle,
     refused_secrets: Handle,
+    unknown_route_configs: Handle,
 }
 
 /// Those of outcomes are by their index.
@@ -44,6 +45,7 @@ impl<Handle> Counters<Handle> {
             unknown_sessions: define(outcome::UNKNOWN_SESSIONS)?,
             no_keys: define(outcome::NO_KEYS)?,
             refused_secrets: define(outcome::REFUSED_SECRETS)?,
+            unknown_route_configs: define(outcome::UNKNOWN_ROUTE_CONFIGS)?,
         })
     }
 
@@ -79,5 +81,10 @@ impl<Handle> Counters<Handle> {
     /// The counter of secrets that hold no keyring.
     pub fn refused_secrets(&self) -> &Handle {
         &self.refused_secrets
+    }
+
+    /// The counter of requests whose route has a configuration that is not this filter's.
+    pub fn unknown_route_configs(&self) -> &Handle {
+        &self.unknown_route_configs
     }
 }

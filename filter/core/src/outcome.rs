@@ -124,6 +124,9 @@ pub const NO_KEYS: &str = "limpet.no_keys";
 /// Counts secrets that hold no keyring. The previous keyring stays in use.
 pub const REFUSED_SECRETS: &str = "limpet.refused_secrets";
 
+/// Counts requests whose route has a configuration under the filter's name that another dynamic module made.
+pub const UNKNOWN_ROUTE_CONFIGS: &str = "limpet.unknown_route_configs";
+
 /// The filter state for access logs, as `%FILTER_STATE(limpet.session:PLAIN)%`. Envoy prefixes the keys of wasm filters
 /// with `wasm.`.
 pub const FILTER_STATE: &str = "limpet.session";

@@ -10,13 +10,16 @@
 //!    them, exist in hooks only, and are neither `Send` nor `Sync`.
 //! 2. Memory that Envoy lends is valid until the hook returns or something is set. Methods that return such memory
 //!    borrow the [`Exchange`], methods that set something borrow it mutably, so the compiler keeps the two apart.
-//! 3. While Envoy holds them, a configuration is an `Arc<Plugin>`, the configuration of a route is a
-//!    `Box<PerRouteConfig>` and a stream is a `Box<Option<Stream>>`. Envoy destroys each of them once, and that of a
-//!    route not while a request uses it. It calls the hooks of a stream from one thread, one at a time.
+//! 3. While Envoy holds them, a configuration is an `Arc<Plugin>` and a stream is a `Box<Option<Stream>>`. Envoy
+//!    destroys each of them once. It calls the hooks of a stream from one thread, one at a time.
+//! 4. The configuration of a route is a `Box<PerRouteConfig>` in the [`Registry`], which knows the pointers that this
+//!    module gave away: Envoy may hand us one of another module. Envoy does not destroy the configuration of a route
+//!    while a request uses it.
 //!
 //! This file is long on purpose: it holds all unsafe code of the crate, so that a review reads one file.
 #![allow(unsafe_code)]
 
+mod registry;
 mod words;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -25,6 +28,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use registry::Registry;
 pub(crate) use words::{Attribute, Headers, HostError, Level, Metadata};
 use words::{accepted, guard};
 
@@ -142,6 +146,9 @@ static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
 /// Set with [`CALLBACKS`], if Envoy has them.
 static SECRET_CALLBACKS: OnceLock<SecretCallbacks> = OnceLock::new();
 
+/// The configurations of routes that Envoy holds.
+static ROUTES: Registry<PerRouteConfig> = Registry::new();
+
 /// Whether any route has a configuration for this library. If not, Envoy need not search route, virtual host and route
 /// configuration for one on every request.
 static ROUTES_CONFIGURED: AtomicBool = AtomicBool::new(false);
@@ -234,6 +241,14 @@ impl Configuring<'_> {
     }
 }
 
+/// What a route has under the name of this filter.
+pub(crate) enum RouteConfig<'a> {
+    None,
+    Ours(&'a PerRouteConfig),
+    /// Another module made it.
+    Unknown,
+}
+
 /// A request and its response during a hook.
 pub(crate) struct Exchange<'a> {
     handle: *mut c_void,
@@ -320,17 +335,21 @@ impl Exchange<'_> {
     }
 
     /// The configuration that the route, virtual host or route configuration has for this filter.
-    pub(crate) fn per_route_config(&self) -> Result<Option<&PerRouteConfig>, HostError> {
+    pub(crate) fn per_route_config(&self) -> Result<RouteConfig<'_>, HostError> {
         if !ROUTES_CONFIGURED.load(Ordering::Relaxed) {
-            return Ok(None);
+            return Ok(RouteConfig::None);
         }
         let callbacks = callbacks()?;
-        // SAFETY: the handle is valid (rule 1). The answer is a `PerRouteConfig` of this module that outlives this hook
-        // (rule 3).
-        Ok(unsafe {
-            (callbacks.get_most_specific_route_config)(self.handle)
-                .cast::<PerRouteConfig>()
-                .as_ref()
+        // SAFETY: the handle is valid (rule 1).
+        let pointer = unsafe { (callbacks.get_most_specific_route_config)(self.handle) };
+        if pointer.is_null() {
+            return Ok(RouteConfig::None);
+        }
+        Ok(match ROUTES.find(pointer) {
+            // SAFETY: it is in the registry, so it is a `Box<PerRouteConfig>`. Envoy returned it for the route of this
+            // request, and does not destroy it during this hook (rule 4).
+            Some(config) => RouteConfig::Ours(unsafe { config.as_ref() }),
+            None => RouteConfig::Unknown,
         })
     }
 
@@ -465,18 +484,18 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     // Set before any worker sees the route.
     ROUTES_CONFIGURED.store(true, Ordering::Relaxed);
     // SAFETY: Envoy lends the configuration to this hook (rule 2).
-    let session = guard(|| {
-        plugin::configure_per_route(unsafe { config.bytes() }).map(|session| Box::into_raw(Box::new(session)))
+    let pointer = guard(|| {
+        plugin::configure_per_route(unsafe { config.bytes() }).and_then(|config| ROUTES.insert(config.into()))
     });
-    session
-        .flatten()
-        .map_or(ptr::null(), |session| session.cast_const().cast())
+    pointer.flatten().unwrap_or(ptr::null())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(config: *const c_void) {
-    // SAFETY: Envoy returns the `Box<PerRouteConfig>` from `per_route_config_new`, once (rule 3).
-    guard(|| drop(unsafe { Box::from_raw(config.cast::<PerRouteConfig>().cast_mut()) }));
+    if let Some(config) = ROUTES.remove(config) {
+        // SAFETY: it was in the registry, so it is a `Box<PerRouteConfig>`, and it is not there any more (rule 4).
+        guard(|| drop(unsafe { Box::from_raw(config.as_ptr()) }));
+    }
 }
 
 #[unsafe(no_mangle)]

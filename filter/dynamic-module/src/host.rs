@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use limpet_core::SessionError;
 use limpet_core::envoy::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
+use limpet_core::{Counters, SessionError};
 
-use crate::abi::{Attribute, Exchange, Headers, HostError, Metadata};
-use crate::plugin::PerRouteConfig;
+use crate::abi::{Attribute, Counter, Exchange, Headers, HostError, Metadata, RouteConfig};
 
 /// The request of the current hook.
-pub(crate) struct Request<'e, 'h>(pub(crate) &'e mut Exchange<'h>);
+pub(crate) struct Request<'e, 'h> {
+    pub(crate) exchange: &'e mut Exchange<'h>,
+    pub(crate) counters: &'e Counters<Counter>,
+}
 
 /// The response of the current hook.
 pub(crate) struct Response<'e, 'h> {
@@ -58,37 +60,40 @@ fn session<'e>(exchange: &'e Exchange<'_>, of: Metadata) -> Answer<'e> {
 
 impl RequestView for Request<'_, '_> {
     fn route_session(&self) -> Answer<'_> {
-        if let Some(PerRouteConfig(session)) = self.0.per_route_config()? {
-            return Ok(Some(Cow::Borrowed(session)));
+        match self.exchange.per_route_config()? {
+            RouteConfig::Ours(config) => return Ok(Some(Cow::Borrowed(&config.0))),
+            // A count is not worth failing a request.
+            RouteConfig::Unknown => drop(self.exchange.increment(*self.counters.unknown_route_configs())),
+            RouteConfig::None => {}
         }
-        session(self.0, Metadata::Route)
+        session(self.exchange, Metadata::Route)
     }
 
     fn cluster_session(&self) -> Answer<'_> {
-        session(self.0, Metadata::Cluster)
+        session(self.exchange, Metadata::Cluster)
     }
 
     fn route_name(&self) -> Answer<'_> {
-        attribute(self.0, Attribute::RouteName)
+        attribute(self.exchange, Attribute::RouteName)
     }
 
     fn virtual_host(&self) -> Answer<'_> {
-        attribute(self.0, Attribute::VirtualHostName)
+        attribute(self.exchange, Attribute::VirtualHostName)
     }
 
     fn cluster_name(&self) -> Answer<'_> {
-        Ok(self.0.cluster_name()?.map(Cow::Borrowed))
+        Ok(self.exchange.cluster_name()?.map(Cow::Borrowed))
     }
 
     fn header(&self, name: &str) -> Answer<'_> {
-        Ok(view::joined(name, self.0.fields(Headers::Request, name)?))
+        Ok(view::joined(name, self.exchange.fields(Headers::Request, name)?))
     }
 
     fn reroute(&mut self, destination: Destination) -> Answer<'_> {
         let destination = destination.to_string();
-        self.0
+        self.exchange
             .set_header(Headers::Request, DESTINATION_HEADER, destination.as_bytes())?;
-        self.0.clear_route_cache()?;
+        self.exchange.clear_route_cache()?;
         Ok(Some(self.cluster_name()?.unwrap_or_default()))
     }
 }

@@ -8,7 +8,7 @@ use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 
 use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
 use crate::host::{self, Request, Response};
-use crate::plugin::Plugin;
+use crate::plugin::{self, Plugin};
 
 /// The state of a request.
 pub(crate) struct Stream {
@@ -100,7 +100,10 @@ type Begun = (Ongoing, Option<RequestOutcome>);
 fn on_request(plugin: &Plugin, exchange: &mut Exchange<'_>) -> Result<Option<Begun>, SessionError> {
     let discovered = plugin.discovered(exchange)?;
     let filter = discovered.as_deref().unwrap_or(&plugin.filter);
-    let mut request = Request(exchange);
+    let mut request = Request {
+        exchange,
+        counters: &plugin.counters,
+    };
     let Some(mut session) = filter.session(&request)? else {
         return Ok(None);
     };
@@ -146,7 +149,7 @@ fn on_response(
     if let Some(conflict) = plan.name_conflict {
         count(exchange, plugin.counters.name_conflicts(policy));
         if let Some(line) = conflict.line {
-            abi::log(Level::Warn, &format!("limpet: {line}"));
+            plugin::warn_once(line);
         }
     }
     Ok((plan.request, plan.outcome))
