@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use crate::abi::Configuring;
 use crate::shipped::plugin as shipped;
+pub(crate) use crate::shipped::plugin::warn_once;
 
 /// A configuration in force.
 #[derive(Debug)]

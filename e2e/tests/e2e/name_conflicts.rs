@@ -1,7 +1,7 @@
 //! Applications that set a cookie or header of the session's name themselves.
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Answering, Site};
+use limpet_e2e::{Answer, Answering, Config, Site};
 use serde_json::json;
 
 const LINE: &str = "which is the session's: it is removed from requests and responses, so rename one of the two";
@@ -46,6 +46,34 @@ async fn an_application_with_the_cookies_name_ends_no_session() -> Result<()> {
     let log = site.envoy.log()?;
     assert_eq!(log.matches(LINE).count(), 1, "{log}");
     assert!(log.contains("policy web: the application sets a cookie of its own named limpet-session"));
+    Ok(())
+}
+
+/// Whatever else changes in the configuration: a control plane writes it anew with every policy.
+#[tokio::test]
+async fn a_conflict_of_a_policy_is_told_once_for_all_updates() -> Result<()> {
+    let default = |policy: &str| {
+        json!({
+            "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+            "policies": {"web": {"cookie": {"name": "limpet-session"}}, "more": {"cookie": {"name": "more"}}},
+            "default": {"policy": policy, "scope": "default"},
+        })
+    };
+    let mut site = Site::start(Config::load("ecds.yaml")?.filter(&default("more"))).await?;
+    answer(&site, &[("set-cookie", "limpet-session=app")]);
+    for (policy, cookie) in [("web", "limpet-session"), ("more", "more"), ("web", "limpet-session")] {
+        site.envoy.update(|config| config.filter(&default(policy)))?;
+        let gives = |answer: &Answer| {
+            answer
+                .set_cookies()
+                .last()
+                .is_some_and(|last| last.name == cookie && last.value != "app")
+        };
+        site.envoy
+            .until_every_worker(&format!("policy {policy}"), gives)
+            .await?;
+    }
+    assert_eq!(site.envoy.log()?.matches(LINE).count(), 1);
     Ok(())
 }
 

@@ -1,12 +1,32 @@
 //! The configuration in force, which all workers share.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use limpet_core::config::schema::{FilterConfig, SdsKeysConfig};
 use limpet_core::{Counters, Filter, config};
 
 use crate::abi::{self, Configuring, Counter, Exchange, HostError, Level};
 use crate::discovered::Discovered;
+
+/// The warnings that are in Envoy's log.
+static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// How many warnings are remembered. They name policies, and a control plane may name each change of one anew.
+const REMEMBERED: usize = 1024;
+
+/// Writes a warning into Envoy's log, unless an earlier configuration did.
+pub(crate) fn warn_once(text: String) {
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.contains(&text) {
+        return;
+    }
+    abi::log(Level::Warn, &format!("limpet: {text}"));
+    if said.len() == REMEMBERED {
+        said.pop_first();
+    }
+    said.insert(text);
+}
 
 /// A configuration in force, and its counters.
 #[derive(Debug)]
@@ -82,7 +102,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     };
     let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
     for warning in warnings {
-        abi::log(Level::Warn, &format!("limpet: {}: {warning}", warning.field()));
+        warn_once(format!("{}: {warning}", warning.field()));
     }
     Ok(Plugin {
         filter,
