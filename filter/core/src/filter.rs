@@ -1,8 +1,8 @@
 //! A filter is a configuration in force. It finds the session that a request belongs to.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use crate::bound_policies::BoundPolicies;
 use crate::bound_policy::{BoundPolicy, Limits};
 use crate::config::schema::FilterConfig;
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
@@ -10,9 +10,6 @@ use crate::keyring::Keyring;
 use crate::route_session::{RouteSession, RouteSessionError, without_split};
 use crate::session::Session;
 use crate::view::{RequestView, ViewError};
-
-/// How many bound policies are kept. A route table with more sessions than this binds some of them again and again.
-const MAX_BOUND_POLICIES: usize = 4096;
 
 /// The scope of sessions on a route without a name.
 const DEFAULT_SCOPE: &[u8] = b"default";
@@ -26,8 +23,7 @@ pub struct Filter {
     keyring: Option<Keyring>,
     /// The default policy, if the configuration gives its scope.
     default: Option<Arc<BoundPolicy>>,
-    /// By `<policy>/<scope>`. Workers share a filter; in the steady state they only read.
-    bound_policies: RwLock<HashMap<Box<[u8]>, Arc<BoundPolicy>>>,
+    bound_policies: BoundPolicies,
 }
 
 /// Why a request has no session although its route is configured for one.
@@ -83,7 +79,7 @@ impl Filter {
             limits: Arc::clone(&self.limits),
             keyring: Some(keyring),
             default: None,
-            bound_policies: RwLock::default(),
+            bound_policies: BoundPolicies::default(),
         };
         filter.default = filter.config.default.as_ref().and_then(|used| {
             let scope = used.scope.as_ref()?;
@@ -102,7 +98,7 @@ impl Filter {
             limits: Arc::new(limits),
             keyring: None,
             default: None,
-            bound_policies: RwLock::default(),
+            bound_policies: BoundPolicies::default(),
         }
     }
 
@@ -140,7 +136,7 @@ impl Filter {
             return Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, false)));
         };
         let (name, split) = without_split(&metadata);
-        if let Some(bound_policy) = self.kept_policy(name) {
+        if let Some(bound_policy) = self.bound_policies.get(name) {
             return Ok(Some(Session::new(bound_policy, split)));
         }
         match RouteSession::parse(&metadata) {
@@ -157,7 +153,7 @@ impl Filter {
         let Some(metadata) = request.cluster_session()? else {
             return Ok(None);
         };
-        let bound_policy = match self.kept_policy(&metadata) {
+        let bound_policy = match self.bound_policies.get(&metadata) {
             Some(bound_policy) => bound_policy,
             None => match RouteSession::parse(&metadata) {
                 // The scope must be given: the name of the route, its default elsewhere, differs between the routes to
@@ -233,26 +229,11 @@ impl Filter {
 
     fn bound_policy(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
         let name = [policy.name.as_bytes(), b"/", scope].concat();
-        match self.kept_policy(&name) {
+        match self.bound_policies.get(&name) {
             Some(bound_policy) => Ok(bound_policy),
-            None => self.keep_policy(&name, policy, scope),
+            // Bound without a lock.
+            None => Ok(self.bound_policies.keep(&name, self.bind(policy, scope)?)),
         }
-    }
-
-    fn kept_policy(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
-        // A panic cannot leave the map half-changed, so a poisoned lock is safe to use.
-        let bound_policies = self.bound_policies.read().unwrap_or_else(PoisonError::into_inner);
-        bound_policies.get(name).map(Arc::clone)
-    }
-
-    fn keep_policy(&self, name: &[u8], policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
-        let fresh = Arc::new(self.bind(policy, scope)?);
-        let mut bound_policies = self.bound_policies.write().unwrap_or_else(PoisonError::into_inner);
-        if bound_policies.len() >= MAX_BOUND_POLICIES {
-            bound_policies.clear();
-        }
-        bound_policies.insert(name.into(), Arc::clone(&fresh));
-        Ok(fresh)
     }
 
     fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<BoundPolicy, SessionError> {
@@ -281,3 +262,6 @@ fn route_scope(request: &impl RequestView) -> Result<Vec<u8>, ViewError> {
 fn scope_of_route(name: &[u8]) -> &[u8] {
     if name.is_empty() { DEFAULT_SCOPE } else { name }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@
 
 pub mod address;
 mod application;
+mod bound_policies;
 mod bound_policy;
 mod cache_control;
 pub mod carrier;

@@ -1,0 +1,121 @@
+//! The policies that are bound to a scope, kept for the next request of that scope.
+//!
+//! Scopes come from routes, so their number is known to nobody but Envoy, and clients cannot add to it. Routes come and
+//! go while a filter lives, so there is a limit, and beyond it each new scope takes the place of one that was not used
+//! for a while. Workers share a filter: each part has a lock of its own, and in the steady state they only read.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::bound_policy::BoundPolicy;
+
+const PARTS: usize = 64;
+/// How many are kept in each part. Chance fills parts unequally, so places are taken over before all are taken: at
+/// about 28,000 scopes in all. That is more than five times as many as there are rules.
+const PLACES: usize = 512;
+
+/// Policies by `<policy>/<scope>`.
+#[derive(Debug)]
+pub(crate) struct BoundPolicies {
+    parts: Box<[RwLock<Part>]>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    kept: HashMap<Arc<[u8]>, Kept>,
+    /// The names in `kept`. Once there are as many as places, they are the ring that the hand goes round.
+    names: Vec<Arc<[u8]>>,
+    hand: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    bound_policy: Arc<BoundPolicy>,
+    /// Whether there was a request of it since the hand passed.
+    used: AtomicBool,
+}
+
+impl Default for BoundPolicies {
+    fn default() -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| RwLock::default()).collect(),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl BoundPolicies {
+    pub(crate) fn get(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
+        // A panic cannot leave a part half-changed, so a poisoned lock is safe to use.
+        let part = self.part(name)?.read().unwrap_or_else(PoisonError::into_inner);
+        part.get(name)
+    }
+
+    /// Keeps a policy, unless another worker has bound it meanwhile. Returns the one that is kept.
+    pub(crate) fn keep(&self, name: &[u8], fresh: BoundPolicy) -> Arc<BoundPolicy> {
+        let fresh = Arc::new(fresh);
+        if let Some(part) = self.part(name) {
+            let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(kept) = part.get(name) {
+                return kept;
+            }
+            part.keep(name.into(), Arc::clone(&fresh));
+        }
+        fresh
+    }
+
+    fn part(&self, name: &[u8]) -> Option<&RwLock<Part>> {
+        let parts = u64::try_from(self.parts.len()).ok()?;
+        let number = self.hasher.hash_one(name).checked_rem(parts)?;
+        self.parts.get(usize::try_from(number).ok()?)
+    }
+}
+
+impl Part {
+    fn get(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
+        let kept = self.kept.get(name)?;
+        // Workers that only read do not take this memory from each other's caches.
+        if !kept.used.load(Ordering::Relaxed) {
+            kept.used.store(true, Ordering::Relaxed);
+        }
+        Some(Arc::clone(&kept.bound_policy))
+    }
+
+    fn keep(&mut self, name: Arc<[u8]>, bound_policy: Arc<BoundPolicy>) {
+        if self.names.len() < PLACES {
+            self.names.push(Arc::clone(&name));
+        } else {
+            self.make_room_for(&name);
+        }
+        let used = AtomicBool::new(false);
+        self.kept.insert(name, Kept { bound_policy, used });
+    }
+
+    /// Forgets a policy that was not used since the hand passed it last, and puts a name into its place in the ring.
+    fn make_room_for(&mut self, name: &Arc<[u8]>) {
+        while let Some(at) = self.names.get_mut(self.hand) {
+            self.hand = (self.hand + 1) % PLACES;
+            let used = self.kept.get(at).map(|kept| kept.used.swap(false, Ordering::Relaxed));
+            if used != Some(true) {
+                let former = std::mem::replace(at, Arc::clone(name));
+                self.kept.remove(&former);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl BoundPolicies {
+    /// How many are kept.
+    pub(crate) fn len(&self) -> usize {
+        let lens = self
+            .parts
+            .iter()
+            .map(|part| part.read().map_or(0, |part| part.kept.len()));
+        lens.sum()
+    }
+}

@@ -1,0 +1,116 @@
+#![allow(clippy::unwrap_used, reason = "a failed test")]
+
+use std::borrow::Cow;
+
+use super::*;
+use crate::token::Destination;
+use crate::view::Answer;
+
+/// What routes with sessions there are for one policy.
+const CONFIG: &[u8] = br#"{
+    "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],
+    "policies": {"web": {"cookie": {"name": "session"}}}
+}"#;
+
+/// A request of this route. Whatever a client can choose is what `chosen` says.
+struct OfRoute {
+    metadata: String,
+    chosen: String,
+}
+
+impl OfRoute {
+    fn number(number: usize) -> Self {
+        Self {
+            metadata: format!("web/HTTPRoute/shop/{number}"),
+            chosen: String::new(),
+        }
+    }
+}
+
+impl RequestView for OfRoute {
+    fn route_session(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(self.metadata.as_bytes())))
+    }
+    fn route_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn virtual_host(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+        Ok(None)
+    }
+    fn header(&self, _: &str) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(self.chosen.as_bytes())))
+    }
+}
+
+fn filter() -> Filter {
+    Filter::from_json(CONFIG, &|_| None).unwrap().0
+}
+
+/// The policy that a request of this route has, bound to its scope.
+fn bound(filter: &Filter, number: usize) -> Arc<BoundPolicy> {
+    let request = OfRoute::number(number);
+    filter.session(&request).unwrap().unwrap();
+    filter.bound_policies.get(request.metadata.as_bytes()).unwrap()
+}
+
+/// Four times as many rules as are promised.
+#[test]
+fn twenty_thousand_scopes_are_bound_once_by_eight_threads() {
+    let filter = filter();
+    let first: Vec<_> = (0..20_000).map(|number| bound(&filter, number)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (filter, first) = (&filter, &first);
+            scope.spawn(move || {
+                let again = (0..first.len()).map(|at| (at + thread * 2_500) % first.len());
+                let anew = again.filter(|number| !Arc::ptr_eq(&bound(filter, *number), &first[*number]));
+                assert_eq!(anew.count(), 0, "bound again");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_client_cannot_make_scopes() {
+    let filter = filter();
+    for number in 0..10_000 {
+        let request = OfRoute {
+            chosen: format!("session=web/{number}; x-limpet-session=web/{number}"),
+            ..OfRoute::number(0)
+        };
+        let mut session = filter.session(&request).unwrap().unwrap();
+        let mut request = request;
+        session
+            .on_request(&mut request, crate::time::Timestamp::from_unix_seconds(1))
+            .unwrap();
+    }
+    assert_eq!(filter.bound_policies.len(), 1);
+}
+
+/// Routes come and go while a filter lives.
+#[test]
+fn beyond_the_limit_each_scope_ends_one_that_is_not_used() {
+    let filter = filter();
+    let first = bound(&filter, 0);
+    let (mut most, mut kept) = (0, 0);
+    for number in 1..100_000 {
+        filter.session(&OfRoute::number(number)).unwrap();
+        assert!(
+            Arc::ptr_eq(&bound(&filter, 0), &first),
+            "the one in use is gone at {number}"
+        );
+        kept = filter.bound_policies.len();
+        assert!(kept >= most, "{number} ends {most} - {kept}");
+        most = kept;
+    }
+    assert!((20_000..40_000).contains(&kept), "{kept}");
+}
