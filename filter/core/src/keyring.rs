@@ -56,7 +56,8 @@ pub struct Entry {
 pub struct Key {
     pub(crate) id: KeyId,
     pub(crate) state: KeyState,
-    pub(crate) mac: HmacSha256,
+    /// Behind a pointer, because a key that moves would leave a copy behind.
+    pub(crate) mac: Box<HmacSha256>,
     /// Shared by all scopes, so that it stays in the CPU's caches however many there are.
     pub(crate) encipher: Arc<HmacSha256>,
 }
@@ -68,7 +69,7 @@ impl Key {
         Self {
             id,
             state,
-            mac: secret.subkey(MAC_LABEL),
+            mac: Box::new(secret.subkey(MAC_LABEL)),
             encipher: Arc::new(secret.subkey(ENCIPHER_LABEL)),
         }
     }

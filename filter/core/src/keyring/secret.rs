@@ -12,9 +12,10 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::siv::HmacSha256;
 
-/// 32 secret bytes. They are wiped when dropped and compared in constant time, and `Debug` does not show them.
+/// 32 secret bytes. They are wiped when dropped and compared in constant time, and `Debug` does not show them. They stay
+/// where they are: to move bytes, or a vector of them that grows, would leave copies behind.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Secret([u8; Secret::LEN]);
+pub struct Secret(Box<[u8; Secret::LEN]>);
 
 impl Secret {
     /// The length of a secret in bytes.
@@ -22,8 +23,15 @@ impl Secret {
 
     /// A secret with these bytes.
     #[must_use]
-    pub fn new(bytes: [u8; Self::LEN]) -> Self {
-        Self(bytes)
+    pub fn new(mut bytes: [u8; Self::LEN]) -> Self {
+        let mut secret = Self::zero();
+        secret.0.copy_from_slice(&bytes);
+        bytes.zeroize();
+        secret
+    }
+
+    fn zero() -> Self {
+        Self(Box::new([0; Self::LEN]))
     }
 
     /// Reads a secret in canonical standard base64 (RFC 4648 section 4), 44 characters. Surrounding white space is
@@ -38,14 +46,14 @@ impl Secret {
     /// The secret in standard base64.
     #[must_use]
     pub fn to_base64(&self) -> Zeroizing<String> {
-        Zeroizing::new(STANDARD.encode(self.0))
+        Zeroizing::new(STANDARD.encode(self.0.as_slice()))
     }
 
     /// A secret with these bytes; `None` unless there are 32.
     pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
-        let mut copy: [u8; Self::LEN] = bytes.try_into().ok()?;
-        let secret = Self(copy);
-        copy.zeroize();
+        let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
+        let mut secret = Self::zero();
+        secret.0.copy_from_slice(bytes);
         Some(secret)
     }
 
@@ -55,18 +63,15 @@ impl Secret {
 
     /// The key for one purpose: HKDF-SHA256 without salt, with `label` as info.
     pub(super) fn subkey(&self, label: &[u8]) -> HmacSha256 {
-        let mut okm = [0; Self::LEN];
-        // This cannot fail: 32 bytes are far below HKDF's limit of 255 hashes.
-        let _ = Hkdf::<Sha256>::new(None, &self.0).expand(label, &mut okm);
-        let mac = <HmacSha256 as KeyInit>::new(&hmac_key(&okm));
-        okm.zeroize();
+        let mac = derive(&self.0, label);
+        wipe_stack();
         mac
     }
 }
 
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
+        self.0.ct_eq(&*other.0).into()
     }
 }
 
@@ -76,6 +81,26 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
+}
+
+/// A function of its own, because all that it leaves behind has to be below its caller's frame. The libraries wipe
+/// their hashes, but neither the extracted key nor HMAC's padded copies.
+#[inline(never)]
+fn derive(secret: &[u8; Secret::LEN], label: &[u8]) -> HmacSha256 {
+    let mut okm = [0; Secret::LEN];
+    // This cannot fail: 32 bytes are far below HKDF's limit of 255 hashes.
+    let _ = Hkdf::<Sha256>::new(None, secret).expand(label, &mut okm);
+    let mut key = hmac_key(&okm);
+    let mac = <HmacSha256 as KeyInit>::new(&key);
+    okm.zeroize();
+    key.zeroize();
+    mac
+}
+
+/// Overwrites what returned functions left on the stack: more of it than [`derive`] uses in an unoptimised build.
+#[inline(never)]
+fn wipe_stack() {
+    std::hint::black_box(&mut [0_u64; 1024]).zeroize();
 }
 
 /// The key, padded to the block of SHA-256, 64 bytes (RFC 2104).

@@ -93,7 +93,7 @@ impl Realm {
             CarrierMode::Header | CarrierMode::HeaderPrefix => session_name.to_ascii_lowercase(),
         };
         let bind = |key: &Key, form: Form| {
-            let mut mac = key.mac.clone();
+            let mut mac = HmacSha256::clone(&key.mac);
             mac.update(&[form.byte(), key.id.0]);
             for field in [scope, mode.name().as_bytes(), session_name.as_bytes()] {
                 // The configuration's checks keep each of them far below 2^16.

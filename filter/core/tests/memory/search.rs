@@ -1,0 +1,127 @@
+//! Searches the memory of another process for secrets, in the forms that computing with them leaves behind.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+
+use hkdf::Hkdf;
+use sha2::Sha256;
+
+/// How many bytes of a form are looked for at once: what one vector register holds.
+const LEN: usize = 16;
+const IPAD: u8 = 0x36;
+const OPAD: u8 = 0x5c;
+
+/// Secrets by the name of what was found.
+#[derive(Default)]
+pub(crate) struct Needles(HashMap<[u8; LEN], String>);
+
+impl Needles {
+    /// A secret key, what HKDF makes of it, and the keys with these labels.
+    pub(crate) fn key(&mut self, name: &str, key: &[u8; 32], labels: &[&str]) {
+        self.block(name, key);
+        let (prk, hkdf) = Hkdf::<Sha256>::extract(None, key);
+        self.block(&format!("{name}, extracted"), &prk.into());
+        for label in labels {
+            self.block(&format!("{name}, {label}"), &derived(&hkdf, label));
+        }
+    }
+
+    /// The states of HMAC that have absorbed the keys with these labels. Who has them can compute what the key can.
+    pub(crate) fn states(&mut self, name: &str, key: &[u8; 32], labels: &[&str]) {
+        let (_, hkdf) = Hkdf::<Sha256>::extract(None, key);
+        for label in labels {
+            for (pad, of) in [(IPAD, "inner"), (OPAD, "outer")] {
+                let mut block = [pad; 64];
+                for (byte, key) in block.iter_mut().zip(derived(&hkdf, label)) {
+                    *byte ^= key;
+                }
+                let mut state = IV;
+                sha2::block_api::compress256(&mut state, &[block]);
+                let bytes: Vec<u8> = state.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                self.halves(&format!("{name}, {label}, {of} state"), &bytes);
+            }
+        }
+    }
+
+    /// A text, such as a key in base64.
+    pub(crate) fn text(&mut self, name: &str, text: &str) {
+        self.halves(name, text.as_bytes());
+    }
+
+    /// Bytes that HMAC or SHA-256 reads, as they are, padded, and as words.
+    fn block(&mut self, name: &str, bytes: &[u8; 32]) {
+        for (form, pad) in [("", 0), (" with the inner pad", IPAD), (" with the outer pad", OPAD)] {
+            let padded = bytes.map(|byte| byte ^ pad);
+            self.halves(&format!("{name}{form}"), &padded);
+            let words: Vec<u8> = padded.chunks(4).flat_map(|word| word.iter().rev().copied()).collect();
+            self.halves(&format!("{name}{form}, as words"), &words);
+        }
+    }
+
+    fn halves(&mut self, name: &str, bytes: &[u8]) {
+        for half in bytes.chunks_exact(LEN) {
+            self.0.insert(half.try_into().expect("16 bytes"), name.to_owned());
+        }
+    }
+
+    /// The names of what is in the writable memory of a process, each with the region that it is in.
+    pub(crate) fn search(&self, process: u32) -> io::Result<BTreeSet<String>> {
+        let beginnings: BTreeSet<[u8; 2]> = self.0.keys().map(|needle| [needle[0], needle[1]]).collect();
+        let mut begins = vec![false; 1 << 16];
+        for beginning in beginnings {
+            begins[usize::from(u16::from_ne_bytes(beginning))] = true;
+        }
+        let mut found = BTreeSet::new();
+        let mut memory = File::open(format!("/proc/{process}/mem"))?;
+        for (region, start, len) in regions(process)? {
+            let mut bytes = vec![0; len];
+            memory.seek(SeekFrom::Start(start))?;
+            // Envoy may unmap a region meanwhile.
+            if memory.read_exact(&mut bytes).is_err() {
+                continue;
+            }
+            for window in bytes.windows(LEN) {
+                if begins[usize::from(u16::from_ne_bytes([window[0], window[1]]))]
+                    && let Some(name) = self.0.get(window)
+                {
+                    found.insert(format!("{name} ({region})"));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The initial state of SHA-256 (FIPS 180-4, 5.3.3).
+const IV: [u32; 8] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
+
+fn derived(hkdf: &Hkdf<Sha256>, label: &str) -> [u8; 32] {
+    let mut key = [0; 32];
+    hkdf.expand(label.as_bytes(), &mut key).expect("32 bytes are few");
+    key
+}
+
+/// The writable regions of a process: name, first address and length.
+fn regions(process: u32) -> io::Result<Vec<(String, u64, usize)>> {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps"))?;
+    let region = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let start = u64::from_str_radix(start, 16).ok()?;
+        let end = u64::from_str_radix(end, 16).ok()?;
+        let writable = words.next()?.starts_with("rw");
+        let name = words.nth(3).unwrap_or("anonymous");
+        writable.then(|| Some((name.to_owned(), start, usize::try_from(end - start).ok()?)))?
+    };
+    Ok(maps.lines().filter_map(region).collect())
+}
