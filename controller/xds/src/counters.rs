@@ -5,7 +5,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use limpet_resources::{PerType, ResourceType};
 
 #[derive(Debug, Default)]
-pub(super) struct Counters(PerType<TypeCounters>);
+pub(super) struct Counters {
+    types: PerType<TypeCounters>,
+    turned_away: [AtomicU64; TurnedAway::ALL.len()],
+}
+
+/// Why a client was turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// Its handshake failed, took too long, or gave way to newer ones.
+    Handshake,
+    /// Too many connections were open.
+    Connections,
+    /// Too many streams of the node were open.
+    Streams,
+    /// It asked for too much, or in a form that no node has.
+    Request,
+    /// It may not have what it asked for.
+    Permission,
+}
+
+impl TurnedAway {
+    /// All reasons.
+    pub const ALL: [Self; 5] = [
+        Self::Handshake,
+        Self::Connections,
+        Self::Streams,
+        Self::Request,
+        Self::Permission,
+    ];
+
+    /// The reason in one word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Connections => "connections",
+            Self::Streams => "streams",
+            Self::Request => "request",
+            Self::Permission => "permission",
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct TypeCounters {
@@ -17,20 +58,33 @@ struct TypeCounters {
 impl Counters {
     pub(super) fn sent(&self, resource_type: ResourceType, resources: usize) {
         let resources = u64::try_from(resources).unwrap_or(u64::MAX);
-        self.0[resource_type].sent.fetch_add(resources, Ordering::Relaxed);
+        self.types[resource_type].sent.fetch_add(resources, Ordering::Relaxed);
     }
 
     pub(super) fn acknowledged(&self, resource_type: ResourceType) {
-        self.0[resource_type].acknowledged.fetch_add(1, Ordering::Relaxed);
+        self.types[resource_type].acknowledged.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn refused(&self, resource_type: ResourceType) {
-        self.0[resource_type].refused.fetch_add(1, Ordering::Relaxed);
+        self.types[resource_type].refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn turned_away(&self, why: TurnedAway) {
+        if let Some(counter) = self.turned_away.get(why as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn times_turned_away(&self) -> [(TurnedAway, u64); TurnedAway::ALL.len()] {
+        TurnedAway::ALL.map(|why| {
+            let counter = self.turned_away.get(why as usize);
+            (why, counter.map_or(0, |counter| counter.load(Ordering::Relaxed)))
+        })
     }
 
     pub(super) fn counts(&self) -> Counts {
         let of_type = |each| {
-            let counters: &TypeCounters = &self.0[each];
+            let counters: &TypeCounters = &self.types[each];
             TypeCounts {
                 resource_type: each,
                 sent: counters.sent.load(Ordering::Relaxed),

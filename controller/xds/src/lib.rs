@@ -34,11 +34,24 @@
 //!   sent again until it changes, except for listeners, whose port may have been taken for a while.
 //! - Certificates are read again when their files change.
 //!
-//! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; `service`, `server`
-//! and `tls` are gRPC; `snapshots`, `status` and `counters` are what publishers and observers see.
+//! What a client can cost is bounded: handshakes, connections and streams by address and by node, and the names that it
+//! asks for. Clients that have authenticated do not share places with those that have not. What a certificate says of a
+//! client is in [`Peer`], and [`Permission`] decides which groups it gets.
+//!
+//! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; so are `admission`,
+//! `limits` and `log_rate`, which bound what clients cost. `accept`, `connection`, `service`, `server` and `tls` are
+//! gRPC; `snapshots`, `status` and `counters` are what publishers and observers see.
 
+mod accept;
+mod admission;
+mod certificates;
+mod connection;
 mod counters;
 mod group;
+mod limits;
+mod log_rate;
+mod peer;
+mod permission;
 mod server;
 mod service;
 mod snapshots;
@@ -49,7 +62,10 @@ mod tests;
 mod tls;
 mod wire;
 
-pub use counters::{Counts, TypeCounts};
+pub use certificates::{CertificateRole, CertificateUse, Certificates};
+pub use counters::{Counts, TurnedAway, TypeCounts};
+pub use peer::{Identity, Peer, Validity};
+pub use permission::Permission;
 pub use server::{Options, Security, Server, ServerError};
 pub use snapshots::Snapshots;
 pub use status::{Node, Progress, Refusal, Status};

@@ -2,21 +2,21 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 use envoy_types::pb::envoy::service::extension::v3::extension_config_discovery_service_server::ExtensionConfigDiscoveryServiceServer;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
 
+use super::accept::{Acceptor, WAITING};
+use super::admission::{Connections, Handshakes};
+use super::certificates::Certificates;
+use super::log_rate::LogRate;
+use super::permission::Permission;
 use super::service::Discovery;
 use super::snapshots::Snapshots;
 use super::tls::{Tls, TlsError, TlsFiles};
@@ -25,16 +25,15 @@ use super::tls::{Tls, TlsError, TlsFiles};
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How long a node has to answer a ping.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit of a TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The limit of handshakes that are under way or wait to be served.
-const HANDSHAKES: usize = 64;
-/// How often the certificate files are checked while nobody connects, so that broken ones are reported.
-const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(10);
 /// How long connections have to end at shutdown.
 const GRACE: Duration = Duration::from_secs(5);
 /// The largest request. A node that reconnects names all resources that it has, at some hundred bytes each.
-const REQUEST_LIMIT: usize = 64 << 20;
+const REQUEST_LIMIT: usize = 8 << 20;
+/// The limit of streams of one connection. Envoy opens one for each kind of service, and a second one while it
+/// replaces the first.
+const STREAMS: u32 = 8;
+/// The largest headers of a stream. An Envoy's have some hundred bytes.
+const HEADER_LIMIT: u32 = 16 << 10;
 
 /// Options of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +95,7 @@ pub struct Server {
     address: SocketAddr,
     tls: Option<Arc<Tls>>,
     snapshots: Snapshots,
+    permission: Permission,
 }
 
 impl Server {
@@ -121,13 +121,26 @@ impl Server {
             address,
             tls,
             snapshots,
+            permission: Permission::default(),
         })
+    }
+
+    /// Asks this before a node gets anything. Without it, every node that may connect gets what its group has.
+    #[must_use]
+    pub fn with_permission(self, permission: Permission) -> Self {
+        Self { permission, ..self }
     }
 
     /// The address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The certificates that the server uses and that its clients have.
+    #[must_use]
+    pub fn certificates(&self) -> Certificates {
+        Certificates::new(self.tls.clone(), self.snapshots.clone())
     }
 
     /// Serves until `shutdown` is ready. Then all streams end, so that nodes connect elsewhere. Nodes keep what they
@@ -137,12 +150,26 @@ impl Server {
     /// If the server ends by itself.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServerError> {
         let (end, ending) = watch::channel(false);
-        let discovery = Discovery::new(self.snapshots, ending.clone());
+        let logs = Arc::new(LogRate::default());
+        let discovery = Discovery::new(
+            self.snapshots.clone(),
+            self.permission,
+            Arc::clone(&logs),
+            ending.clone(),
+        );
         let aggregated =
             AggregatedDiscoveryServiceServer::new(discovery.clone()).max_decoding_message_size(REQUEST_LIMIT);
         let extension = ExtensionConfigDiscoveryServiceServer::new(discovery).max_decoding_message_size(REQUEST_LIMIT);
-        let (connections, incoming) = mpsc::channel(HANDSHAKES);
-        let accepting = accept(self.listener, self.tls, connections);
+        let (ready, incoming) = mpsc::channel(WAITING);
+        let acceptor = Acceptor {
+            tls: self.tls,
+            ready,
+            handshakes: Handshakes::default(),
+            connections: Connections::default(),
+            snapshots: self.snapshots,
+            logs,
+        };
+        let accepting = acceptor.run(self.listener);
         let ended = async |mut ending: watch::Receiver<bool>| {
             // A failed send means that no stream is left, which is fine.
             let _ = ending.wait_for(|ending| *ending).await;
@@ -151,6 +178,8 @@ impl Server {
         let serving = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .http2_max_header_list_size(Some(HEADER_LIMIT))
+            .max_concurrent_streams(Some(STREAMS))
             .add_service(aggregated)
             .add_service(extension)
             .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
@@ -166,96 +195,6 @@ impl Server {
         }
         tracing::warn!("connections of nodes are cut off");
         Ok(())
-    }
-}
-
-/// Accepts connections for ever. Handshakes run in parallel.
-async fn accept(listener: TcpListener, tls: Option<Arc<Tls>>, connections: mpsc::Sender<io::Result<Connection>>) {
-    let mut looks = tokio::time::interval(CERTIFICATES_INTERVAL);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = looks.tick() => {
-                if let Some(tls) = &tls {
-                    tls.current();
-                }
-                continue;
-            }
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // The client is gone, or there are too many open files: both pass.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        // Send small messages at once. It is an optimisation only, so an error is ignored.
-        let _ = stream.set_nodelay(true);
-        // A permit is free again when a handshake ends or times out.
-        let Ok(place) = connections.clone().reserve_owned().await else {
-            return;
-        };
-        let Some(tls) = &tls else {
-            place.send(Ok(Connection::Plain(stream)));
-            continue;
-        };
-        let acceptor = TlsAcceptor::from(tls.current());
-        tokio::spawn(async move {
-            let peer = stream.peer_addr().map(|peer| peer.to_string()).unwrap_or_default();
-            match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => drop(place.send(Ok(Connection::Tls(Box::new(stream))))),
-                Ok(Err(error)) => tracing::warn!(peer, %error, "a handshake failed"),
-                Err(_) => tracing::warn!(peer, "a handshake took too long"),
-            }
-        });
-    }
-}
-
-/// A client connection.
-#[derive(Debug)]
-enum Connection {
-    Plain(TcpStream),
-    Tls(Box<tokio_rustls::server::TlsStream<TcpStream>>),
-}
-
-impl Connected for Connection {
-    type ConnectInfo = ();
-
-    fn connect_info(&self) -> Self::ConnectInfo {}
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
     }
 }
 

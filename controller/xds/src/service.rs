@@ -14,12 +14,18 @@ use envoy_types::pb::envoy::service::extension::v3::extension_config_discovery_s
 use futures::{Stream, StreamExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 
+use super::admission::Share;
+use super::connection::Client;
+use super::counters::TurnedAway;
+use super::limits::{self, NAMES_OF_STREAM, Pace};
+use super::log_rate::LogRate;
+use super::permission::Permission;
 use super::snapshots::{Connected, GroupCell, Snapshots};
 use super::subscriber::{Answer, Service, Subscriber};
 use super::wire::Wire;
-use limpet_resources::{Name, ResourceType};
+use limpet_resources::{Name, PerType, ResourceType};
 
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -27,15 +33,25 @@ type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[derive(Debug, Clone)]
 pub(super) struct Discovery {
     snapshots: Snapshots,
+    permission: Permission,
+    /// Of clients that are turned away.
+    logs: Arc<LogRate>,
     /// Becomes true when the streams should end.
     ending: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
 }
 
 impl Discovery {
-    pub(super) fn new(snapshots: Snapshots, ending: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        snapshots: Snapshots,
+        permission: Permission,
+        logs: Arc<LogRate>,
+        ending: watch::Receiver<bool>,
+    ) -> Self {
         Self {
             snapshots,
+            permission,
+            logs,
             ending,
             numbers: Arc::default(),
         }
@@ -45,11 +61,18 @@ impl Discovery {
         &self,
         service: Service,
         requests: Request<Streaming<W::Request>>,
-    ) -> tonic::Response<Responses<W::Response>> {
+    ) -> Result<tonic::Response<Responses<W::Response>>, Status> {
+        let client = requests.extensions().get::<Client>().cloned();
+        let client = client.ok_or_else(|| Status::internal("the connection is not known"))?;
+        client.streams();
         // At most one response of each type is unanswered, so the channel never fills up.
         let (sender, receiver) = mpsc::channel(ResourceType::ALL.len() + 1);
         let stream = StreamTask::<W> {
-            snapshots: self.snapshots.clone(),
+            discovery: self.clone(),
+            share: Share::new(Arc::clone(client.place())),
+            memory: PerType::default(),
+            pace: Pace::new(Instant::now()),
+            client,
             service,
             number: self.numbers.fetch_add(1, Ordering::Relaxed),
             requests: requests.into_inner(),
@@ -59,7 +82,7 @@ impl Discovery {
         tokio::spawn(stream.run(self.ending.clone()));
         // Responses are encoded only when the client takes them.
         let responses = ReceiverStream::new(receiver).map(|response| response.map(W::encode));
-        tonic::Response::new(Box::pin(responses))
+        Ok(tonic::Response::new(Box::pin(responses)))
     }
 }
 
@@ -71,7 +94,7 @@ impl AggregatedDiscoveryService for Discovery {
         &self,
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::StreamAggregatedResourcesStream>, Status> {
-        Ok(self.serve::<super::wire::StateOfTheWorld>(Service::Aggregated, request))
+        self.serve::<super::wire::StateOfTheWorld>(Service::Aggregated, request)
     }
 
     type DeltaAggregatedResourcesStream = Responses<DeltaDiscoveryResponse>;
@@ -80,7 +103,7 @@ impl AggregatedDiscoveryService for Discovery {
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        Ok(self.serve::<super::wire::Delta>(Service::Aggregated, request))
+        self.serve::<super::wire::Delta>(Service::Aggregated, request)
     }
 }
 
@@ -92,7 +115,7 @@ impl ExtensionConfigDiscoveryService for Discovery {
         &self,
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::StreamExtensionConfigsStream>, Status> {
-        Ok(self.serve::<super::wire::StateOfTheWorld>(Service::ExtensionConfig, request))
+        self.serve::<super::wire::StateOfTheWorld>(Service::ExtensionConfig, request)
     }
 
     type DeltaExtensionConfigsStream = Responses<DeltaDiscoveryResponse>;
@@ -101,7 +124,7 @@ impl ExtensionConfigDiscoveryService for Discovery {
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::DeltaExtensionConfigsStream>, Status> {
-        Ok(self.serve::<super::wire::Delta>(Service::ExtensionConfig, request))
+        self.serve::<super::wire::Delta>(Service::ExtensionConfig, request)
     }
 
     async fn fetch_extension_configs(
@@ -113,7 +136,13 @@ impl ExtensionConfigDiscoveryService for Discovery {
 }
 
 struct StreamTask<W: Wire> {
-    snapshots: Snapshots,
+    discovery: Discovery,
+    client: Client,
+    /// Of the memory that the client's address may use.
+    share: Share,
+    /// The memory of the names that the node asks for.
+    memory: PerType<usize>,
+    pace: Pace,
     service: Service,
     number: u64,
     requests: Streaming<W::Request>,
@@ -139,7 +168,7 @@ impl<W: Wire> StreamTask<W> {
             () = responses.closed() => Ok(()),
         };
         if let Some(live) = &self.live {
-            self.snapshots.shared().disconnect(&live.cell, self.number);
+            self.discovery.snapshots.shared().disconnect(&live.cell, self.number);
             let (node, group) = (&live.connected.node, &live.cell.name);
             tracing::info!(%node, %group, "a stream of a node ended");
         }
@@ -150,19 +179,27 @@ impl<W: Wire> StreamTask<W> {
     }
 
     async fn exchange(&mut self) -> Result<(), Status> {
+        let silent = Instant::now() + limits::FIRST_REQUEST;
         loop {
             let deadline = self
                 .live
                 .as_ref()
                 .and_then(|live| live.connected.subscriber().deadline());
+            let wait = self.pace.next(Instant::now());
             let request = tokio::select! {
-                request = self.requests.message() => match request {
+                request = self.requests.message(), if wait.is_none() => match request {
                     Ok(Some(request)) => Some(request),
                     // The client closed the stream, or is gone.
-                    Ok(None) | Err(_) => return Ok(()),
+                    Ok(None) => return Ok(()),
+                    Err(status) => return Err(self.failed(status)),
                 },
                 () = published(&mut self.live) => None,
                 () = until(deadline) => None,
+                () = until(wait) => None,
+                () = until(Some(silent)), if self.live.is_none() => {
+                    let words = "the first request has not come in time";
+                    return Err(self.turn_away(TurnedAway::Request, Status::deadline_exceeded(words)));
+                }
             };
             if let Some(request) = request {
                 self.take_in(request)?;
@@ -171,16 +208,38 @@ impl<W: Wire> StreamTask<W> {
         }
     }
 
-    fn take_in(&mut self, request: W::Request) -> Result<(), Status> {
-        let live = match &mut self.live {
-            Some(live) => live,
-            none => none.insert(connect::<W>(
-                &self.snapshots,
-                self.service,
-                self.number,
-                W::node(&request),
-            )?),
+    /// The stream ends with an error. That of a client that is gone is nothing to tell.
+    fn failed(&self, status: Status) -> Status {
+        match status.code() {
+            // What the decoder says of a message that is too large, or is none.
+            Code::OutOfRange | Code::ResourceExhausted | Code::Internal => self.turn_away(TurnedAway::Request, status),
+            _ => status,
+        }
+    }
+
+    /// Counts and logs why the stream ends.
+    fn turn_away(&self, why: TurnedAway, status: Status) -> Status {
+        self.discovery.snapshots.shared().counters.turned_away(why);
+        if let Some(left_out) = self.discovery.logs.tell() {
+            let node = self
+                .live
+                .as_ref()
+                .map(|live| tracing::field::display(&live.connected.node));
+            let peer = self.client.peer().address;
+            tracing::warn!(%peer, node, error = status.message(), left_out, "a stream was turned away");
+        }
+        status
+    }
+
+    fn take_in(&mut self, mut request: W::Request) -> Result<(), Status> {
+        if self.live.is_none() {
+            let connected = self.connect(W::node(&request));
+            self.live = Some(connected.map_err(|(why, status)| self.turn_away(why, status))?);
+        }
+        let Some(live) = &self.live else {
+            return Ok(());
         };
+        W::tidy(&mut request);
         let (node, group) = (&live.connected.node, &live.cell.name);
         let mut subscriber = live.connected.subscriber();
         let url = W::type_url(&request);
@@ -191,14 +250,36 @@ impl<W: Wire> StreamTask<W> {
             url
         };
         let Some(resource_type) = ResourceType::from_url(url).filter(|each| subscriber.serves(*each)) else {
-            tracing::warn!(%node, %group, url, "a node asks for resources of a type that is not served");
+            self.pace.spend(false, Instant::now());
+            if let Some(left_out) = self.discovery.logs.tell() {
+                let url: String = url.chars().take(limits::NAME).collect();
+                tracing::warn!(%node, %group, url, left_out, "a node asks for resources of a type that is not served");
+            }
             return Ok(());
         };
+        let before = self.memory[resource_type];
+        let after = W::memory(&subscriber, resource_type, &request, before);
+        self.memory[resource_type] = after;
+        let all = ResourceType::ALL.into_iter().map(|each| self.memory[each]).sum();
+        let too_long = W::names(&request).any(|name| name.len() > limits::NAME);
+        if too_long || all > NAMES_OF_STREAM || !self.share.set(all) {
+            drop(subscriber);
+            let words = if too_long {
+                format!("a resource's name has more than {} bytes", limits::NAME)
+            } else {
+                format!("the stream asks for too many resources: their names take {all} bytes")
+            };
+            return Err(self.turn_away(TurnedAway::Request, Status::resource_exhausted(words)));
+        }
+        let wildcard = subscriber.has_asked_for(resource_type) && W::names(&request).any(|name| name == "*");
         let answer = W::take_in(&mut subscriber, resource_type, request, &live.cell.group());
         drop(subscriber);
-        let shared = self.snapshots.shared();
+        let shared = self.discovery.snapshots.shared();
         match answer {
-            Answer::None => return Ok(()),
+            Answer::None => {
+                self.pace.spend(wildcard, Instant::now());
+                return Ok(());
+            }
             Answer::Acknowledged(resources) => {
                 shared.counters.acknowledged(resource_type);
                 for (name, version) in resources {
@@ -226,7 +307,7 @@ impl<W: Wire> StreamTask<W> {
         let Some(live) = &self.live else {
             return Ok(());
         };
-        let shared = self.snapshots.shared();
+        let shared = self.discovery.snapshots.shared();
         let (node, group) = (&live.connected.node, &live.cell.name);
         let mut subscriber = live.connected.subscriber();
         loop {
@@ -243,6 +324,53 @@ impl<W: Wire> StreamTask<W> {
         // A publication may leave nothing to send.
         shared.status_changed();
         Ok(())
+    }
+
+    fn connect(&self, node: Option<&Node>) -> Result<Live, (TurnedAway, Status)> {
+        let named = |node: &&Node| {
+            [&node.id, &node.cluster]
+                .iter()
+                .all(|name| (1..=limits::NAME).contains(&name.len()))
+        };
+        let node = node.filter(named).ok_or_else(|| {
+            let words = format!(
+                "the first request names no node: node.id and node.cluster are needed, of {} bytes at most",
+                limits::NAME
+            );
+            (TurnedAway::Request, Status::invalid_argument(words))
+        })?;
+        let Discovery {
+            snapshots, permission, ..
+        } = &self.discovery;
+        let allowed = permission.ask(self.client.peer(), &node.cluster);
+        allowed.map_err(|words| (TurnedAway::Permission, Status::permission_denied(words)))?;
+        let subscriber = Subscriber::new(W::PROTOCOL, self.service);
+        let identity = self.client.peer().identity.as_ref();
+        let validity = identity.map(|identity| identity.validity);
+        let connected = Arc::new(Connected::new(Name::from(node.id.as_str()), validity, subscriber));
+        let cell = snapshots
+            .shared()
+            .connect(&node.cluster, self.number, Arc::clone(&connected));
+        let cell = cell.ok_or_else(|| {
+            let words = format!("too many streams of the node {} are open", node.id);
+            (TurnedAway::Streams, Status::resource_exhausted(words))
+        })?;
+        let (node, group) = (&connected.node, &cell.name);
+        if cell.group().is_published() {
+            tracing::info!(%node, %group, protocol = ?W::PROTOCOL, service = ?self.service, "a node connected");
+        } else {
+            tracing::warn!(
+                %node, %group, protocol = ?W::PROTOCOL, service = ?self.service,
+                "a node connected whose group is not known: it waits"
+            );
+        }
+        let mut sequence = cell.sequence.subscribe();
+        sequence.mark_changed();
+        Ok(Live {
+            connected,
+            cell,
+            sequence,
+        })
     }
 }
 
@@ -263,32 +391,4 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,
     }
-}
-
-fn connect<W: Wire>(snapshots: &Snapshots, service: Service, number: u64, node: Option<&Node>) -> Result<Live, Status> {
-    let named = |node: &&Node| !node.id.is_empty() && !node.cluster.is_empty();
-    let node = node.filter(named).ok_or_else(|| {
-        Status::invalid_argument("the first request names no node: node.id and node.cluster are needed")
-    })?;
-    let subscriber = Subscriber::new(W::PROTOCOL, service);
-    let connected = Arc::new(Connected::new(Name::from(node.id.as_str()), subscriber));
-    let cell = snapshots
-        .shared()
-        .connect(&node.cluster, number, Arc::clone(&connected));
-    let (node, group) = (&connected.node, &cell.name);
-    if cell.group().is_published() {
-        tracing::info!(%node, %group, protocol = ?W::PROTOCOL, ?service, "a node connected");
-    } else {
-        tracing::warn!(
-            %node, %group, protocol = ?W::PROTOCOL, ?service,
-            "a node connected whose group is not known: it waits"
-        );
-    }
-    let mut sequence = cell.sequence.subscribe();
-    sequence.mark_changed();
-    Ok(Live {
-        connected,
-        cell,
-        sequence,
-    })
 }

@@ -6,8 +6,9 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::counters::{Counters, Counts};
+use super::counters::{Counters, Counts, TurnedAway};
 use super::group::Group;
+use super::peer::Validity;
 use super::subscriber::Subscriber;
 use limpet_resources::{Name, Resource, ResourceType, Resources};
 
@@ -17,6 +18,9 @@ use limpet_resources::{Name, Resource, ResourceType, Resources};
 /// waits for acknowledgements, for each node.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshots(Arc<Shared>);
+
+/// The limit of streams of one node. More than one connection may be left of a network that failed.
+pub(super) const STREAMS: usize = 16;
 
 type Groups = BTreeMap<Name, Arc<GroupCell>>;
 
@@ -43,15 +47,18 @@ pub(super) struct GroupCell {
 pub(super) struct Connected {
     pub(super) node: Name,
     pub(super) since: SystemTime,
+    /// When the node's certificate is valid, if it has one.
+    pub(super) validity: Option<Validity>,
     /// Locked before the group, where both are.
     subscriber: Mutex<Subscriber>,
 }
 
 impl Connected {
-    pub(super) fn new(node: Name, subscriber: Subscriber) -> Self {
+    pub(super) fn new(node: Name, validity: Option<Validity>, subscriber: Subscriber) -> Self {
         Self {
             node,
             since: SystemTime::now(),
+            validity,
             subscriber: Mutex::new(subscriber),
         }
     }
@@ -108,6 +115,12 @@ impl Snapshots {
         self.0.counters.counts()
     }
 
+    /// How many clients were turned away since the start, by reason.
+    #[must_use]
+    pub fn turned_away(&self) -> [(TurnedAway, u64); TurnedAway::ALL.len()] {
+        self.0.counters.times_turned_away()
+    }
+
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.0
     }
@@ -156,16 +169,20 @@ impl Shared {
         lock(&self.groups).values().cloned().collect()
     }
 
-    /// Adds a stream to its group.
-    pub(super) fn connect(&self, group: &str, number: u64, stream: Arc<Connected>) -> Arc<GroupCell> {
+    /// Adds a stream to its group. `None` if its node has [`STREAMS`] already.
+    pub(super) fn connect(&self, group: &str, number: u64, stream: Arc<Connected>) -> Option<Arc<GroupCell>> {
         // Hold the lock: otherwise the group could be dropped before.
         let mut groups = lock(&self.groups);
-        let cell = Self::cell(&mut groups, group);
-        lock(&cell.streams).insert(number, stream);
-        let cell = Arc::clone(cell);
-        drop(groups);
+        let cell = Arc::clone(Self::cell(&mut groups, group));
+        let mut streams = lock(&cell.streams);
+        let own = streams.values().filter(|other| other.node == stream.node);
+        if own.count() >= STREAMS {
+            return None;
+        }
+        streams.insert(number, stream);
+        drop((streams, groups));
         self.status_changed();
-        cell
+        Some(cell)
     }
 
     /// Removes a stream from its group.

@@ -15,6 +15,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::server::WebPkiClientVerifier;
 use zeroize::Zeroizing;
 
+use super::certificates::{CertificateRole, CertificateUse};
+use super::peer::Validity;
 use super::snapshots::lock;
 
 /// The files of mutual TLS, as PEM.
@@ -64,8 +66,15 @@ pub(super) struct Tls {
 
 #[derive(Debug)]
 struct State {
-    config: Arc<ServerConfig>,
+    read: Read,
     seen: Stamps,
+}
+
+/// What the files say.
+#[derive(Debug)]
+struct Read {
+    config: Arc<ServerConfig>,
+    uses: Vec<CertificateUse>,
 }
 
 /// What shows that a file changed: its inode, its modification time, and its length.
@@ -75,10 +84,10 @@ impl Tls {
     pub(super) fn load(files: TlsFiles) -> Result<Self, TlsError> {
         // Take the stamps before reading: a change in between is then read again.
         let seen = files.stamps();
-        let config = files.read()?;
+        let read = files.read()?;
         Ok(Self {
             files,
-            state: Mutex::new(State { config, seen }),
+            state: Mutex::new(State { read, seen }),
         })
     }
 
@@ -90,14 +99,19 @@ impl Tls {
         if stamps != state.seen {
             state.seen = stamps;
             match self.files.read() {
-                Ok(config) => {
-                    state.config = config;
+                Ok(read) => {
+                    state.read = read;
                     tracing::info!(files = ?self.files, "the xDS server's certificates changed");
                 }
                 Err(error) => tracing::error!(%error, "the xDS server keeps its last good certificates"),
             }
         }
-        Arc::clone(&state.config)
+        Arc::clone(&state.read.config)
+    }
+
+    /// The certificates that are in use.
+    pub(super) fn uses(&self) -> Vec<CertificateUse> {
+        lock(&self.state).read.uses.clone()
     }
 }
 
@@ -109,12 +123,13 @@ impl TlsFiles {
         })
     }
 
-    fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
+    fn read(&self) -> Result<Read, TlsError> {
         let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
         let provider = Arc::new(ring::default_provider());
         let mut authorities = RootCertStore::empty();
-        for authority in certificates(&self.client_ca)? {
-            authorities.add(authority).map_err(unusable)?;
+        let known = certificates(&self.client_ca)?;
+        for authority in &known {
+            authorities.add(authority.clone()).map_err(unusable)?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider));
         let verifier = verifier
@@ -125,14 +140,26 @@ impl TlsFiles {
             path: self.key.clone(),
             error,
         })?;
+        let own = certificates(&self.certificate)?;
+        let read = |role, path: &Path, certificates: &[_]| {
+            let whose = path.display().to_string();
+            Validity::first(certificates).map(|validity| CertificateUse { role, whose, validity })
+        };
+        let uses = [
+            read(CertificateRole::Server, &self.certificate, &own),
+            read(CertificateRole::Authority, &self.client_ca, &known),
+        ];
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(unusable)?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(certificates(&self.certificate)?, key)
+            .with_single_cert(own, key)
             .map_err(unusable)?;
         config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Arc::new(config))
+        Ok(Read {
+            config: Arc::new(config),
+            uses: uses.into_iter().flatten().collect(),
+        })
     }
 }
 

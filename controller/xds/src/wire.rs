@@ -6,6 +6,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{DiscoveryRequest, Discovery
 use envoy_types::pb::google::protobuf::Any;
 
 use super::group::Group;
+use super::limits::{clip, memory_of};
 use super::subscriber::{Answer, Protocol, Response, Subscriber};
 use limpet_resources::{Resource, ResourceType};
 
@@ -18,6 +19,12 @@ pub(super) trait Wire: Send + 'static {
 
     fn node(request: &Self::Request) -> Option<&Node>;
     fn type_url(request: &Self::Request) -> &str;
+    /// Removes what is there twice, and cuts off what is too long.
+    fn tidy(request: &mut Self::Request);
+    /// All names of resources in the request.
+    fn names(request: &Self::Request) -> impl Iterator<Item = &str>;
+    /// The memory of the names of this type that the node asks for after the request, if it was `before`.
+    fn memory(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, before: usize) -> usize;
     fn take_in(
         subscriber: &mut Subscriber,
         resource_type: ResourceType,
@@ -41,6 +48,29 @@ impl Wire for Delta {
 
     fn type_url(request: &Self::Request) -> &str {
         &request.type_url
+    }
+
+    fn tidy(request: &mut Self::Request) {
+        unique(&mut request.resource_names_subscribe);
+        unique(&mut request.resource_names_unsubscribe);
+        if let Some(error) = &mut request.error_detail {
+            clip(&mut error.message);
+        }
+    }
+
+    fn names(request: &Self::Request) -> impl Iterator<Item = &str> {
+        let lists = [&request.resource_names_subscribe, &request.resource_names_unsubscribe];
+        let had = request.initial_resource_versions.keys();
+        lists.into_iter().flatten().chain(had).map(String::as_str)
+    }
+
+    fn memory(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, before: usize) -> usize {
+        let is_named = |name: &&String| subscriber.has_named(resource_type, name);
+        let all = |names: &mut dyn Iterator<Item = &String>| names.map(|name| memory_of(name)).sum::<usize>();
+        let new = all(&mut request.resource_names_subscribe.iter().filter(|name| !is_named(name)));
+        let gone = all(&mut request.resource_names_unsubscribe.iter().filter(is_named));
+        let had = all(&mut request.initial_resource_versions.keys());
+        (before + new + had).saturating_sub(gone)
     }
 
     fn take_in(
@@ -85,6 +115,23 @@ impl Wire for StateOfTheWorld {
         &request.type_url
     }
 
+    fn tidy(request: &mut Self::Request) {
+        unique(&mut request.resource_names);
+        clip(&mut request.version_info);
+        if let Some(error) = &mut request.error_detail {
+            clip(&mut error.message);
+        }
+    }
+
+    fn names(request: &Self::Request) -> impl Iterator<Item = &str> {
+        request.resource_names.iter().map(String::as_str)
+    }
+
+    fn memory(_: &Subscriber, _: ResourceType, request: &Self::Request, _: usize) -> usize {
+        // Each request has all names.
+        Self::names(request).map(memory_of).sum()
+    }
+
     fn take_in(
         subscriber: &mut Subscriber,
         resource_type: ResourceType,
@@ -103,6 +150,11 @@ impl Wire for StateOfTheWorld {
             ..DiscoveryResponse::default()
         }
     }
+}
+
+fn unique(names: &mut Vec<String>) {
+    names.sort_unstable();
+    names.dedup();
 }
 
 fn any(resource: &Resource) -> Any {

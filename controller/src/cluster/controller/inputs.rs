@@ -35,6 +35,8 @@ pub(crate) struct Filter {
     pub(crate) memory: KeptMemory,
     /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
+    /// What is wrong with the controller's own objects.
+    pub(crate) diagnostics: Diagnostics,
     /// Aborted when it is dropped.
     pub(crate) tasks: JoinSet<()>,
 }
@@ -93,7 +95,13 @@ pub(crate) fn start(
     tasks.spawn(reconcile_loop::run(reconciler));
     let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), &diagnostics, leads.clone());
     tasks.spawn(reconcile_loop::run(kept));
-    let (combined, inputs) = CombinedInputs::new(config, keys.clone(), fences.clone(), memory.clone(), diagnostics);
+    let (combined, inputs) = CombinedInputs::new(
+        config,
+        keys.clone(),
+        fences.clone(),
+        memory.clone(),
+        diagnostics.clone(),
+    );
     tasks.spawn(reconcile_loop::run(combined));
     Ok(Filter {
         keys,
@@ -101,6 +109,7 @@ pub(crate) fn start(
         guard: Guard::new(fences, wanting, delivery.clone()),
         memory: KeptMemory::new(memory, remembering),
         replicas,
+        diagnostics,
         tasks,
     })
 }

@@ -1,7 +1,7 @@
 //! `/metrics`, in the text format of `OpenMetrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -12,7 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::guard;
+use super::{certificates, guard};
 use crate::cluster::kube::Store;
 use crate::cluster::reconcile::keyring;
 use crate::cluster::reconcile::status::StatusMetrics;
@@ -29,6 +29,8 @@ pub(crate) struct Metrics {
     clients: Family<GatewayLabels, Gauge>,
     answers: Family<AnswerLabels, Counter>,
     sent: Family<TypeLabels, Counter>,
+    turned_away: Family<ReasonLabels, Counter>,
+    certificates: Family<CertificateLabels, Gauge<f64, AtomicU64>>,
     key_created: Gauge<f64, AtomicU64>,
     key_rotation_phase: Gauge,
     keys: Gauge,
@@ -66,6 +68,16 @@ struct AnswerLabels {
     answer: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabels {
+    certificate: &'static str,
+}
+
 impl Metrics {
     /// The metrics at zero, and the registry that exposes them.
     pub(crate) fn new() -> (Self, Registry) {
@@ -80,6 +92,8 @@ impl Metrics {
             clients: Family::default(),
             answers: Family::default(),
             sent: Family::default(),
+            turned_away: Family::default(),
+            certificates: Family::default(),
             key_created: Gauge::default(),
             key_rotation_phase: Gauge::default(),
             keys: Gauge::default(),
@@ -132,6 +146,16 @@ impl Metrics {
             "sent_resources",
             "Resources sent to Envoys since the start, by type",
             self.sent.clone(),
+        );
+        registry.register(
+            "xds_turned_away",
+            "Connections and streams that the xDS server ended, by reason",
+            self.turned_away.clone(),
+        );
+        registry.register(
+            "xds_certificate_expiry_seconds",
+            "Seconds until the first certificate ends that the xDS server shows, trusts or is shown",
+            self.certificates.clone(),
         );
     }
 
@@ -210,6 +234,8 @@ pub(crate) struct Exposition {
     pub(crate) metrics: Metrics,
     pub(crate) snapshots: limpet_xds::Snapshots,
     pub(crate) keys: watch::Receiver<keyring::Keys>,
+    /// If Envoys are served.
+    pub(crate) certificates: Option<limpet_xds::Certificates>,
 }
 
 impl Exposition {
@@ -244,6 +270,24 @@ impl Exposition {
             }
             let sent = metrics.sent.get_or_create(&TypeLabels { r#type });
             sent.inner().store(counts.sent, Ordering::Relaxed);
+        }
+        for (reason, count) in snapshots.turned_away() {
+            let labels = ReasonLabels { reason: reason.name() };
+            let counter = metrics.turned_away.get_or_create(&labels);
+            counter.inner().store(count, Ordering::Relaxed);
+        }
+        self.refresh_certificates();
+    }
+
+    fn refresh_certificates(&self) {
+        let gauges = &self.metrics.certificates;
+        gauges.clear();
+        let now = SystemTime::now();
+        for one in self.certificates.iter().flat_map(limpet_xds::Certificates::in_use) {
+            let labels = CertificateLabels {
+                certificate: one.role.name(),
+            };
+            gauges.get_or_create(&labels).set(certificates::seconds_left(&one, now));
         }
     }
 }

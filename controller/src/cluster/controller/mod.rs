@@ -3,12 +3,13 @@
 //! - `control`: the event loop.
 //! - `publish`: from objects to resources. `target`: who gets them. `retained_policies`: policies of earlier routes.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
-//! - `addresses`: what it listens on.
+//! - `addresses`: what it listens on. `certificates`: when those of xDS end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
 //! - `bootstrap`: the subcommand of this name.
 
 mod addresses;
 mod bootstrap;
+mod certificates;
 mod context;
 mod control;
 mod guard;
@@ -92,6 +93,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         metrics: metrics.clone(),
         snapshots: snapshots.clone(),
         keys: filter.keys,
+        certificates: deliverer.certificates(),
     };
 
     let inputs = Inputs {
@@ -101,6 +103,13 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         replicas: filter.replicas,
     };
     let mut reconcilers = filter.tasks;
+    if let Some(certificates) = deliverer.certificates() {
+        reconcilers.spawn(certificates::follow(
+            certificates,
+            filter.diagnostics,
+            context.replica(),
+        ));
+    }
     start_reconcilers(&mut reconcilers, &context, inputs, &metrics);
     let publisher = Publisher::new(snapshots, metrics.clone(), context.config.envoy.clone(), target);
     let control = Control::new(

@@ -77,6 +77,14 @@ pub(crate) async fn target(
 }
 
 impl Deliverer {
+    /// The certificates of xDS, if Envoys are served.
+    pub(crate) fn certificates(&self) -> Option<limpet_xds::Certificates> {
+        match self {
+            Self::Server(server) => Some(server.certificates()),
+            Self::Writer(_) => None,
+        }
+    }
+
     /// Runs until `shutdown`.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Diagnostics: what is wrong with the controller's own objects (its Secrets and its `ConfigMap`s), for a person to
-//! correct.
+//! Diagnostics: what is wrong with the controller's own objects (its Secrets, its `ConfigMap`s and its pod), for a
+//! person to correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +28,8 @@ pub(crate) enum Reason {
     ReadRefused,
     /// The API server refuses to write it.
     WriteRefused,
+    /// A certificate that it uses ends soon.
+    CertificateEnds,
 }
 
 impl Reason {
@@ -37,6 +39,7 @@ impl Reason {
             Self::Invalid => "Invalid",
             Self::ReadRefused => "ReadRefused",
             Self::WriteRefused => "WriteRefused",
+            Self::CertificateEnds => "CertificateEnds",
         }
     }
 }

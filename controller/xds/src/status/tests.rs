@@ -26,9 +26,13 @@ struct Stream(Arc<Connected>, Arc<GroupCell>);
 
 impl Stream {
     fn connect(snapshots: &Snapshots, number: u64, node: &str, service: Service) -> Self {
-        let stream = Arc::new(Connected::new(node.into(), Subscriber::new(Protocol::Delta, service)));
+        let stream = Arc::new(Connected::new(
+            node.into(),
+            None,
+            Subscriber::new(Protocol::Delta, service),
+        ));
         let cell = snapshots.shared().connect(GROUP, number, Arc::clone(&stream));
-        Self(stream, cell)
+        Self(stream, cell.unwrap())
     }
 
     fn ask(&self, resource_type: ResourceType) {

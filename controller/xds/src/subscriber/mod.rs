@@ -106,6 +106,11 @@ impl Subscriber {
         self.types[resource_type].subscribes(name)
     }
 
+    /// Whether the node asked for this resource by its name.
+    pub(super) fn has_named(&self, resource_type: ResourceType, name: &str) -> bool {
+        self.types[resource_type].names.contains(name)
+    }
+
     /// Whether the node asked for anything of this type.
     pub(super) fn has_asked_for(&self, resource_type: ResourceType) -> bool {
         self.types[resource_type].started

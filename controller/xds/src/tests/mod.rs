@@ -10,11 +10,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
 use super::*;
-use limpet_resources::Resource;
 use limpet_resources::ResourceType::ClusterLoadAssignment;
+use limpet_resources::{Resource, Resources};
+
+mod hostile;
+mod silent;
 
 const GROUP: &str = "default/web";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,7 +34,10 @@ async fn serve(snapshots: &Snapshots) -> Running {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         security: Security::PlaintextOnLoopback,
     };
-    let server = Server::bind(options, snapshots.clone()).await.unwrap();
+    run(Server::bind(options, snapshots.clone()).await.unwrap())
+}
+
+fn run(server: Server) -> Running {
     let address = server.address();
     let (end, ended) = oneshot::channel();
     let task = tokio::spawn(server.serve(async { ended.await.unwrap() }));
@@ -44,14 +51,28 @@ struct Client {
 
 impl Client {
     async fn connect(address: SocketAddr, first: DeltaDiscoveryRequest) -> Self {
-        let client = AggregatedDiscoveryServiceClient::connect(format!("http://{address}")).await;
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        Self::connect_by(endpoint, first).await
+    }
+
+    async fn connect_by(endpoint: Endpoint, first: DeltaDiscoveryRequest) -> Self {
+        let connected = timeout(PATIENCE, endpoint.connect())
+            .await
+            .expect("a connection in time");
+        Self::open(connected.unwrap(), first).await
+    }
+
+    /// A stream of a connection.
+    async fn open(channel: Channel, first: DeltaDiscoveryRequest) -> Self {
         let (requests, sent) = mpsc::channel(8);
         requests.send(first).await.unwrap();
-        let mut client = client.unwrap().max_decoding_message_size(64 << 20);
-        let responses = client.delta_aggregated_resources(ReceiverStream::new(sent)).await;
+        let client = AggregatedDiscoveryServiceClient::new(channel);
+        let mut client = client.max_decoding_message_size(64 << 20);
+        let opened = client.delta_aggregated_resources(ReceiverStream::new(sent));
+        let opened = timeout(PATIENCE, opened).await.expect("a stream in time");
         Self {
             requests,
-            responses: responses.unwrap().into_inner(),
+            responses: opened.unwrap().into_inner(),
         }
     }
 

@@ -1,0 +1,152 @@
+//! Tells when certificates of xDS end soon: each replica in its log, the leader by an Event on its pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use limpet_core::time::Timestamp;
+use limpet_xds::{CertificateRole, CertificateUse, Certificates};
+
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
+use crate::time_format;
+
+/// How often the certificates are looked at.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// How long before its end a certificate is told of, if it is valid for long.
+const BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// A certificate that is valid for a shorter time is told of in this part of it: others renew it in time.
+const PART: u32 = 4;
+/// How often it is told of again.
+const AGAIN: Duration = Duration::from_secs(24 * 3600);
+
+/// Runs until the future is dropped.
+pub(crate) async fn follow(certificates: Certificates, diagnostics: Diagnostics, pod: String) {
+    let mut told = Told::default();
+    loop {
+        let now = SystemTime::now();
+        let ending: Vec<_> = certificates
+            .in_use()
+            .into_iter()
+            .filter(|one| is_ending(one, now))
+            .collect();
+        for one in told.news(&ending, now) {
+            tracing::warn!(
+                certificate = one.role.name(),
+                whose = one.whose,
+                end = until(&one),
+                "a certificate of xDS must be renewed"
+            );
+        }
+        let diagnostic = |one: &CertificateUse| Diagnostic {
+            kind: "Pod",
+            name: pod.clone(),
+            uid: String::new(),
+            reason: Reason::CertificateEnds,
+            message: message(one),
+        };
+        diagnostics.set("xds.tls", ending.iter().map(diagnostic).collect::<BTreeSet<_>>());
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// The seconds until this certificate ends; negative after it.
+pub(crate) fn seconds_left(one: &CertificateUse, now: SystemTime) -> f64 {
+    match one.validity.ends.duration_since(now) {
+        Ok(left) => left.as_secs_f64(),
+        Err(error) => -error.duration().as_secs_f64(),
+    }
+}
+
+fn is_ending(one: &CertificateUse, now: SystemTime) -> bool {
+    let validity = one.validity;
+    let whole = validity.ends.duration_since(validity.begins).unwrap_or_default();
+    validity.ends.duration_since(now).unwrap_or_default() <= BEFORE.min(whole / PART)
+}
+
+/// RFC 3339.
+fn until(one: &CertificateUse) -> String {
+    let end = one.validity.ends.duration_since(UNIX_EPOCH).unwrap_or_default();
+    time_format::exact(Timestamp::from_unix_seconds(end.as_secs()))
+}
+
+fn message(one: &CertificateUse) -> String {
+    let what = match one.role {
+        CertificateRole::Server => "the certificate in",
+        CertificateRole::Authority => "an authority in",
+        CertificateRole::Client => "the certificate of",
+    };
+    format!("{what} {} ends at {}: renew it", one.whose, until(one))
+}
+
+/// What the log has, and since when.
+#[derive(Debug, Default)]
+struct Told(BTreeMap<CertificateRole, (CertificateUse, SystemTime)>);
+
+impl Told {
+    /// What the log does not have yet, or not since yesterday.
+    fn news(&mut self, ending: &[CertificateUse], now: SystemTime) -> Vec<CertificateUse> {
+        self.0.retain(|role, _| ending.iter().any(|one| one.role == *role));
+        let mut news = Vec::new();
+        for one in ending {
+            let is_told = self.0.get(&one.role).is_some_and(|(told, at)| {
+                told.validity == one.validity && now.duration_since(*at).unwrap_or_default() < AGAIN
+            });
+            if !is_told {
+                self.0.insert(one.role, (one.clone(), now));
+                news.push(one.clone());
+            }
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limpet_xds::Validity;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn valid(days: u32, from: SystemTime) -> CertificateUse {
+        CertificateUse {
+            role: CertificateRole::Server,
+            whose: "tls.crt".to_owned(),
+            validity: Validity {
+                begins: from,
+                ends: from + days * DAY,
+            },
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_told_of_30_days_before_its_end() {
+        let start = UNIX_EPOCH + 10_000 * DAY;
+        let year = valid(365, start);
+        assert!(!is_ending(&year, start + 334 * DAY));
+        assert!(is_ending(&year, start + 335 * DAY));
+        assert!(is_ending(&year, start + 400 * DAY));
+        assert!(
+            message(&year).ends_with("tls.crt ends at 1998-05-19T00:00:00Z: renew it"),
+            "{}",
+            message(&year)
+        );
+        // One that is renewed every few days is not told of all the time.
+        let week = valid(8, start);
+        assert!(!is_ending(&week, start + 5 * DAY));
+        assert!(is_ending(&week, start + 6 * DAY));
+        assert!(seconds_left(&week, start + 9 * DAY) < 0.0);
+    }
+
+    #[test]
+    fn it_is_told_once_a_day_and_when_it_changes() {
+        let start = UNIX_EPOCH + 10_000 * DAY;
+        let mut told = Told::default();
+        let (first, second) = (valid(1, start), valid(2, start));
+        assert_eq!(told.news(std::slice::from_ref(&first), start).len(), 1);
+        assert_eq!(told.news(std::slice::from_ref(&first), start + DAY / 2).len(), 0);
+        assert_eq!(told.news(&[first], start + DAY).len(), 1);
+        assert_eq!(told.news(std::slice::from_ref(&second), start + DAY).len(), 1);
+        assert_eq!(told.news(&[], start + DAY).len(), 0);
+        assert_eq!(told.news(&[second], start + DAY).len(), 1);
+    }
+}

@@ -1,0 +1,133 @@
+//! From a TCP connection to a client that may open streams.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::admission::{Connections, Handshake, Handshakes};
+use super::connection::{Client, Connection, Socket};
+use super::counters::TurnedAway;
+use super::log_rate::LogRate;
+use super::peer::{Identity, Origin, Peer};
+use super::snapshots::Snapshots;
+use super::tls::Tls;
+
+/// The time limit of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often the certificate files are looked at while nobody connects, so that broken ones are reported.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// How many connections wait for the HTTP server to take them.
+pub(super) const WAITING: usize = 64;
+
+/// Accepts connections for ever. It never waits for a client.
+pub(super) struct Acceptor {
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) ready: mpsc::Sender<io::Result<Connection>>,
+    pub(super) handshakes: Handshakes,
+    pub(super) connections: Connections,
+    pub(super) snapshots: Snapshots,
+    pub(super) logs: Arc<LogRate>,
+}
+
+impl Acceptor {
+    pub(super) async fn run(self, listener: TcpListener) {
+        let this = Arc::new(self);
+        let mut looks = interval(INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, address)) => this.begin(stream, address),
+                    Err(error) => {
+                        // The client is gone, or there are too many open files: both pass.
+                        if let Some(left_out) = this.logs.tell() {
+                            tracing::warn!(%error, left_out, "cannot accept a connection");
+                        }
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                },
+                _ = looks.tick() => {
+                    if let Some(tls) = &this.tls {
+                        tls.current();
+                    }
+                    if let Some(left_out) = this.logs.rest() {
+                        tracing::warn!(left_out, "more connections were turned away");
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        // Send small messages at once. It is an optimisation only, so an error is ignored.
+        let _ = stream.set_nodelay(true);
+        let this = Arc::clone(self);
+        // Before the task runs: it is the order of places.
+        let handshake = self.tls.is_some().then(|| self.handshakes.begin(address.into()));
+        tokio::spawn(async move {
+            if let Err((why, error)) = this.serve(stream, address, handshake).await {
+                this.snapshots.shared().counters.turned_away(why);
+                if let Some(left_out) = this.logs.tell() {
+                    tracing::warn!(peer = %address, error, left_out, "a connection was turned away");
+                }
+            }
+        });
+    }
+
+    async fn serve(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        handshake: Option<Handshake>,
+    ) -> Result<(), (TurnedAway, String)> {
+        let (socket, identity) = match (&self.tls, handshake) {
+            (Some(tls), Some(handshake)) => {
+                let (stream, identity) = authenticate(tls, stream, handshake).await?;
+                (Socket::Tls(stream), Some(identity))
+            }
+            _ => (Socket::Plain(stream), None),
+        };
+        let place = self.connections.enter(Origin::from(address)).ok_or_else(|| {
+            let words = "too many connections are open, of this address or of all";
+            (TurnedAway::Connections, words.to_owned())
+        })?;
+        let client = Client::new(Peer { address, identity }, place);
+        // A closed channel means that the server ends.
+        let _ = self.ready.send(Ok(Connection::new(socket, client))).await;
+        Ok(())
+    }
+}
+
+type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;
+
+async fn authenticate(
+    tls: &Tls,
+    stream: TcpStream,
+    mut handshake: Handshake,
+) -> Result<(TlsStream, Identity), (TurnedAway, String)> {
+    let acceptor = TlsAcceptor::from(tls.current());
+    let stream = tokio::select! {
+        result = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => match result {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err((TurnedAway::Handshake, format!("the handshake failed: {error}"))),
+            Err(_) => return Err((TurnedAway::Handshake, "the handshake took too long".to_owned())),
+        },
+        () = handshake.displaced() => {
+            return Err((TurnedAway::Handshake, "the handshake gave way to newer ones".to_owned()));
+        }
+    };
+    let certificates = stream.get_ref().1.peer_certificates();
+    let identity = certificates.and_then(<[_]>::first).and_then(Identity::of);
+    let identity = identity.ok_or_else(|| {
+        let words = "the client's certificate cannot be read".to_owned();
+        (TurnedAway::Handshake, words)
+    })?;
+    handshake.succeeded();
+    Ok((Box::new(stream), identity))
+}

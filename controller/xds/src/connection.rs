@@ -1,0 +1,130 @@
+//! A client's connection.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+use super::admission::Place;
+use super::peer::Peer;
+
+/// How long a connection may be open before its first stream begins.
+const FIRST_STREAM: Duration = Duration::from_secs(10);
+
+/// What the streams of a connection share.
+#[derive(Debug, Clone)]
+pub(super) struct Client(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    peer: Peer,
+    place: Arc<Place>,
+    has_streamed: AtomicBool,
+}
+
+impl Client {
+    pub(super) fn new(peer: Peer, place: Arc<Place>) -> Self {
+        Self(Arc::new(Shared {
+            peer,
+            place,
+            has_streamed: AtomicBool::new(false),
+        }))
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.0.peer
+    }
+
+    pub(super) fn place(&self) -> &Arc<Place> {
+        &self.0.place
+    }
+
+    /// A stream has begun.
+    pub(super) fn streams(&self) {
+        self.0.has_streamed.store(true, Ordering::Relaxed);
+    }
+
+    fn has_streamed(&self) -> bool {
+        self.0.has_streamed.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection that ends by itself if nothing comes of it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: Socket,
+    client: Client,
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug)]
+pub(super) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection {
+    pub(super) fn new(socket: Socket, client: Client) -> Self {
+        Self {
+            socket,
+            client,
+            deadline: Some(Box::pin(sleep(FIRST_STREAM))),
+        }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Client;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        self.client.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Some(deadline) = &mut this.deadline {
+            if this.client.has_streamed() {
+                this.deadline = None;
+            } else if deadline.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        match &mut this.socket {
+            Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().socket {
+            Socket::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Socket::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().socket {
+            Socket::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().socket {
+            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

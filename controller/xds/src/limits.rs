@@ -1,0 +1,96 @@
+//! What one stream may cost.
+
+use std::time::{Duration, Instant};
+
+/// The longest name of a node or a resource, in bytes. The longest names of Kubernetes objects are a fourth of it.
+pub(super) const NAME: usize = 1 << 10;
+/// The memory that the names of one stream may take, of all types.
+pub(super) const NAMES_OF_STREAM: usize = 32 << 20;
+/// What a name takes beside its bytes: places in maps, and what is known of the resource.
+const NAME_OVERHEAD: usize = 128;
+/// The part of an error message that is kept, in bytes.
+const MESSAGE: usize = 4 << 10;
+/// How long a stream may be open before its first request.
+pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(10);
+
+/// The memory that a name takes.
+pub(super) fn memory_of(name: &str) -> usize {
+    name.len() + NAME_OVERHEAD
+}
+
+/// Cuts off what is too long of a message.
+pub(super) fn clip(message: &mut String) {
+    if message.len() > MESSAGE {
+        let end = (0..=MESSAGE).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
+        message.push_str(" ...");
+    }
+}
+
+/// The pace of requests that answer nothing. Answers come as fast as the server sends, but a client can ask again and
+/// again. Then it waits: nothing is lost.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// The time up to which requests are paid for. It may be ahead of now by [`Pace::AHEAD`].
+    paid: Instant,
+}
+
+impl Pace {
+    /// What a request costs in the long run.
+    const REQUEST: Duration = Duration::from_millis(10);
+    /// The same for a change between some resources and all: it looks at every resource.
+    const WILDCARD: Duration = Duration::from_secs(1);
+    /// How much may be spent at once. That is a thousand requests, which is more than Envoy sends at its start.
+    const AHEAD: Duration = Duration::from_secs(10);
+
+    pub(super) fn new(now: Instant) -> Self {
+        Self { paid: now }
+    }
+
+    /// A request that answered nothing.
+    pub(super) fn spend(&mut self, wildcard: bool, now: Instant) {
+        let cost = if wildcard { Self::WILDCARD } else { Self::REQUEST };
+        self.paid = self.paid.max(now) + cost;
+    }
+
+    /// When the next request is taken in; `None`: now.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        let next = self.paid.checked_sub(Self::AHEAD)?;
+        (next > now).then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_asks_all_the_time_waits() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        let mut at_once = 0;
+        while pace.next(now).is_none() {
+            pace.spend(false, now);
+            at_once += 1;
+        }
+        assert!(at_once >= 1000);
+        let next = pace.next(now).unwrap();
+        assert!(pace.next(next).is_none());
+        pace.spend(true, next);
+        assert_eq!(pace.next(next), Some(next + Pace::WILDCARD));
+        // What was not spent is not saved up.
+        let later = now + 100 * Pace::AHEAD;
+        pace.spend(false, later);
+        assert_eq!(pace.paid, later + Pace::REQUEST);
+    }
+
+    #[test]
+    fn long_messages_are_cut_off_between_characters() {
+        let mut short = "refused".to_owned();
+        clip(&mut short);
+        assert_eq!(short, "refused");
+        let mut long = "ä".repeat(MESSAGE);
+        clip(&mut long);
+        assert!(long.len() <= MESSAGE + 4 && long.ends_with("ä ..."));
+    }
+}

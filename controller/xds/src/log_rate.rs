@@ -1,0 +1,77 @@
+//! Logs by rate: what a client can cause any number of times is told a few times, then counted.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::snapshots::lock;
+
+/// How long [`LogRate::LINES`] last.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// The rate of one kind of log lines.
+#[derive(Debug, Default)]
+pub(super) struct LogRate(Mutex<Window>);
+
+#[derive(Debug, Default)]
+struct Window {
+    began: Option<Instant>,
+    told: u64,
+    left_out: u64,
+}
+
+impl LogRate {
+    /// The lines of one window.
+    pub(super) const LINES: u64 = 5;
+
+    /// Whether to log now: `Some` with the number of lines that were left out since the last one.
+    pub(super) fn tell(&self) -> Option<u64> {
+        self.tell_at(Instant::now())
+    }
+
+    fn tell_at(&self, now: Instant) -> Option<u64> {
+        let mut window = lock(&self.0);
+        if window.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
+            window.began = Some(now);
+            window.told = 0;
+        }
+        if window.told == Self::LINES {
+            window.left_out += 1;
+            return None;
+        }
+        window.told += 1;
+        Some(std::mem::take(&mut window.left_out))
+    }
+
+    /// The number of lines that were left out, if the last of them was a while ago: nothing else will tell it.
+    pub(super) fn rest(&self) -> Option<u64> {
+        self.rest_at(Instant::now())
+    }
+
+    fn rest_at(&self, now: Instant) -> Option<u64> {
+        let mut window = lock(&self.0);
+        let over = window.began.is_some_and(|began| now.duration_since(began) >= WINDOW);
+        (over && window.left_out > 0).then(|| std::mem::take(&mut window.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_often_is_told_a_few_times_and_counted() {
+        let rate = LogRate::default();
+        let now = Instant::now();
+        let told = (0..1000).filter(|_| rate.tell_at(now).is_some()).count();
+        assert_eq!(told as u64, LogRate::LINES);
+        assert_eq!(rate.rest_at(now), None);
+        assert_eq!(rate.tell_at(now + WINDOW), Some(1000 - LogRate::LINES));
+        assert_eq!(rate.tell_at(now + WINDOW), Some(0));
+        assert_eq!(rate.rest_at(now + 2 * WINDOW), None);
+        for _ in 0..LogRate::LINES {
+            let _ = rate.tell_at(now + WINDOW);
+        }
+        assert_eq!(rate.rest_at(now + 2 * WINDOW), Some(2));
+        assert_eq!(rate.rest_at(now + 2 * WINDOW), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Who is at the other end of a connection.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::CertificateDer;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// The other end of a connection, as far as the server knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// The address that the connection comes from.
+    pub address: SocketAddr,
+    /// What its certificate says. `None` in plain text.
+    pub identity: Option<Identity>,
+}
+
+/// What a client certificate of a known authority says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The subject, for people.
+    pub subject: String,
+    /// The URIs of the subject's alternative names.
+    pub uris: Vec<String>,
+    /// The DNS names of the subject's alternative names.
+    pub dns_names: Vec<String>,
+    /// When the certificate is valid.
+    pub validity: Validity,
+}
+
+/// When a certificate is valid. Of two, the one that ends first is less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Validity {
+    /// The last second.
+    pub ends: SystemTime,
+    /// The first second.
+    pub begins: SystemTime,
+}
+
+impl Identity {
+    /// `None` if this is no certificate.
+    pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let (mut uris, mut dns_names) = (Vec::new(), Vec::new());
+        let names = certificate.subject_alternative_name().ok()?;
+        for name in names.iter().flat_map(|names| &names.value.general_names) {
+            match name {
+                GeneralName::URI(uri) => uris.push((*uri).to_owned()),
+                GeneralName::DNSName(name) => dns_names.push((*name).to_owned()),
+                _ => {}
+            }
+        }
+        Some(Self {
+            subject: certificate.subject().to_string(),
+            uris,
+            dns_names,
+            validity: Validity::of(&certificate),
+        })
+    }
+}
+
+impl Validity {
+    fn of(certificate: &X509Certificate<'_>) -> Self {
+        let time = |seconds: i64| {
+            // Nothing before 1970 is in use, and what is beyond the system's times never ends.
+            let since = Duration::from_secs(seconds.try_into().unwrap_or(0));
+            let never = SystemTime::UNIX_EPOCH + Duration::from_secs(u32::MAX.into());
+            SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(never)
+        };
+        let validity = certificate.validity();
+        Self {
+            ends: time(validity.not_after.timestamp()),
+            begins: time(validity.not_before.timestamp()),
+        }
+    }
+
+    /// That of the first of these certificates that ends.
+    pub(super) fn first(certificates: &[CertificateDer<'_>]) -> Option<Self> {
+        let validity = |certificate: &CertificateDer<'_>| {
+            let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+            Some(Self::of(&certificate))
+        };
+        certificates.iter().filter_map(validity).min()
+    }
+}
+
+/// Connections with one origin share limits: those of one address. Of IPv6 it is the network, since one host has
+/// all of its addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Origin(IpAddr);
+
+impl From<SocketAddr> for Origin {
+    fn from(address: SocketAddr) -> Self {
+        Self(match address.ip().to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_host_have_one_origin() {
+        let origin = |address: &str| Origin::from(address.parse::<SocketAddr>().unwrap());
+        assert_eq!(origin("10.0.0.1:1"), origin("10.0.0.1:2"));
+        assert_eq!(origin("10.0.0.1:1"), origin("[::ffff:10.0.0.1]:1"));
+        assert_eq!(origin("[2001:db8::1]:1"), origin("[2001:db8::ffff:1]:1"));
+        assert_ne!(origin("10.0.0.1:1"), origin("10.0.0.2:1"));
+        assert_ne!(origin("[2001:db8::1]:1"), origin("[2001:db8:0:1::1]:1"));
+    }
+
+    #[test]
+    fn a_certificate_says_who_it_is_for_and_until_when() {
+        let mut params = rcgen::CertificateParams::new(["envoy.example".to_owned()]).unwrap();
+        let uri = "spiffe://limpet/gateway/shop/web";
+        params
+            .subject_alt_names
+            .push(rcgen::SanType::URI(uri.try_into().unwrap()));
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "limpet-envoy");
+        params.not_after = rcgen::date_time_ymd(2030, 1, 2);
+        let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        let identity = Identity::of(made.der()).unwrap();
+        assert_eq!(identity.uris, [uri]);
+        assert_eq!(identity.dns_names, ["envoy.example"]);
+        assert!(identity.subject.contains("limpet-envoy"), "{identity:?}");
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_893_542_400);
+        assert_eq!(identity.validity.ends, end);
+        assert!(identity.validity.begins < end);
+        assert_eq!(Validity::first(&[made.der().clone()]), Some(identity.validity));
+        assert_eq!(Identity::of(&CertificateDer::from(vec![1, 2, 3])), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! Who may have the resources of which group.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::peer::Peer;
+
+type Rule = dyn Fn(&Peer, &str) -> Result<(), String> + Send + Sync;
+
+/// Whether a client may have the resources of a group: its `node.cluster` is what it says, its [`Peer::identity`] is
+/// what an authority says. It is asked once for each stream. By default, everything is allowed.
+#[derive(Clone)]
+pub struct Permission(Arc<Rule>);
+
+impl Permission {
+    /// Asks this function. Its error is sent to the client.
+    #[must_use]
+    pub fn new(rule: impl Fn(&Peer, &str) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(rule))
+    }
+
+    pub(super) fn ask(&self, peer: &Peer, group: &str) -> Result<(), String> {
+        (self.0)(peer, group)
+    }
+}
+
+impl Default for Permission {
+    fn default() -> Self {
+        Self::new(|_, _| Ok(()))
+    }
+}
+
+impl fmt::Debug for Permission {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Permission")
+    }
+}
