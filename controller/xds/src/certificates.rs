@@ -1,50 +1,16 @@
-//! The certificates of xDS, and when they end.
+//! The certificates that are in use.
 
 use std::sync::Arc;
 
-use super::peer::Validity;
 use super::snapshots::Snapshots;
 use super::tls::Tls;
+use super::validity::{CertificateRole, CertificateUse};
 
 /// Looks up the certificates that a server uses and that its clients have.
 #[derive(Debug, Clone)]
 pub struct Certificates {
     tls: Option<Arc<Tls>>,
     snapshots: Snapshots,
-}
-
-/// A certificate that is in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CertificateUse {
-    /// What the certificate is for.
-    pub role: CertificateRole,
-    /// Its file, or the node that has it.
-    pub whose: String,
-    /// When it is valid.
-    pub validity: Validity,
-}
-
-/// What a certificate is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CertificateRole {
-    /// The server shows it.
-    Server,
-    /// Those of clients are signed by it.
-    Authority,
-    /// A connected node shows it.
-    Client,
-}
-
-impl CertificateRole {
-    /// The role in one word.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Authority => "authority",
-            Self::Client => "client",
-        }
-    }
 }
 
 impl Certificates {

@@ -60,13 +60,15 @@ mod subscriber;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod validity;
 mod wire;
 
-pub use certificates::{CertificateRole, CertificateUse, Certificates};
+pub use certificates::Certificates;
 pub use counters::{Counts, TurnedAway, TypeCounts};
-pub use peer::{Identity, Peer, Validity};
+pub use peer::{Identity, Peer};
 pub use permission::Permission;
 pub use server::{Options, Security, Server, ServerError};
 pub use snapshots::Snapshots;
 pub use status::{Node, Progress, Refusal, Status};
 pub use tls::{TlsError, TlsFiles};
+pub use validity::{CertificateRole, CertificateUse, Validity};

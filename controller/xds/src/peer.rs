@@ -1,11 +1,12 @@
 //! Who is at the other end of a connection.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::validity::Validity;
 
 /// The other end of a connection, as far as the server knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,15 +28,6 @@ pub struct Identity {
     pub dns_names: Vec<String>,
     /// When the certificate is valid.
     pub validity: Validity,
-}
-
-/// When a certificate is valid. Of two, the one that ends first is less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Validity {
-    /// The last second.
-    pub ends: SystemTime,
-    /// The first second.
-    pub begins: SystemTime,
 }
 
 impl Identity {
@@ -60,31 +52,6 @@ impl Identity {
     }
 }
 
-impl Validity {
-    fn of(certificate: &X509Certificate<'_>) -> Self {
-        let time = |seconds: i64| {
-            // Nothing before 1970 is in use, and what is beyond the system's times never ends.
-            let since = Duration::from_secs(seconds.try_into().unwrap_or(0));
-            let never = SystemTime::UNIX_EPOCH + Duration::from_secs(u32::MAX.into());
-            SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(never)
-        };
-        let validity = certificate.validity();
-        Self {
-            ends: time(validity.not_after.timestamp()),
-            begins: time(validity.not_before.timestamp()),
-        }
-    }
-
-    /// That of the first of these certificates that ends.
-    pub(super) fn first(certificates: &[CertificateDer<'_>]) -> Option<Self> {
-        let validity = |certificate: &CertificateDer<'_>| {
-            let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-            Some(Self::of(&certificate))
-        };
-        certificates.iter().filter_map(validity).min()
-    }
-}
-
 /// Connections with one origin share limits: those of one address. Of IPv6 it is the network, since one host has
 /// all of its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,6 +68,8 @@ impl From<SocketAddr> for Origin {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use super::*;
 
     #[test]

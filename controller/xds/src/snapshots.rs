@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use super::counters::{Counters, Counts, TurnedAway};
 use super::group::Group;
-use super::peer::Validity;
 use super::subscriber::Subscriber;
+use super::validity::Validity;
 use limpet_resources::{Name, Resource, ResourceType, Resources};
 
 /// The published resources of all groups of nodes. A clone is another handle to the same resources.

@@ -15,9 +15,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::server::WebPkiClientVerifier;
 use zeroize::Zeroizing;
 
-use super::certificates::{CertificateRole, CertificateUse};
-use super::peer::Validity;
 use super::snapshots::lock;
+use super::validity::{CertificateRole, CertificateUse, Validity};
 
 /// The files of mutual TLS, as PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
