@@ -1,5 +1,7 @@
 //! Certificate authorities and the certificates that they sign.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -35,6 +37,15 @@ impl Authority {
     /// A certificate for a server or client of this name.
     pub(crate) fn sign(&self, name: &str) -> Result<Certificate> {
         self.sign_all(&[name])
+    }
+
+    /// A certificate that is valid for a year, of which only this time is left.
+    pub(crate) fn sign_until(&self, name: &str, left: Duration) -> Result<Certificate> {
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        let now = time::OffsetDateTime::now_utc();
+        params.not_before = now - time::Duration::days(365);
+        params.not_after = now + left;
+        self.sign_params(params)
     }
 
     /// A certificate for a server or client of these names.

@@ -213,6 +213,7 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
 
     let folder = TempDir::new()?;
     let made = Command::new(directory().join("certificates.sh"))
+        .arg(folder.path().join("authority"))
         .arg(namespace.name())
         .output()?;
     ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
