@@ -78,6 +78,21 @@ impl Namespace {
         self.apply_object(&class).await.map(drop)
     }
 
+    /// Gives the controller a cluster role of `controller/deploy` in this namespace.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub async fn bind(&self, role: &str) -> Result<()> {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": self.name}],
+        });
+        self.apply_object(&binding).await.map(drop)
+    }
+
     /// Creates a Service with port 80 for the pods with these labels.
     ///
     /// # Errors

@@ -96,13 +96,24 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         certificates: deliverer.certificates(),
     };
 
+    let mut reconcilers = filter.tasks;
+    let (services, without_service) = services::Reconciler::new(
+        context.client.clone(),
+        feeds.reported.clone(),
+        feeds.observation.clone(),
+        context.leads.clone(),
+    );
+    // Only for routes that we serve ourselves.
+    if context.settings.judges() {
+        reconcilers.spawn(reconcile_loop::run(services));
+    }
     let inputs = Inputs {
         reported: feeds.reported,
         observation: feeds.observation,
         delivery,
         replicas: filter.replicas,
+        without_service,
     };
-    let mut reconcilers = filter.tasks;
     if let Some(certificates) = deliverer.certificates() {
         reconcilers.spawn(certificates::follow(
             certificates,
@@ -110,7 +121,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
             context.replica(),
         ));
     }
-    start_reconcilers(&mut reconcilers, &context, inputs, &metrics);
+    start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let publisher = Publisher::new(snapshots, metrics.clone(), context.config.envoy.clone(), target);
     let control = Control::new(
         &context,
@@ -144,18 +155,8 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     result.map_err(|error| failed(&error))?
 }
 
-/// Starts what writes statuses and Services to the cluster.
-fn start_reconcilers(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, metrics: &Metrics) {
-    // Only for routes that we serve ourselves.
-    if context.settings.judges() {
-        let services = services::Reconciler::new(
-            context.client.clone(),
-            inputs.reported.clone(),
-            inputs.observation.clone(),
-            context.leads.clone(),
-        );
-        tasks.spawn(reconcile_loop::run(services));
-    }
+/// Starts what writes statuses to the cluster.
+fn start_statuses(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, metrics: &Metrics) {
     let facts = Facts {
         controller: context.settings.controller_name.clone(),
         addresses: context.config.addresses(),

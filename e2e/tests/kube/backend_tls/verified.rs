@@ -98,6 +98,7 @@ async fn an_x_backend_is_reached_over_tls() -> Result<()> {
             "sessionPersistence": {"type": "Cookie", "cookie": {"name": "limpet-session"}},
         },
     });
+    site.namespace.bind("limpet-xbackends").await?;
     site.namespace.apply_object(&backend).await?;
     let reference = json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "web"});
     let rules = json!([{"backendRefs": [reference]}]);

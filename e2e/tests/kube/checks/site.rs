@@ -57,6 +57,7 @@ impl GatewaySite {
         let cluster = Cluster::shared(release).await?;
         let namespace = cluster.namespace(prefix).await?;
         namespace.gateway_class().await?;
+        namespace.bind("limpet-xbackends").await?;
         let gateway = json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "Gateway",

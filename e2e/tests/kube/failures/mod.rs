@@ -13,6 +13,7 @@ mod policies;
 mod replicas;
 mod restarts;
 mod rights;
+mod token;
 mod wire;
 mod writers;
 mod xds_certificates;

@@ -71,7 +71,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("create", &["events"]),
 ];
 
-/// The role of this kind, without a verb for these resources.
+/// The role of this kind, `limpet-controller` if no other name follows the kind, without a verb for these resources.
 pub(super) async fn without(
     namespace: &Namespace,
     kind: &str,
@@ -97,7 +97,8 @@ pub(super) async fn without(
         }
     }
     let change = json!({"rules": rest});
-    namespace.merge(kind, "limpet-controller", &change).await.map(drop)
+    let (kind, name) = kind.split_once(' ').unwrap_or((kind, "limpet-controller"));
+    namespace.merge(kind, name, &change).await.map(drop)
 }
 
 /// An `XBackend` that a route leads to, so that the controller creates a Service for it.
@@ -119,18 +120,81 @@ spec:
   rules: [{backendRefs: [{group: gateway.networking.x-k8s.io, kind: XBackend, name: web}]}]
 ";
 
-#[tokio::test]
-async fn each_missing_verb_for_services_is_reported() -> Result<()> {
-    let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
-    let namespace = cluster.namespace("rights").await?;
+/// A controller with a route to [`BACKEND`], which does not run yet.
+async fn with_backend(cluster: &Cluster, prefix: &str) -> Result<(Namespace, Controller, String)> {
+    let namespace = cluster.namespace(prefix).await?;
     namespace.gateway_class().await?;
     namespace.apply(&site_objects(&namespace)).await?;
     namespace.apply(BACKEND).await?;
-    let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
-    let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
+    let controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     let service = selector_service(&ObjectName::new(namespace.name(), "web")).name;
+    Ok((namespace, controller, service))
+}
+
+/// What the status of the `XBackend` says of being programmed.
+fn programmed(backend: &Value) -> Option<&Value> {
+    let conditions = backend["status"]["ancestors"][0]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == "Programmed")
+}
+
+async fn until_refused(namespace: &Namespace, words: &str) -> Result<()> {
+    let refused = |backend: &Value| {
+        let message = programmed(backend).filter(|condition| condition["reason"] == "ServiceRefused");
+        let message = message.and_then(|condition| condition["message"].as_str());
+        message.is_some_and(|message| message.contains(words) && message.contains("ClusterRole limpet-xbackends"))
+    };
+    namespace
+        .until("the missing right", "XBackend", "web", refused)
+        .await
+        .map(drop)
+}
+
+#[tokio::test]
+async fn an_xbackend_says_which_role_its_service_needs() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let (namespace, mut controller, service) = with_backend(cluster, "no-services").await?;
+    controller.launch()?;
+    controller.until_ready().await?;
+    let words = "cannot get resource \"services\"";
+    until_refused(&namespace, words).await?;
+    until_event(&namespace, "XBackend", "web", "ServiceRefused", words).await?;
+    // It is tried again and again, and said once: in the words of the reconciler, and in those of the Event.
+    let tries = || {
+        let requests = cluster.server().requests_of(&controller_name(&namespace))?;
+        let of_service = requests.iter().filter(|request| request.uri.contains(&service));
+        anyhow::Ok(of_service.count())
+    };
+    poll::until("three tries", async || tries().ok().filter(|tries| *tries > 2)).await?;
+    let log = controller.log()?;
+    assert_eq!(
+        log.matches("the Service of an XBackend may not be written").count(),
+        1,
+        "{log}"
+    );
+    assert_eq!(log.matches("Its Service is missing").count(), 1, "{log}");
+
+    namespace.bind("limpet-xbackends").await?;
+    namespace.until("the Service", "v1/Service", &service, |_| true).await?;
+    let healed = |backend: &Value| programmed(backend).is_some_and(|condition| condition["reason"] != "ServiceRefused");
+    namespace
+        .until("no complaint", "XBackend", "web", healed)
+        .await
+        .map(drop)
+}
+
+/// The controller's name at the API server.
+fn controller_name(namespace: &Namespace) -> String {
+    format!("system:serviceaccount:{}:limpet-controller", namespace.name())
+}
+
+#[tokio::test]
+async fn each_missing_verb_for_services_is_reported() -> Result<()> {
+    let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
+    let (namespace, mut controller, service) = with_backend(&cluster, "rights").await?;
+    namespace.bind("limpet-xbackends").await?;
+    let rules = namespace.get("ClusterRole", "limpet-xbackends").await?["rules"].take();
     for verb in ["get", "create", "patch", "delete"] {
-        without(&namespace, "ClusterRole", &rules, verb, &["services"]).await?;
+        without(&namespace, "ClusterRole limpet-xbackends", &rules, verb, &["services"]).await?;
         controller.launch()?;
         if verb == "delete" {
             // Let the controller create the Service first, so that it has something to change or delete.
@@ -144,9 +208,12 @@ async fn each_missing_verb_for_services_is_reported() -> Result<()> {
             namespace.merge("XBackend", "web", &change).await?;
         }
         let text = format!("cannot {verb} resource \"services\"");
-        let told = async || controller.log().ok()?.contains(&text).then_some(());
+        let told = async || controller.log().ok()?.replace('\\', "").contains(&text).then_some(());
         let told = poll::until(&format!("the controller to miss {verb}"), told).await;
         told.with_context(|| controller.log().unwrap_or_default())?;
+        if verb != "delete" {
+            until_refused(&namespace, &text).await?;
+        }
         controller.kill();
     }
     namespace.get("v1/Service", &service).await.map(drop)

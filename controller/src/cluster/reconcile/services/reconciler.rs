@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
@@ -6,17 +7,25 @@ use kube::{Api, Client, Error};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::wanted::{changes, is_ours};
+use super::wanted::{Change, changes, is_ours};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, Observation};
+use crate::cluster::reconcile::diagnostics::refusal;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::{Kind, ObjectName};
+
+/// The `XBackend`s whose Service the API server refuses to write, with its words.
+pub(crate) type Refused = BTreeMap<ObjectName, String>;
+
+/// When to try again what was refused: somebody may have granted the right, which no watch tells.
+const REFUSED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Reconciler {
     client: Client,
     reported: watch::Receiver<Option<Reported>>,
     observation: watch::Receiver<Observation>,
     leads: watch::Receiver<bool>,
+    refused: watch::Sender<Refused>,
     backoff: Backoff,
 }
 
@@ -31,11 +40,11 @@ impl Reconcile for Reconciler {
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
-        let failed = self.round().await;
-        if !failed {
-            self.backoff.reset();
+        if self.round().await {
+            return Some(self.backoff.next());
         }
-        failed.then(|| self.backoff.next())
+        self.backoff.reset();
+        (!self.refused.borrow().is_empty()).then_some(REFUSED)
     }
 }
 
@@ -45,17 +54,20 @@ impl Reconciler {
         reported: watch::Receiver<Option<Reported>>,
         observation: watch::Receiver<Observation>,
         leads: watch::Receiver<bool>,
-    ) -> Self {
-        Self {
+    ) -> (Self, watch::Receiver<Refused>) {
+        let (refused, told) = watch::channel(Refused::new());
+        let reconciler = Self {
             client,
             reported,
             observation,
             leads,
+            refused,
             backoff: Backoff::of_the_api(),
-        }
+        };
+        (reconciler, told)
     }
 
-    /// Returns whether anything must be tried again.
+    /// Returns whether anything must be tried again soon.
     async fn round(&mut self) -> bool {
         let Some(reported) = self.reported.borrow_and_update().clone() else {
             return false;
@@ -63,31 +75,49 @@ impl Reconciler {
         let leads = *self.leads.borrow_and_update();
         let served = self.observation.borrow().served.get(&Kind::XBackend).cloned();
         let (true, Some(served)) = (leads, served) else {
+            self.refuse(Refused::new());
             return false;
         };
         let used = reported.reports.backends.keys();
-        let changes = changes(&reported.objects, used, &served.api_version);
-        let mut failed = false;
-        for (name, object) in &changes.apply {
-            failed |= Self::done(name, self.apply(name, object).await);
+        let (mut failed, mut refused) = (false, Refused::new());
+        for (backend, change) in changes(&reported.objects, used, &served.api_version) {
+            match self.make(&change).await {
+                Ok(true) => tracing::info!(service = %change.service, "wrote the Service of an XBackend"),
+                Ok(false) => {}
+                Err(error) => {
+                    if let Some(words) = refusal(&error) {
+                        refused.insert(backend, words);
+                    } else {
+                        tracing::warn!(service = %change.service, %error, "cannot write the Service of an XBackend");
+                        failed = true;
+                    }
+                }
+            }
         }
-        for name in &changes.delete {
-            failed |= Self::done(name, self.delete(name).await);
-        }
+        self.refuse(refused);
         failed
     }
 
-    /// Returns whether it must be tried again.
-    fn done(name: &ObjectName, result: Result<bool, Error>) -> bool {
-        match result {
-            Ok(true) => tracing::info!(service = %name, "wrote the Service of an XBackend"),
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(service = %name, %error, "cannot write the Service of an XBackend");
-                return true;
+    /// Each refusal is logged once.
+    fn refuse(&self, refused: Refused) {
+        self.refused.send_if_modified(|before| {
+            for (backend, error) in &refused {
+                if before.get(backend) != Some(error) {
+                    tracing::warn!(%backend, error, "the Service of an XBackend may not be written");
+                }
             }
+            let changed = *before != refused;
+            *before = refused;
+            changed
+        });
+    }
+
+    /// Returns whether anything was written.
+    async fn make(&self, change: &Change) -> Result<bool, Error> {
+        match &change.object {
+            Some(object) => self.apply(&change.service, object).await,
+            None => self.delete(&change.service).await,
         }
-        false
     }
 
     /// Returns whether anything was written.

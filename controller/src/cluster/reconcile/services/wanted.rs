@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
@@ -6,13 +6,15 @@ use serde_json::{Value, json};
 use limpet_api::{Object, ObjectName, ServiceSpec, XBackendSpec};
 use limpet_model::{MANAGED_BY, MANAGER, Objects, selector_service};
 
-/// What has to be done to Services.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes {
-    /// To create or change: the objects for a server-side apply.
-    pub(super) apply: BTreeMap<ObjectName, Value>,
-    /// Ours, and not needed any more.
-    pub(super) delete: BTreeSet<ObjectName>,
+/// What has to be done to the Services of `XBackend`s, by the `XBackend`.
+pub(super) type Changes = BTreeMap<ObjectName, Change>;
+
+/// What has to be done to a Service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) service: ObjectName,
+    /// To create or change it: the object for a server-side apply. `None`: it is ours, and not needed any more.
+    pub(super) object: Option<Value>,
 }
 
 /// Compares Services with the `XBackend`s that need one. `used` are those that our routes lead to, and `api_version` is
@@ -31,8 +33,8 @@ pub(super) fn changes<'a>(
         if let Some((selector, port)) = pods(&backend.spec) {
             let is = objects.services.get(&service);
             if is.is_none_or(|is| limpet_model::is_ours(is) && !matches(is, selector, port)) {
-                let object = object(&service, backend, api_version, selector, port);
-                changes.apply.insert(service, object);
+                let object = Some(object(&service, backend, api_version, selector, port));
+                changes.insert(name.clone(), Change { service, object });
             }
         }
     }
@@ -43,7 +45,8 @@ pub(super) fn changes<'a>(
             && pods(&backend.spec).is_none()
             && objects.services.get(&service).is_some_and(limpet_model::is_ours)
         {
-            changes.delete.insert(service);
+            let object = None;
+            changes.insert(name.clone(), Change { service, object });
         }
     }
     changes
@@ -168,11 +171,11 @@ mod tests {
         let name = selector_service(&shop());
         for service in [None, Some((MANAGER, 8081))] {
             let found = changes(&objects("EndpointSelector", service), [&shop()], VERSION);
-            let object = &found.apply[&name];
+            assert_eq!(found[&shop()].service, name);
+            let object = found[&shop()].object.as_ref().unwrap();
             assert_eq!(object["spec"]["selector"], json!({"app": "blue"}));
             assert_eq!(object["spec"]["ports"][0]["port"], 8080);
             assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "1");
-            assert!(found.delete.is_empty());
         }
     }
 
@@ -200,8 +203,11 @@ mod tests {
     #[test]
     fn our_service_goes_when_its_backend_selects_no_pods() {
         let ours = changes(&objects("ExternalHostname", Some((MANAGER, 8080))), [&shop()], VERSION);
-        assert_eq!(ours.delete, [selector_service(&shop())].into());
-        assert!(ours.apply.is_empty());
+        let gone = Change {
+            service: selector_service(&shop()),
+            object: None,
+        };
+        assert_eq!(ours, [(shop(), gone)].into());
         let others = objects("ExternalHostname", Some(("somebody", 8080)));
         assert_eq!(changes(&others, [&shop()], VERSION), Changes::default());
         let others = objects("EndpointSelector", Some(("somebody", 8081)));

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
 use crate::cluster::kube::{Digest, status_digest};
+use crate::cluster::reconcile::services::Refused;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::Reports;
 use limpet_model::reports::{Condition, PolicyReport, RouteReport};
@@ -19,7 +20,12 @@ pub(crate) struct Facts {
     pub(crate) addresses: Vec<(&'static str, String)>,
     /// The condition `Programmed` of each Gateway.
     pub(crate) programmed: BTreeMap<ObjectName, Condition>,
+    /// The `XBackend`s whose Service may not be written.
+    pub(crate) without_service: Refused,
 }
+
+/// The reason of an `XBackend` whose Service may not be written.
+pub(super) const SERVICE_REFUSED: &str = "ServiceRefused";
 
 /// Makes statuses of reports.
 pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
@@ -57,7 +63,7 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
         add(name.kind.into(), name.name.clone(), policy(&name.name, report, facts));
     }
     for (name, report) in &reports.backends {
-        add(Kind::XBackend, name.clone(), policy(name, report, facts));
+        add(Kind::XBackend, name.clone(), backend(name, report, facts));
     }
     for (name, report) in &reports.backend_tls_policies {
         add(Kind::BackendTlsPolicy, name.clone(), policy(name, report, facts));
@@ -137,11 +143,27 @@ fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wan
     entries.map(Wanted::Entries)
 }
 
+/// An `XBackend` is not programmed without its Service.
+fn backend(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wanted> {
+    let mut wanted = policy(name, report, facts)?;
+    if let (Some(words), Wanted::Entries(entries)) = (facts.without_service.get(name), &mut wanted) {
+        let message = format!(
+            "Its Service is missing or out of date, because the controller may not write it: {words}. Bind the ClusterRole \
+             limpet-xbackends in this namespace"
+        );
+        for Entry { conditions, .. } in entries {
+            conditions.retain(|condition| condition.kind != "Programmed");
+            conditions.push(Condition::fails("Programmed", SERVICE_REFUSED, &*message));
+        }
+    }
+    Some(wanted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    use limpet_model::reports::{GatewayReport, ListenerReport};
+    use limpet_model::reports::{AncestorReport, GatewayReport, ListenerReport};
 
     /// Of a Gateway with this condition, whose listener is valid.
     fn wanted(accepted: Condition) -> (Vec<Condition>, Vec<Condition>) {
@@ -191,5 +213,44 @@ mod tests {
         let (gateway, listener) = wanted(Condition::holds("Accepted", "Accepted", ""));
         assert_eq!(programmed(&gateway), Some((true, "Programmed")));
         assert_eq!(programmed(&listener), Some((true, "Programmed")));
+    }
+
+    #[test]
+    fn an_xbackend_without_its_service_says_which_role_is_missing() {
+        let name = ObjectName::new("shop", "blue");
+        let ancestor_ref = limpet_api::ParentRef {
+            kind: "Gateway".to_owned(),
+            name: "web".to_owned(),
+            ..limpet_api::ParentRef::default()
+        };
+        let report = PolicyReport {
+            ancestors: vec![AncestorReport {
+                ancestor_ref,
+                conditions: vec![Condition::holds("Accepted", "Accepted", "")],
+            }],
+            ..PolicyReport::default()
+        };
+        let gateway = ObjectName::new("shop", "web");
+        let programmed = Condition::holds("Programmed", "Programmed", "");
+        let mut facts = Facts {
+            programmed: BTreeMap::from([(gateway, programmed.clone())]),
+            ..Facts::default()
+        };
+        let conditions = |facts: &Facts| {
+            let Some(Wanted::Entries(mut entries)) = backend(&name, &report, facts) else {
+                panic!("a status");
+            };
+            entries.remove(0).conditions
+        };
+        assert_eq!(conditions(&facts)[1], programmed);
+        facts.without_service = [(name.clone(), "services is forbidden".to_owned())].into();
+        let found = conditions(&facts);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[1].kind, found[1].reason), ("Programmed", SERVICE_REFUSED));
+        assert!(
+            found[1]
+                .message
+                .contains("services is forbidden. Bind the ClusterRole limpet-xbackends")
+        );
     }
 }

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
+use super::desired::SERVICE_REFUSED;
 use super::shape::{Rest, Wanted, shortened};
 use crate::cluster::kube::{Backoff, Digest};
 use limpet_api::ObjectName;
@@ -70,7 +71,7 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
             // The `Programmed` of a policy is that of its Gateway.
             let own = conditions
                 .filter(is_problem)
-                .filter(|condition| condition.kind != "Programmed");
+                .filter(|condition| condition.kind != "Programmed" || condition.reason == SERVICE_REFUSED);
             own.map(problem).collect()
         }
     }

@@ -14,9 +14,10 @@ use super::shape::Wanted;
 use super::writer::{self, Job, Outcome};
 use crate::cluster::kube::{Backoff, Digest, Observation};
 use crate::cluster::reconcile::delivery::Delivery;
-use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
 use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::services::Refused;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::reports::Condition;
 use limpet_model::{Objects, Reports};
@@ -34,6 +35,8 @@ pub(crate) struct Inputs {
     pub(crate) delivery: Delivery,
     /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
+    /// The `XBackend`s whose Service may not be written.
+    pub(crate) without_service: watch::Receiver<Refused>,
 }
 
 pub(crate) struct Reconciler {
@@ -69,6 +72,7 @@ impl Reconcile for Reconciler {
             changed = inputs.reported.changed() => changed?,
             changed = inputs.observation.changed() => changed?,
             changed = self.leads.changed() => changed?,
+            () = changed_or_never(&mut inputs.without_service) => {}
             () = inputs.delivery.changed() => return Ok(()),
             () = inputs.replicas.changed() => return Ok(()),
         }
@@ -158,10 +162,12 @@ impl Reconciler {
             }
             Delivery::Objects { written, .. } => (written.borrow().conditions.clone(), None),
         };
+        let without_service = self.inputs.without_service.borrow_and_update().clone();
         let is_known = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
-        if !is_known || programmed != self.facts.programmed {
+        if !is_known || programmed != self.facts.programmed || without_service != self.facts.without_service {
             self.log_refusals(&programmed);
             self.facts.programmed = programmed;
+            self.facts.without_service = without_service;
             self.desired = desired(&reported.reports, &self.facts);
             self.of = Some(Arc::clone(&reported.reports));
             self.is_due = true;
@@ -352,6 +358,7 @@ mod tests {
             observation,
             delivery: Delivery::Xds(snapshots.status()),
             replicas,
+            without_service: watch::channel(Refused::new()).1,
         };
         let recorder = EventRecorder::new(client.clone(), "limpet.dev/test".to_owned(), "one".to_owned());
         let facts = Facts::default();

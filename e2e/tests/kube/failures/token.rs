@@ -1,0 +1,237 @@
+//! What somebody can do who has stolen the controller's token: the roles of `controller/deploy` are what the API server
+//! makes of them.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use hyper::Method;
+use limpet_api::ObjectName;
+use limpet_e2e::kube::{Client, Cluster, Controller, Namespace, Release, refused};
+use limpet_model::selector_service;
+use serde_json::{Value, json};
+
+use super::{WEB, objects};
+
+/// What the token may change in every namespace.
+const EVERYWHERE: &[&str] = &[
+    "create events",
+    "update backendlbpolicies/status",
+    "update backendtlspolicies/status",
+    "update gatewayclasses/status",
+    "update gateways/status",
+    "update grpcroutes/status",
+    "update httproutes/status",
+    "update xbackends/status",
+    "update xbackendtrafficpolicies/status",
+];
+
+/// What it may change in the controller's namespace besides.
+const AT_HOME: &[&str] = &[
+    "create configmaps",
+    "create leases",
+    "create secrets",
+    "patch leases limpet-controller-replicas",
+    "update configmaps limpet-controller-memory",
+    "update configmaps limpet-fences",
+    "update leases limpet-controller",
+    "update secrets limpet-keyring",
+];
+
+/// What it may read in every namespace: nothing with a key in it.
+const READABLE: &[&str] = &[
+    "backendlbpolicies",
+    "backendtlspolicies",
+    "customresourcedefinitions",
+    "endpointslices",
+    "gatewayclasses",
+    "gateways",
+    "grpcroutes",
+    "httproutes",
+    "namespaces",
+    "referencegrants",
+    "services",
+    "xbackends",
+    "xbackendtrafficpolicies",
+];
+
+/// Changes and readings that the API server permits in a namespace, without what everybody has.
+async fn permitted(token: &Client, namespace: &str) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    });
+    let review = token
+        .call(Method::POST, path, "application/json", Some(&review))
+        .await?;
+    ensure!(review["status"]["incomplete"] == false, "{review}");
+    let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap_or_default() };
+    let (mut changes, mut readings) = (BTreeSet::new(), BTreeSet::new());
+    for rule in review["status"]["resourceRules"].as_array().context("no rules")? {
+        for (verb, resource) in texts(&rule["verbs"]).iter().flat_map(|verb| {
+            texts(&rule["resources"])
+                .into_iter()
+                .map(move |resource| (verb, resource))
+        }) {
+            // Everybody may ask what they may do.
+            if resource.starts_with("selfsubject") {
+                continue;
+            }
+            let names = texts(&rule["resourceNames"]);
+            if matches!(verb.as_str(), "get" | "list" | "watch") {
+                if names.is_empty() {
+                    readings.insert(resource);
+                }
+            } else if names.is_empty() {
+                changes.insert(format!("{verb} {resource}"));
+            } else {
+                changes.extend(names.iter().map(|name| format!("{verb} {resource} {name}")));
+            }
+        }
+    }
+    Ok((changes, readings))
+}
+
+fn set(of: &[&str]) -> BTreeSet<String> {
+    of.iter().map(ToString::to_string).collect()
+}
+
+/// Whether the API server says that the token's rights do not suffice.
+fn forbidden<T>(what: &str, result: Result<T>) -> Result<()> {
+    let refusal = refused(result).with_context(|| what.to_owned())?;
+    ensure!(refusal.code == 403, "{what}: {refusal}");
+    Ok(())
+}
+
+/// Tries what would lead requests of a namespace elsewhere, or tell its secrets.
+async fn try_everything(token: &Client, namespace: &Namespace) -> Result<()> {
+    let elsewhere = json!({"spec": {"selector": {"app": "thief"}}});
+    forbidden("another selector", token.merge("v1/Service", "web", &elsewhere).await)?;
+    forbidden("no Service", token.delete("v1/Service", "web").await)?;
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "thief", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.9.9.9"]}],
+        "ports": [{"port": 80}],
+    });
+    let others = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "thief"},
+        "spec": {"ports": [{"port": 80}]},
+    });
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "thief", "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "thief", "image": "thief"}]},
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "thief"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limpet-xbackends"},
+        "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": "limpet-system"}],
+    });
+    for object in [slice, others, pod, binding] {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let named = object["metadata"]["name"].as_str().unwrap_or_default();
+        forbidden(&format!("{kind} {named}"), token.apply_object(&object).await)?;
+    }
+    let hostnames = json!({"spec": {"hostnames": ["thief.example"]}});
+    forbidden("a route", token.merge("HTTPRoute", "web", &hostnames).await)?;
+    let class = json!({"spec": {"gatewayClassName": "thief"}});
+    forbidden("a Gateway", token.merge("Gateway", "web", &class).await)?;
+    forbidden("Secrets", token.list("v1/Secret", "").await)?;
+    let path = format!("/api/v1/namespaces/{}/serviceaccounts/default/token", namespace.name());
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let answer = token
+        .call(Method::POST, &path, "application/json", Some(&request))
+        .await;
+    forbidden("another's token", answer)
+}
+
+#[tokio::test]
+async fn a_stolen_token_redirects_nobody() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0)?;
+    let home = cluster.namespace("token").await?;
+    let victim = cluster.namespace("victim").await?;
+    let _controller = Controller::prepare(cluster.server(), &home, |_| ()).await?;
+    let _victims = objects(&victim).await?;
+    let _neighbours = objects(&home).await?;
+    let token = cluster
+        .server()
+        .service_account(home.name(), "limpet-controller")
+        .await?;
+    let token = cluster.server().client(token);
+
+    let (changes, readings) = permitted(&token, victim.name()).await?;
+    assert_eq!(changes, set(EVERYWHERE));
+    assert_eq!(readings, set(READABLE));
+    let (changes, readings) = permitted(&token, home.name()).await?;
+    assert_eq!(changes, &set(EVERYWHERE) | &set(AT_HOME));
+    assert_eq!(readings, set(READABLE));
+    for namespace in [&victim, &home] {
+        try_everything(&token.in_namespace(namespace.name()), namespace).await?;
+    }
+    Ok(())
+}
+
+/// An `XBackend` whose Service is named in a role: with that role, the token changes this Service and no other.
+#[tokio::test]
+async fn a_role_may_name_the_services_of_xbackends() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let namespace = cluster.namespace("named").await?;
+    let _pods = objects(&namespace).await?;
+    let name = selector_service(&ObjectName::new(namespace.name(), "blue")).name;
+    let role = format!(
+        "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: limpet-xbackends}}
+rules:
+- apiGroups: ['']
+  resources: [services]
+  resourceNames: [{name}]
+  verbs: [create, delete, get, patch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: limpet-xbackends}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: limpet-xbackends}}
+subjects: [{{kind: ServiceAccount, name: limpet-controller, namespace: {0}}}]
+---
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XBackend
+metadata: {{name: blue}}
+spec:
+  type: EndpointSelector
+  endpointSelector: {{matchLabels: {{app: web}}}}
+  port: {{number: 8000}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: blue}}
+spec:
+  parentRefs: [{{name: web}}]
+  hostnames: [blue.example]
+  rules: [{{backendRefs: [{{group: gateway.networking.x-k8s.io, kind: XBackend, name: blue}}]}}]
+",
+        namespace.name()
+    );
+    namespace.apply(&role).await?;
+    let _controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let made = namespace.until("the Service", "v1/Service", &name, |_| true).await?;
+    assert_eq!(made["spec"]["selector"], json!({"app": "web"}));
+    let pods: Vec<(&str, &str)> = WEB.to_vec();
+    namespace.service("other", &pods).await?;
+    let token = cluster
+        .server()
+        .service_account(namespace.name(), "limpet-controller")
+        .await?;
+    let token = cluster.server().client(token).in_namespace(namespace.name());
+    try_everything(&token, &namespace).await
+}
