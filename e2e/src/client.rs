@@ -9,7 +9,7 @@ mod tls;
 mod visitor;
 
 pub use answer::Answer;
-pub use connection::{Connection, Exchange};
+pub use connection::{Connection, Exchange, UnansweredRequest};
 pub use request::{Informational, Request};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -4,6 +4,7 @@ mod clusters;
 mod discovery;
 mod json;
 mod listeners;
+mod memory;
 
 use std::collections::BTreeMap;
 

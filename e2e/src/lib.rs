@@ -44,7 +44,7 @@ pub use build::Build;
 pub use carrier::{Carrier, filter_with_both};
 #[cfg(feature = "tls")]
 pub use client::Tls;
-pub use client::{Answer, Connection, Exchange, Informational, Request, Visitor};
+pub use client::{Answer, Connection, Exchange, Informational, Request, UnansweredRequest, Visitor};
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
 pub use cookie::SetCookie;
 pub use crowd::{Crowd, Journey, Journeys, Visit};

@@ -1,6 +1,7 @@
 //! Connections, and exchanges on them.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 
 use anyhow::{Context, Result, bail};
 use http_body_util::BodyExt;
@@ -84,6 +85,24 @@ impl Connection {
         self.exchange(request).await?.rest().await
     }
 
+    /// Begins a request that nobody waits for. Dropping the value ends it.
+    ///
+    /// # Errors
+    /// If the connection takes no more requests.
+    pub async fn begin(&mut self, request: Request) -> Result<UnansweredRequest> {
+        let answer: UnansweredRequest = match &mut self.sender {
+            Sender::Http1(sender) => {
+                sender.ready().await?;
+                UnansweredRequest(Box::pin(sender.send_request(request.into_hyper(None)?)))
+            }
+            Sender::Http2(sender) => {
+                sender.ready().await?;
+                UnansweredRequest(Box::pin(sender.send_request(request.into_hyper(Some(self.scheme))?)))
+            }
+        };
+        Ok(answer)
+    }
+
     /// Sends a request and reads the answer's head. The body can be read from the result.
     ///
     /// # Errors
@@ -116,6 +135,11 @@ impl Connection {
         })
     }
 }
+
+/// A request that was sent, and whose answer nobody reads.
+pub struct UnansweredRequest(#[expect(dead_code, reason = "kept, not read")] PendingAnswer);
+
+type PendingAnswer = Pin<Box<dyn Future<Output = hyper::Result<hyper::Response<Incoming>>> + Send>>;
 
 impl Drop for Connection {
     fn drop(&mut self) {

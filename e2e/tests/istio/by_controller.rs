@@ -262,7 +262,7 @@ async fn sessions_survive_the_controller_and_its_restart() -> Result<()> {
     // The controller undoes changes of others. That shows when it works again.
     let change = json!({"spec": {"failStrategy": "FAIL_CLOSE"}});
     controlled.site.namespace.merge(PLUGIN, "limpet-web", &change).await?;
-    let undone = |plugin: &Value| plugin["spec"]["failStrategy"] == "FAIL_OPEN";
+    let undone = |plugin: &Value| plugin["spec"]["failStrategy"] == "FAIL_RELOAD";
     controlled
         .site
         .namespace

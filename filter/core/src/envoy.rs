@@ -53,6 +53,12 @@ pub const INTERNAL_HEADERS: [&str; 4] = [HOST_HEADER, STRICT_HOST_HEADER, DESTIN
 /// Overrides the number of retries of Envoy's router. A strict request says `0`: a retry ignores the override host.
 pub const MAX_RETRIES_HEADER: &str = "x-envoy-max-retries";
 
+/// Says that two requests are one: it stays when Envoy begins a request again.
+pub const REQUEST_ID_HEADER: &str = "x-request-id";
+
+/// Envoy sets it when it begins a request again, after an internal redirect.
+pub const ORIGINAL_URL_HEADER: &str = "x-envoy-original-url";
+
 /// The response code details of a response that a backend sent; every other value is a reply of Envoy's own.
 /// `ViaUpstream` in Envoy's `envoy/stream_info/stream_info.h`.
 pub const VIA_UPSTREAM: &str = "via_upstream";

@@ -17,12 +17,15 @@ pub(crate) struct RequestTokens<'a> {
     pub(crate) verdict: Result<Honoured, RequestOutcome>,
     /// The change of the header before the backend sees it.
     pub(crate) edit: Option<HeaderEdit<'a>>,
+    /// The tokens that the change takes out of the header, separated by commas.
+    pub(crate) taken: Vec<u8>,
 }
 
 impl RequestTokens<'_> {
     const NONE: Self = Self {
         verdict: Err(RequestOutcome::NoToken),
         edit: None,
+        taken: Vec::new(),
     };
 }
 
@@ -49,16 +52,24 @@ impl BoundPolicy {
         let (candidates, rest) = read;
         Ok(RequestTokens {
             verdict: self.first_alive(candidates.iter(), now),
+            taken: if rest.is_some() {
+                taken(candidates.iter())
+            } else {
+                Vec::new()
+            },
             edit: rest.map(|rest| edit(header, rest)),
         })
     }
 
     fn own_cookie(&self, field: &[u8], names: &CookieNames, forward: bool, now: Timestamp) -> RequestTokens<'static> {
-        let (mut current, mut former) = (Candidates::default(), Candidates::default());
+        let [mut current, mut former, mut others] = [Candidates::default(); 3];
         let rest = cookie_field::edit(field, |name, value| {
             match names.whose(name) {
                 Whose::Other => return Verdict::Keep,
-                Whose::OtherScope => return Verdict::Remove,
+                Whose::OtherScope => {
+                    others.push(unquoted(value));
+                    return Verdict::Remove;
+                }
                 Whose::Current => current.push(unquoted(value)),
                 // The session has another name, so a cookie that is no token is the application's.
                 Whose::Former if !token::is_token(unquoted(value)) => return Verdict::Keep,
@@ -80,11 +91,26 @@ impl BoundPolicy {
                 Err(_) => {}
             }
         }
+        let own = current.iter().chain(former.iter()).filter(|_| !forward);
         RequestTokens {
             verdict,
             edit: rest.map(|rest| edit("cookie", rest)),
+            taken: taken(own.chain(others.iter())),
         }
     }
+}
+
+/// The values that may be tokens, separated by commas. There are at most three times
+/// [`MAX_CANDIDATES`](crate::carrier::MAX_CANDIDATES).
+fn taken<'c>(candidates: impl Iterator<Item = &'c [u8]>) -> Vec<u8> {
+    let mut taken = Vec::new();
+    for token in candidates.filter(|candidate| candidate.len() <= token::MAX_TEXT_LEN && !candidate.contains(&b',')) {
+        if !taken.is_empty() {
+            taken.push(b',');
+        }
+        taken.extend_from_slice(token);
+    }
+    taken
 }
 
 /// Replaces a header by what is left of it, and removes it if nothing is left.

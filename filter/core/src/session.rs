@@ -10,10 +10,11 @@ use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
-use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
+use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER, VIA_UPSTREAM};
 use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, NameConflict, RequestPlan, ResponsePlan, Steering};
+use crate::redirect::{Taken, Unanswered};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
@@ -25,6 +26,8 @@ pub struct Session {
     /// Whether the route splits its traffic, so that the request must be rerouted to the destination of its session.
     split: bool,
     state: SessionState,
+    /// For an internal redirect.
+    taken: Option<Box<Taken>>,
 }
 
 /// What is known about a session after the request is read.
@@ -46,6 +49,7 @@ impl Session {
             bound_policy,
             split,
             state: SessionState::New,
+            taken: None,
         }
     }
 
@@ -78,6 +82,14 @@ impl Session {
     ) -> Result<RequestPlan<'a>, ViewError> {
         let tokens = self.bound_policy.read(request, now)?;
         let mut verdict = tokens.verdict;
+        self.taken = to_remember(request, tokens.taken)?;
+        if let Err(RequestOutcome::NoToken) = verdict
+            && let Some(taken) = taken_before_redirect(request)?
+        {
+            // Tokens of other scopes are among them, so a refusal says nothing.
+            verdict = self.bound_policy.first_alive(taken.tokens(), now).or(verdict);
+            self.taken = Some(taken);
+        }
         if verdict.is_err_and(|why| why == RequestOutcome::Refused(Refusal::Malformed)) {
             self.bound_policy.policy.name_watch.suspect();
         }
@@ -105,6 +117,13 @@ impl Session {
             }),
             outcome,
         })
+    }
+
+    /// The request has ended without a response. Envoy may begin it again at once.
+    pub fn end_unanswered(self, unanswered: &Unanswered) {
+        if let Some(taken) = self.taken {
+            unanswered.remember(*taken);
+        }
     }
 
     /// Reroutes a request of a split route to the destination of its session, and tells whether it gets there. A
@@ -266,7 +285,7 @@ impl Session {
             (Carrier::Cookie { cookie, .. }, Some(names)) => (cookie, names),
             (carrier, _) => return Ok(vec![HeaderEdit::Set(carrier.name(), token.into_bytes())]),
         };
-        let https = cookie.secure == Secure::Auto && is_https(response)?;
+        let https = cookie.secure == Secure::Auto && response.is_https()?;
         let add = |field: String| HeaderEdit::Add("set-cookie", field.into_bytes());
         let mut edits = vec![add(cookie.set_cookie(
             names.current(),
@@ -305,9 +324,25 @@ fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims
     }
 }
 
-fn is_https(response: &impl ResponseView) -> Result<bool, ViewError> {
-    let scheme = response.request_header(":scheme")?.unwrap_or_default();
-    Ok(scheme.eq_ignore_ascii_case(b"https"))
+/// What to remember of a request for an internal redirect.
+fn to_remember(request: &impl RequestView, tokens: Vec<u8>) -> Result<Option<Box<Taken>>, ViewError> {
+    if tokens.is_empty() || request.unanswered().is_none() {
+        return Ok(None);
+    }
+    let request_id = request.header(REQUEST_ID_HEADER)?.unwrap_or_default();
+    Ok(Taken::new(&request_id, tokens).map(Box::new))
+}
+
+/// What was taken out of a request before Envoy began it again; `None` for any other request.
+fn taken_before_redirect(request: &impl RequestView) -> Result<Option<Box<Taken>>, ViewError> {
+    let Some(unanswered) = request.unanswered() else {
+        return Ok(None);
+    };
+    if request.header(ORIGINAL_URL_HEADER)?.is_none() {
+        return Ok(None);
+    }
+    let request_id = request.header(REQUEST_ID_HEADER)?;
+    Ok(request_id.and_then(|id| unanswered.take(&id)).map(Box::new))
 }
 
 /// Whether this is a CORS preflight (the Fetch standard, "CORS-preflight request").

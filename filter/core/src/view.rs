@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use crate::redirect::Unanswered;
 use crate::token::Destination;
 
 /// The proxy did not answer a question. The request continues unsteered and is counted.
@@ -39,6 +40,16 @@ pub trait RequestView {
     /// request again. Returns the name of the cluster that the new route leads to, empty if there is none; `None` if
     /// the proxy matches the request only later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;
+    /// The tokens of requests that ended without a response. Without them, an internal redirect moves sessions.
+    fn unanswered(&self) -> Option<&'static Unanswered> {
+        None
+    }
+}
+
+/// Whether the scheme of a request is `https`.
+#[must_use]
+pub fn is_https(scheme: &[u8]) -> bool {
+    scheme.eq_ignore_ascii_case(b"https")
 }
 
 /// The fields of the request header `name` as one field: Cookie fields with `; ` between them (RFC 9113 section 8.2.3),
@@ -69,8 +80,8 @@ pub trait ResponseView {
     fn cluster_name(&self) -> Answer<'_>;
     /// The response header's fields by its lower-case name, in order.
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError>;
-    /// A header of the request, by its lower-case name; one of the fields if there are several.
-    fn request_header(&self, name: &str) -> Answer<'_>;
+    /// Whether the request came over HTTPS, by its scheme ([`is_https`]).
+    fn is_https(&self) -> Result<bool, ViewError>;
     /// Four random bytes.
     fn nonce(&self) -> Result<[u8; 4], ViewError>;
 }

@@ -7,9 +7,12 @@ use limpet_core::envoy::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, V
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
-use limpet_core::{Counters, SessionError};
+use limpet_core::{Counters, SessionError, Unanswered};
 
 use crate::abi::{Attribute, Counter, Exchange, Headers, HostError, Metadata, RouteConfig};
+
+/// The tokens of requests that ended without a response, of all workers.
+pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
 
 /// The request of the current hook.
 pub(crate) struct Request<'e, 'h> {
@@ -96,6 +99,10 @@ impl RequestView for Request<'_, '_> {
         self.exchange.clear_route_cache()?;
         Ok(Some(self.cluster_name()?.unwrap_or_default()))
     }
+
+    fn unanswered(&self) -> Option<&'static Unanswered> {
+        Some(&UNANSWERED)
+    }
 }
 
 impl ResponseView for Response<'_, '_> {
@@ -126,8 +133,9 @@ impl ResponseView for Response<'_, '_> {
         Ok(fields.map(Cow::Borrowed).collect())
     }
 
-    fn request_header(&self, name: &str) -> Answer<'_> {
-        Ok(self.exchange.fields(Headers::Request, name)?.next().map(Cow::Borrowed))
+    fn is_https(&self) -> Result<bool, ViewError> {
+        let scheme = self.exchange.fields(Headers::Request, ":scheme")?.next();
+        Ok(scheme.is_some_and(view::is_https))
     }
 
     fn nonce(&self) -> Result<[u8; 4], ViewError> {

@@ -7,7 +7,7 @@ use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 
 use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
-use crate::host::{self, Request, Response};
+use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
 
 /// The state of a request.
@@ -66,8 +66,12 @@ impl Stream {
         }
     }
 
-    /// The access log is about to be written.
+    /// The request has ended, and the access log is about to be written.
     pub(crate) fn on_complete(&mut self, exchange: &mut Exchange<'_>) {
+        // Without a response, Envoy may begin the request again at once.
+        if let Some(ongoing) = self.ongoing.take() {
+            ongoing.session.end_unanswered(&UNANSWERED);
+        }
         let (Some(request), response) = self.outcome else {
             return;
         };

@@ -67,8 +67,8 @@ impl ResponseView for Response<'_> {
         Ok(fields.iter().map(|field| Cow::Borrowed(*field)).collect())
     }
 
-    fn request_header(&self, _: &str) -> Answer<'_> {
-        Ok(None)
+    fn is_https(&self) -> Result<bool, ViewError> {
+        Ok(false)
     }
 
     fn nonce(&self) -> Result<[u8; 4], ViewError> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::time::UNIX_EPOCH;
 
+use limpet_core::Unanswered;
 use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER, STRICT_HOST_HEADER,
 };
@@ -18,6 +19,9 @@ pub(crate) struct Request {
     headers: Headers,
 }
 
+/// The tokens of requests that ended without a response in this VM, which serves one worker.
+pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
+
 /// The header that steers, for a strict policy or for any other.
 pub(crate) fn host_header(strict: bool) -> &'static str {
     if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
@@ -31,12 +35,17 @@ impl Request {
         let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).map_err(failed("the request headers"))?;
         Ok(Self { headers })
     }
+
+    pub(crate) fn is_https(&self) -> Result<bool, ViewError> {
+        Ok(self.header(":scheme")?.is_some_and(|scheme| view::is_https(&scheme)))
+    }
 }
 
 /// The response of the current call.
 pub(crate) struct Response {
-    /// Kept because Envoy no longer provides the headers of the request.
-    request: Request,
+    /// Whether the request came over HTTPS. Envoy no longer provides the headers of the request, and all of them would
+    /// fill the memory of the VM while many requests are open.
+    https: bool,
     /// All headers, once one of them or several names are asked for: reading all costs as much as reading one.
     headers: OnceCell<Headers>,
     /// Whether a header was asked for.
@@ -44,9 +53,9 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    pub(crate) fn to(request: Request) -> Self {
+    pub(crate) fn to(https: bool) -> Self {
         Self {
-            request,
+            https,
             headers: OnceCell::new(),
             asked: Cell::new(false),
         }
@@ -120,6 +129,10 @@ impl RequestView for Request {
         // old route.
         Ok(None)
     }
+
+    fn unanswered(&self) -> Option<&'static Unanswered> {
+        Some(&UNANSWERED)
+    }
 }
 
 impl ResponseView for Response {
@@ -151,8 +164,8 @@ impl ResponseView for Response {
         Ok(fields.map(|(_, field)| Cow::Borrowed(field.as_slice())).collect())
     }
 
-    fn request_header(&self, name: &str) -> Answer<'_> {
-        self.request.header(name)
+    fn is_https(&self) -> Result<bool, ViewError> {
+        Ok(self.https)
     }
 
     fn nonce(&self) -> Result<[u8; 4], ViewError> {

@@ -9,7 +9,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, LogLevel, MapType};
 
-use crate::host::{self, Request, Response};
+use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
 use crate::steering;
 
@@ -20,7 +20,7 @@ pub(crate) struct Stream {
 
 /// A request that waits for its response.
 struct Ongoing {
-    request: Request,
+    https: bool,
     session: Session,
     outcome: Option<RequestOutcome>,
 }
@@ -28,6 +28,15 @@ struct Ongoing {
 impl Stream {
     pub(crate) fn new(plugin: Option<Rc<Plugin>>) -> Self {
         Self { plugin, ongoing: None }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Without a response, Envoy may begin the request again at once.
+        if let Some(ongoing) = self.ongoing.take() {
+            ongoing.session.end_unanswered(&UNANSWERED);
+        }
     }
 }
 
@@ -75,7 +84,7 @@ fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
         }
     }
     Ok(Some(Ongoing {
-        request,
+        https: request.is_https()?,
         session,
         outcome,
     }))
@@ -83,12 +92,12 @@ fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
 
 fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
     let Ongoing {
-        request,
+        https,
         mut session,
         outcome: known,
     } = ongoing;
     let policy = session.policy_index();
-    let plan = session.on_response(&Response::to(request), host::now)?;
+    let plan = session.on_response(&Response::to(https), host::now)?;
     if let Some(status) = plan.status {
         apply(
             MapType::HttpResponseHeaders,

@@ -1,14 +1,18 @@
 //! The filter in Envoy's configuration.
 
+use std::time::Duration;
+
 use envoy_types::pb::envoy::config::core::v3::{
-    AsyncDataSource, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig, async_data_source, data_source,
-    http_uri,
+    AsyncDataSource, BackoffStrategy, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig, async_data_source,
+    data_source, http_uri,
 };
 use envoy_types::pb::envoy::extensions::dynamic_modules::v3::DynamicModuleConfig;
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{HeaderMutation, Mutations};
 use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
-use envoy_types::pb::envoy::extensions::wasm::v3::{EnvironmentVariables, PluginConfig, VmConfig, plugin_config};
+use envoy_types::pb::envoy::extensions::wasm::v3::{
+    EnvironmentVariables, FailurePolicy, PluginConfig, ReloadConfig, VmConfig, plugin_config,
+};
 use envoy_types::pb::google::protobuf::{Any, StringValue};
 use limpet_core::config::schema::FilterConfig;
 
@@ -17,6 +21,10 @@ use super::options::{EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter};
 use super::pack::{duration, pack};
 use crate::filter::variables;
 use limpet_core::envoy::FILTER_NAME;
+
+/// How long Envoy waits at least before it replaces a VM that it has just started, and that has ended. By default it is
+/// a second, in which all requests fail.
+const RELOAD_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The filter with this configuration, as an ECDS resource. A filter without policies is left out: requests pass.
 #[must_use]
@@ -49,6 +57,14 @@ fn filter(config: &FilterConfig, options: &EnvoyOptions) -> Any {
             config: Some(PluginConfig {
                 name: FILTER_NAME.to_owned(),
                 configuration,
+                // A VM that has ended would answer 503 until Envoy restarts.
+                failure_policy: FailurePolicy::FailReload.into(),
+                reload_config: Some(ReloadConfig {
+                    backoff: Some(BackoffStrategy {
+                        base_interval: duration(RELOAD_INTERVAL),
+                        ..BackoffStrategy::default()
+                    }),
+                }),
                 vm: Some(plugin_config::Vm::VmConfig(VmConfig {
                     runtime: "envoy.wasm.runtime.v8".to_owned(),
                     code: Some(wasm_code(code)),
@@ -86,7 +102,7 @@ fn wasm_code(code: &WasmFilter) -> AsyncDataSource {
             specifier: Some(async_data_source::Specifier::Remote(RemoteDataSource {
                 http_uri: Some(HttpUri {
                     uri: remote.url.clone(),
-                    timeout: duration(std::time::Duration::from_secs(30)),
+                    timeout: duration(Duration::from_secs(30)),
                     http_upstream_type: Some(http_uri::HttpUpstreamType::Cluster(CODE_CLUSTER.to_owned())),
                 }),
                 sha256: remote.sha256.clone(),

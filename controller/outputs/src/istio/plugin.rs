@@ -38,7 +38,8 @@ pub(super) fn manifest(
         "pluginName": limpet_core::envoy::FILTER_NAME,
         // In front of Istio's own filters, so that the route is final before they decide anything by it.
         "phase": "AUTHN",
-        "failStrategy": "FAIL_OPEN",
+        // Istio cannot say how long Envoy waits before it does it again: a second.
+        "failStrategy": "FAIL_RELOAD",
         "vmConfig": {"env": env},
         // All keys of its maps are strings, so it serializes.
         "pluginConfig": serde_json::to_value(&config).unwrap_or_default(),

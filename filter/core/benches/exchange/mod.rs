@@ -94,8 +94,8 @@ impl ResponseView for Exchange {
     fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
         Ok(Vec::new())
     }
-    fn request_header(&self, _: &str) -> Answer<'_> {
-        Ok(None)
+    fn is_https(&self) -> Result<bool, ViewError> {
+        Ok(false)
     }
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
         Ok([0; 4])

@@ -5,7 +5,10 @@
 //! core dump. It computes the secrets itself, so it cannot search its own. Linux only, where a process may do that.
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed test")]
-#![allow(clippy::disallowed_methods, reason = "two processes that talk, where the core does no I/O")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "two processes that talk, where the core does no I/O"
+)]
 
 mod child;
 mod search;

@@ -27,6 +27,7 @@ mod modes;
 mod name_conflicts;
 mod per_scope;
 mod preflight;
+mod redirects;
 mod routes;
 mod splits;
 mod strict;

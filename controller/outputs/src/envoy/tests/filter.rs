@@ -87,6 +87,8 @@ fn the_wasm_filter_gets_the_variables_that_its_keys_are_in() {
             "environment_variables": {"host_env_keys": ["KEK_A", "KEK_B"]},
         })
     );
+    assert_eq!(plugin["failure_policy"], "FAIL_RELOAD");
+    assert_eq!(plugin["reload_config"], json!({"backoff": {"base_interval": "0.100s"}}));
     let read = read(&plugin["configuration"]);
     assert_eq!(read["wrappedKeys"]["text"], "gQEX");
     assert_eq!(read["accessLog"], true);

@@ -5,8 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use limpet_core::Unanswered;
 use limpet_core::token::Destination;
-use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 
 use super::{CLUSTER, SESSION};
 
@@ -47,6 +48,7 @@ pub(crate) struct Request {
     /// Whether the proxy matches the request again only after the filter returns.
     rerouted_later: bool,
     headers: BTreeMap<String, Vec<u8>>,
+    unanswered: Option<&'static Unanswered>,
     questions: Questions,
 }
 
@@ -62,6 +64,7 @@ impl Request {
             destinations: Vec::new(),
             rerouted_later: false,
             headers: BTreeMap::from([(":scheme".to_owned(), b"http".to_vec())]),
+            unanswered: None,
             questions: Questions::default(),
         }
     }
@@ -129,6 +132,19 @@ impl Request {
         }
     }
 
+    /// A request of this id, of an adapter that remembers requests without a response here.
+    pub(crate) fn remembered(self, unanswered: &'static Unanswered, id: &str) -> Self {
+        Self {
+            unanswered: Some(unanswered),
+            ..self.header("x-request-id", id)
+        }
+    }
+
+    /// The same request, begun again by the proxy.
+    pub(crate) fn redirected(self) -> Self {
+        self.header("x-envoy-original-url", "http://shop/from")
+    }
+
     pub(crate) fn https(self) -> Self {
         self.header(":scheme", "https")
     }
@@ -182,6 +198,9 @@ impl RequestView for Request {
         }
         let known = self.cluster.as_ref().filter(|_| !self.rerouted_later);
         self.questions.answer("reroute", known)
+    }
+    fn unanswered(&self) -> Option<&'static Unanswered> {
+        self.unanswered
     }
 }
 
@@ -294,9 +313,9 @@ impl ResponseView for Response {
         self.questions
             .ask(name, fields.map(|(_, value)| Cow::Borrowed(value.as_slice())).collect())
     }
-    fn request_header(&self, name: &str) -> Answer<'_> {
-        self.questions
-            .ask(name, self.request.borrow().get(name).cloned().map(Cow::Owned))
+    fn is_https(&self) -> Result<bool, ViewError> {
+        let scheme = self.request.borrow().get(":scheme").cloned().unwrap_or_default();
+        self.questions.ask(":scheme", view::is_https(&scheme))
     }
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
         self.nonces.set(self.nonces.get().wrapping_add(1));

@@ -1,0 +1,147 @@
+//! Internal redirects: a request that ends without a response is begun again, without the tokens that were taken out.
+
+use limpet_core::Unanswered;
+use limpet_core::carrier::cookie_name::CookieNames;
+use limpet_core::token::{CarrierMode, Form};
+use serde_json::json;
+
+use crate::world::*;
+
+const ID: &str = "1b4e28ba-2fa1-41d2-883f-0016d3cca427";
+
+/// What an adapter remembers.
+fn nothing_yet() -> &'static Unanswered {
+    Box::leak(Box::new(Unanswered::new()))
+}
+
+/// A request that ends without a response; returns the host that it was steered to.
+fn unanswered(site: &Site, request: &Request, remembered: &Unanswered) -> Option<String> {
+    let mut session = site.session(request);
+    let plan = session.on_request(&mut request.clone(), at(1)).unwrap();
+    let host = plan.steering.map(|steering| steering.host.to_string());
+    session.end_unanswered(remembered);
+    host
+}
+
+fn steered_to(site: &Site, request: &Request) -> Option<String> {
+    let mut session = site.session(request);
+    let plan = session.on_request(&mut request.clone(), at(1)).unwrap();
+    plan.steering.map(|steering| steering.host.to_string())
+}
+
+fn a() -> Option<String> {
+    Some(A.to_owned())
+}
+
+#[test]
+fn a_redirected_request_has_its_session() {
+    let site = Site::new(cookie_policy(json!({})));
+    let remembered = nothing_yet();
+    let bringing = bringing(&claims(A, at(0), at(0))).remembered(remembered, ID);
+    assert_eq!(unanswered(&site, &bringing, remembered), a());
+    let again = Request::new().remembered(remembered, ID).redirected();
+    // A chain of redirects.
+    assert_eq!(unanswered(&site, &again, remembered), a());
+    assert_eq!(unanswered(&site, &again, remembered), a());
+    let visit = site.visit(&again, &Response::by(A), at(1));
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+    // It is forgotten with the response.
+    assert_eq!(steered_to(&site, &again), None);
+}
+
+#[test]
+fn every_mode_that_takes_tokens_remembers_them() {
+    let claims = claims(A, at(0), at(0));
+    let sealed = |mode, name| realm(1, "cart", mode, name).seal(Form::Sealed, &claims, [7; 4]);
+    for (policy, header, value) in [
+        (
+            json!({"cookie": {"name": "s", "mode": "prefix"}}),
+            "cookie",
+            format!("s={}~value", sealed(CarrierMode::CookiePrefix, "s")),
+        ),
+        (
+            json!({"header": {"name": HEADER}}),
+            HEADER,
+            sealed(CarrierMode::Header, HEADER),
+        ),
+        (
+            json!({"header": {"name": HEADER, "mode": "prefix"}}),
+            HEADER,
+            format!("{}~value", sealed(CarrierMode::HeaderPrefix, HEADER)),
+        ),
+    ] {
+        let (site, remembered) = (Site::new(policy), nothing_yet());
+        let request = Request::new().header(header, &value).remembered(remembered, ID);
+        assert_eq!(unanswered(&site, &request, remembered), a(), "{value}");
+        let again = Request::new().remembered(remembered, ID).redirected();
+        assert_eq!(steered_to(&site, &again), a(), "{value}");
+    }
+}
+
+#[test]
+fn a_redirect_to_another_scope_has_that_session() {
+    let site = Site::new(cookie_policy(json!({"cookie": {"perScope": true}})));
+    let remembered = nothing_yet();
+    let cookie = |scope: &str, host| {
+        let names = CookieNames::new(COOKIE, scope.as_bytes(), true);
+        format!(
+            "{}={}",
+            names.current(),
+            cookie_token(scope, &claims(host, at(0), at(0)))
+        )
+    };
+    let both = format!("{}; {}", cookie("cart", A), cookie("checkout", B));
+    let request = Request::new().cookie(&both).remembered(remembered, ID);
+    assert_eq!(unanswered(&site, &request, remembered), a());
+    let again = Request::new()
+        .session("shop/checkout")
+        .remembered(remembered, ID)
+        .redirected();
+    assert_eq!(steered_to(&site, &again).as_deref(), Some(B));
+}
+
+#[test]
+fn another_request_gets_nothing_of_it() {
+    let site = Site::new(cookie_policy(json!({})));
+    let remembered = nothing_yet();
+    let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, ID);
+    unanswered(&site, &request, remembered);
+    for other in [
+        Request::new().remembered(remembered, ID),
+        Request::new().remembered(remembered, "another").redirected(),
+        Request::new().remembered(nothing_yet(), ID).redirected(),
+        Request::new()
+            .session("shop/checkout")
+            .remembered(remembered, ID)
+            .redirected(),
+    ] {
+        assert_eq!(steered_to(&site, &other), None, "{other:?}");
+    }
+}
+
+#[test]
+fn only_the_last_requests_are_remembered() {
+    let site = Site::new(cookie_policy(json!({})));
+    let remembered = nothing_yet();
+    for number in 0..300 {
+        let request = bringing(&claims(A, at(0), at(0)));
+        unanswered(&site, &request.remembered(remembered, &number.to_string()), remembered);
+    }
+    let found = (0..300).filter(|number| {
+        let again = Request::new().remembered(remembered, &number.to_string()).redirected();
+        steered_to(&site, &again).is_some()
+    });
+    assert_eq!(found.collect::<Vec<_>>(), (44..300).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_request_without_a_short_id_is_not_remembered() {
+    let site = Site::new(cookie_policy(json!({})));
+    for id in ["", &"x".repeat(65)] {
+        let remembered = nothing_yet();
+        let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, id);
+        unanswered(&site, &request, remembered);
+        let again = Request::new().remembered(remembered, id).redirected();
+        assert_eq!(steered_to(&site, &again), None);
+    }
+}
