@@ -202,3 +202,120 @@ fn an_access_log_of_sessions_needs_the_filter() {
     assert_eq!(findings(&logged(true)), (0, Vec::new()));
     assert_one(&logged(false), "warning", "access_log", "has accessLog: true");
 }
+
+const FILTER_CONFIG: &str = "type.googleapis.com/envoy.config.route.v3.FilterConfig";
+
+#[test]
+fn a_disabled_part_of_the_chain_is_told() {
+    let disabled = json!({"@type": FILTER_CONFIG, "disabled": true});
+    let at_route = |filter: &str| {
+        let per_filter = json!({filter: disabled});
+        changed(|manager| {
+            manager["route_config"]["virtual_hosts"][0]["routes"][0]["typed_per_filter_config"] = per_filter.clone();
+        })
+    };
+    let at_host = |filter: &str| {
+        let per_filter = json!({filter: disabled});
+        changed(|manager| {
+            manager["route_config"]["virtual_hosts"][0]["typed_per_filter_config"] = per_filter.clone();
+        })
+    };
+    let in_list = |index: usize| changed(|manager| manager["http_filters"][index]["disabled"] = true.into());
+    for (index, filter, severity, said) in [
+        (
+            0,
+            "limpet.internal_headers",
+            "error",
+            "expected the filter limpet.internal_headers enabled: clients",
+        ),
+        (
+            1,
+            "limpet",
+            "warning",
+            "the filter limpet is disabled here, so there is no session web/default",
+        ),
+        (
+            2,
+            "limpet.stateful_session",
+            "error",
+            "expected limpet.stateful_session enabled: the session web/default",
+        ),
+    ] {
+        for envoy in [in_list(index), at_route(filter), at_host(filter)] {
+            assert_one(&envoy, severity, "virtual_hosts[0].routes[0]", said);
+        }
+    }
+    // A route may enable what the list disables.
+    let mut enabled = in_list(0);
+    let host = &mut enabled.pointer_mut(MANAGER).unwrap()["route_config"]["virtual_hosts"][0];
+    host["typed_per_filter_config"] = json!({"limpet.internal_headers": {"@type": FILTER_CONFIG, "config": {}}});
+    assert_eq!(findings(&enabled), (0, Vec::new()));
+}
+
+#[test]
+fn a_disabled_filter_hides_nothing_from_backends() {
+    let seen = changed(|manager| {
+        manager["route_config"]["request_headers_to_remove"] = json!([]);
+        let mut removal = manager["http_filters"][0].clone();
+        removal["name"] = "limpet.upstream".into();
+        removal["disabled"] = true.into();
+        removal["typed_config"]["mutations"] =
+            json!({"request_mutations": [{"remove_on_match": {"key_matcher": {"prefix": "x-limpet-"}}}]});
+        filters(manager).insert(3, removal);
+    });
+    assert_one(&seen, "error", "route_config", "backends would see them");
+}
+
+#[test]
+fn a_disabled_part_is_told_without_routes() {
+    let envoy = changed(|manager| {
+        manager["http_filters"][0]["disabled"] = true.into();
+        manager["route_config"] = Value::Null;
+        manager["rds"] = json!({"route_config_name": "elsewhere", "config_source": {"ads": {}}});
+    });
+    let (code, found) = findings(&envoy);
+    assert_eq!(code, 0);
+    let told = |found: &String| found.starts_with("warning") && found.contains("each route must enable it");
+    assert!(found.iter().any(told), "{found:#?}");
+}
+
+#[test]
+fn a_part_of_the_chain_behind_a_matcher_is_told() {
+    for index in 0..4 {
+        let wrapped = changed(|manager| {
+            let filter = &mut manager["http_filters"][index];
+            let inner = filter["typed_config"].take();
+            filter["typed_config"] = json!({
+                "@type": "type.googleapis.com/envoy.extensions.common.matching.v3.ExtensionWithMatcher",
+                "extension_config": {"name": "inner", "typed_config": inner},
+                "xds_matcher": {"matcher_list": {"matchers": []}},
+            });
+        });
+        assert_one(
+            &wrapped,
+            "error",
+            &format!("http_filters[{index}]"),
+            "expected no matcher around it",
+        );
+    }
+}
+
+#[test]
+fn a_redirect_that_would_move_sessions_is_told() {
+    let redirected = |generates: Value| {
+        changed(|manager| {
+            manager["generate_request_id"] = generates.clone();
+            let route = &mut manager["route_config"]["virtual_hosts"][0]["routes"][0];
+            route["route"]["internal_redirect_policy"] = json!({});
+        })
+    };
+    assert_eq!(findings(&redirected(Value::Null)), (0, Vec::new()));
+    assert_eq!(findings(&redirected(true.into())), (0, Vec::new()));
+    let without = redirected(false.into());
+    assert_one(
+        &without,
+        "error",
+        "internal_redirect_policy",
+        "a redirect moves the session web/default",
+    );
+}

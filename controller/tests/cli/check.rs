@@ -403,3 +403,42 @@ fn discovery_without_a_default_is_noted() {
     envoy.pointer_mut(FILTER).unwrap()["config_discovery"]["default_config"] = Value::Null;
     assert_one(&envoy, "note", "http_filters[1].config_discovery", "default_config");
 }
+
+#[test]
+fn a_vm_that_stays_dead_is_told() {
+    const PLUGIN: &str = "/typed_config/config";
+    let with = |policy: Value| {
+        let mut envoy = example("cookie.yaml");
+        let plugin = envoy.pointer_mut(FILTER).unwrap().pointer_mut(PLUGIN).unwrap();
+        plugin["failure_policy"] = policy;
+        envoy
+    };
+    for good in [json!("FAIL_RELOAD"), json!(1)] {
+        assert_eq!(findings(&with(good)), (0, Vec::new()));
+    }
+    let expected = "expected failure_policy: FAIL_RELOAD: without it, when the filter's VM has ended, all requests";
+    for (policy, place, what) in [
+        (Value::Null, "config", "fail with 503 until Envoy restarts"),
+        (
+            json!("FAIL_CLOSED"),
+            "failure_policy",
+            "fail with 503 until Envoy restarts",
+        ),
+        (
+            json!("FAIL_OPEN"),
+            "failure_policy",
+            "have no session and take their tokens to backends",
+        ),
+    ] {
+        assert_one(&with(policy), "warning", place, &format!("{expected} {what}"));
+    }
+    let mut open = with(Value::Null);
+    open.pointer_mut(FILTER).unwrap()["typed_config"]["config"]["fail_open"] = true.into();
+    assert_one(&open, "warning", "config", "take their tokens to backends");
+
+    let mut plugin = example("istio/wasm-plugin.yaml");
+    assert!(!findings(&plugin).1.iter().any(|found| found.contains("FAIL_RELOAD")));
+    plugin["spec"]["failStrategy"] = "FAIL_OPEN".into();
+    let told = |found: &String| found.starts_with("warning") && found.contains("expected failStrategy: FAIL_RELOAD");
+    assert!(findings(&plugin).1.iter().any(told));
+}

@@ -127,6 +127,7 @@ fn plugin(config: &Value) -> Value {
         "kind": "WasmPlugin",
         "metadata": {"name": "limpet"},
         "spec": {
+            "failStrategy": "FAIL_RELOAD",
             "vmConfig": {"env": [
                 {"name": "LIMPET_KEK_1", "valueFrom": "HOST"},
                 {"name": "LIMPET_KEK_2", "valueFrom": "HOST"},

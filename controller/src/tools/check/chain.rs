@@ -1,12 +1,14 @@
 //! The chain of HTTP filters around Limpet's.
 
-use super::mutations::{has_session, removes};
+use super::mutations::{has_session, removes, session_append};
 use crate::envoy_config::filter_locator::{Build, LocatedFilter};
 use crate::envoy_config::node::Node;
-use limpet_core::envoy::{HOST_HEADER, SESSION_HEADER, STRICT_HOST_HEADER};
+use limpet_core::envoy::{HOST_HEADER, INTERNAL_HEADERS, SESSION_HEADER, STRICT_HOST_HEADER};
 
 const STATEFUL_SESSION: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession";
 const HEADER_MUTATION: &str = "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation";
+/// Wraps a filter: requests that its matcher chooses skip the filter.
+const WITH_MATCHER: &str = "envoy.extensions.common.matching.v3.ExtensionWithMatcher";
 const ROUTER: &str = "envoy.extensions.filters.http.router.v3.Router";
 
 /// An entry of `http_filters`.
@@ -19,16 +21,21 @@ pub(super) struct HttpFilter<'a> {
     content: Option<Node<'a>>,
     /// Whether only routes that enable it have it.
     pub(super) disabled: bool,
+    /// Whether it is wrapped in a matcher.
+    pub(super) has_matcher: bool,
 }
 
 impl<'a> HttpFilter<'a> {
     fn new(node: Node<'a>) -> Self {
-        let typed = node.get("typed_config");
-        let (kind, content) = match typed.as_ref().and_then(Node::typed) {
-            Some((kind, content)) => (kind, Some(content)),
-            None => ("", None),
-        };
+        let typed = |of: &Node<'a>| of.get("typed_config")?.typed();
+        let mut found = typed(&node);
+        let has_matcher = found.as_ref().is_some_and(|(kind, _)| *kind == WITH_MATCHER);
+        if has_matcher {
+            found = found.and_then(|(_, wrapper)| typed(&wrapper.get("extension_config")?));
+        }
+        let (kind, content) = found.map_or(("", None), |(kind, content)| (kind, Some(content)));
         Self {
+            has_matcher,
             name: node.text("name").unwrap_or_default(),
             disabled: node.flag("disabled"),
             kind,
@@ -58,6 +65,16 @@ impl<'a> HttpFilter<'a> {
         let content = self.content.as_ref().filter(|_| self.kind == HEADER_MUTATION);
         let mutations = content.and_then(|content| content.get("mutations"));
         mutations.map(|mutations| mutations.list(of)).unwrap_or_default()
+    }
+
+    /// Whether it is a `header_mutation` filter for one of the internal headers.
+    pub(super) fn is_for_internal_headers(&self) -> bool {
+        let concerns = |mutation: &Node<'_>| {
+            session_append(mutation).is_some() || INTERNAL_HEADERS.iter().any(|header| removes(mutation, header))
+        };
+        ["request_mutations", "response_mutations"]
+            .iter()
+            .any(|of| self.mutations(of).iter().any(concerns))
     }
 
     /// Whether a `header_mutation` filter removes the header; `of`: as in [`Self::mutations`].
@@ -128,8 +145,27 @@ impl<'a> Chain<'a> {
         self.filters.iter().take(last).skip(self.limpet + 1)
     }
 
-    /// Whether a filter of the chain removes this header before the request goes upstream.
-    pub(super) fn hides_from_upstream(&self, header: &str) -> bool {
+    /// The filters that sessions need.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &HttpFilter<'a>> {
+        let is_part = |at: usize, filter: &HttpFilter<'a>| {
+            let own = [Some(self.limpet), self.soft, self.strict].contains(&Some(at));
+            own || at + 1 == self.filters.len() || filter.is_for_internal_headers()
+        };
+        self.filters
+            .iter()
+            .enumerate()
+            .filter(move |(at, filter)| is_part(*at, filter))
+            .map(|(_, filter)| filter)
+    }
+
+    /// The filters that steer.
+    pub(super) fn steering(&self) -> impl Iterator<Item = &HttpFilter<'a>> {
+        self.soft().into_iter().chain(self.strict())
+    }
+
+    /// Whether a filter of the chain removes this header before the request goes upstream; `is_enabled`: which filters
+    /// work on its route.
+    pub(super) fn hides_from_upstream(&self, header: &str, is_enabled: impl Fn(&HttpFilter<'a>) -> bool) -> bool {
         let last = match header {
             SESSION_HEADER => self.limpet,
             _ => self.limpet.max(self.soft.max(self.strict).unwrap_or(0)),
@@ -137,7 +173,7 @@ impl<'a> Chain<'a> {
         self.filters
             .iter()
             .skip(last)
-            .any(|filter| filter.removes(header, "request_mutations"))
+            .any(|filter| filter.removes(header, "request_mutations") && is_enabled(filter))
     }
 
     /// Whether Limpet's filter is told the session that a route's metadata name; `is_enabled`: which filters work on

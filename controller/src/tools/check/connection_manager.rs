@@ -28,7 +28,7 @@ pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sour
             let ownership = match entry.get("config_discovery") {
                 None => located
                     .iter()
-                    .find(|located| located.holder.path == entry.path)
+                    .find(|located| is_in(&located.holder, entry))
                     .map_or(Ownership::NotOurs, Ownership::Configured),
                 Some(discovery) => discovered(report, entry, &discovery, sources),
             };
@@ -42,6 +42,12 @@ pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sour
         }
     });
     any
+}
+
+/// Whether the object around a filter is this entry of `http_filters`, or in it: a filter may be wrapped in a matcher.
+fn is_in(holder: &Node<'_>, entry: &Node<'_>) -> bool {
+    let rest = holder.path.strip_prefix(&entry.path);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// An entry of `http_filters` whose configuration is discovered.
@@ -86,6 +92,11 @@ fn check<'a>(report: &mut Report, chain: &Chain<'a>, located: Option<&LocatedFil
         check_steering(report, chain, config);
         headers::check(report, chain);
     }
+    for part in chain.parts().filter(|part| part.has_matcher) {
+        let message = "expected no matcher around it (ExtensionWithMatcher): requests that skip one filter of the \
+                       chain have no session, or show internal headers";
+        report.error(&part.node, message);
+    }
     check_access_log(report, chain, config);
     if let Some(last) = chain.last().filter(|last| !last.may_be_router()) {
         report.error(&last.node, "expected the router as the last filter");
@@ -98,11 +109,21 @@ fn check<'a>(report: &mut Report, chain: &Chain<'a>, located: Option<&LocatedFil
             .and_then(|name| sources.routes(name.value.as_str()?))
         {
             Some(routes) => routes::check(report, chain, config, sources, routes),
-            None => report.note(
-                manager,
-                "not checked: the routes, which Envoy gets from elsewhere; a file that has them can be given as well",
-            ),
+            None => without_routes(report, chain),
         },
+    }
+}
+
+fn without_routes(report: &mut Report, chain: &Chain<'_>) {
+    let message = "not checked: the routes, which Envoy gets from elsewhere; a file that has them can be given as well";
+    report.note(&chain.manager, message);
+    for filter in chain
+        .in_front()
+        .iter()
+        .filter(|filter| filter.disabled && filter.is_for_internal_headers())
+    {
+        let message = "disabled: true: each route must enable it, and the routes are not checked";
+        report.warning(&filter.node, message);
     }
 }
 

@@ -1,9 +1,10 @@
 //! The internal headers of a chain: a client cannot send them, and neither clients nor backends see them.
 
-use super::chain::Chain;
+use super::chain::{Chain, HttpFilter};
 use super::mutations::{is_route_session, removes, session_append};
 use super::report::Report;
 use super::route_entry::RouteEntry;
+use super::steering::{is_enabled, is_present};
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
 use limpet_core::envoy::{
@@ -77,6 +78,29 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
     }
 }
 
+/// Checks that clients do not see the internal headers of a route's responses. [`check`] reports what no route has.
+pub(super) fn check_downstream(report: &mut Report, chain: &Chain<'_>, entry: &RouteEntry<'_, '_>) {
+    let steers = chain.steering().any(|filter| is_present(filter, entry));
+    if chain.build == Build::Module || entry.route.get("route").is_none() || !steers {
+        return;
+    }
+    let removing = |filter: &HttpFilter<'_>| {
+        let removes = |header: &&str| filter.removes(header, "response_mutations");
+        [HOST_HEADER, STRICT_HOST_HEADER].iter().any(removes)
+    };
+    for filter in chain
+        .in_front()
+        .iter()
+        .filter(|filter| removing(filter) && !is_enabled(filter, entry))
+    {
+        let message = format!(
+            "expected the filter {} enabled: clients would see the address of the backend that answers here",
+            filter.name
+        );
+        report.error(entry.route, message);
+    }
+}
+
 /// Checks that backends do not see the internal headers; `led`: sessions are led to this route, or away from it.
 pub(super) fn check_upstream(report: &mut Report, chain: &Chain<'_>, entry: &RouteEntry<'_, '_>, led: bool) {
     let internal = match chain.build {
@@ -93,7 +117,7 @@ pub(super) fn check_upstream(report: &mut Report, chain: &Chain<'_>, entry: &Rou
                 .as_str()
                 .is_some_and(|name| name.eq_ignore_ascii_case(header))
         };
-        chain.hides_from_upstream(header)
+        chain.hides_from_upstream(header, |filter| is_enabled(filter, entry))
             || entry
                 .levels()
                 .any(|level| level.list("request_headers_to_remove").iter().any(is_it))

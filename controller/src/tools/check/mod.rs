@@ -4,11 +4,13 @@ mod chain;
 mod connection_manager;
 mod destination_routes;
 mod destinations;
+mod failure_policy;
 mod filter;
 mod headers;
 mod mutations;
 mod per_route;
 mod print;
+mod redirects;
 mod report;
 mod route_entry;
 mod route_sessions;
@@ -99,6 +101,7 @@ fn check_foreign(
     match found {
         Ok(found) => {
             for found in found {
+                failure_policy::check_foreign(report, root, &found);
                 let json = found.json();
                 let usage = Usage {
                     build: Some(found.build),
@@ -136,6 +139,7 @@ fn check_filter(report: &mut Report, filter: &LocatedFilter<'_>, args: &CheckArg
         };
         filter::check(report, &configuration.node, json, &usage, args.env);
     }
+    failure_policy::check(report, filter);
     if filter.build == Build::Module {
         version::check(report, filter, args.envoy);
     }

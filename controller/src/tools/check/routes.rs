@@ -7,7 +7,7 @@ use super::route_entry::RouteEntry;
 use super::route_sessions::{self, Sessions};
 use super::session::Session;
 use super::session_conflicts::SessionConflicts;
-use super::{destinations, headers, steering};
+use super::{destinations, headers, redirects, steering};
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
@@ -86,6 +86,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         let sessions = config.and_then(|config| route_sessions::of_entry(self.report, config, named.as_ref(), entry));
         let is_split = matches!(sessions, Some(Sessions::Rule { split: true, .. }));
         headers::check_upstream(self.report, chain, entry, matcher.is_some() || is_split);
+        headers::check_downstream(self.report, chain, entry);
         if let Some(matcher) = matcher {
             let session = match &sessions {
                 Some(Sessions::Rule { session, .. }) => Some(session),
@@ -125,6 +126,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             self.report.warning(entry.route, message);
         }
         steering::check(self.report, self.chain, std::slice::from_ref(session), entry, is_last);
+        redirects::check(self.report, self.chain, session, entry);
         self.check_domain(session, entry.virtual_host, entry.route);
         self.conflicts.add(self.report, session, entry.route, &entry.clusters);
     }
@@ -152,6 +154,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         let found = destinations::sessions(self.report, self.chain, config, self.sources, entry);
         let (sessions, nodes): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         for (session, node) in sessions.iter().zip(&nodes) {
+            redirects::check(self.report, self.chain, session, entry);
             self.check_domain(session, entry.virtual_host, node);
             self.conflicts.add(self.report, session, node, &[]);
         }

@@ -55,6 +55,11 @@ pub(super) fn is_enabled(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) ->
     status(filter, entry) == FilterStatus::Active
 }
 
+/// Whether the chain of a route's requests has the filter.
+pub(super) fn is_present(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> bool {
+    status(filter, entry) != FilterStatus::Absent
+}
+
 /// Checks that a route has the filters that its sessions need; `split`: it is the last route of a split, whose sessions
 /// are led to other routes.
 pub(super) fn check(
