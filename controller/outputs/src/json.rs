@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use limpet_resources::Resource;
 
 /// The full names of the messages that are written, both those with an `Any` and those inside one.
-pub const ROOTS: [&str; 27] = [
+pub const ROOTS: [&str; 29] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -40,6 +40,8 @@ pub const ROOTS: [&str; 27] = [
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
     "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
     "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
+    "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+    "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
     "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
     "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
     "envoy.extensions.transport_sockets.tls.v3.Secret",

@@ -1,5 +1,9 @@
 //! The bootstrap configuration of an Envoy.
 
+mod overload;
+
+pub use overload::Limits;
+
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -56,6 +60,8 @@ pub struct BootstrapOptions {
     pub tls: Option<BootstrapTls>,
     /// The port of Envoy's admin interface, on 127.0.0.1.
     pub admin_port: u16,
+    /// What the Envoy may use.
+    pub limits: Limits,
 }
 
 /// The files for mutual TLS with the controller, as paths of the Envoy process.
@@ -83,7 +89,12 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
             cluster: options.gateway.to_string(),
             ..Node::default()
         }),
-        admin: Some(admin(options.admin_port)),
+        admin: Some(Admin {
+            // Whoever watches an Envoy must see that it is full.
+            ignore_global_conn_limit: true,
+            ..admin(options.admin_port)
+        }),
+        overload_manager: Some(overload::manager(options.limits)),
         layered_runtime: Some(runtime()),
         dynamic_resources: Some(DynamicResources {
             ads_config: Some(ApiConfigSource {

@@ -80,6 +80,12 @@ pub(crate) struct BootstrapArgs {
     /// The port of Envoy's admin interface, on 127.0.0.1
     #[arg(long, value_name = "PORT", default_value_t = 19000)]
     pub(crate) admin_port: u16,
+    /// The MiB of Envoy's heap near which it refuses requests and connections: three quarters of its memory
+    #[arg(long, value_name = "MIB", default_value_t = 768, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_heap: u32,
+    /// The number of clients' connections at the same time; Envoy closes further ones
+    #[arg(long, value_name = "NUMBER", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: u32,
     /// For mutual TLS: the file, in Envoy's file system, with the CA of the controller's certificate
     #[arg(long, value_name = "FILE", requires_all = ["certificate", "key"])]
     pub(crate) ca: Option<String>,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cluster::cli::BootstrapArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output, write_file};
-use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap_secrets};
+use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, Limits, bootstrap, bootstrap_secrets};
 use limpet_outputs::json;
 
 pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure> {
@@ -29,6 +29,10 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure
         controller_port,
         tls,
         admin_port: args.admin_port,
+        limits: Limits {
+            heap: u64::from(args.max_heap) << 20,
+            connections: args.max_connections,
+        },
     };
     let value = json::typed(&bootstrap(&options)).map_err(|error| Failure(error.to_string()))?;
     if let Some(folder) = &args.folder {

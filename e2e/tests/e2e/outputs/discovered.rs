@@ -9,8 +9,8 @@ use limpet_outputs::envoy::{BootstrapOptions, bootstrap};
 use limpet_outputs::json;
 use limpet_xds::{Options, Security, Server, Snapshots};
 
-use super::all;
 use super::graphs::{gateway, listener, listening, to, with_session};
+use super::{LIMITS, all};
 
 /// A listener on port 0 (any free port), with one rule and these weights.
 fn rules(v1: u32, v2: u32) -> Graph {
@@ -44,6 +44,7 @@ async fn a_change_of_weights_over_xds_moves_no_session() -> Result<()> {
         controller_port: controller.port(),
         tls: None,
         admin_port: 0,
+        limits: LIMITS,
     });
     let envoy = Envoy::start(Config::made(json::typed(&bootstrap)?)).await?;
     let get = || envoy.listener("http-0").map(|address| Request::get(address, "/"));

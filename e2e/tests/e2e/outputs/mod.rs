@@ -2,6 +2,7 @@
 
 mod discovered;
 mod graphs;
+mod overload;
 mod paths;
 mod rendered;
 mod sessions;
@@ -19,12 +20,18 @@ use limpet_model::Graph;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::ClusterName;
 use limpet_outputs::envoy::{
-    EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter, load_assignment, resources, static_bootstrap,
+    EnvoyOptions, FilterBuild, Limits, ModuleFilter, WasmFilter, load_assignment, resources, static_bootstrap,
 };
 use limpet_outputs::{FilterInputs, FilterKeys, json};
 use limpet_resources::Resource;
 
 use self::graphs::gateway;
+
+/// What an Envoy of these tests may use.
+pub(crate) const LIMITS: Limits = Limits {
+    heap: 512 << 20,
+    connections: 1000,
+};
 
 /// Options with the build under test.
 pub(crate) fn options() -> Result<EnvoyOptions> {

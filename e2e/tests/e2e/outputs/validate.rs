@@ -13,7 +13,7 @@ use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, bootstrap, bootstrap
 use limpet_outputs::json;
 
 use super::graphs::{forward, gateway, graph, nowhere, route, to, with_own_session, with_session};
-use super::{all, config};
+use super::{LIMITS, all, config};
 
 /// A graph with everything that a graph can contain, except TLS.
 fn everything() -> Graph {
@@ -167,6 +167,7 @@ fn envoy_accepts_the_controllers_bootstrap() -> Result<()> {
                 controller_port: 18000,
                 tls: tls.clone(),
                 admin_port: 9901,
+                limits: LIMITS,
             };
             for (file, response) in bootstrap_secrets(&options) {
                 std::fs::write(path(file), json::typed(&response)?.to_string())?;

@@ -1,0 +1,68 @@
+//! What an Envoy does before it has too many connections, or no memory left.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::overload::v3::trigger::TriggerOneof;
+use envoy_types::pb::envoy::config::overload::v3::{
+    OverloadAction, OverloadManager, ResourceMonitor, ThresholdTrigger, Trigger, resource_monitor,
+};
+use envoy_types::pb::envoy::extensions::resource_monitors::downstream_connections::v3::DownstreamConnectionsConfig;
+use envoy_types::pb::envoy::extensions::resource_monitors::fixed_heap::v3::FixedHeapConfig;
+use envoy_types::pb::google::protobuf::Any;
+
+use super::super::pack::{duration, pack};
+
+const CONNECTIONS: &str = "envoy.resource_monitors.global_downstream_max_connections";
+const HEAP: &str = "envoy.resource_monitors.fixed_heap";
+
+/// At which share of the heap's limit Envoy does what. First it gives free memory back. Later it answers 503 and
+/// accepts no connections, which leaves what is there to the requests that are under way.
+const HEAP_ACTIONS: [(&str, f64); 3] = [
+    ("envoy.overload_actions.shrink_heap", 0.9),
+    ("envoy.overload_actions.stop_accepting_requests", 0.95),
+    ("envoy.overload_actions.stop_accepting_connections", 0.98),
+];
+
+/// What an Envoy may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of Envoy's heap. The VMs of the wasm filter are not part of it.
+    pub heap: u64,
+    /// Connections of clients at the same time, in all listeners. Envoy closes further ones at once.
+    pub connections: u32,
+}
+
+pub(super) fn manager(limits: Limits) -> OverloadManager {
+    let connections = pack(DownstreamConnectionsConfig {
+        max_active_downstream_connections: limits.connections.into(),
+    });
+    let heap = pack(FixedHeapConfig {
+        max_heap_size_bytes: limits.heap,
+        ..FixedHeapConfig::default()
+    });
+    OverloadManager {
+        refresh_interval: duration(Duration::from_millis(250)),
+        resource_monitors: vec![monitor(CONNECTIONS, connections), monitor(HEAP, heap)],
+        actions: HEAP_ACTIONS.map(|(name, share)| action(name, share)).to_vec(),
+        ..OverloadManager::default()
+    }
+}
+
+fn monitor(name: &str, config: Any) -> ResourceMonitor {
+    ResourceMonitor {
+        name: name.to_owned(),
+        config_type: Some(resource_monitor::ConfigType::TypedConfig(config)),
+    }
+}
+
+fn action(name: &str, share: f64) -> OverloadAction {
+    let threshold = TriggerOneof::Threshold(ThresholdTrigger { value: share });
+    OverloadAction {
+        name: name.to_owned(),
+        triggers: vec![Trigger {
+            name: HEAP.to_owned(),
+            trigger_oneof: Some(threshold),
+        }],
+        ..OverloadAction::default()
+    }
+}
