@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::session_fields::SessionFields;
+use limpet_core::time::GatewayDuration;
 
 /// The `controllerName` of our GatewayClasses, and of our entries in statuses.
 pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
@@ -18,6 +20,8 @@ pub struct Settings {
     pub addresses: Vec<String>,
     /// What sessions have if no object says otherwise.
     pub session_defaults: SessionFields,
+    /// The longest timeout that sessions may have: a key of tokens retires for as long as the longest one.
+    pub max_session_life: GatewayDuration,
 }
 
 impl Default for Settings {
@@ -28,6 +32,8 @@ impl Default for Settings {
             namespaces: BTreeSet::new(),
             addresses: Vec::new(),
             session_defaults: SessionFields::default(),
+            // As long as a key signs by default.
+            max_session_life: Duration::from_secs(30 * 24 * 3600).into(),
         }
     }
 }

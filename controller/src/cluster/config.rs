@@ -1,5 +1,6 @@
 //! The controller's configuration file, which `limpet controller` and `limpet render` read.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::cluster::cli::OutputKind;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
+use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::GatewayDuration;
 use limpet_model::{CONTROLLER_NAME, Gateways, SessionFields, Settings, check_defaults};
 use limpet_outputs::ControlPlane;
@@ -33,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) propagation_time: GatewayDuration,
     /// Defaults for what objects do not say of sessions.
     pub(crate) session_defaults: SessionFields,
+    /// The longest timeout of a session. It bounds how long a key has to retire.
+    pub(crate) max_session_life: GatewayDuration,
     /// The namespaces whose objects are read; if empty, all.
     pub(crate) namespaces: Vec<String>,
     /// The IP addresses or hostnames in the statuses of Gateways.
@@ -99,6 +103,7 @@ impl Default for Config {
             envoy_gateway: EnvoyGatewayOptions::default(),
             propagation_time: Duration::from_secs(5).into(),
             session_defaults: SessionFields::default(),
+            max_session_life: Settings::default().max_session_life,
             namespaces: Vec::new(),
             addresses: Vec::new(),
             envoy: EnvoyOptions::default(),
@@ -213,6 +218,7 @@ impl Config {
             session_defaults,
             namespaces,
             max_idle,
+            max_session_life,
             xds,
             ..
         } = self;
@@ -230,8 +236,15 @@ impl Config {
             ));
         }
         check_defaults(session_defaults)?;
-        if max_idle.is_some_and(|max_idle| max_idle.get().is_zero()) {
-            return Err("maxIdle: expected a duration greater than zero".to_owned());
+        for (field, duration) in [("maxIdle", *max_idle), ("maxSessionLife", Some(*max_session_life))] {
+            if duration.is_some_and(|duration| duration.get().is_zero()) {
+                return Err(format!("{field}: expected a duration greater than zero"));
+            }
+        }
+        if let Some(max_idle) = max_idle.filter(|max_idle| max_idle > max_session_life) {
+            return Err(format!(
+                "maxIdle: expected at most {max_session_life}, which is maxSessionLife, found {max_idle}"
+            ));
         }
         if namespaces.iter().any(String::is_empty) {
             return Err("namespaces: expected names, or an empty list for all namespaces".to_owned());
@@ -271,7 +284,15 @@ impl Config {
             namespaces: self.namespaces.iter().cloned().collect(),
             addresses: self.addresses.clone(),
             session_defaults: self.session_defaults.clone(),
+            max_session_life: self.max_session_life,
         }
+    }
+
+    /// The idle bound of sessions without a timeout, where it is not the filter's own.
+    pub(crate) fn max_idle(&self) -> Option<GatewayDuration> {
+        let default = FilterConfig::without_keys(BTreeMap::new()).max_idle;
+        let is_shorter = self.max_session_life < default;
+        self.max_idle.or(is_shorter.then_some(self.max_session_life))
     }
 
     pub(crate) fn xds_options(&self) -> limpet_xds::Options {

@@ -72,6 +72,12 @@ fn a_bad_field_is_named_by_its_path() {
         ),
         (json!({"maxIdle": "1d"}), "maxIdle: ", "duration"),
         (json!({"maxIdle": "0s"}), "maxIdle: ", "greater than zero"),
+        (json!({"maxSessionLife": "0s"}), "maxSessionLife: ", "greater than zero"),
+        (
+            json!({"maxIdle": "25h", "maxSessionLife": "24h"}),
+            "maxIdle: ",
+            "expected at most 24h, which is maxSessionLife, found 25h",
+        ),
         (json!({"clockSkew": 5}), "clockSkew: ", "expected"),
         (json!({"xds": {"address": "127.0.0.1"}}), "xds.address: ", "address"),
         (

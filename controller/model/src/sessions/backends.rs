@@ -103,7 +103,8 @@ pub(super) fn content(
         );
         problems.extend(below(vec![Fault::persistence("", message)]));
     }
-    let draft = match (persistence::read(persistence, Dialect::Union), overrides) {
+    let persistence = persistence::read(persistence, Dialect::Union, settings.max_session_life);
+    let draft = match (persistence, overrides) {
         (Ok(persistence), Ok(overrides)) => Parts {
             persistence: &persistence,
             overrides: &overrides,

@@ -4,6 +4,7 @@ use super::annotations::camel_case;
 use super::fault::{Fault, ObjectField};
 use super::persistence::{self, Dialect};
 use super::policy::Parts;
+use crate::Settings;
 use crate::session_fields::SessionFields;
 use limpet_api::SessionPersistence;
 
@@ -17,15 +18,16 @@ pub fn check(defaults: &SessionFields) -> Result<(), String> {
         session_name: Some("session".to_owned()),
         ..SessionPersistence::default()
     };
-    let draft = persistence::read(&named, Dialect::Named).and_then(|persistence| {
-        let parts = Parts {
-            persistence: &persistence,
-            overrides: &SessionFields::default(),
-            defaults,
-            path: None,
-        };
-        parts.draft()
-    });
+    let draft =
+        persistence::read(&named, Dialect::Named, Settings::default().max_session_life).and_then(|persistence| {
+            let parts = Parts {
+                persistence: &persistence,
+                overrides: &SessionFields::default(),
+                defaults,
+                path: None,
+            };
+            parts.draft()
+        });
     let message = |fault: &Fault| format!("sessionDefaults.{}: {}", field(&fault.place), fault.message);
     draft
         .map(drop)

@@ -103,7 +103,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
     let chooser = Chooser {
         targets: &targets,
         backends: &backends,
-        defaults: &settings.session_defaults,
+        settings,
     };
     let mut chosen = chooser.choose(rules);
     domains::refuse_foreign(&mut chosen);

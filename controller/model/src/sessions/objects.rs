@@ -166,7 +166,10 @@ fn content(
     let persistence = persistence
         .map(|persistence| {
             let restored = former::restored(persistence, &object.meta, known);
-            Ok((persistence::read(&restored.persistence, dialect)?, restored.lost))
+            Ok((
+                persistence::read(&restored.persistence, dialect, settings.max_session_life)?,
+                restored.lost,
+            ))
         })
         .transpose();
     if persistence == Ok(None) && !object.unread.is_empty() {

@@ -76,8 +76,12 @@ impl Persistence {
 /// Reads `sessionPersistence`, without the checks of the filter's configuration.
 ///
 /// # Errors
-/// If a field cannot be followed. The faults name each field.
-pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
+/// If a field cannot be followed, or a timeout is longer than `longest`. The faults name each field.
+pub(super) fn read(
+    persistence: &SessionPersistence,
+    dialect: Dialect,
+    longest: GatewayDuration,
+) -> Result<Persistence, Vec<Fault>> {
     let mut faults = Vec::new();
     let is_union = persistence.cookie.is_some() || persistence.header.is_some();
     let shape = match dialect {
@@ -97,8 +101,9 @@ pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result
             return Err(faults);
         }
     };
-    let absolute_timeout = duration("absoluteTimeout", persistence.absolute_timeout.as_deref(), &mut faults);
-    let idle_timeout = duration("idleTimeout", persistence.idle_timeout.as_deref(), &mut faults);
+    let mut timeout = |field, text: &Option<String>| timeout(field, text.as_deref()?, longest, &mut faults);
+    let absolute_timeout = timeout("absoluteTimeout", &persistence.absolute_timeout);
+    let idle_timeout = timeout("idleTimeout", &persistence.idle_timeout);
     let carrier = match shape {
         Shape::Named => named(persistence, is_header, &mut faults),
         Shape::Union => union(persistence, is_header, &mut faults),
@@ -155,15 +160,19 @@ fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape,
     faults.extend(wrong.map(|(field, _)| Fault::persistence(field, message)));
 }
 
-fn duration(field: &'static str, text: Option<&str>, faults: &mut Vec<Fault>) -> Option<GatewayDuration> {
-    let text = text?;
-    match text.parse::<GatewayDuration>() {
-        Ok(duration) => Some(duration),
-        Err(error) => {
-            faults.push(Fault::persistence(field, format!("{error}, found {text:?}")));
-            None
-        }
-    }
+fn timeout(
+    field: &'static str,
+    text: &str,
+    longest: GatewayDuration,
+    faults: &mut Vec<Fault>,
+) -> Option<GatewayDuration> {
+    let expected = match text.parse::<GatewayDuration>() {
+        Ok(timeout) if timeout <= longest => return Some(timeout),
+        Ok(_) => format!("expected at most {longest}, the maxSessionLife of the controller's configuration"),
+        Err(error) => error.to_string(),
+    };
+    faults.push(Fault::persistence(field, format!("{expected}, found {text:?}")));
+    None
 }
 
 fn named(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fault>) -> Carrier {

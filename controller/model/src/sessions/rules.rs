@@ -9,6 +9,7 @@ use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
 use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
 use super::{annotations, cookie_path};
+use crate::Settings;
 use crate::graph::PathMatch;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
@@ -73,7 +74,7 @@ pub(super) struct RuleChoice<'p> {
 pub(super) struct Chooser<'p> {
     pub(super) targets: &'p PolicyTargets<'p>,
     pub(super) backends: &'p Backends,
-    pub(super) defaults: &'p SessionFields,
+    pub(super) settings: &'p Settings,
 }
 
 /// What the rules of one route have in common.
@@ -156,7 +157,8 @@ impl<'p> Chooser<'p> {
             return;
         };
         let overrides = annotations::read(&first.facts.meta.annotations);
-        let read = |rule: &&mut RuleChoice<'_>| Some(persistence::read(rule.facts.inline?, Dialect::Either));
+        let longest = self.settings.max_session_life;
+        let read = |rule: &&mut RuleChoice<'_>| Some(persistence::read(rule.facts.inline?, Dialect::Either, longest));
         let inline: Vec<Inline> = rules.iter().map(read).collect();
         let has_cookie = |(rule, inline): (&&mut RuleChoice<'_>, &Inline)| match (rule.source, inline) {
             (Source::Inline, Some(Ok(persistence))) => persistence.is_cookie(),
@@ -231,20 +233,23 @@ impl<'p> Chooser<'p> {
         overrides: &SessionFields,
         rule: &mut RuleChoice<'p>,
     ) -> Result<(), Vec<Fault>> {
-        let mode = overrides.mode.or(self.defaults.mode).unwrap_or_default();
+        let mode = overrides
+            .mode
+            .or(self.settings.session_defaults.mode)
+            .unwrap_or_default();
         let has_own_cookie = persistence.is_cookie() && mode == CookieModeConfig::Insert;
         if persistence.shape == Shape::Union && has_own_cookie && overrides.path == Some(CookiePath::Route) {
             let message = "expected root, or none: sessionPersistence.cookie has a path";
             return Err(vec![Fault::annotation("path", message)]);
         }
-        let is_of_route = overrides.path.or(self.defaults.path) == Some(CookiePath::Route);
+        let is_of_route = overrides.path.or(self.settings.session_defaults.path) == Some(CookiePath::Route);
         let paths = (persistence.shape == Shape::Named && has_own_cookie && is_of_route)
             .then(|| cookie_path::derive(&rule.facts.paths));
         let draft = |path: Option<&str>| {
             Parts {
                 persistence,
                 overrides,
-                defaults: self.defaults,
+                defaults: &self.settings.session_defaults,
                 path,
             }
             .draft()
@@ -267,7 +272,7 @@ impl<'p> Chooser<'p> {
             Parts {
                 persistence: &content.persistence,
                 overrides: &overrides,
-                defaults: self.defaults,
+                defaults: &self.settings.session_defaults,
                 path: None,
             }
             .draft()

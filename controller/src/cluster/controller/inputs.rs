@@ -154,7 +154,7 @@ impl CombinedInputs {
             memory,
             followed: diagnostics.follow(),
             diagnostics,
-            max_idle: config.max_idle,
+            max_idle: config.max_idle(),
             clock_skew: config.clock_skew,
             told,
         };

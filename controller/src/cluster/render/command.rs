@@ -26,7 +26,11 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
         inline: None,
         state: KeyStateConfig::Signing,
     };
-    let inputs = FilterInputs::with_keys(FilterKeys::Listed(vec![key]));
+    let inputs = FilterInputs {
+        max_idle: config.max_idle(),
+        clock_skew: config.clock_skew,
+        ..FilterInputs::with_keys(FilterKeys::Listed(vec![key]))
+    };
     let settings = config.settings(args.output);
     let plane = config.control_plane(args.output);
     let rendered = render(&args.files, &settings, &config.envoy, plane.as_ref(), &inputs);

@@ -6,6 +6,7 @@ mod collisions;
 mod destinations;
 mod dialects;
 mod domains;
+mod life;
 mod precedence;
 mod properties;
 mod reports;
