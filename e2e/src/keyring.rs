@@ -70,6 +70,24 @@ impl Keyring {
         run(&["keys", "rotate", "--force", &self.path()], None).map(drop)
     }
 
+    /// Revokes these keys, with more arguments of the command. Returns what it prints.
+    ///
+    /// # Errors
+    /// If `limpet` refuses.
+    pub fn revoke(&self, ids: &[&str], more: &[&str]) -> Result<String> {
+        let path = self.path();
+        run(&[&["keys", "revoke", &path, "--key"], ids, more].concat(), None)
+    }
+
+    /// What the command counts of each key, from files with what Envoys say at `/stats`.
+    ///
+    /// # Errors
+    /// If `limpet` refuses.
+    pub fn count(stats: &[&str]) -> Result<Value> {
+        let said = run(&[&["keys", "count", "--format", "json"], stats].concat(), None)?;
+        Ok(serde_json::from_str(&said)?)
+    }
+
     /// Writes a file that Envoy discovers the keyring from, as the secret `limpet-keyring`. The secret names the
     /// keyring's file, or contains its text if `as_text`.
     ///

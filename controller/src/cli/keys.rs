@@ -6,10 +6,24 @@ use limpet_core::time::GatewayDuration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
+    Count(CountArgs),
     Generate(GenerateArgs),
     List(ListArgs),
+    Revoke(RevokeArgs),
     Rotate(RotateArgs),
     Wrap(WrapArgs),
+}
+
+/// Say how many sessions may have a token of each key, as Envoys counted them
+///
+/// It is an upper bound: sessions that have timed out, and those of clients that never come back, are among them. It
+/// leaves out what Envoys counted that do not run any more.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct CountArgs {
+    /// What each Envoy says at `/stats` or `/stats/prometheus` of its admin interface; `-` for the standard input
+    #[arg(required = true)]
+    pub(crate) stats: Vec<String>,
 }
 
 /// Generate a key, or a keyring file with one key
@@ -39,8 +53,8 @@ pub(crate) struct ListArgs {
 ///
 /// From one key: add a new key, which verifies (phase 1); let the new key sign (phase 2); let the old key retire, so
 /// that its tokens are replaced as they come in (phase 3); remove the old key. Every Envoy must have the keyring of one
-/// phase before the next one begins: distribute it with `limpet keys wrap`. The old key is removed only when all its
-/// tokens have ended.
+/// phase before the next one begins: distribute it with `limpet keys wrap`. An old key is removed only when all its
+/// tokens have ended. With --begin, the next rotation begins while old keys retire; at most 8 may.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct RotateArgs {
@@ -48,9 +62,35 @@ pub(crate) struct RotateArgs {
     pub(crate) file: String,
     #[command(flatten)]
     pub(crate) life: LifeArgs,
+    /// Begin the next rotation although old keys retire
+    #[arg(long)]
+    pub(crate) begin: bool,
     /// Remove retiring keys at any age, which ends the sessions of their tokens
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Revoke keys that somebody else may know
+///
+/// A revoked key counts nothing from the moment on at which an Envoy has the keyring: its secret is forgotten, and its
+/// id stays, so that Envoys count the sessions that end. If the key signs, another one signs in the same step: the one
+/// that verifies, because Envoys know it, or else a new one.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct RevokeArgs {
+    /// The keyring file
+    pub(crate) file: String,
+    /// The id of the key; give several ids to revoke several keys at once
+    #[arg(long, value_name = "ID", required = true, num_args = 1..)]
+    pub(crate) key: Vec<u8>,
+    /// What each Envoy says at `/stats`: with it, say how many sessions this ends at most
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) stats: Vec<String>,
+    /// Print what the keyring would be, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) life: LifeArgs,
 }
 
 // How long a retiring key has to stay. No doc comment: clap would take it for the command's.

@@ -2,8 +2,8 @@
 
 use crate::{KEY, checkout, file, limpet, path};
 use limpet_core::outcome::{
-    HOST_ERRORS, NO_KEYS, REFUSED_SECRETS, RequestOutcome, ResponseOutcome, UNKNOWN_ROUTE_CONFIGS, UNKNOWN_SESSIONS,
-    counter_name,
+    HOST_ERRORS, KeyOutcome, NO_KEYS, REFUSED_SECRETS, RequestOutcome, ResponseOutcome, UNKNOWN_ROUTE_CONFIGS,
+    UNKNOWN_SESSIONS, counter_name,
 };
 
 fn page(name: &str) -> String {
@@ -46,7 +46,8 @@ fn every_counter_is_described() {
         NO_KEYS,
         REFUSED_SECRETS,
     ];
-    let names = names.chain(of_all.map(str::to_owned));
+    let of_keys = KeyOutcome::ALL.map(|outcome| format!("limpet.keys.<id>.{}", outcome.word()));
+    let names = names.chain(of_keys).chain(of_all.map(str::to_owned));
     for name in names {
         assert!(
             page.contains(&format!("| `{name}` |")),

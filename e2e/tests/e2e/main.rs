@@ -29,6 +29,7 @@ mod panics;
 mod policies;
 mod protocols;
 mod refusals;
+mod revoked_keys;
 mod sds_keys;
 mod shared_caches;
 mod splits;

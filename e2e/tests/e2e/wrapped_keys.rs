@@ -10,7 +10,7 @@ use crate::keys::{key_of, keys_without_loss};
 
 const RELOADS: &str = "extension_config_discovery.http_filter.limpet.config_reload";
 
-fn filter(text: &str, under: &[&KeyEncryptionKey]) -> Value {
+pub(crate) fn filter(text: &str, under: &[&KeyEncryptionKey]) -> Value {
     let list: Vec<Value> = under.iter().map(|key| key.config()).collect();
     json!({
         "wrappedKeys": {"text": text, "keyEncryptionKeys": list},
@@ -20,7 +20,7 @@ fn filter(text: &str, under: &[&KeyEncryptionKey]) -> Value {
 }
 
 /// `file` with this filter, and these key-encryption keys in Envoy's environment.
-fn config(file: &str, filter: &Value, present: &[&KeyEncryptionKey]) -> Result<Config> {
+pub(crate) fn config(file: &str, filter: &Value, present: &[&KeyEncryptionKey]) -> Result<Config> {
     let names: Vec<&str> = present.iter().map(|key| key.variable.as_str()).collect();
     let config = Config::load(file)?.filter_environment(&names).filter(filter);
     Ok(present
@@ -29,7 +29,7 @@ fn config(file: &str, filter: &Value, present: &[&KeyEncryptionKey]) -> Result<C
 }
 
 /// Writes the file that Envoy watches, with the `limpet` command, as an operator does.
-async fn push(envoy: &Envoy, keyring: &Keyring, under: &KeyEncryptionKey) -> Result<()> {
+pub(crate) async fn push(envoy: &Envoy, keyring: &Keyring, under: &KeyEncryptionKey) -> Result<()> {
     let before = envoy.stat(RELOADS).await?;
     keyring.wrap_into(&envoy.discovered_filter(), under)?;
     envoy.until_stat(RELOADS, before + 1).await

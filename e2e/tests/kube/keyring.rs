@@ -11,7 +11,7 @@ use limpet_e2e::{Build, Carrier, Crowd, Visitor, poll};
 use serde_json::{Value, json};
 
 use crate::kept::until_event;
-use crate::site::site_objects;
+use crate::site::{condition, site_objects};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 pub(crate) const KEYRING: &str = "limpet-keyring";
@@ -144,7 +144,7 @@ fn keys(secret: &Value) -> Result<Vec<(u64, String)>> {
 }
 
 /// The id of the key that a token was made with.
-fn key_of(token: &str) -> Result<u64> {
+pub(crate) fn key_of(token: &str) -> Result<u64> {
     let bytes = URL_SAFE_NO_PAD.decode(token)?;
     Ok(u64::from(*bytes.get(1).context("too short")?))
 }
@@ -162,8 +162,8 @@ async fn an_annotation_rotates_the_key_and_no_session_is_lost() -> Result<()> {
         .await?;
     site.until_keys(&[(2, "signing")]).await?;
     // The controller may see its own write later.
-    let counted = async || (site.controller.metric("limpet_keys").await.ok()? == "1").then_some(());
-    poll::until("the metric to be 1", counted).await?;
+    let counted = async || (site.controller.metric("limpet_keys{state=\"retiring\"}").await.ok()? == "0").then_some(());
+    poll::until("the metric to be 0", counted).await?;
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
     journeys.none_failed()?;
@@ -250,4 +250,78 @@ async fn a_broken_keyring_is_reported_and_sessions_go_on() -> Result<()> {
     put(&good).await?;
     // Now the controller does what the annotation asks for.
     site.until_keys(&[(1, "signing"), (2, "verifying")]).await
+}
+
+/// A policy with this `absoluteTimeout`, of a tenant of its own.
+async fn other_policy(site: &KeyringSite, timeout: &str) -> Result<Value> {
+    site.namespace.service("long", WEB).await?;
+    let policy = format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: long
+spec:
+  parentRefs: [{{name: web}}]
+  hostnames: [long.example]
+  rules:
+  - backendRefs: [{{name: long, port: 80}}]
+---
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: BackendLBPolicy
+metadata:
+  name: long
+spec:
+  targetRefs: [{{group: '', kind: Service, name: long}}]
+  sessionPersistence: {{sessionName: long, absoluteTimeout: {timeout}}}
+"
+    );
+    site.namespace.apply(&policy).await?;
+    poll::until("a status of the policy", async || {
+        let policy = site
+            .namespace
+            .get("gateway.networking.k8s.io/v1alpha2/BackendLBPolicy", "long")
+            .await
+            .ok()?;
+        let ancestors = policy["status"]["ancestors"].as_array()?;
+        Some(ancestors.first()?["conditions"].clone())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_timeout_over_the_bound_stops_nobodys_keys() -> Result<()> {
+    let site = KeyringSite::start("bounded", "300ms").await?;
+    let conditions = other_policy(&site, "99999h").await?;
+    assert_eq!(condition(&conditions, "Accepted"), "False/Invalid");
+    let message = conditions[0]["message"].as_str().context("no message")?;
+    let expected = "spec.sessionPersistence.absoluteTimeout: expected at most 720h, the maxSessionLife of the \
+                    controller's configuration, found \"99999h\"";
+    assert_eq!(message, expected);
+    // The old key goes when no token of the other policy can be alive.
+    site.request_rotation("now").await?;
+    site.until_keys(&[(2, "signing")]).await?;
+    site.session().await.map(drop)
+}
+
+#[tokio::test]
+async fn rotations_go_on_while_old_keys_retire() -> Result<()> {
+    let site = KeyringSite::start("retire", "300ms").await?;
+    let conditions = other_policy(&site, "720h").await?;
+    assert_eq!(condition(&conditions, "Accepted"), "True/Accepted");
+    let crowd = site.crowd().await?;
+    site.request_rotation("one").await?;
+    site.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
+    site.request_rotation("two").await?;
+    site.until_keys(&[(1, "retiring"), (2, "retiring"), (3, "signing")])
+        .await?;
+    crowd.rounds(3).await?;
+    let journeys = crowd.leave().await;
+    journeys.none_failed()?;
+    for journey in &journeys.0 {
+        ensure!(journey.moves().is_empty(), "a session moved: {:?}", journey.moves());
+        let last = journey.tokens().last().and_then(|visit| visit.token.clone());
+        assert_eq!(key_of(&last.context("no token")?)?, 3);
+    }
+    Ok(())
 }

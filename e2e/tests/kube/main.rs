@@ -19,6 +19,7 @@ mod load;
 mod misdirected;
 mod objects;
 mod pages;
+mod revoked_keys;
 mod rule_names;
 mod site;
 mod status;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::carrier::cookie_name::CookieNames;
 use crate::config::{Carrier, Fences, IdleBound, Policy};
-use crate::keyring::Keyring;
+use crate::keyring::{KeyId, Keyring};
 use crate::outcome::RequestOutcome;
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination, Opened, Realm, Refusal};
+use crate::token::{Claims, Destination, Opened, Realm, Refusal, Unverified};
 
 /// What applies to every session of a configuration.
 #[derive(Debug)]
@@ -31,10 +31,27 @@ pub(crate) struct BoundPolicy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Honoured {
     pub(crate) claims: Claims,
+    /// The key of the token.
+    pub(crate) key: KeyId,
     /// Whether the client needs a new token even if the same host answers.
     pub(crate) renew: bool,
     /// Whether the token came under the former name of the cookie and has to move to the current one.
     pub(crate) under_former_name: bool,
+}
+
+/// Why no token of a request is honoured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotHonoured {
+    pub(crate) outcome: RequestOutcome,
+    /// The key of the token: one of the keyring that verified it, or a revoked one that it names.
+    pub(crate) key: Option<KeyId>,
+}
+
+impl NotHonoured {
+    pub(crate) const NO_TOKEN: Self = Self {
+        outcome: RequestOutcome::NoToken,
+        key: None,
+    };
 }
 
 impl BoundPolicy {
@@ -57,22 +74,42 @@ impl BoundPolicy {
         &self,
         candidates: impl Iterator<Item = &'c [u8]>,
         now: Timestamp,
-    ) -> Result<Honoured, RequestOutcome> {
-        let mut verdict = Err(RequestOutcome::NoToken);
+    ) -> Result<Honoured, NotHonoured> {
+        let mut first = NotHonoured::NO_TOKEN;
         for candidate in candidates {
-            match self.realm.open(candidate).and_then(|opened| self.check(opened, now)) {
+            match self.honoured(candidate, now) {
                 Ok(honoured) => return Ok(honoured),
-                Err(refusal) if verdict.is_err_and(|outcome| outcome == RequestOutcome::NoToken) => {
-                    verdict = Err(RequestOutcome::Refused(refusal));
-                }
+                Err(refused) if first.outcome == RequestOutcome::NoToken => first = refused,
                 Err(_) => {}
             }
         }
-        verdict
+        Err(first)
+    }
+
+    fn honoured(&self, token: &[u8], now: Timestamp) -> Result<Honoured, NotHonoured> {
+        let refused = |refusal, key| NotHonoured {
+            outcome: RequestOutcome::Refused(refusal),
+            key,
+        };
+        match self.realm.open(token) {
+            Ok(opened) => self
+                .check(opened, now)
+                .map_err(|refusal| refused(refusal, Some(opened.key))),
+            Err(refusal) => {
+                let is_revoked = refusal == Refusal::RevokedKey;
+                let named = is_revoked.then(|| Unverified::parse(token).ok()).flatten();
+                Err(refused(refusal, named.map(|token| token.key_id)))
+            }
+        }
     }
 
     /// Whether the session of a verified token is still alive.
-    fn check(&self, Opened { claims, key_retiring }: Opened, now: Timestamp) -> Result<Honoured, Refusal> {
+    fn check(&self, opened: Opened, now: Timestamp) -> Result<Honoured, Refusal> {
+        let Opened {
+            claims,
+            key,
+            key_retiring,
+        } = opened;
         let absolute_timeout = self.policy.absolute_timeout;
         if absolute_timeout.is_some_and(|timeout| now.since(claims.issued_at) >= timeout) {
             return Err(Refusal::Expired);
@@ -94,6 +131,7 @@ impl BoundPolicy {
         }
         Ok(Honoured {
             claims,
+            key,
             renew: lagging || key_retiring,
             under_former_name: false,
         })

@@ -1,6 +1,10 @@
 //! The counters of a configuration, and which of them counts an outcome.
 
-use crate::outcome::{self, RequestOutcome, ResponseOutcome};
+use std::collections::BTreeMap;
+
+use crate::keyring::{KeyId, Keyring};
+use crate::outcome::{self, KeyOutcome, RequestOutcome, ResponseOutcome};
+use crate::plan::KeyChange;
 use crate::{Filter, SessionError};
 
 /// The proxy's handle for each counter.
@@ -8,6 +12,8 @@ use crate::{Filter, SessionError};
 pub struct Counters<Handle> {
     /// By [`Session::policy_index`](crate::Session::policy_index).
     policies: Vec<PolicyCounters<Handle>>,
+    /// Empty where the keyring is in a secret, which may change without a configuration.
+    keys: BTreeMap<KeyId, KeyCounters<Handle>>,
     host_errors: Handle,
     unknown_sessions: Handle,
     no_keys: Handle,
@@ -21,6 +27,13 @@ struct PolicyCounters<Handle> {
     requests: Vec<Handle>,
     responses: Vec<Handle>,
     name_conflicts: Handle,
+}
+
+#[derive(Debug)]
+struct KeyCounters<Handle> {
+    is_revoked: bool,
+    /// By the index in [`KeyOutcome::ALL`].
+    outcomes: Vec<Handle>,
 }
 
 impl<Handle> Counters<Handle> {
@@ -39,7 +52,15 @@ impl<Handle> Counters<Handle> {
                 name_conflicts: of_word(outcome::NAME_CONFLICTS)?,
             })
         });
+        let keys = filter.keyring().into_iter().flat_map(Keyring::ids);
+        let keys = keys.map(|(id, is_revoked)| {
+            let outcomes = KeyOutcome::ALL.into_iter();
+            let outcomes = outcomes.map(|outcome| define(&outcome::key_counter_name(id, outcome)));
+            let outcomes = outcomes.collect::<Result<_, E>>()?;
+            Ok((id, KeyCounters { is_revoked, outcomes }))
+        });
         Ok(Self {
+            keys: keys.collect::<Result<_, E>>()?,
             policies: policies.collect::<Result<_, E>>()?,
             host_errors: define(outcome::HOST_ERRORS)?,
             unknown_sessions: define(outcome::UNKNOWN_SESSIONS)?,
@@ -57,6 +78,21 @@ impl<Handle> Counters<Handle> {
     /// The counter of a response outcome; `None` if the outcome is not counted.
     pub fn response(&self, policy: usize, outcome: ResponseOutcome) -> Option<&Handle> {
         self.policies.get(policy)?.responses.get(outcome.index()?)
+    }
+
+    /// The counters of a change of a client's key.
+    pub fn key_change(&self, change: KeyChange) -> impl Iterator<Item = &Handle> {
+        let left = change.from.and_then(|key| {
+            let counters = self.keys.get(&key)?;
+            counters.outcomes.get(if counters.is_revoked {
+                KeyOutcome::Ended as usize
+            } else {
+                KeyOutcome::Replaced as usize
+            })
+        });
+        let given = self.keys.get(&change.to);
+        let given = given.and_then(|counters| counters.outcomes.get(KeyOutcome::Given as usize));
+        given.into_iter().chain(left)
     }
 
     /// The counter of conflicts about the session's name.

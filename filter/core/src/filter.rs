@@ -115,6 +115,11 @@ impl Filter {
         self.config.policies.keys().map(String::as_str)
     }
 
+    /// The keyring, unless it is in a secret that has not arrived.
+    pub(crate) fn keyring(&self) -> Option<&Keyring> {
+        self.keyring.as_ref()
+    }
+
     /// Whether the adapter writes the outcome to [`crate::outcome::FILTER_STATE`] for access logs.
     #[must_use]
     pub fn access_log(&self) -> bool {

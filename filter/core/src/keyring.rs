@@ -34,11 +34,13 @@ pub enum KeyState {
     Verifying,
     /// Verifies only. Its tokens are renewed under the signing key.
     Retiring,
+    /// Verifies nothing: somebody else may know its secret, which is forgotten. Only the id stays, for the counters.
+    Revoked,
 }
 
 impl KeyState {
     /// Every state.
-    pub const ALL: [Self; 3] = [Self::Signing, Self::Verifying, Self::Retiring];
+    pub const ALL: [Self; 4] = [Self::Signing, Self::Verifying, Self::Retiring, Self::Revoked];
 }
 
 /// A key with its secret, as it is stored.
@@ -48,11 +50,11 @@ pub struct Entry {
     pub id: KeyId,
     /// The phase of the key.
     pub state: KeyState,
-    /// The secret from which the other keys are derived.
-    pub secret: Secret,
+    /// The secret from which the other keys are derived; `None` if the key is revoked, and only then.
+    pub secret: Option<Secret>,
 }
 
-/// A key, ready for use.
+/// A key, ready for use. It is not revoked.
 pub struct Key {
     pub(crate) id: KeyId,
     pub(crate) state: KeyState,
@@ -75,12 +77,6 @@ impl Key {
     }
 }
 
-impl From<&Entry> for Key {
-    fn from(entry: &Entry) -> Self {
-        Self::new(entry.id, entry.state, &entry.secret)
-    }
-}
-
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key")
@@ -94,7 +90,9 @@ impl fmt::Debug for Key {
 #[derive(Debug)]
 pub struct Keyring {
     signing: Key,
+    /// In the order of their ids.
     others: Vec<Key>,
+    revoked: Arc<BTreeSet<KeyId>>,
 }
 
 /// Why keys do not form a keyring.
@@ -110,19 +108,48 @@ pub enum KeyringError {
     /// Two keys have the same id.
     #[error("expected distinct key ids, found {0} twice")]
     DuplicateId(KeyId),
+    /// A key that is not revoked has no secret.
+    #[error("expected the secret of key {0}, found none")]
+    NoSecret(KeyId),
+    /// A revoked key has a secret.
+    #[error("expected no secret of key {0}, which is revoked")]
+    SecretOfRevoked(KeyId),
 }
 
 impl Keyring {
     /// A keyring of these keys, in any order.
     ///
     /// # Errors
-    /// If not exactly one key signs, or two keys have the same id.
+    /// If not exactly one key signs, two keys have the same id, or one is revoked.
     pub fn new(keys: Vec<Key>) -> Result<Self, KeyringError> {
-        check(keys.iter().map(|key| (key.id, key.state)))?;
-        let (mut signing, others): (Vec<Key>, Vec<Key>) =
+        check(keys.iter().map(|key| (key.id, key.state, true)))?;
+        Self::checked(keys, BTreeSet::new())
+    }
+
+    /// A keyring of these entries, in any order.
+    ///
+    /// # Errors
+    /// If they do not form a keyring.
+    pub fn of(entries: &[Entry]) -> Result<Self, KeyringError> {
+        check_entries(entries)?;
+        let key = |entry: &Entry| Some(Key::new(entry.id, entry.state, entry.secret.as_ref()?));
+        let revoked = entries.iter().filter(|entry| entry.state == KeyState::Revoked);
+        Self::checked(
+            entries.iter().filter_map(key).collect(),
+            revoked.map(|entry| entry.id).collect(),
+        )
+    }
+
+    fn checked(keys: Vec<Key>, revoked: BTreeSet<KeyId>) -> Result<Self, KeyringError> {
+        let (mut signing, mut others): (Vec<Key>, Vec<Key>) =
             keys.into_iter().partition(|key| key.state == KeyState::Signing);
         let signing = signing.pop().ok_or(KeyringError::NoSigningKey)?;
-        Ok(Self { signing, others })
+        others.sort_by_key(|key| key.id);
+        Ok(Self {
+            signing,
+            others,
+            revoked: Arc::new(revoked),
+        })
     }
 
     /// The key that signs.
@@ -131,20 +158,47 @@ impl Keyring {
         &self.signing
     }
 
-    /// The keys that only verify.
+    /// The keys that only verify, in the order of their ids.
     #[must_use]
     pub fn others(&self) -> &[Key] {
         &self.others
     }
+
+    /// The ids of all keys, and whether each is revoked.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = (KeyId, bool)> {
+        let keys = std::iter::once(&self.signing).chain(&self.others);
+        let revoked = self.revoked.iter().map(|id| (*id, true));
+        keys.map(|key| (key.id, false)).chain(revoked)
+    }
+
+    /// The ids of revoked keys.
+    #[must_use]
+    pub fn revoked(&self) -> &Arc<BTreeSet<KeyId>> {
+        &self.revoked
+    }
 }
 
-/// Checks that keys with these ids and states form a keyring.
-fn check(keys: impl Iterator<Item = (KeyId, KeyState)>) -> Result<(), KeyringError> {
+/// Checks that entries form a keyring.
+fn check_entries(entries: &[Entry]) -> Result<(), KeyringError> {
+    check(
+        entries
+            .iter()
+            .map(|entry| (entry.id, entry.state, entry.secret.is_some())),
+    )
+}
+
+/// Checks that keys with these ids and states, and with or without secrets, form a keyring.
+fn check(keys: impl Iterator<Item = (KeyId, KeyState, bool)>) -> Result<(), KeyringError> {
     let mut ids = BTreeSet::new();
     let mut signing = 0;
-    for (id, state) in keys {
+    for (id, state, has_secret) in keys {
         if !ids.insert(id) {
             return Err(KeyringError::DuplicateId(id));
+        }
+        match (state, has_secret) {
+            (KeyState::Revoked, true) => return Err(KeyringError::SecretOfRevoked(id)),
+            (KeyState::Revoked, false) | (_, true) => {}
+            (_, false) => return Err(KeyringError::NoSecret(id)),
         }
         signing += usize::from(state == KeyState::Signing);
     }
@@ -184,6 +238,33 @@ mod tests {
         assert_eq!(
             Keyring::new(vec![key(1, Signing), key(2, Signing)]).unwrap_err(),
             KeyringError::SeveralSigningKeys
+        );
+    }
+
+    #[test]
+    fn a_revoked_key_has_no_secret_and_every_other_has_one() {
+        let entry = |id, state, has_secret: bool| Entry {
+            id: KeyId(id),
+            state,
+            secret: has_secret.then(|| Secret::new([id; 32])),
+        };
+        let signing = entry(1, KeyState::Signing, true);
+        let ring = Keyring::of(&[entry(3, KeyState::Revoked, false), signing.clone()]).unwrap();
+        assert!(ring.others().is_empty() && ring.revoked().contains(&KeyId(3)));
+        let with = |entry| Keyring::of(&[signing.clone(), entry]).unwrap_err();
+        assert_eq!(
+            with(entry(3, KeyState::Revoked, true)),
+            KeyringError::SecretOfRevoked(KeyId(3))
+        );
+        assert_eq!(
+            with(entry(3, KeyState::Retiring, false)),
+            KeyringError::NoSecret(KeyId(3))
+        );
+        let revoked = key(3, KeyState::Revoked);
+        assert_eq!(
+            Keyring::new(vec![key(1, KeyState::Signing), revoked]).unwrap_err(),
+            KeyringError::SecretOfRevoked(KeyId(3)),
+            "it would verify"
         );
     }
 

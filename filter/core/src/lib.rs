@@ -46,7 +46,7 @@ pub mod view;
 
 pub use counters::Counters;
 pub use filter::{Filter, SessionError};
-pub use plan::{HeaderEdit, NameConflict, RequestPlan, ResponsePlan, Steering};
+pub use plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
 pub use redirect::Unanswered;
 pub use route_session::{RouteSession, RouteSessionError};
 pub use session::Session;

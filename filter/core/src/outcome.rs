@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::keyring::KeyId;
 use crate::token::Refusal;
 
 /// What became of the token of a request.
@@ -55,6 +56,7 @@ impl RequestOutcome {
             Self::NoToken => "no_token",
             Self::Refused(Refusal::Malformed) => "refused.malformed",
             Self::Refused(Refusal::UnknownKey) => "refused.unknown_key",
+            Self::Refused(Refusal::RevokedKey) => "refused.revoked_key",
             Self::Refused(Refusal::BadSignature) => "refused.bad_signature",
             Self::Refused(Refusal::Expired) => "refused.expired",
             Self::Refused(Refusal::Idle) => "refused.idle",
@@ -107,6 +109,38 @@ pub fn access_log_value(request: RequestOutcome, response: ResponseOutcome) -> C
 #[must_use]
 pub fn counter_name(policy: &str, word: &str) -> String {
     format!("limpet.{policy}.{word}")
+}
+
+/// What is counted of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOutcome {
+    /// A session that had no token of the key got one.
+    Given,
+    /// A session got a token of another key in place of its own.
+    Replaced,
+    /// A client came with a token of the key, which is revoked, and got one of another session.
+    Ended,
+}
+
+impl KeyOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 3] = [Self::Given, Self::Replaced, Self::Ended];
+
+    /// The word in the name of the counter, `limpet.keys.<id>.<word>`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Replaced => "replaced",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// The name of a counter of a key.
+#[must_use]
+pub fn key_counter_name(key: KeyId, outcome: KeyOutcome) -> String {
+    format!("limpet.keys.{key}.{}", outcome.word())
 }
 
 /// The word of the counter of responses in which the application set a cookie or header of the session's name.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::keyring::KeyId;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 
 /// What to do with a request.
@@ -47,8 +48,20 @@ pub struct ResponsePlan<'a> {
     pub edits: Vec<HeaderEdit<'a>>,
     /// What the response does to the session.
     pub outcome: ResponseOutcome,
+    /// A token of another key than the one that the client has.
+    pub key_change: Option<KeyChange>,
     /// The application's own cookie or header of the session's name, which the edits remove.
     pub name_conflict: Option<NameConflict>,
+}
+
+/// A client gets a token of a key that it had none of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyChange {
+    /// The key of the token that the client came with, if that is one of the keyring. A revoked key is the one that the
+    /// token names: nothing can verify it.
+    pub from: Option<KeyId>,
+    /// The key of the new token.
+    pub to: KeyId,
 }
 
 /// The application set a cookie or header of the session's name.
@@ -64,6 +77,7 @@ impl ResponsePlan<'_> {
         status: None,
         edits: Vec::new(),
         outcome: ResponseOutcome::Unchanged,
+        key_change: None,
         name_conflict: None,
     };
 }

@@ -1,6 +1,6 @@
 //! The tokens that a request brings in its cookie or header, and what the backend sees of them.
 
-use crate::bound_policy::{BoundPolicy, Honoured};
+use crate::bound_policy::{BoundPolicy, Honoured, NotHonoured};
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::cookie_name::{CookieNames, Whose};
 use crate::carrier::{Candidates, header, prefix};
@@ -14,7 +14,7 @@ use crate::view::{RequestView, ViewError};
 /// What came of the tokens of a request.
 pub(crate) struct RequestTokens<'a> {
     /// The first token that is honoured, or why none is.
-    pub(crate) verdict: Result<Honoured, RequestOutcome>,
+    pub(crate) verdict: Result<Honoured, NotHonoured>,
     /// The change of the header before the backend sees it.
     pub(crate) edit: Option<HeaderEdit<'a>>,
     /// The tokens that the change takes out of the header, separated by commas.
@@ -23,7 +23,7 @@ pub(crate) struct RequestTokens<'a> {
 
 impl RequestTokens<'_> {
     const NONE: Self = Self {
-        verdict: Err(RequestOutcome::NoToken),
+        verdict: Err(NotHonoured::NO_TOKEN),
         edit: None,
         taken: Vec::new(),
     };
@@ -87,7 +87,7 @@ impl BoundPolicy {
                         ..honoured
                     });
                 }
-                Err(former) if why == RequestOutcome::NoToken => verdict = Err(former),
+                Err(former) if why.outcome == RequestOutcome::NoToken => verdict = Err(former),
                 Err(_) => {}
             }
         }

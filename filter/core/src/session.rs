@@ -11,9 +11,10 @@ use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER, VIA_UPSTREAM};
+use crate::keyring::KeyId;
 use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
-use crate::plan::{HeaderEdit, NameConflict, RequestPlan, ResponsePlan, Steering};
+use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
 use crate::redirect::{Taken, Unanswered};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
@@ -28,6 +29,8 @@ pub struct Session {
     state: SessionState,
     /// For an internal redirect.
     taken: Option<Box<Taken>>,
+    /// The key of the token that the client has.
+    held: Option<KeyId>,
 }
 
 /// What is known about a session after the request is read.
@@ -50,6 +53,7 @@ impl Session {
             split,
             state: SessionState::New,
             taken: None,
+            held: None,
         }
     }
 
@@ -83,13 +87,18 @@ impl Session {
         let tokens = self.bound_policy.read(request, now)?;
         let mut verdict = tokens.verdict;
         self.taken = to_remember(request, tokens.taken)?;
-        if let Err(RequestOutcome::NoToken) = verdict
+        if verdict.is_err_and(|why| why.outcome == RequestOutcome::NoToken)
             && let Some(taken) = taken_before_redirect(request)?
         {
             // Tokens of other scopes are among them, so a refusal says nothing.
             verdict = self.bound_policy.first_alive(taken.tokens(), now).or(verdict);
             self.taken = Some(taken);
         }
+        self.held = match verdict {
+            Ok(honoured) => Some(honoured.key),
+            Err(why) => why.key,
+        };
+        let mut verdict = verdict.map_err(|why| why.outcome);
         if verdict.is_err_and(|why| why == RequestOutcome::Refused(Refusal::Malformed)) {
             self.bound_policy.policy.name_watch.suspect();
         }
@@ -266,9 +275,15 @@ impl Session {
         if !policy.keep_cache_control {
             edits.extend(cache_control::edits(response)?);
         }
+        let key = self.bound_policy.realm.signing();
+        let changes = self.held != Some(key);
         Ok(ResponsePlan {
             edits,
             outcome,
+            key_change: changes.then_some(KeyChange {
+                from: self.held,
+                to: key,
+            }),
             ..ResponsePlan::NO_CHANGE
         })
     }

@@ -71,6 +71,9 @@ pub enum Refusal {
     /// The keyring has no key of this id.
     #[error("unknown key")]
     UnknownKey,
+    /// The key of this id is revoked.
+    #[error("revoked key")]
+    RevokedKey,
     /// Changed, forged, or made for another scope, carrier mode or session name.
     #[error("bad signature")]
     BadSignature,
@@ -93,9 +96,10 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason, in the order in which they are checked.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::UnknownKey,
+        Self::RevokedKey,
         Self::BadSignature,
         Self::Expired,
         Self::Idle,

@@ -86,6 +86,7 @@ fn accepted() -> Vec<Value> {
             {"id": 0, "env": "A"},
             {"id": 1, "env": "B", "state": "verifying"},
             {"id": 2, "env": "C", "state": "retiring"},
+            {"id": 3, "state": "revoked"},
         ])),
         with_wrapped_keys(&json!({"text": WRAPPED, "keyEncryptionKeys": [{"id": 1, "env": "A"}]})),
         with_wrapped_keys(&json!({
@@ -141,6 +142,8 @@ fn refused() -> Vec<Value> {
         with_keys(&json!([{"id": -1, "env": "KEY"}])),
         with_keys(&json!([{"id": "1", "env": "KEY"}])),
         with_keys(&json!([{"id": 1}])),
+        with_keys(&json!([{"id": 1, "env": "KEY"}, {"id": 2, "inline": INLINE, "state": "revoked"}])),
+        with_keys(&json!([{"id": 1, "env": "KEY"}, {"id": 2, "env": "KEY", "state": "revoked"}])),
         with_keys(&json!([{"id": 1, "env": "KEY", "inline": INLINE}])),
         with_keys(&json!([{"id": 1, "env": "KEY", "name": "x"}])),
         with_keys(&json!([{"id": 1, "inline": "c2hvcnQ="}])),

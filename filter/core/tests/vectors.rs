@@ -134,6 +134,7 @@ fn state(entry: &Value) -> KeyState {
         "signing" => KeyState::Signing,
         "verifying" => KeyState::Verifying,
         "retiring" => KeyState::Retiring,
+        "revoked" => KeyState::Revoked,
         other => panic!("{other} in {entry}"),
     }
 }
@@ -143,7 +144,7 @@ fn kept(entry: &Value) -> Vec<Entry> {
     let kept = |key| Entry {
         id: KeyId(u8::try_from(number(key, "id")).unwrap()),
         state: state(key),
-        secret: Secret::new(bytes(key, "secret")),
+        secret: key.get("secret").map(|_| Secret::new(bytes(key, "secret"))),
     };
     keys.map(kept).collect()
 }

@@ -23,7 +23,8 @@ from verify_vectors import (
 
 VERSION = 0x81
 HEAD, TAG, ENTRY = 2, 16, 34
-STATES = ["signing", "verifying", "retiring"]
+STATES = ["signing", "verifying", "retiring", "revoked"]
+NO_KEY = bytes(32)
 
 
 def tag_of(secret, head, clear):
@@ -39,7 +40,7 @@ def cipher(secret, tag, data):
 
 
 def wrap(entries, key_id, secret):
-    """`entries`: (id, state, key) in any order."""
+    """`entries`: (id, state, key) in any order. The key of a revoked one is `NO_KEY`."""
     clear = b"".join(bytes([id, STATES.index(state)]) + key for id, state, key in sorted(entries))
     head = bytes([VERSION, key_id])
     tag = tag_of(secret, head, clear)
@@ -63,6 +64,8 @@ def unwrap(text, key_encryption_keys):
         id, state, key = clear[at], clear[at + 1], clear[at + 2 : at + ENTRY]
         if state >= len(STATES) or opened and opened[-1][0] >= id:
             raise Refused("unknown_entries")
+        if STATES[state] == "revoked" and key != NO_KEY:
+            raise Refused("unknown_entries")
         opened.append((id, STATES[state], key))
     return opened
 
@@ -75,7 +78,7 @@ def key_encryption_keys_of(entry):
 
 
 def entries_of(entry):
-    return [(key["id"], key["state"], bytes.fromhex(key["secret"])) for key in entry["keys"]]
+    return [(key["id"], key["state"], bytes.fromhex(key.get("secret", NO_KEY.hex()))) for key in entry["keys"]]
 
 
 def check_valid(entry):
@@ -112,7 +115,7 @@ def spoil_valid(entry):
     if free != first["id"]:
         yield "keys", [first | {"id": free}] + rest
     yield "keys", [first | {"state": STATES[STATES.index(first["state"]) - 1]}] + rest
-    yield "keys", [first | {"secret": f"{int(first['secret'], 16) ^ 1:064x}"}] + rest
+    yield "keys", [first | {"secret": f"{int(first.get('secret', '0'), 16) ^ 1:064x}"}] + rest
     yield "keys", rest
 
 

@@ -150,6 +150,10 @@ fn on_response(
         count(exchange, plugin.counters.request(policy, outcome));
     }
     count(exchange, plugin.counters.response(policy, plan.outcome));
+    if let Some(change) = plan.key_change {
+        let counters = plugin.counters.key_change(change);
+        counters.for_each(|counter| count(exchange, Some(counter)));
+    }
     if let Some(conflict) = plan.name_conflict {
         count(exchange, plugin.counters.name_conflicts(policy));
         if let Some(line) = conflict.line {

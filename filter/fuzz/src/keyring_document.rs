@@ -22,11 +22,11 @@ pub fn keyring_document(data: &[u8]) {
     );
     let entries = parsed.entries();
     assert!(
-        Keyring::new(entries.iter().map(Into::into).collect()).is_ok(),
+        Keyring::of(&entries).is_ok(),
         "it is a keyring"
     );
     let shown = format!("{parsed:?} {entries:?}");
-    for entry in &entries {
-        assert!(!shown.contains(entry.secret.to_base64().as_str()), "a secret is shown");
+    for secret in entries.iter().filter_map(|entry| entry.secret.as_ref()) {
+        assert!(!shown.contains(secret.to_base64().as_str()), "a secret is shown");
     }
 }

@@ -54,10 +54,14 @@ fn as_text(text: &str) {
 fn as_entries(data: &[u8]) {
     let entries: Vec<Entry> = data
         .chunks_exact(3)
-        .map(|bytes| Entry {
-            id: KeyId(bytes[0]),
-            state: KeyState::ALL[usize::from(bytes[1] % 3)],
-            secret: Secret::new([bytes[2]; 32]),
+        .map(|bytes| {
+            let state = KeyState::ALL[usize::from(bytes[1] % 4)];
+            let has_secret = (state == KeyState::Revoked) == (bytes[1] >= 0xF0);
+            Entry {
+                id: KeyId(bytes[0]),
+                state,
+                secret: has_secret.then(|| Secret::new([bytes[2]; 32])),
+            }
         })
         .collect();
     let id = KeyId(data.len().to_le_bytes()[0]);
@@ -73,5 +77,5 @@ fn as_entries(data: &[u8]) {
 }
 
 fn is_keyring(entries: &[Entry]) -> bool {
-    Keyring::new(entries.iter().map(Into::into).collect()).is_ok()
+    Keyring::of(entries).is_ok()
 }

@@ -111,6 +111,12 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
         plugin::count(plugin.counters.request(policy, outcome));
     }
     plugin::count(plugin.counters.response(policy, plan.outcome));
+    if let Some(change) = plan.key_change {
+        plugin
+            .counters
+            .key_change(change)
+            .for_each(|counter| plugin::count(Some(counter)));
+    }
     if let Some(conflict) = plan.name_conflict {
         plugin::count(plugin.counters.name_conflicts(policy));
         conflict.line.iter().for_each(|line| plugin::warn_once(line));

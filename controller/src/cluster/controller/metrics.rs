@@ -33,7 +33,7 @@ pub(crate) struct Metrics {
     certificates: Family<CertificateLabels, Gauge<f64, AtomicU64>>,
     key_created: Gauge<f64, AtomicU64>,
     key_rotation_phase: Gauge,
-    keys: Gauge,
+    keys: Family<KeyLabels, Gauge>,
     fences: Gauge,
     held_back: Gauge,
     unacknowledged_fences: Counter,
@@ -50,6 +50,11 @@ struct ObjectLabels {
 enum State {
     read,
     malformed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KeyLabels {
+    state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -96,7 +101,7 @@ impl Metrics {
             certificates: Family::default(),
             key_created: Gauge::default(),
             key_rotation_phase: Gauge::default(),
-            keys: Gauge::default(),
+            keys: Family::default(),
             fences: Gauge::default(),
             held_back: Gauge::default(),
             unacknowledged_fences: Counter::default(),
@@ -170,7 +175,7 @@ impl Metrics {
             "Phase of the current rotation, 1 to 3; 0 if there is none",
             self.key_rotation_phase.clone(),
         );
-        registry.register("keys", "Keys in the keyring", self.keys.clone());
+        registry.register("keys", "Keys in the keyring by state", self.keys.clone());
         registry.register(
             "fences",
             "Fenced addresses: those that changed their owner",
@@ -194,7 +199,9 @@ impl Metrics {
         let created = figures.created.map_or(f64::NAN, |created| created as f64);
         self.key_created.set(created);
         self.key_rotation_phase.set(figures.phase.into());
-        self.keys.set(gauge(figures.keys));
+        for (&state, &count) in &figures.keys {
+            self.keys.get_or_create(&KeyLabels { state }).set(gauge(count));
+        }
     }
 
     pub(crate) fn set_fences(&self, figures: guard::Figures) {

@@ -53,6 +53,23 @@ impl Delivery {
         }
     }
 
+    /// The connected Envoys that have acknowledged it: the Gateway and the node. None if a control plane gets objects.
+    pub(crate) fn envoys_with(&self, published_filter: &PublishedFilter) -> Vec<(String, String)> {
+        let Self::Xds(status) = self else {
+            return Vec::new();
+        };
+        let name: Name = published_filter.name.into();
+        let key = (ResourceType::ExtensionConfig, name);
+        let groups = published_filter.versions.iter();
+        let envoys = groups.flat_map(|(group, version)| {
+            let has = |id: &Name| status.acknowledged(group, id).get(&key) == Some(version);
+            let nodes = status.nodes(group).into_iter().map(|node| node.id);
+            let nodes: Vec<Name> = nodes.filter(has).collect();
+            nodes.into_iter().map(|node| (group.to_string(), node.to_string()))
+        });
+        envoys.collect()
+    }
+
     /// Waits until the answer of `has` may have changed.
     pub(crate) async fn changed(&mut self) {
         match self {

@@ -30,6 +30,10 @@ pub(crate) enum Reason {
     WriteRefused,
     /// A certificate that it uses ends soon.
     CertificateEnds,
+    /// Its key is revoked, and Envoys may not know yet.
+    Revoking,
+    /// Every connected Envoy knows.
+    Revoked,
 }
 
 impl Reason {
@@ -40,6 +44,8 @@ impl Reason {
             Self::ReadRefused => "ReadRefused",
             Self::WriteRefused => "WriteRefused",
             Self::CertificateEnds => "CertificateEnds",
+            Self::Revoking => "Revoking",
+            Self::Revoked => "Revoked",
         }
     }
 }

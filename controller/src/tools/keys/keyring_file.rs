@@ -3,16 +3,17 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use super::rotation::{self, Phase, Unfit, created, since};
+use super::rotation::{self, Going, Phase, Step, Unfit, created, since};
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
 use crate::output::{self, Output};
 use crate::time_format;
 use limpet_core::config::schema::KeyStateConfig;
 use limpet_core::config::{KeyDocument, KeyringDocument};
+use limpet_core::keyring::Secret;
 use limpet_core::time::Timestamp;
 
 pub(super) struct KeyringFile {
@@ -44,7 +45,7 @@ impl KeyringFile {
         }))
     }
 
-    fn failed(&self, unfit: &Unfit) -> Failure {
+    pub(super) fn failed(&self, unfit: &Unfit) -> Failure {
         Failure(format!("{}: {unfit}", self.file))
     }
 
@@ -77,46 +78,60 @@ impl KeyringFile {
         Zeroizing::new(format!("{}\n", *text))
     }
 
-    /// The phase of the rotation; `life`: how long a token may live unused.
+    /// The phase of the rotation.
     ///
     /// # Errors
     /// If the keys have states that no rotation gives them.
-    pub(super) fn phase(&self, life: Duration) -> Result<Phase, Failure> {
-        rotation::phase(&self.document, life).map_err(|unfit| self.failed(&unfit))
+    pub(super) fn phase(&self) -> Result<Phase, Failure> {
+        rotation::phase(&self.document).map_err(|unfit| self.failed(&unfit))
     }
 
-    /// Prints the keys, without secrets, and the next step of the rotation.
+    /// Takes one step of the rotation.
+    ///
+    /// # Errors
+    /// If a key is added and there is no id for it.
+    pub(super) fn step(&mut self, step: &Step, now: Timestamp, fresh: Secret) -> Result<(), Failure> {
+        rotation::step(&mut self.document, step, now, fresh).map_err(|unfit| self.failed(&unfit))
+    }
+
+    /// Prints the keys, without secrets, and the next step of the rotation; `life`: how long a token may live unused.
     pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), Failure> {
-        let phase = self.phase(life).ok();
         match form {
-            Output::Text => output::print(&self.text_report(phase, now)),
-            Output::Json => output::print_json(&json!({
-                "file": self.file,
-                "phase": phase.and_then(Phase::number),
-                "keys": self.document.keys.iter().map(|key| key_json(key, now)).collect::<Vec<_>>(),
-                "removableFrom": match phase {
-                    Some(Phase::Retiring(Some(end))) => Some(time_format::exact(end)),
-                    _ => None,
-                },
-            })),
+            Output::Text => output::print(&self.text_report(now, life)),
+            Output::Json => output::print_json(&Value::Object(self.json_report(now, life))),
         }
     }
 
-    fn text_report(&self, phase: Option<Phase>, now: Timestamp) -> String {
-        let line = |key: &KeyDocument| {
+    pub(super) fn json_report(&self, now: Timestamp, life: Duration) -> Map<String, Value> {
+        let going = rotation::going(&self.document, life);
+        let keys = self.document.keys.iter().map(|key| key_json(key, &going, now));
+        let fields = [
+            ("file", self.file.as_str().into()),
+            ("phase", self.phase().ok().and_then(Phase::number).into()),
+            ("keys", keys.collect()),
+        ];
+        fields
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect()
+    }
+
+    pub(super) fn text_report(&self, now: Timestamp, life: Duration) -> String {
+        let words = |key: &KeyDocument| {
             let state = state_name(key.state);
             let unknown = || "unknown".to_owned();
             let since = since(key).map_or_else(unknown, |since| time_format::distance(since, now));
             let created = created(key).map_or_else(unknown, |created| time_format::words(created, now));
             format!("key {:<3}  {state:9}  since {since}, made {created}\n", key.id)
         };
-        let keys: String = self.document.keys.iter().map(line).collect();
-        let (done, next) = self.progress(phase, now);
+        let keys: String = self.document.keys.iter().map(words).collect();
+        let going = rotation::going(&self.document, life);
+        let (done, next) = self.progress(self.phase().ok(), &going, now);
         format!("phase    {done}\n{keys}next     {next}\n")
     }
 
     /// The phase, and the next step.
-    fn progress(&self, phase: Option<Phase>, now: Timestamp) -> (String, String) {
+    fn progress(&self, phase: Option<Phase>, going: &[Going], now: Timestamp) -> (String, String) {
         let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
         let (signing, rotate) = (
             id(rotation::signing(&self.document)),
@@ -129,7 +144,11 @@ impl KeyringFile {
                 "by hand".to_owned(),
             ),
             Some(Phase::Settled) => (
-                format!("none: key {signing} signs, and there is no other key"),
+                if going.is_empty() {
+                    format!("none: key {signing} signs, and there is no other key")
+                } else {
+                    format!("none: key {signing} signs, and all others are revoked")
+                },
                 format!("`{rotate}` makes a new key, which verifies"),
             ),
             Some(Phase::Introduced(new)) => {
@@ -148,9 +167,9 @@ impl KeyringFile {
                     )),
                 )
             }
-            Some(Phase::Retiring(end)) => (
+            Some(Phase::Retiring) => (
                 format!("3 of 3: key {signing} signs, and tokens of retiring keys are replaced as they come in"),
-                match end {
+                match going.first().and_then(|first| first.end) {
                     Some(end) if end <= now => format!("`{rotate}`: retiring keys go"),
                     Some(end) => format!("{}, `{rotate}`: retiring keys go", time_format::words(end, now)),
                     None => format!("`{rotate} --force`: retiring keys go; since when they retire is not known"),
@@ -161,16 +180,22 @@ impl KeyringFile {
 }
 
 /// As the configuration names it.
-pub(super) fn state_name(state: KeyStateConfig) -> &'static str {
+pub(crate) fn state_name(state: KeyStateConfig) -> &'static str {
     match state {
         KeyStateConfig::Signing => "signing",
         KeyStateConfig::Verifying => "verifying",
         KeyStateConfig::Retiring => "retiring",
+        KeyStateConfig::Revoked => "revoked",
     }
 }
 
-fn key_json(key: &KeyDocument, now: Timestamp) -> Value {
+fn key_json(key: &KeyDocument, going: &[Going], now: Timestamp) -> Value {
+    let end = going
+        .iter()
+        .find(|going| going.id == key.id)
+        .and_then(|going| going.end);
     json!({
+        "removableFrom": end.map(time_format::exact),
         "id": key.id,
         "state": state_name(key.state),
         "created": key.created,

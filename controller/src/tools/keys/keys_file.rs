@@ -14,7 +14,7 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
         let inline = |entry: Entry| KeyConfig {
             id: entry.id.0,
             env: None,
-            inline: Some(InlineKey(entry.secret.to_base64().to_string())),
+            inline: entry.secret.map(|secret| InlineKey(secret.to_base64().to_string())),
             state: entry.state.into(),
         };
         return Ok(keyring?.document.entries().into_iter().map(inline).collect());

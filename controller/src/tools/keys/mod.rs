@@ -1,11 +1,15 @@
 //! `limpet keys`: new keys, keyring files, and files of keys.
 
+pub(crate) mod count;
 pub(crate) mod generate;
 mod keyring_file;
 pub(crate) mod keys_file;
 mod lifetime;
 pub(crate) mod list;
+pub(crate) mod revoke;
 pub(crate) mod rotate;
 pub(crate) mod rotation;
 pub(crate) mod source;
 pub(crate) mod wrap;
+
+pub(crate) use keyring_file::state_name;

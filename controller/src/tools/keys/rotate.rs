@@ -1,11 +1,12 @@
 //! `limpet keys rotate`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::generate;
 use super::keyring_file::KeyringFile;
 use super::lifetime;
-use super::rotation::{self, Phase};
+use super::rotation::{self, Going, MAX_RETIRING, Phase, Step};
 use crate::cli::RotateArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
@@ -16,7 +17,7 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
     let life = lifetime::from_args(&args.life)?;
     let now = time_format::now();
     let mut keyring = KeyringFile::read(&args.file)?;
-    if let Err(too_early) = rotate(&mut keyring, now, life, args.force)? {
+    if let Err(too_early) = rotate(&mut keyring, now, life, args)? {
         output::complain(&format!("too early: {too_early}\n"));
         return Ok(Verdict::Bad);
     }
@@ -35,28 +36,39 @@ fn rotate(
     keyring: &mut KeyringFile,
     now: Timestamp,
     life: Duration,
-    force: bool,
+    args: &RotateArgs,
 ) -> Result<Result<(), String>, Failure> {
-    let phase = keyring.phase(life)?;
-    if let Phase::Retiring(end) = phase
-        && !force
-    {
-        match end {
-            Some(end) if end > now => {
-                let until = time_format::words(end, now);
-                return Ok(Err(format!(
-                    "a token of a retiring key may live until {until}; --force removes the key anyway, and ends its \
-                     sessions"
-                )));
-            }
-            None => {
-                return Ok(Err(
-                    "it is not known since when keys retire; --force removes them anyway".to_owned(),
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    rotation::step(&mut keyring.document, phase, now, generate::secret()?);
+    let fresh = generate::secret()?;
+    let going = rotation::going(&keyring.document, life);
+    let is_over = |going: &&Going| args.force || going.end.is_some_and(|end| end <= now);
+    let over: BTreeSet<u8> = going.iter().filter(is_over).map(|going| going.id).collect();
+    let removes = !over.is_empty();
+    keyring.step(&Step::Remove(over), now, fresh.clone())?;
+    let step = match keyring.phase()? {
+        Phase::Introduced(new) => Step::Sign(new),
+        Phase::Signing(old) => Step::Retire(old),
+        Phase::Settled if !removes => Step::Introduce,
+        Phase::Settled | Phase::Retiring if args.begin && !rotation::is_full(&keyring.document) => Step::Introduce,
+        Phase::Settled | Phase::Retiring if removes => return Ok(Ok(())),
+        Phase::Settled | Phase::Retiring => return Ok(Err(too_early(&going, now, args.begin))),
+    };
+    keyring.step(&step, now, fresh)?;
     Ok(Ok(()))
+}
+
+/// Why the next step cannot be taken while these keys retire.
+fn too_early(going: &[Going], now: Timestamp, begin: bool) -> String {
+    let Some(end) = going.first().and_then(|first| first.end) else {
+        return "it is not known since when keys retire; --force removes them anyway".to_owned();
+    };
+    let until = time_format::words(end, now);
+    let meanwhile = if begin {
+        format!("{MAX_RETIRING} keys retire, which is as many as may")
+    } else {
+        "--begin starts the next rotation meanwhile".to_owned()
+    };
+    format!(
+        "a token of a retiring key may live until {until}; {meanwhile}; --force removes retiring keys anyway, and ends \
+         their sessions"
+    )
 }

@@ -1,6 +1,8 @@
-//! The rotation of a keyring: its phase, and the step to the next one. Pure: time and random bytes are arguments.
+//! The rotation of a keyring: its phase, and the steps to the next one; and how a key is revoked. Pure: time and random
+//! bytes are arguments.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,17 +12,23 @@ use limpet_core::config::{KeyDocument, KeyringDocument};
 use limpet_core::keyring::Secret;
 use limpet_core::time::Timestamp;
 
-/// The phase of a rotation. Every Envoy must have one phase before the next one begins.
+/// How many keys may retire at once. Each one costs every Envoy some 500 bytes for each scope, and a request nothing.
+pub(crate) const MAX_RETIRING: usize = 8;
+/// How many revoked keys are remembered. Tokens of the others are those of unknown keys.
+pub(crate) const MAX_REVOKED: usize = 16;
+
+/// The phase of a rotation. Every Envoy must have one phase before the next one begins. Keys of former rotations may
+/// retire in every phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// No rotation is under way.
+    /// No rotation is under way, and no key retires.
     Settled,
     /// 1: the new key, at this index, verifies.
     Introduced(usize),
     /// 2: the new key signs; the old one, at this index, verifies.
     Signing(usize),
-    /// 3: the old keys retire, and may be removed at this time; `None` if it is not known since when they retire.
-    Retiring(Option<Timestamp>),
+    /// 3: old keys retire. Another rotation may begin.
+    Retiring,
 }
 
 impl Phase {
@@ -30,9 +38,30 @@ impl Phase {
             Self::Settled => None,
             Self::Introduced(_) => Some(1),
             Self::Signing(_) => Some(2),
-            Self::Retiring(_) => Some(3),
+            Self::Retiring => Some(3),
         }
     }
+}
+
+/// One step of a rotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A new key verifies.
+    Introduce,
+    /// The new key, at this index, signs.
+    Sign(usize),
+    /// The old key, at this index, retires.
+    Retire(usize),
+    /// The keys with these ids go. Their tokens have ended.
+    Remove(BTreeSet<u8>),
+}
+
+/// A key that goes: it retires or is revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Going {
+    pub(crate) id: u8,
+    /// When no token of it can be alive; `None` if it is not known since when it goes.
+    pub(crate) end: Option<Timestamp>,
 }
 
 /// A field that cannot be read, or states that no rotation gives: the field, and what was expected of it.
@@ -49,7 +78,7 @@ pub(crate) fn new_key(id: u8, state: KeyStateConfig, now: Timestamp, secret: Sec
     KeyDocument {
         id,
         state,
-        secret,
+        secret: Some(secret),
         created: Some(time_format::exact(now)),
         since: Some(time_format::exact(now)),
     }
@@ -76,33 +105,28 @@ pub(crate) fn signing(document: &KeyringDocument) -> usize {
     keys.position(|key| key.state == KeyStateConfig::Signing).unwrap_or(0)
 }
 
-/// The phase of a keyring; `life`: how long a token may live unused.
+/// The phase of a keyring.
 ///
 /// # Errors
 /// If the keys have states that no rotation gives them.
-pub(crate) fn phase(document: &KeyringDocument, life: Duration) -> Result<Phase, Unfit> {
+pub(crate) fn phase(document: &KeyringDocument) -> Result<Phase, Unfit> {
     let keys = &document.keys;
-    let signing = signing(document);
-    let others: Vec<usize> = (0..keys.len()).filter(|i| *i != signing).collect();
-    let state = |i: &usize| keys.get(*i).map(|key| key.state);
-    let created = |i: usize| created(keys.get(i)?);
-    match others.as_slice() {
-        [] => Ok(Phase::Settled),
-        others if others.iter().all(|i| state(i) == Some(KeyStateConfig::Retiring)) => {
-            let since: Option<Vec<Timestamp>> = others.iter().map(|i| since(keys.get(*i)?)).collect();
-            let last = since.and_then(|times| times.into_iter().max());
-            Ok(Phase::Retiring(last.map(|last| last.after(life))))
-        }
+    let made = |at: usize| keys.get(at).and_then(created);
+    let with = |state| (0..keys.len()).filter(move |at| keys.get(*at).is_some_and(|key| key.state == state));
+    let verifying: Vec<usize> = with(KeyStateConfig::Verifying).collect();
+    match *verifying.as_slice() {
+        [] if with(KeyStateConfig::Retiring).next().is_none() => Ok(Phase::Settled),
+        [] => Ok(Phase::Retiring),
         // The key that verifies is the new one in phase 1, the old one in phase 2.
-        [other] => match created(*other).cmp(&created(signing)) {
-            Ordering::Greater => Ok(Phase::Introduced(*other)),
-            Ordering::Less => Ok(Phase::Signing(*other)),
+        [other] => match made(other).cmp(&made(signing(document))) {
+            Ordering::Greater => Ok(Phase::Introduced(other)),
+            Ordering::Less => Ok(Phase::Signing(other)),
             Ordering::Equal => Err(unknown(
                 "a created time of one at least, to tell the new key from the old one",
             )),
         },
         _ => Err(unknown(
-            "one that signs and at most one that verifies, or others that retire",
+            "at most one that verifies, beside those that sign, retire or are revoked",
         )),
     }
 }
@@ -111,27 +135,103 @@ fn unknown(expected: &str) -> Unfit {
     Unfit(format!("keys: expected {expected}; change this by hand"))
 }
 
-/// Takes a keyring from `phase`, its own, to the next one; `fresh`: the secret of the new key, if one is added. The
-/// caller decides whether it is time.
-pub(crate) fn step(document: &mut KeyringDocument, phase: Phase, now: Timestamp, fresh: Secret) {
-    let signing = signing(document);
-    match phase {
-        Phase::Settled => {
-            let last = document.keys.get(signing).map_or(0, |key| key.id);
-            // Later than the other key, whatever the clock says: the next phase recognizes the new key by that.
-            let latest = document.keys.iter().filter_map(created).max();
-            let made = latest.map_or(now, |latest| now.max(latest.after(Duration::from_millis(1))));
-            // The ids of removed keys come back after 255 rotations.
-            let new = new_key(last.wrapping_add(1), KeyStateConfig::Verifying, made, fresh);
-            document.keys.push(new);
+/// The keys that retire or are revoked; `life`: how long a token may live unused. The first one to go is the first.
+pub(crate) fn going(document: &KeyringDocument, life: Duration) -> Vec<Going> {
+    let goes = |key: &&KeyDocument| matches!(key.state, KeyStateConfig::Retiring | KeyStateConfig::Revoked);
+    let going = document.keys.iter().filter(goes).map(|key| Going {
+        id: key.id,
+        end: since(key).map(|since| since.after(life)),
+    });
+    let mut going: Vec<Going> = going.collect();
+    going.sort_by_key(|going| (going.end.is_none(), going.end));
+    going
+}
+
+/// Whether no more keys may retire, so that no rotation may begin.
+pub(crate) fn is_full(document: &KeyringDocument) -> bool {
+    let retiring = document.keys.iter().filter(|key| key.state == KeyStateConfig::Retiring);
+    retiring.count() >= MAX_RETIRING
+}
+
+/// Takes one step of a rotation; `fresh`: the secret of the new key, if one is added. The caller decides whether it is
+/// time.
+///
+/// # Errors
+/// If a key is added and all ids are in use.
+pub(crate) fn step(document: &mut KeyringDocument, step: &Step, now: Timestamp, fresh: Secret) -> Result<(), Unfit> {
+    match step {
+        Step::Introduce => add(document, KeyStateConfig::Verifying, now, fresh)?,
+        Step::Sign(new) => {
+            let old = signing(document);
+            set(document, old, KeyStateConfig::Verifying, now);
+            set(document, *new, KeyStateConfig::Signing, now);
         }
-        Phase::Introduced(new) => {
-            set(document, signing, KeyStateConfig::Verifying, now);
-            set(document, new, KeyStateConfig::Signing, now);
-        }
-        Phase::Signing(old) => set(document, old, KeyStateConfig::Retiring, now),
-        Phase::Retiring(_) => document.keys.retain(|key| key.state != KeyStateConfig::Retiring),
+        Step::Retire(old) => set(document, *old, KeyStateConfig::Retiring, now),
+        Step::Remove(ids) => document.keys.retain(|key| !ids.contains(&key.id)),
     }
+    Ok(())
+}
+
+/// Adds a key with the next free id.
+fn add(document: &mut KeyringDocument, state: KeyStateConfig, now: Timestamp, fresh: Secret) -> Result<(), Unfit> {
+    let last = document.keys.get(signing(document)).map_or(0, |key| key.id);
+    let is_free = |id: &u8| document.keys.iter().all(|key| key.id != *id);
+    // The ids of removed keys come back after 255 rotations.
+    let id = (1..=u8::MAX).map(|further| last.wrapping_add(further)).find(is_free);
+    let id = id.ok_or_else(|| unknown("fewer than 256"))?;
+    // Later than the other keys, whatever the clock says: the next phase recognizes the new key by that.
+    let latest = document.keys.iter().filter_map(created).max();
+    let made = latest.map_or(now, |latest| now.max(latest.after(Duration::from_millis(1))));
+    document.keys.push(new_key(id, state, made, fresh));
+    Ok(())
+}
+
+/// Revokes keys: their secrets are forgotten, and their ids stay. If none signs any more, the key that verifies does,
+/// because Envoys know it; else a new one, of the secret `fresh`.
+///
+/// # Errors
+/// If an id is none of the keyring, or a key is added and all ids are in use.
+pub(crate) fn revoke(
+    document: &mut KeyringDocument,
+    ids: &BTreeSet<u8>,
+    now: Timestamp,
+    fresh: Secret,
+) -> Result<(), Unfit> {
+    let there: BTreeSet<u8> = document.keys.iter().map(|key| key.id).collect();
+    if let Some(stranger) = ids.difference(&there).next() {
+        let there: Vec<String> = there.iter().map(u8::to_string).collect();
+        let there = there.join(", ");
+        return Err(Unfit(format!(
+            "expected ids of keys of the keyring ({there}), found {stranger}"
+        )));
+    }
+    for key in document.keys.iter_mut().filter(|key| ids.contains(&key.id)) {
+        if key.state != KeyStateConfig::Revoked {
+            key.state = KeyStateConfig::Revoked;
+            key.since = Some(time_format::exact(now));
+        }
+        key.secret = None;
+    }
+    forget_oldest_revoked(document);
+    let mut states = document.keys.iter().map(|key| key.state);
+    if states.any(|state| state == KeyStateConfig::Signing) {
+        return Ok(());
+    }
+    let mut keys = document.keys.iter();
+    match keys.position(|key| key.state == KeyStateConfig::Verifying) {
+        Some(other) => set(document, other, KeyStateConfig::Signing, now),
+        None => add(document, KeyStateConfig::Signing, now, fresh)?,
+    }
+    Ok(())
+}
+
+fn forget_oldest_revoked(document: &mut KeyringDocument) {
+    let revoked = document.keys.iter().filter(|key| key.state == KeyStateConfig::Revoked);
+    let mut revoked: Vec<(Option<Timestamp>, u8)> = revoked.map(|key| (since(key), key.id)).collect();
+    revoked.sort_unstable();
+    let excess = revoked.len().saturating_sub(MAX_REVOKED);
+    let forgotten: BTreeSet<u8> = revoked.into_iter().take(excess).map(|(_, id)| id).collect();
+    document.keys.retain(|key| !forgotten.contains(&key.id));
 }
 
 fn set(document: &mut KeyringDocument, index: usize, state: KeyStateConfig, now: Timestamp) {

@@ -13,6 +13,8 @@ pub(crate) enum Unavailable {
     NotSet(String),
     /// What is there is no key.
     Wrong(String),
+    /// It is revoked.
+    Revoked,
 }
 
 impl std::fmt::Display for Unavailable {
@@ -20,6 +22,7 @@ impl std::fmt::Display for Unavailable {
         match self {
             Self::NotSet(variable) => write!(f, "the environment variable {variable} is not set"),
             Self::Wrong(reason) => f.write_str(reason),
+            Self::Revoked => f.write_str("it is revoked"),
         }
     }
 }
@@ -64,16 +67,20 @@ pub(super) fn entry(key: &KeyConfig) -> Result<Entry, Unavailable> {
     Ok(Entry {
         id: KeyId(key.id),
         state: key.state.into(),
-        secret: secret(key)?,
+        secret: match key.state {
+            KeyStateConfig::Revoked => None,
+            _ => Some(secret(key)?),
+        },
     })
 }
 
 /// The `keys` of a configuration, with this key only.
 pub(crate) fn alone(entry: &Entry) -> Vec<KeyConfig> {
+    let secret = entry.secret.as_ref();
     vec![KeyConfig {
         id: entry.id.0,
         env: None,
-        inline: Some(InlineKey(entry.secret.to_base64().to_string())),
+        inline: secret.map(|secret| InlineKey(secret.to_base64().to_string())),
         state: KeyStateConfig::Signing,
     }]
 }

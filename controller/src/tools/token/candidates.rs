@@ -58,7 +58,8 @@ impl CandidateSession {
     /// If the key is not available; `None` if there is no such key.
     pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<Unavailable>> {
         let entry = source::key(&self.config, id).map_err(Some)?.ok_or(None)?;
-        let key = Key::new(entry.id, KeyState::Signing, &entry.secret);
+        let secret = entry.secret.as_ref().ok_or(Some(Unavailable::Revoked))?;
+        let key = Key::new(entry.id, KeyState::Signing, secret);
         let keyring = Keyring::new(vec![key]).map_err(|error| Some(Unavailable::Wrong(error.to_string())))?;
         let (mode, name) = self.carrier();
         Ok(Realm::new(&keyring, self.scope.as_bytes(), mode, name))

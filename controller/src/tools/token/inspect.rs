@@ -78,6 +78,9 @@ impl Inspection {
                 Refusal::UnknownKey,
                 &format!("no key {} is among the keys", unverified.key_id),
             )),
+            Opening::Refused(Refusal::RevokedKey) => {
+                Ok(self.refused(Refusal::RevokedKey, &format!("key {} is revoked", unverified.key_id)))
+            }
             Opening::Refused(refusal) => {
                 let tried = candidates.words();
                 let reason = format!("changed, or made with another key, or for another session than {tried}");

@@ -31,6 +31,7 @@ pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening 
                 Ok(opened) => return Opening::Opened(candidate.clone(), opened.claims),
                 Err(refusal) => outcome = Opening::Refused(refusal),
             },
+            Err(Some(Unavailable::Revoked)) => outcome = Opening::Refused(Refusal::RevokedKey),
             Err(Some(unavailable)) if matches!(outcome, Opening::Refused(Refusal::UnknownKey)) => {
                 outcome = Opening::NoKey(unavailable);
             }

@@ -2,6 +2,7 @@
 
 mod generate;
 mod list;
+mod revoke;
 mod rotate;
 mod wrap;
 

@@ -59,14 +59,14 @@ fn debug_output_shows_no_key() -> Result<()> {
     let entry = Entry {
         id: KeyId(1),
         state: KeyState::Signing,
-        secret: secret(&key)?,
+        secret: Some(secret(&key)?),
     };
     let text = wrap(std::slice::from_ref(&entry), KeyId(1), &secret(&kek)?)?;
     let environment = |name: &str| match name {
         "KEY" => Some(key.clone()),
         _ => Some(kek.clone()),
     };
-    let mut all = shown(&secret(&key)?) + &shown(&entry) + &shown(&Key::from(&entry));
+    let mut all = shown(&secret(&key)?) + &shown(&entry) + &shown(&Key::new(entry.id, entry.state, &secret(&key)?));
     for keys in [
         json!({"keys": [{"id": 1, "inline": key}]}),
         json!({"keys": [{"id": 1, "env": "KEY"}]}),
@@ -84,7 +84,7 @@ fn debug_output_shows_no_key() -> Result<()> {
         let session = filter.session(&Request)?.context("no session")?;
         all += &(shown(&config) + &shown(&filter) + &shown(&warnings) + &shown(&session));
     }
-    let keyring = Keyring::new(vec![Key::from(&entry)])?;
+    let keyring = Keyring::new(vec![Key::new(entry.id, entry.state, &secret(&key)?)])?;
     let realm = Realm::new(&keyring, b"default", CarrierMode::Cookie, "limpet-session");
     let document = json!({"keys": [{"id": 1, "state": "signing", "secret": key}]});
     let document = KeyringDocument::parse(document.to_string().as_bytes())?;

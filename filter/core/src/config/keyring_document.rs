@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schema::KeyStateConfig;
 use super::{ConfigError, Problem};
-use crate::keyring::{Entry, KeyId, Keyring, Secret};
+use crate::keyring::{Entry, KeyId, Keyring, KeyringError, Secret};
 
 /// A keyring with its secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +23,9 @@ pub struct KeyDocument {
     pub id: u8,
     /// The phase of the key in a rotation.
     pub state: KeyStateConfig,
-    /// The key: 32 bytes in base64.
-    #[serde(with = "base64")]
-    pub secret: Secret,
+    /// The key: 32 bytes in base64; none if the key is revoked.
+    #[serde(default, with = "base64", skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Secret>,
     /// When the key was made (RFC 3339). Rotations use it; the filter ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
@@ -48,7 +48,7 @@ impl KeyringDocument {
     /// Checks that the keys form a keyring.
     ///
     /// # Errors
-    /// If not exactly one key signs, or two keys have the same id.
+    /// If not exactly one key signs, two keys have the same id, or one lacks its secret or should have none.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.keyring().map(drop)
     }
@@ -58,13 +58,20 @@ impl KeyringDocument {
     /// # Errors
     /// If [`KeyringDocument::check`] fails.
     pub fn keyring(&self) -> Result<Keyring, ConfigError> {
-        let keys = self.entries().iter().map(Into::into).collect();
-        Keyring::new(keys).map_err(|error| ConfigError {
+        Keyring::of(&self.entries()).map_err(|error| ConfigError {
             problems: vec![Problem {
-                field: "keys".to_owned(),
+                field: self.field_of(error),
                 message: error.to_string(),
             }],
         })
+    }
+
+    fn field_of(&self, error: KeyringError) -> String {
+        let (KeyringError::NoSecret(id) | KeyringError::SecretOfRevoked(id)) = error else {
+            return "keys".to_owned();
+        };
+        let at = self.keys.iter().position(|key| key.id == id.0).unwrap_or(0);
+        format!("keys[{at}].secret")
     }
 
     /// The keys, in the order of the document.
@@ -88,12 +95,18 @@ mod base64 {
 
     use crate::keyring::Secret;
 
-    pub(super) fn serialize<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&secret.to_base64())
+    #[expect(clippy::ref_option, reason = "as serde calls it")]
+    pub(super) fn serialize<S: Serializer>(secret: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
+        match secret {
+            Some(secret) => serializer.serialize_str(&secret.to_base64()),
+            None => serializer.serialize_none(),
+        }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
         let text = Zeroizing::new(Cow::<str>::deserialize(deserializer)?.into_owned());
-        Secret::from_base64(&text).ok_or_else(|| serde::de::Error::custom("expected 32 bytes in base64"))
+        let secret = Secret::from_base64(&text);
+        let error = || serde::de::Error::custom("expected 32 bytes in base64");
+        secret.ok_or_else(error).map(Some)
     }
 }

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::schema::{FilterConfig, KeyConfig, KeyStateConfig, WrappedKeysConfig};
 use super::{ConfigError, Problem};
 use crate::keyring::wrapped::Wrapped;
-use crate::keyring::{Key, KeyId, KeyState, Keyring, KeyringError, Secret};
+use crate::keyring::{Entry, KeyId, KeyState, Keyring, KeyringError, Secret};
 
 /// The environment variables of Envoy's process that the filter can read.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -125,6 +125,7 @@ impl From<KeyStateConfig> for KeyState {
             KeyStateConfig::Signing => Self::Signing,
             KeyStateConfig::Verifying => Self::Verifying,
             KeyStateConfig::Retiring => Self::Retiring,
+            KeyStateConfig::Revoked => Self::Revoked,
         }
     }
 }
@@ -135,6 +136,7 @@ impl From<KeyState> for KeyStateConfig {
             KeyState::Signing => Self::Signing,
             KeyState::Verifying => Self::Verifying,
             KeyState::Retiring => Self::Retiring,
+            KeyState::Revoked => Self::Revoked,
         }
     }
 }
@@ -165,17 +167,21 @@ impl Keys<'_> {
     }
 
     fn listed(&mut self, configs: &[KeyConfig]) -> Option<Keyring> {
-        let mut keys = Vec::with_capacity(configs.len());
-        for (i, config) in configs.iter().enumerate() {
-            if let Some(secret) = self.secret(&format!("keys[{i}]"), config) {
-                keys.push(Key::new(KeyId(config.id), config.state.into(), &secret));
-            }
-        }
-        // Without the keys that have a problem, the keyring could have a second, misleading one.
-        if keys.len() < configs.len() {
+        let found = self.problems.len();
+        let entries: Vec<Entry> = configs
+            .iter()
+            .enumerate()
+            .map(|(i, config)| Entry {
+                id: KeyId(config.id),
+                state: config.state.into(),
+                secret: self.secret(&format!("keys[{i}]"), config),
+            })
+            .collect();
+        // With keys that have a problem, the keyring could have a second, misleading one.
+        if self.problems.len() > found {
             return None;
         }
-        match Keyring::new(keys) {
+        match Keyring::of(&entries) {
             Ok(keyring) => Some(keyring),
             Err(error @ KeyringError::DuplicateId(id)) => {
                 let again = configs.iter().rposition(|config| config.id == id.0).unwrap_or(0);
@@ -185,7 +191,16 @@ impl Keys<'_> {
         }
     }
 
+    /// `None` if the key is revoked, or there is a problem.
     fn secret(&mut self, field: &str, config: &KeyConfig) -> Option<Secret> {
+        if config.state == KeyStateConfig::Revoked {
+            let given = [("env", config.env.is_some()), ("inline", config.inline.is_some())];
+            for (source, _) in given.iter().filter(|(_, given)| *given) {
+                let message = "expected none: the key is revoked, so nothing but its id is needed";
+                self.problem::<()>(&format!("{field}.{source}"), message);
+            }
+            return None;
+        }
         match (&config.env, &config.inline) {
             (Some(name), None) => self.in_environment(&format!("{field}.env"), name),
             (None, Some(key)) => {
@@ -227,7 +242,7 @@ impl Keys<'_> {
             Ok(entries) => entries,
             Err(error) => return self.problem(TEXT, &format!("{error}; tried with {}", variable(&named.env))),
         };
-        match Keyring::new(entries.iter().map(Key::from).collect()) {
+        match Keyring::of(&entries) {
             Ok(keyring) => Some(keyring),
             Err(error) => self.problem(TEXT, &error.to_string()),
         }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! text  = base64url( version (1) | id of the key-encryption key (1) | tag (16) | entries ), unpadded, canonical
-//! entry = key id (1) | state (1) | secret (32), in the order of the ids
+//! entry = key id (1) | state (1) | secret (32), in the order of the ids; the secret of a revoked key is zeros
 //! ```
 //!
 //! There is no randomness in it: a keyring has one text under each key, so an unchanged keyring is not sent again.
@@ -13,7 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
 use zeroize::Zeroizing;
 
-use super::{Entry, KeyId, KeyState, KeyringError, Secret, check};
+use super::{Entry, KeyId, KeyState, KeyringError, Secret, check_entries};
 use crate::siv::{self, HmacSha256, TAG_LEN};
 
 /// The HKDF labels (RFC 5869 `info`). Changing one requires a new version.
@@ -25,6 +25,8 @@ const VERSION: u8 = 0x81;
 /// Bytes before the entries.
 const HEAD_LEN: usize = 2 + TAG_LEN;
 const ENTRY_LEN: usize = 2 + Secret::LEN;
+/// In place of the secret of a revoked key.
+const NO_SECRET: [u8; Secret::LEN] = [0; Secret::LEN];
 /// Ids are single bytes, so there are at most 256 keys.
 const MAX_LEN: usize = HEAD_LEN + 256 * ENTRY_LEN;
 /// Characters of the longest wrapped keyring.
@@ -99,13 +101,14 @@ impl Wrapped {
 /// # Errors
 /// If the entries do not form a keyring.
 pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result<String, KeyringError> {
-    check(entries.iter().map(|entry| (entry.id, entry.state)))?;
+    check_entries(entries)?;
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by_key(|entry| entry.id);
     let mut payload = Zeroizing::new(Vec::with_capacity(sorted.len() * ENTRY_LEN));
     for entry in sorted {
         payload.extend_from_slice(&[entry.id.0, state_byte(entry.state)]);
-        payload.extend_from_slice(entry.secret.bytes());
+        let secret = entry.secret.as_ref();
+        payload.extend_from_slice(secret.map_or(&NO_SECRET, |secret| secret.bytes()));
     }
     let tag = siv::tag(&bound(key_encryption_key, id), &payload);
     siv::apply_key_stream(&key_encryption_key.subkey(ENCIPHER_LABEL), &tag, &mut payload);
@@ -126,14 +129,18 @@ fn state_byte(state: KeyState) -> u8 {
         KeyState::Signing => 0,
         KeyState::Verifying => 1,
         KeyState::Retiring => 2,
+        KeyState::Revoked => 3,
     }
 }
 
 fn decode(entry: &[u8]) -> Option<Entry> {
     let ([id, state], secret) = entry.split_first_chunk()?;
-    Some(Entry {
-        id: KeyId(*id),
-        state: KeyState::ALL.into_iter().find(|known| state_byte(*known) == *state)?,
-        secret: Secret::from_slice(secret)?,
-    })
+    let state = KeyState::ALL.into_iter().find(|known| state_byte(*known) == *state)?;
+    let secret = match state {
+        KeyState::Revoked if *secret == NO_SECRET => None,
+        KeyState::Revoked => return None,
+        KeyState::Signing | KeyState::Verifying | KeyState::Retiring => Some(Secret::from_slice(secret)?),
+    };
+    let id = KeyId(*id);
+    Some(Entry { id, state, secret })
 }

@@ -1,5 +1,6 @@
 //! Seals and opens tokens in the realm that they are bound to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -54,7 +55,9 @@ impl CarrierMode {
 #[derive(Debug)]
 pub struct Realm {
     signing: RealmKey,
+    /// In the order of their ids. A token names its key, so their number costs a verification next to nothing.
     others: Vec<RealmKey>,
+    revoked: Arc<BTreeSet<KeyId>>,
 }
 
 struct RealmKey {
@@ -80,6 +83,8 @@ impl std::fmt::Debug for RealmKey {
 pub struct Opened {
     /// The content of the token.
     pub claims: Claims,
+    /// The key of the token.
+    pub key: KeyId,
     /// Whether the key of the token is retiring, so that the token is due for renewal.
     pub key_retiring: bool,
 }
@@ -113,6 +118,7 @@ impl Realm {
         Self {
             signing: bind(keyring.signing()),
             others: keyring.others().iter().map(bind).collect(),
+            revoked: Arc::clone(keyring.revoked()),
         }
     }
 
@@ -136,13 +142,10 @@ impl Realm {
     /// Verifies a token.
     ///
     /// # Errors
-    /// If the text is not a token, the keyring lacks its key, or the token was changed or made for another realm.
+    /// If the text is not a token, its key is unknown or revoked, or the token was changed or made for another realm.
     pub fn open(&self, text: &[u8]) -> Result<Opened, Refusal> {
         let parts = Parts::parse(text)?;
-        let key = std::iter::once(&self.signing)
-            .chain(&self.others)
-            .find(|key| key.id == parts.key_id())
-            .ok_or(Refusal::UnknownKey)?;
+        let key = self.key(parts.key_id())?;
         let mut buffer = [0; super::payload::MAX_LEN];
         let payload = buffer.get_mut(..parts.payload().len()).ok_or(Refusal::Malformed)?;
         payload.copy_from_slice(parts.payload());
@@ -156,7 +159,29 @@ impl Realm {
         let claims = Claims::decode(payload).ok_or(Refusal::Malformed)?;
         Ok(Opened {
             claims,
+            key: key.id,
             key_retiring: key.state == KeyState::Retiring,
+        })
+    }
+}
+
+impl Realm {
+    /// The key of new tokens.
+    pub(crate) fn signing(&self) -> KeyId {
+        self.signing.id
+    }
+
+    fn key(&self, id: KeyId) -> Result<&RealmKey, Refusal> {
+        if id == self.signing.id {
+            return Ok(&self.signing);
+        }
+        let other = self.others.binary_search_by_key(&id, |key| key.id);
+        other.ok().and_then(|at| self.others.get(at)).ok_or_else(|| {
+            if self.revoked.contains(&id) {
+                Refusal::RevokedKey
+            } else {
+                Refusal::UnknownKey
+            }
         })
     }
 }

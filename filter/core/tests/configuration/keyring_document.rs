@@ -29,8 +29,18 @@ fn a_document_is_read_and_written() {
     let entries = parsed.entries();
     assert_eq!((entries[0].id, entries[0].state), (KeyId(1), KeyState::Retiring));
     assert_eq!((entries[1].id, entries[1].state), (KeyId(2), KeyState::Signing));
-    assert_eq!(*entries[1].secret.to_base64(), SECRET);
+    assert_eq!(*entries[1].secret.as_ref().unwrap().to_base64(), SECRET);
     assert_eq!(serde_json::to_value(&parsed).unwrap(), document());
+}
+
+#[test]
+fn a_revoked_key_is_an_id_without_a_secret() {
+    let mut revoked = document();
+    revoked["keys"][0] = json!({"id": 1, "state": "revoked", "since": "2026-02-01T12:00:00Z"});
+    let parsed = parse(&revoked).unwrap();
+    assert_eq!(serde_json::to_value(&parsed).unwrap(), revoked);
+    let keyring = parsed.keyring().unwrap();
+    assert!(keyring.others().is_empty() && keyring.revoked().contains(&KeyId(1)));
 }
 
 #[test]
@@ -48,6 +58,12 @@ fn a_mistake_is_named_by_its_field_and_no_secret_is_shown() {
         ("/keys/1/id", json!(SECRET), "keys[1].id"),
         ("/keys/1/secret", json!(format!("x{SECRET}")), "keys[1].secret"),
         ("/keys/1/secret", json!([SECRET]), "keys[1].secret"),
+        ("/keys/1", json!({"id": 2, "state": "signing"}), "keys[1].secret"),
+        (
+            "/keys/0",
+            json!({"id": 1, "state": "revoked", "secret": SECRET}),
+            "keys[0].secret",
+        ),
         ("/keys/1/inline", json!(SECRET), "keys[1].inline"),
         ("/keys/1", json!(SECRET), "keys[1]"),
         ("/key", json!(SECRET), "key"),

@@ -52,6 +52,24 @@ fn a_key_has_one_source() {
 }
 
 #[test]
+fn a_revoked_key_has_no_source() {
+    let revoked = json!({ "id": 2, "state": "revoked" });
+    right(
+        "/keys",
+        json!([key(1, "signing"), revoked, { "id": 3, "state": "revoked" }]),
+    );
+    wrong("/keys", json!([revoked]), &["keys"]);
+    wrong("/keys", json!([key(2, "signing"), revoked]), &["keys[1].id"]);
+    wrong(
+        "/keys",
+        json!([key(1, "signing"), key(2, "revoked")]),
+        &["keys[1].inline"],
+    );
+    let with_variable = json!({ "id": 2, "env": "KEY", "state": "revoked" });
+    wrong("/keys", json!([key(1, "signing"), with_variable]), &["keys[1].env"]);
+}
+
+#[test]
 fn a_missing_variable_or_one_without_a_key_is_refused() {
     for name in ["UNSET", "SHORT", "EMPTY", ""] {
         wrong("/keys/0", json!({ "id": 1, "env": name }), &["keys[0].env"]);

@@ -16,7 +16,7 @@ fn entry(id: u8, state: KeyState) -> Entry {
     Entry {
         id: KeyId(id),
         state,
-        secret: Secret::new(BYTES),
+        secret: Some(Secret::new(BYTES)),
     }
 }
 

@@ -102,7 +102,7 @@ fn wrapped_keyring() -> String {
     let entries = (1..).zip(KEYRING).zip(states).map(|((id, number), state)| Entry {
         id: KeyId(id),
         state,
-        secret: Secret::new(key(number)),
+        secret: Some(Secret::new(key(number))),
     });
     wrap(&entries.collect::<Vec<_>>(), KeyId(1), &Secret::new(key(ENVIRONMENT))).expect("a keyring")
 }

@@ -1,5 +1,9 @@
 //! The questions to the proxy. All headers together cost the wasm filter one host call; every other question costs one.
 
+use std::time::{Duration, Instant};
+
+use limpet_core::keyring::{Entry, KeyId, KeyState, Keyring, Secret};
+use limpet_core::token::{CarrierMode, Form, Realm};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -85,4 +89,45 @@ fn nothing_is_asked_twice() {
             }
         }
     }
+}
+
+/// A token names its key, so no other key is tried.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test compares two costs")]
+fn the_number_of_keys_costs_a_request_nothing() {
+    let realm = |others: u8| {
+        let entry = |id: u8| Entry {
+            id: KeyId(id),
+            state: if id == 0 { KeyState::Signing } else { KeyState::Retiring },
+            secret: Some(Secret::new([id; 32])),
+        };
+        let entries: Vec<Entry> = (0..=others).map(entry).collect();
+        let keyring = Keyring::of(&entries).unwrap();
+        Realm::new(&keyring, b"cart", CarrierMode::Cookie, COOKIE)
+    };
+    // A token of the key that was looked for last when keys were tried one by one.
+    let token = |others: u8| {
+        let secret = Secret::new([others; 32]);
+        let signing = limpet_core::keyring::Key::new(KeyId(others), KeyState::Signing, &secret);
+        let realm = Realm::new(
+            &Keyring::new(vec![signing]).unwrap(),
+            b"cart",
+            CarrierMode::Cookie,
+            COOKIE,
+        );
+        realm.seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4])
+    };
+    let cases = [1, 255].map(|others| (realm(others), token(others)));
+    let mut best = [Duration::MAX; 2];
+    for _ in 0..40 {
+        for (best, (realm, token)) in best.iter_mut().zip(&cases) {
+            let start = Instant::now();
+            for _ in 0..50 {
+                realm.open(token.as_bytes()).unwrap();
+            }
+            *best = start.elapsed().min(*best);
+        }
+    }
+    let ratio = best[1].as_secs_f64() / best[0].as_secs_f64();
+    assert!(ratio < 1.5, "256 keys cost {ratio:.2} times what 2 keys cost");
 }

@@ -1,7 +1,11 @@
 //! Rotations: every key honours its tokens, one key signs, and tokens of a retiring key are renewed.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use limpet_core::keyring::KeyId;
 use limpet_core::token::{CarrierMode, Form, Refusal, Unverified};
+use limpet_core::{Counters, KeyChange};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -97,4 +101,100 @@ fn both_forms_are_honoured_whatever_the_policy_issues() {
         let issued = site.visit(&Request::new(), &Response::by(A), at(0)).token().unwrap();
         assert_eq!(Unverified::parse(issued.as_bytes()).unwrap().form.name(), token);
     }
+}
+
+#[test]
+fn a_revoked_keys_token_counts_nothing_and_says_why() {
+    let revoked = json!({ "id": 1, "state": "revoked" });
+    let site = site(json!([revoked, key(2, "signing"), key(3, "retiring")]));
+    for form in [Form::Sealed, Form::Signed] {
+        let answer = site.visit(&bringing_of(1, form), &Response::by(A), at(1));
+        assert_eq!(answer.request.word(), "refused.revoked_key");
+        assert_eq!((answer.response, key_of(&answer)), (ISSUED, KeyId(2)));
+    }
+    assert_eq!(visit(&site, 4).request, refused(Refusal::UnknownKey));
+    assert_eq!(visit(&site, 3).request, STEERED);
+}
+
+/// The key that a client leaves and the one that it comes to.
+fn change(visit: &Visit) -> Option<(Option<u8>, u8)> {
+    visit
+        .key_change
+        .map(|KeyChange { from, to }| (from.map(|id| id.0), to.0))
+}
+
+#[test]
+fn a_change_of_a_clients_key_is_told_once() {
+    let site = site(json!([
+        { "id": 1, "state": "revoked" },
+        key(2, "signing"),
+        key(3, "retiring"),
+        key(4, "verifying")
+    ]));
+    let now = |request: &Request, seconds| site.visit(request, &Response::by(A), at(seconds));
+    assert_eq!(change(&now(&Request::new(), 1)), Some((None, 2)), "a new client");
+    assert_eq!(
+        change(&now(&bringing_of(3, Form::Sealed), 1)),
+        Some((Some(3), 2)),
+        "a renewal"
+    );
+    assert_eq!(
+        change(&now(&bringing_of(1, Form::Sealed), 1)),
+        Some((Some(1), 2)),
+        "revoked"
+    );
+    assert_eq!(
+        change(&now(&bringing_of(9, Form::Sealed), 1)),
+        Some((None, 2)),
+        "unknown"
+    );
+    // No new token, or one of the same key, for the same session or the next one.
+    assert_eq!(change(&now(&bringing_of(4, Form::Sealed), 1)), None);
+    for (seconds, outcome) in [(1, UNCHANGED), (500, RENEWED), (5000, ISSUED)] {
+        let visit = now(&bringing_of(2, Form::Sealed), seconds);
+        assert_eq!((visit.response, change(&visit)), (outcome, None), "after {seconds} s");
+    }
+    let moved = site.visit(&bringing_of(2, Form::Sealed), &Response::by(B), at(1));
+    assert_eq!((moved.response, change(&moved)), (REISSUED, None));
+    // A dead session of another key is left as well.
+    assert_eq!(change(&now(&bringing_of(3, Form::Sealed), 5000)), Some((Some(3), 2)));
+}
+
+#[test]
+fn clients_are_counted_by_their_keys() {
+    let site = site(json!([{ "id": 1, "state": "revoked" }, key(2, "signing"), key(3, "retiring")]));
+    let counted: RefCell<BTreeMap<String, u32>> = RefCell::default();
+    let define = |name: &str| {
+        counted.borrow_mut().insert(name.to_owned(), 0);
+        Ok::<_, ()>(name.to_owned())
+    };
+    let counters = Counters::define(&site.filter, define).unwrap();
+    for id in [1, 1, 3, 2, 9] {
+        let visit = visit(&site, id);
+        for counter in visit
+            .key_change
+            .into_iter()
+            .flat_map(|change| counters.key_change(change))
+        {
+            *counted.borrow_mut().get_mut(counter).unwrap() += 1;
+        }
+    }
+    let of_keys = counted.into_inner();
+    let of_keys = of_keys
+        .iter()
+        .filter_map(|(name, count)| Some((name.strip_prefix("limpet.keys.")?, *count)));
+    assert_eq!(
+        of_keys.collect::<Vec<_>>(),
+        [
+            ("1.ended", 2),
+            ("1.given", 0),
+            ("1.replaced", 0),
+            ("2.ended", 0),
+            ("2.given", 4),
+            ("2.replaced", 0),
+            ("3.ended", 0),
+            ("3.given", 0),
+            ("3.replaced", 1),
+        ]
+    );
 }

@@ -71,7 +71,7 @@ pub(crate) fn with(mut base: Value, fields: Value) -> Value {
 
 /// A filter in force.
 pub(crate) struct Site {
-    filter: Filter,
+    pub(crate) filter: Filter,
 }
 
 impl Site {

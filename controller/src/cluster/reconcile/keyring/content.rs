@@ -1,6 +1,6 @@
 //! The content of both Secrets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use k8s_openapi::ByteString;
@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize as _;
 
 use crate::tools::keys::rotation;
-use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
+use limpet_core::config::{KeyDocument, KeyringDocument};
 use limpet_core::keyring::{KeyId, Secret, wrapped};
 use limpet_core::time::Timestamp;
 use limpet_model::{MANAGED_BY, MANAGER};
@@ -25,6 +25,11 @@ pub(super) const ROTATE: &str = "limpet.dev/rotate";
 /// The value of `limpet.dev/rotate` that led to the last rotation.
 pub(super) const ROTATED: &str = "limpet.dev/rotated";
 
+/// The annotation that revokes the keys with these ids. It stays until every Envoy has the keyring without them.
+pub(super) const REVOKE: &str = "limpet.dev/revoke";
+/// The value of `limpet.dev/revoke` that was done last.
+pub(super) const REVOKED: &str = "limpet.dev/revoked";
+
 /// What is wrong with a Secret: the field and what was expected. The value is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Broken(String);
@@ -35,12 +40,24 @@ impl fmt::Display for Broken {
     }
 }
 
-/// A keyring, and whether somebody asks for another key.
+/// A keyring, and what somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ring {
     pub(super) document: KeyringDocument,
     /// The value of `limpet.dev/rotate` if it asks for another key.
     pub(super) wanted: Option<String>,
+    pub(super) revocation: Option<Revocation>,
+}
+
+/// What `limpet.dev/revoke` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Revocation {
+    /// Keys of the keyring, some of which are not revoked yet.
+    Due(BTreeSet<u8>),
+    /// The keys are revoked. Envoys may not know yet.
+    Done(BTreeSet<u8>),
+    /// The value cannot be followed.
+    Invalid(Broken),
 }
 
 /// Reads the Secret with the keyring.
@@ -60,7 +77,41 @@ pub(super) fn ring(secret: &SecretObject) -> Result<Ring, Broken> {
     rotation::check_times(&document).map_err(|error| broken(&error))?;
     let annotation = |name| secret.metadata.annotations.as_ref()?.get(name).cloned();
     let wanted = annotation(ROTATE).filter(|wish| Some(wish) != annotation(ROTATED).as_ref());
-    Ok(Ring { document, wanted })
+    let revocation = annotation(REVOKE).map(|text| revocation(&text, &document));
+    Ok(Ring {
+        document,
+        wanted,
+        revocation,
+    })
+}
+
+fn revocation(text: &str, document: &KeyringDocument) -> Revocation {
+    let parsed: Option<BTreeSet<u8>> = text.split(',').map(|id| id.trim().parse().ok()).collect();
+    let there: BTreeSet<u8> = document.keys.iter().map(|key| key.id).collect();
+    let Some(ids) = parsed.filter(|ids| ids.is_subset(&there)) else {
+        let there: Vec<String> = there.iter().map(u8::to_string).collect();
+        return Revocation::Invalid(Broken(format!(
+            "metadata.annotations[{REVOKE}]: expected ids of keys of the keyring ({}), with commas between them, found \
+             {text:?}: nothing is revoked",
+            there.join(", ")
+        )));
+    };
+    let revoked = |key: &KeyDocument| key.state == KeyStateConfig::Revoked || !ids.contains(&key.id);
+    if document.keys.iter().all(revoked) {
+        Revocation::Done(ids)
+    } else {
+        Revocation::Due(ids)
+    }
+}
+
+/// The Secret once every Envoy has its keyring: `limpet.dev/revoke` has become `limpet.dev/revoked`.
+pub(super) fn with_revocation_done(secret: &SecretObject) -> Wiped {
+    let mut changed = secret.clone();
+    let annotations = changed.metadata.annotations.get_or_insert_default();
+    if let Some(text) = annotations.remove(REVOKE) {
+        annotations.insert(REVOKED.to_owned(), text);
+    }
+    Wiped::new(changed)
 }
 
 /// The Secret with another keyring and everything else unchanged. `heeded` is the value of `limpet.dev/rotate` that

@@ -4,6 +4,7 @@
 //! - `content`: the content of the Secrets. Pure.
 //! - `schedule`: when the next phase of a rotation begins. Pure.
 //! - `state`: what is known of both Secrets, which keyring is served, and what the leader writes next. Pure.
+//! - `revocation`: which Envoys know of a revoked key, in the log.
 //! - `reconciler`: the task that reads and writes them.
 //! - `file`: a keyring file instead of Secrets.
 //!
@@ -14,6 +15,7 @@ mod config;
 mod content;
 pub(crate) mod file;
 mod reconciler;
+mod revocation;
 mod schedule;
 mod state;
 #[cfg(test)]

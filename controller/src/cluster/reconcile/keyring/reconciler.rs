@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::config::KeyringConfig;
 use super::content::Wiped;
+use super::revocation::{self, Progress};
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
 use crate::cluster::kube::Backoff;
@@ -21,9 +22,11 @@ use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, re
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{KeyringDelivery, Replicas, behind, digest};
 use crate::time_format;
-use crate::tools::keys::{generate, rotation};
+use crate::tools::keys::rotation::{self, Step};
+use crate::tools::keys::{generate, state_name};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
+use limpet_core::keyring::KeyState;
 use limpet_core::time::Timestamp;
 use limpet_outputs::FilterKeys;
 
@@ -49,7 +52,8 @@ pub(crate) struct Figures {
     pub(crate) created: Option<u64>,
     /// The phase of the rotation, 1 to 3; 0: no rotation is in progress.
     pub(crate) phase: u8,
-    pub(crate) keys: usize,
+    /// How many keys have each state.
+    pub(crate) keys: BTreeMap<&'static str, usize>,
 }
 
 pub(crate) struct Reconciler {
@@ -69,6 +73,10 @@ pub(crate) struct Reconciler {
     replicas: Replicas,
     /// What the rotation waits for, as it was last logged.
     waits: String,
+    /// The revocation that not all Envoys know of yet.
+    revoking: Option<Progress>,
+    /// The keys that this replica has seen revoked everywhere, as the leader.
+    revoked: Option<BTreeSet<u8>>,
     /// The published text, and since when it is published.
     published: Option<(String, Instant)>,
     /// When something was written that the watch has not shown yet.
@@ -80,7 +88,7 @@ impl Reconcile for Reconciler {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
-        let rotates = self.told.borrow().figures.phase != 0;
+        let waits = self.waits_for_envoys();
         tokio::select! {
             seen = self.states.next() => {
                 let (which, seen) = seen.ok_or(Closed)?;
@@ -89,8 +97,8 @@ impl Reconcile for Reconciler {
             changed = self.leads.changed() => changed?,
             changed = self.published_filter.changed() => changed?,
             () = self.replicas.changed() => {}
-            // Only a rotation depends on what proxies have.
-            () = self.delivery.changed(), if rotates => {}
+            // Only a rotation or a revocation depends on what proxies have.
+            () = self.delivery.changed(), if waits => {}
             () = self.told.closed() => return Err(Closed),
         }
         Ok(())
@@ -100,10 +108,12 @@ impl Reconcile for Reconciler {
     async fn reconcile(&mut self) -> Option<Duration> {
         let mut served = self.served();
         let rest = self.say_keyring(served.as_ref());
+        self.tell_revocation();
         if !*self.leads.borrow_and_update() {
             return rest;
         }
         self.wait_for_others(served.as_mut());
+        self.complain();
         if let Some(rest) = self
             .wrote
             .map(|at| SEEN.saturating_sub(at.elapsed()))
@@ -164,6 +174,8 @@ impl Reconciler {
             leads,
             replicas,
             waits: String::new(),
+            revoking: None,
+            revoked: None,
             published: None,
             wrote: None,
             backoff: Backoff::of_the_api(),
@@ -219,14 +231,23 @@ impl Reconciler {
             reason,
             message,
         };
-        let invalid = self.state.problems().into_iter();
-        let invalid = invalid.map(|(which, message)| {
-            let message = format!("{message}; the previous content stays in use, if there was any");
-            diagnostic(which, Reason::Invalid, message)
-        });
+        let invalid = self.state.problems(time_format::now()).into_iter();
+        let invalid = invalid.map(|(which, message)| diagnostic(which, Reason::Invalid, message));
         let refused = self.refused.iter();
         let refused = refused.map(|((which, reason), message)| diagnostic(*which, *reason, message.clone()));
-        let diagnostics: BTreeSet<Diagnostic> = invalid.chain(refused).collect();
+        let keyring = |reason, message| diagnostic(Which::Keyring, reason, message);
+        let revoking = self.state.revoking().map(|ids| {
+            let keys = revocation::words(ids);
+            let message = format!("key {keys} is revoked; until every Envoy knows, some may honour its tokens");
+            keyring(Reason::Revoking, message)
+        });
+        let revoked = self.revoked.as_ref().map(|ids| {
+            let keys = revocation::words(ids);
+            let message = format!("key {keys} is revoked, and every connected Envoy has the keyring without it");
+            keyring(Reason::Revoked, message)
+        });
+        let diagnostics = invalid.chain(refused).chain(revoking).chain(revoked);
+        let diagnostics: BTreeSet<Diagnostic> = diagnostics.collect();
         for diagnostic in diagnostics.difference(&self.diagnostics.of(SECRET)) {
             tracing::error!(
                 secret = diagnostic.name,
@@ -236,6 +257,26 @@ impl Reconciler {
             );
         }
         self.diagnostics.set(SECRET, diagnostics);
+    }
+
+    fn waits_for_envoys(&self) -> bool {
+        matches!(self.told.borrow().figures.phase, 1 | 2) || self.state.revoking().is_some()
+    }
+
+    /// Logs which Envoys know of a revocation.
+    fn tell_revocation(&mut self) {
+        let Some(ids) = self.state.revoking() else {
+            self.revoking = None;
+            return;
+        };
+        let known = self.revoking.take().filter(|known| known.is_of(ids));
+        let progress = self.revoking.insert(known.unwrap_or_else(|| Progress::new(ids)));
+        // While something else is published, nobody can have it.
+        if self.published.is_some()
+            && let Some(published) = &*self.published_filter.borrow()
+        {
+            progress.tell(&self.delivery, published);
+        }
     }
 
     /// Tells the others how far this replica's Envoys are. Returns how long until that changes by itself.
@@ -270,10 +311,9 @@ impl Reconciler {
                 .unwrap_or_default(),
         };
         served.everywhere &= waits.is_empty();
-        let rotates = matches!(self.told.borrow().figures.phase, 1 | 2);
-        let waits = if rotates { waits } else { String::new() };
+        let waits = if self.waits_for_envoys() { waits } else { String::new() };
         if waits != self.waits && !waits.is_empty() {
-            tracing::info!(waits, "the rotation waits for another replica");
+            tracing::info!(waits, "the keyring waits for another replica");
         }
         self.waits = waits;
     }
@@ -311,16 +351,20 @@ impl Reconciler {
     async fn write(&mut self, write: Write) -> Option<Duration> {
         let post = PostParams::default();
         let (which, what) = match &write {
-            Write::Create(Which::Keyring, _) => (Which::Keyring, "the keyring is created"),
-            Write::Create(which, _) => (*which, "the key-encryption key is created"),
-            Write::Step(phase, _) => (Which::Keyring, after_step(*phase)),
+            Write::Create(Which::Keyring, _) => (Which::Keyring, "the keyring is created".to_owned()),
+            Write::Create(which, _) => (*which, "the key-encryption key is created".to_owned()),
+            Write::Step(step, _) => (Which::Keyring, after_step(step)),
+            Write::Revoke(ids, _) => (Which::Keyring, format!("key {} is revoked", revocation::words(ids))),
+            Write::RevocationDone(ids, _) => (Which::Keyring, everywhere(ids)),
         };
         let name = self.name(which).to_owned();
         let call = async {
             match &write {
                 Write::Create(_, secret) => self.secrets.create(&post, secret.object()).await,
                 // With its resourceVersion: of two writers, the second gets a conflict.
-                Write::Step(_, secret) => self.secrets.replace(&name, &post, secret.object()).await,
+                Write::Step(_, secret) | Write::Revoke(_, secret) | Write::RevocationDone(_, secret) => {
+                    self.secrets.replace(&name, &post, secret.object()).await
+                }
             }
         };
         match tokio::time::timeout(CALL, call).await {
@@ -329,9 +373,11 @@ impl Reconciler {
                 self.backoff.reset();
                 self.wrote = Some(Instant::now());
                 tracing::info!(secret = name, "{what}");
-                if self.refused.remove(&(which, Reason::WriteRefused)).is_some() {
-                    self.complain();
+                self.refused.remove(&(which, Reason::WriteRefused));
+                if let Write::RevocationDone(ids, _) = write {
+                    self.revoked = Some(ids);
                 }
+                self.complain();
                 Some(SEEN)
             }
             Ok(Err(Error::Api(status))) if status.code == 409 => {
@@ -360,24 +406,34 @@ fn unpublished() -> KeyringDelivery {
     KeyringDelivery::WaitsFor("it has not published the keyring yet".to_owned())
 }
 
-/// The log message for a step out of this phase.
-fn after_step(phase: rotation::Phase) -> &'static str {
-    use rotation::Phase::{Introduced, Retiring, Settled, Signing};
-    match phase {
-        Settled => "rotation, phase 1 of 3: a new key verifies",
-        Introduced(_) => "rotation, phase 2 of 3: the new key signs",
-        Signing(_) => "rotation, phase 3 of 3: the old key retires",
-        Retiring(_) => "the rotation is over: the old key is gone",
+/// The log message for a step.
+fn after_step(step: &Step) -> String {
+    match step {
+        Step::Introduce => "rotation, phase 1 of 3: a new key verifies".to_owned(),
+        Step::Sign(_) => "rotation, phase 2 of 3: the new key signs".to_owned(),
+        Step::Retire(_) => "rotation, phase 3 of 3: the old key retires".to_owned(),
+        Step::Remove(ids) => format!("no token of key {} can be alive: it is gone", revocation::words(ids)),
     }
+}
+
+fn everywhere(ids: &BTreeSet<u8>) -> String {
+    format!(
+        "every connected Envoy has the keyring without key {}",
+        revocation::words(ids)
+    )
 }
 
 pub(super) fn figures(document: &KeyringDocument) -> Figures {
     let mut keys = document.keys.iter();
     let signing = keys.find(|key| key.state == KeyStateConfig::Signing);
-    let phase = rotation::phase(document, Duration::ZERO).ok();
+    let phase = rotation::phase(document).ok();
+    let mut states: BTreeMap<&'static str, usize> = KeyState::ALL.map(|state| (state_name(state.into()), 0)).into();
+    for key in &document.keys {
+        *states.entry(state_name(key.state)).or_default() += 1;
+    }
     Figures {
         created: signing.and_then(rotation::created).map(Timestamp::unix_seconds),
         phase: phase.and_then(rotation::Phase::number).unwrap_or(0),
-        keys: document.keys.len(),
+        keys: states,
     }
 }

@@ -1,8 +1,9 @@
 //! When the next phase of a rotation begins.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::tools::keys::rotation::{self, Phase, Unfit};
+use crate::tools::keys::rotation::{self, Going, Phase, Step, Unfit};
 use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
 
@@ -32,10 +33,9 @@ pub(super) struct Served {
 }
 
 /// When the next step is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Now, out of this phase.
-    Now(Phase),
+    Now(Step),
     /// After this time, if nothing changes before.
     In(Duration),
     /// When all Envoys have this keyring.
@@ -49,36 +49,81 @@ pub(super) enum Due {
 /// # Errors
 /// If no rotation makes such a keyring.
 pub(super) fn due(document: &KeyringDocument, situation: &Situation) -> Result<Due, Unfit> {
-    let life = situation.served.map_or(Duration::MAX, |served| served.life);
-    let phase = rotation::phase(document, life)?;
-    let after = |rest: Duration| if rest.is_zero() { Due::Now(phase) } else { Due::In(rest) };
-    Ok(match (phase, situation.served) {
-        // A new key that only verifies harms nobody, so this step waits for no Envoy.
-        (Phase::Settled, _) if situation.wanted => Due::Now(phase),
-        (Phase::Settled, _) if situation.rotate_every.is_zero() => Due::Never,
-        (Phase::Settled, _) => {
-            let key = document.keys.get(rotation::signing(document));
-            // A key of unknown age may be old enough.
-            let since = key.and_then(|key| rotation::since(key).or_else(|| rotation::created(key)));
-            let age = since.map_or(Duration::MAX, |since| situation.now.since(since));
-            after(situation.rotate_every.saturating_sub(age))
-        }
+    let phase = rotation::phase(document)?;
+    // How long keys have to stay is known once a configuration is published.
+    let removal = situation.served.map(|served| removal(document, situation.now, served));
+    if let Some(Due::Now(removal)) = removal {
+        return Ok(Due::Now(removal));
+    }
+    let next = match (phase, situation.served) {
+        // Old keys may retire meanwhile, but not too many.
+        (Phase::Settled | Phase::Retiring, _) if rotation::is_full(document) => Due::Never,
+        (Phase::Settled | Phase::Retiring, _) => begin(document, situation),
         (_, None) => Due::WithEnvoys,
         (Phase::Introduced(_) | Phase::Signing(_), Some(served)) if !served.everywhere => Due::WithEnvoys,
         // By this process's own clock: an Envoy that lost its connection has reconnected by then.
-        (Phase::Introduced(_) | Phase::Signing(_), Some(served)) => {
-            after(situation.phase_time.saturating_sub(served.since))
+        (Phase::Introduced(new), Some(served)) => {
+            after(situation.phase_time.saturating_sub(served.since), || Step::Sign(new))
         }
-        (Phase::Retiring(Some(end)), Some(_)) => after(end.since(situation.now)),
-        // It is unknown when the key was retired. Counting from the start of this process is safe.
-        (Phase::Retiring(None), Some(served)) => after(served.life.saturating_sub(served.since)),
+        (Phase::Signing(old), Some(served)) => {
+            after(situation.phase_time.saturating_sub(served.since), || Step::Retire(old))
+        }
+    };
+    Ok(match (next, removal) {
+        (Due::In(next), Some(Due::In(removal))) => Due::In(next.min(removal)),
+        (Due::WithEnvoys | Due::Never, Some(Due::In(removal))) => Due::In(removal),
+        (next, _) => next,
     })
+}
+
+fn after(rest: Duration, step: impl FnOnce() -> Step) -> Due {
+    if rest.is_zero() {
+        Due::Now(step())
+    } else {
+        Due::In(rest)
+    }
+}
+
+/// When the next key goes for good.
+fn removal(document: &KeyringDocument, now: Timestamp, served: Served) -> Due {
+    let left = |going: &Going| match going.end {
+        Some(end) => end.since(now),
+        // It is unknown since when it retires. Counting from the start of this process is safe.
+        None => served.life.saturating_sub(served.since),
+    };
+    let going = rotation::going(document, served.life);
+    let over: BTreeSet<u8> = going
+        .iter()
+        .filter(|going| left(going).is_zero())
+        .map(|going| going.id)
+        .collect();
+    match going.iter().map(left).min() {
+        Some(Duration::ZERO) => Due::Now(Step::Remove(over)),
+        Some(rest) => Due::In(rest),
+        None => Due::Never,
+    }
+}
+
+/// When the next rotation begins, if not too many keys retire.
+pub(super) fn begin(document: &KeyringDocument, situation: &Situation) -> Due {
+    // A new key that only verifies harms nobody, so this step waits for no Envoy.
+    if situation.wanted {
+        return Due::Now(Step::Introduce);
+    }
+    if situation.rotate_every.is_zero() {
+        return Due::Never;
+    }
+    let key = document.keys.get(rotation::signing(document));
+    // A key of unknown age may be old enough.
+    let since = key.and_then(|key| rotation::since(key).or_else(|| rotation::created(key)));
+    let age = since.map_or(Duration::MAX, |since| situation.now.since(since));
+    after(situation.rotate_every.saturating_sub(age), || Step::Introduce)
 }
 
 #[cfg(test)]
 mod tests {
     use limpet_core::config::KeyDocument;
-    use limpet_core::config::schema::KeyStateConfig::{self, Retiring, Signing, Verifying};
+    use limpet_core::config::schema::KeyStateConfig::{self, Retiring, Revoked, Signing, Verifying};
     use limpet_core::keyring::Secret;
 
     use super::*;
@@ -96,7 +141,7 @@ mod tests {
         let key = |&(id, state, created, since): &(u8, KeyStateConfig, u64, u64)| KeyDocument {
             id,
             state,
-            secret: Secret::new([id; 32]),
+            secret: (state != Revoked).then(|| Secret::new([id; 32])),
             created: Some(time_format::exact(at(created))),
             since: Some(time_format::exact(at(since))),
         };
@@ -129,26 +174,26 @@ mod tests {
     fn a_key_is_replaced_when_it_has_signed_for_long_enough() {
         let settled = ring(&[(1, Signing, 0, 1)]);
         assert_eq!(due(&settled, &situation(3)), Ok(Due::In(8 * HOUR)));
-        assert_eq!(due(&settled, &situation(11)), Ok(Due::Now(Phase::Settled)));
+        assert_eq!(due(&settled, &situation(11)), Ok(Due::Now(Step::Introduce)));
         let never = Situation {
             rotate_every: Duration::ZERO,
             ..situation(1000)
         };
         assert_eq!(due(&settled, &never), Ok(Due::Never));
         let wanted = Situation { wanted: true, ..never };
-        assert_eq!(due(&settled, &wanted), Ok(Due::Now(Phase::Settled)));
+        assert_eq!(due(&settled, &wanted), Ok(Due::Now(Step::Introduce)));
         let mut of_unknown_age = settled;
         of_unknown_age.keys[0].created = None;
         of_unknown_age.keys[0].since = None;
-        assert_eq!(due(&of_unknown_age, &situation(0)), Ok(Due::Now(Phase::Settled)));
+        assert_eq!(due(&of_unknown_age, &situation(0)), Ok(Due::Now(Step::Introduce)));
     }
 
     #[test]
     fn a_phase_ends_when_every_envoy_has_it_and_not_before_its_time() {
-        let introduced = (ring(&[(1, Signing, 0, 0), (2, Verifying, 9, 9)]), Phase::Introduced(1));
-        let signing = (ring(&[(1, Verifying, 0, 9), (2, Signing, 9, 9)]), Phase::Signing(0));
-        for (ring, phase) in [introduced, signing] {
-            assert_eq!(due(&ring, &situation(9)), Ok(Due::Now(phase)));
+        let introduced = (ring(&[(1, Signing, 0, 0), (2, Verifying, 9, 9)]), Step::Sign(1));
+        let signing = (ring(&[(1, Verifying, 0, 9), (2, Signing, 9, 9)]), Step::Retire(0));
+        for (ring, step) in [introduced, signing] {
+            assert_eq!(due(&ring, &situation(9)), Ok(Due::Now(step)));
             let missing = with_served(900, |served| served.everywhere = false);
             assert_eq!(due(&ring, &missing), Ok(Due::WithEnvoys));
             let early = with_served(900, |served| served.since = MINUTE / 4);
@@ -162,24 +207,84 @@ mod tests {
         }
     }
 
+    fn remove(ids: &[u8]) -> Step {
+        Step::Remove(ids.iter().copied().collect())
+    }
+
     #[test]
     fn a_retiring_key_stays_for_the_life_of_a_token() {
         let mut retiring = ring(&[(1, Retiring, 0, 10), (2, Signing, 9, 9)]);
         assert_eq!(due(&retiring, &situation(11)), Ok(Due::In(4 * HOUR)));
         let longer = with_served(15, |served| served.life = 6 * HOUR);
         assert_eq!(due(&retiring, &longer), Ok(Due::In(HOUR)));
-        let end = Phase::Retiring(Some(at(15)));
-        assert_eq!(due(&retiring, &situation(15)), Ok(Due::Now(end)));
+        assert_eq!(due(&retiring, &situation(15)), Ok(Due::Now(remove(&[1]))));
         let unpublished = Situation {
             served: None,
+            rotate_every: Duration::ZERO,
             ..situation(1000)
         };
-        assert_eq!(due(&retiring, &unpublished), Ok(Due::WithEnvoys));
+        assert_eq!(
+            due(&retiring, &unpublished),
+            Ok(Due::Never),
+            "the longest life is unknown"
+        );
         // Since when is not known: at the longest since before this process began.
         retiring.keys[0].since = None;
-        assert_eq!(due(&retiring, &situation(1000)), Ok(Due::In(4 * HOUR)));
-        let later = with_served(1000, |served| served.since = 5 * HOUR);
-        assert_eq!(due(&retiring, &later), Ok(Due::Now(Phase::Retiring(None))));
+        let by_hand = |since: Duration| {
+            let mut situation = with_served(1000, |served| served.since = since);
+            situation.rotate_every = Duration::ZERO;
+            situation
+        };
+        assert_eq!(due(&retiring, &by_hand(HOUR)), Ok(Due::In(4 * HOUR)));
+        assert_eq!(due(&retiring, &by_hand(5 * HOUR)), Ok(Due::Now(remove(&[1]))));
+    }
+
+    #[test]
+    fn the_next_rotation_begins_while_old_keys_retire() {
+        let year = 365 * 24;
+        let retiring = ring(&[(1, Retiring, 0, 10), (2, Signing, 9, 10)]);
+        let long = |hour| with_served(hour, |served| served.life = Duration::from_secs(3600 * year));
+        assert_eq!(due(&retiring, &long(11)), Ok(Due::In(9 * HOUR)));
+        assert_eq!(due(&retiring, &long(20)), Ok(Due::Now(Step::Introduce)));
+        let both = ring(&[(1, Retiring, 0, 10), (2, Verifying, 9, 20), (3, Signing, 20, 20)]);
+        assert_eq!(due(&both, &long(21)), Ok(Due::Now(Step::Retire(1))));
+        // In every phase, the keys go whose tokens have ended, each by itself.
+        let three = ring(&[
+            (1, Retiring, 0, 10),
+            (2, Retiring, 9, 12),
+            (3, Verifying, 11, 14),
+            (4, Signing, 14, 14),
+        ]);
+        assert_eq!(due(&three, &situation(15)), Ok(Due::Now(remove(&[1]))));
+        assert_eq!(due(&three, &situation(17)), Ok(Due::Now(remove(&[1, 2]))));
+        let waiting = with_served(14, |served| served.everywhere = false);
+        assert_eq!(due(&three, &waiting), Ok(Due::In(HOUR)));
+    }
+
+    #[test]
+    fn no_more_keys_retire_than_may() {
+        let mut keys: Vec<_> = (1..=8).map(|id| (id, Retiring, 0, 10)).collect();
+        keys.push((9, Signing, 9, 10));
+        let wanted = |hour| Situation {
+            wanted: true,
+            ..situation(hour)
+        };
+        let full = ring(&keys);
+        assert_eq!(due(&full, &wanted(14)), Ok(Due::In(HOUR)), "until the first goes");
+        keys.remove(0);
+        assert_eq!(due(&ring(&keys), &wanted(14)), Ok(Due::Now(Step::Introduce)));
+    }
+
+    #[test]
+    fn a_revoked_key_is_remembered_while_its_tokens_live() {
+        let revoked = ring(&[(1, Revoked, 0, 10), (2, Signing, 9, 10)]);
+        assert_eq!(due(&revoked, &situation(11)), Ok(Due::In(4 * HOUR)));
+        assert_eq!(due(&revoked, &situation(15)), Ok(Due::Now(remove(&[1]))));
+        let wanted = Situation {
+            wanted: true,
+            ..situation(11)
+        };
+        assert_eq!(due(&revoked, &wanted), Ok(Due::Now(Step::Introduce)));
     }
 
     #[test]

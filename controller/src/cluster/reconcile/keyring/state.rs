@@ -1,13 +1,14 @@
 //! What is known of both Secrets, which keyring is served, and what the leader writes next.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 
 use super::config::KeyringConfig;
-use super::content::{self, Broken, KeyEncryptionKeys, Ring, Wiped};
+use super::content::{self, Broken, KeyEncryptionKeys, Revocation, Ring, Wiped};
 use super::schedule::{self, Due, Served, Situation};
-use crate::tools::keys::rotation::{self, Phase};
+use crate::tools::keys::rotation::{self, MAX_RETIRING, Phase, Step};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::WrappedKeysConfig;
 use limpet_core::keyring::Secret;
@@ -26,8 +27,12 @@ pub(crate) enum Which {
 pub(super) enum Write {
     /// A missing Secret.
     Create(Which, Wiped),
-    /// The keyring, one step further out of this phase.
-    Step(Phase, Wiped),
+    /// The keyring, one step further.
+    Step(Step, Wiped),
+    /// The keyring with these keys revoked.
+    Revoke(BTreeSet<u8>, Wiped),
+    /// Every Envoy has the keyring with these keys revoked.
+    RevocationDone(BTreeSet<u8>, Wiped),
 }
 
 /// What the leader does next.
@@ -134,17 +139,36 @@ impl State {
         }
     }
 
+    /// The keys that were revoked, until every Envoy knows.
+    pub(super) fn revoking(&self) -> Option<&BTreeSet<u8>> {
+        match &self.ring.good.as_ref()?.revocation {
+            Some(Revocation::Done(ids)) => Some(ids),
+            _ => None,
+        }
+    }
+
     /// What a person must correct, and in which Secret.
-    pub(super) fn problems(&self) -> Vec<(Which, String)> {
-        let rotation = match &self.ring.found {
-            Found::There(_, Ok(ring)) => rotation::phase(&ring.document, Duration::ZERO).err(),
+    pub(super) fn problems(&self, now: Timestamp) -> Vec<(Which, String)> {
+        let ring = match &self.ring.found {
+            Found::There(_, Ok(ring)) => Some(ring),
             _ => None,
         };
-        let broken = |which, broken: Option<&Broken>| Some((which, broken?.to_string()));
+        let rotation = ring.and_then(|ring| rotation::phase(&ring.document).err());
+        let revocation = ring.and_then(|ring| match &ring.revocation {
+            Some(Revocation::Invalid(broken)) => Some(broken),
+            _ => None,
+        });
+        let broken = |which, broken: Option<&Broken>| {
+            let message = format!("{}; the previous content stays in use, if there was any", broken?);
+            Some((which, message))
+        };
         let all = [
             broken(Which::Keyring, self.ring.broken()),
             broken(Which::KeyEncryptionKey, self.keys.broken()),
+            revocation.map(|broken| (Which::Keyring, broken.to_string())),
             rotation.map(|unfit| (Which::Keyring, format!("it is served and not rotated: {unfit}"))),
+            ring.filter(|ring| self.is_held_up(ring, now))
+                .map(|_| (Which::Keyring, held_up())),
         ];
         all.into_iter().flatten().collect()
     }
@@ -196,27 +220,76 @@ impl State {
         Next::Write(create)
     }
 
-    fn step(&self, secret: &Wiped, ring: &Ring, now: Timestamp, served: Option<Served>, fresh: Secret) -> Next {
-        let situation = Situation {
+    fn situation(&self, ring: &Ring, now: Timestamp, served: Option<Served>) -> Situation {
+        Situation {
             now,
             rotate_every: self.config.rotate_every.get(),
             phase_time: self.config.phase_time.get(),
             wanted: ring.wanted.is_some(),
             served,
-        };
-        // A keyring that no rotation makes is reported by `problems`.
-        match schedule::due(&ring.document, &situation) {
-            Ok(Due::Now(phase)) => {
-                let mut document = ring.document.clone();
-                rotation::step(&mut document, phase, now, fresh);
-                let heeded = ring.wanted.as_deref().filter(|_| phase == Phase::Settled);
-                Next::Write(Write::Step(
-                    phase,
-                    content::with_ring(secret.object(), &document, heeded),
-                ))
-            }
-            Ok(Due::In(rest)) => Next::Wait(Some(rest)),
-            Ok(Due::WithEnvoys | Due::Never) | Err(_) => Next::Wait(None),
         }
     }
+
+    /// Whether a rotation is due that cannot begin, because too many keys retire.
+    fn is_held_up(&self, ring: &Ring, now: Timestamp) -> bool {
+        let situation = self.situation(ring, now, None);
+        let is_between = matches!(rotation::phase(&ring.document), Ok(Phase::Retiring));
+        let is_due = || matches!(schedule::begin(&ring.document, &situation), Due::Now(_));
+        is_between && rotation::is_full(&ring.document) && is_due()
+    }
+
+    fn step(&self, secret: &Wiped, ring: &Ring, now: Timestamp, served: Option<Served>, fresh: Secret) -> Next {
+        // This waits for nothing: not for Envoys, and not for a phase of a rotation.
+        if let Some(Revocation::Due(ids)) = &ring.revocation {
+            return revoke(secret, ring, ids, now, fresh);
+        }
+        let situation = self.situation(ring, now, served);
+        let rest = match (&ring.revocation, served) {
+            (Some(Revocation::Done(ids)), Some(served)) if served.everywhere => {
+                let rest = situation.phase_time.saturating_sub(served.since);
+                if rest.is_zero() {
+                    let done = content::with_revocation_done(secret.object());
+                    return Next::Write(Write::RevocationDone(ids.clone(), done));
+                }
+                Some(rest)
+            }
+            _ => None,
+        };
+        // A keyring that no rotation makes is reported by `problems`.
+        let due = schedule::due(&ring.document, &situation).unwrap_or(Due::Never);
+        let further = match due {
+            Due::Now(step) => return rotate(secret, ring, step, now, fresh),
+            Due::In(rest) => Some(rest),
+            Due::WithEnvoys | Due::Never => None,
+        };
+        Next::Wait([rest, further].into_iter().flatten().min())
+    }
+}
+
+fn revoke(secret: &Wiped, ring: &Ring, ids: &BTreeSet<u8>, now: Timestamp, fresh: Secret) -> Next {
+    let mut document = ring.document.clone();
+    if let Err(error) = rotation::revoke(&mut document, ids, now, fresh) {
+        tracing::error!(%error, "keys cannot be revoked");
+        return Next::Wait(None);
+    }
+    let revoked = content::with_ring(secret.object(), &document, None);
+    Next::Write(Write::Revoke(ids.clone(), revoked))
+}
+
+fn rotate(secret: &Wiped, ring: &Ring, step: Step, now: Timestamp, fresh: Secret) -> Next {
+    let mut document = ring.document.clone();
+    if let Err(error) = rotation::step(&mut document, &step, now, fresh) {
+        tracing::error!(%error, "keys cannot be rotated");
+        return Next::Wait(None);
+    }
+    let heeded = ring.wanted.as_deref().filter(|_| step == Step::Introduce);
+    let rotated = content::with_ring(secret.object(), &document, heeded);
+    Next::Write(Write::Step(step, rotated))
+}
+
+fn held_up() -> String {
+    format!(
+        "a rotation is due, and {MAX_RETIRING} keys retire, which is as many as may: it begins when the first of them \
+         goes; a lower maxSessionLife or a higher keyring.rotateEvery helps"
+    )
 }

@@ -1,6 +1,8 @@
 //! Both Secrets in a store that behaves like the API server, and replicas that see it late, lead, and die.
 
-use std::collections::BTreeMap;
+mod revocation;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
@@ -8,10 +10,10 @@ use k8s_openapi::api::core::v1::Secret as SecretObject;
 use proptest::prelude::*;
 
 use super::KeyringConfig;
-use super::content::{ROTATE, ROTATED};
+use super::content::{REVOKE, ROTATE, ROTATED};
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
-use crate::tools::keys::rotation::Phase;
+use crate::tools::keys::rotation::{MAX_RETIRING, MAX_REVOKED, Step};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::KeyStateConfig;
 use limpet_core::keyring::Secret;
@@ -48,7 +50,7 @@ impl Store {
         let (which, secret) = match write {
             Write::Create(which, _) if self.secrets.contains_key(&which) => return false,
             Write::Create(which, secret) => (which, secret),
-            Write::Step(_, secret) => {
+            Write::Step(_, secret) | Write::Revoke(_, secret) | Write::RevocationDone(_, secret) => {
                 let held = self.secrets.get(&Which::Keyring);
                 if held.map(|held| &held.metadata.resource_version) != Some(&secret.object().metadata.resource_version)
                 {
@@ -73,10 +75,19 @@ impl Store {
     }
 
     fn annotate(&mut self, wish: &str) {
+        self.set_annotation(ROTATE, wish);
+    }
+
+    fn set_annotation(&mut self, name: &str, value: &str) {
         self.change(Which::Keyring, |secret| {
             let annotations = secret.metadata.annotations.get_or_insert_default();
-            annotations.insert(ROTATE.to_owned(), wish.to_owned());
+            annotations.insert(name.to_owned(), value.to_owned());
         });
+    }
+
+    fn annotation(&self, name: &str) -> Option<String> {
+        let secret = &self.secrets[&Which::Keyring];
+        secret.metadata.annotations.as_ref()?.get(name).cloned()
     }
 
     fn document(&self) -> KeyringDocument {
@@ -169,8 +180,7 @@ fn a_wish_walks_through_all_phases_and_is_heeded_once() {
     assert!(turn(&mut state, &mut store, 101 + LIFE.as_secs(), true));
     assert_eq!(store.states(), [(2, Signing)]);
     assert!(!turn(&mut state, &mut store, 10_000, true), "heeded once");
-    let annotations = store.secrets[&Which::Keyring].metadata.annotations.clone().unwrap();
-    assert_eq!(annotations[ROTATED], "now");
+    assert_eq!(store.annotation(ROTATED).unwrap(), "now");
     store.annotate("again");
     assert!(turn(&mut state, &mut store, 10_000, true));
 }
@@ -214,7 +224,7 @@ fn a_broken_secret_is_left_alone_and_the_last_good_one_served() {
         look(&mut state, &store);
         assert_eq!(store.secrets[&which], broken);
         assert_eq!(state.served().unwrap(), good);
-        let problems = state.problems();
+        let problems = state.problems(at(0));
         let [(of, message)] = &problems[..] else {
             panic!("{problems:?}")
         };
@@ -252,7 +262,7 @@ fn what_no_rotation_makes_is_served_and_told() {
     assert!(!turn(&mut state, &mut store, 1_000_000, true));
     assert_eq!(state.document(), Some(&document));
     assert!(state.served().is_some());
-    let problems = state.problems();
+    let problems = state.problems(at(0));
     assert!(
         problems[0]
             .1
@@ -312,6 +322,34 @@ fn debug_shows_no_secret() {
     assert!(!shown.contains("keyring.json"), "{shown}");
 }
 
+#[test]
+fn too_many_retiring_keys_hold_up_the_next_rotation_and_that_is_told() {
+    let (mut state, mut store) = established();
+    for round in 0..MAX_RETIRING {
+        store.annotate(&format!("round {round}"));
+        while turn(&mut state, &mut store, 100, true) {}
+    }
+    let retiring = |store: &Store| {
+        let states = store.states().into_iter();
+        states.filter(|(_, state)| *state == KeyStateConfig::Retiring).count()
+    };
+    assert_eq!(retiring(&store), MAX_RETIRING);
+    assert!(state.problems(at(100)).is_empty());
+    store.annotate("one more");
+    assert!(!turn(&mut state, &mut store, 100, true));
+    let problems = state.problems(at(100));
+    assert!(
+        problems[0].1.contains("8 keys retire, which is as many as may"),
+        "{problems:?}"
+    );
+    assert!(turn(&mut state, &mut store, 100 + LIFE.as_secs(), true), "they go");
+    assert!(
+        turn(&mut state, &mut store, 100 + LIFE.as_secs(), true),
+        "the next one begins"
+    );
+    assert!(state.problems(at(100 + LIFE.as_secs())).is_empty());
+}
+
 /// What happens to a cluster.
 #[derive(Debug, Clone)]
 enum Event {
@@ -325,6 +363,8 @@ enum Event {
     Wait(u64),
     /// Somebody asks for another key.
     Wish(u8),
+    /// Somebody revokes this key of the keyring.
+    Revoke(usize),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -334,6 +374,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..3usize).prop_map(Event::Die),
         2 => (0..2000u64).prop_map(Event::Wait),
         1 => any::<u8>().prop_map(Event::Wish),
+        1 => any::<usize>().prop_map(Event::Revoke),
     ]
 }
 
@@ -341,57 +382,117 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Whichever replica leads, however late it sees, and whenever it dies: the keyring goes through the phases in
-    /// order, takes each step once and none too early, and keeps every key that is still needed.
+    /// order, takes each step once and none too early, keeps every key that is still needed, and none that is revoked.
     #[test]
     fn a_rotation_survives_everything(events in prop::collection::vec(event(), 1..200)) {
         let (_, mut store) = established();
         let mut replicas = [(); 3].map(|()| State::new(config()));
         let mut now = 0;
+        let mut revoked = Vec::new();
         for event in events {
             match event {
                 Event::Look(replica) => look(&mut replicas[replica], &store),
                 Event::Die(replica) => replicas[replica] = State::new(config()),
                 Event::Wait(seconds) => now += seconds,
                 Event::Wish(wish) => store.annotate(&wish.to_string()),
+                Event::Revoke(which) => {
+                    let states = store.states();
+                    let (id, state) = states[which % states.len()];
+                    if state != KeyStateConfig::Revoked {
+                        store.set_annotation(REVOKE, &id.to_string());
+                    }
+                }
                 Event::Act(replica, everywhere) => {
-                    let before = store.states();
+                    let before = store.document();
                     let fresh = store.fresh();
                     let next = replicas[replica].next(at(now), Some(served(everywhere)), fresh);
                     let Next::Write(write) = next else { continue };
-                    let step = match &write {
-                        Write::Step(phase, _) => *phase,
-                        Write::Create(..) => { prop_assert!(false, "both are there"); continue }
-                    };
+                    let done = what(&write);
                     if !store.write(write) {
-                        prop_assert_eq!(before, store.states());
+                        prop_assert_eq!(before, store.document());
                         continue;
                     }
-                    check_step(step, &before, &store.states(), everywhere)?;
-                    if let Phase::Retiring(end) = step {
-                        prop_assert!(end.is_some_and(|end| end <= at(now)));
+                    let after = store.document();
+                    check_write(&done, &before, &after, at(now), everywhere)?;
+                    if let Done::Revoked(ids) = done {
+                        let gone = before.keys.iter().filter(|key| ids.contains(&key.id));
+                        revoked.extend(gone.filter_map(|key| key.secret.clone()));
                     }
                 }
             }
-            prop_assert!(store.document().check().is_ok());
+            let document = store.document();
+            prop_assert!(document.check().is_ok());
+            let comes_back = document.keys.iter().any(|key| key.secret.as_ref().is_some_and(|it| revoked.contains(it)));
+            prop_assert!(!comes_back, "a revoked key counts again");
+            let count = |state| document.keys.iter().filter(|key| key.state == state).count();
+            prop_assert!(count(KeyStateConfig::Retiring) <= MAX_RETIRING);
+            prop_assert!(count(KeyStateConfig::Revoked) <= MAX_REVOKED);
         }
     }
 }
 
-type Keys = [(u8, KeyStateConfig)];
+/// What a leader wrote.
+enum Done {
+    Step(Step),
+    Revoked(BTreeSet<u8>),
+    Told,
+    Created,
+}
 
-fn check_step(step: Phase, before: &Keys, after: &Keys, everywhere: bool) -> Result<(), TestCaseError> {
-    use KeyStateConfig::{Retiring, Signing, Verifying};
-    let fits = match (step, before, after) {
-        (Phase::Settled, [(old, Signing)], [(kept, Signing), (new, Verifying)]) => {
-            old == kept && *new == old.wrapping_add(1)
+fn what(write: &Write) -> Done {
+    match write {
+        Write::Step(step, _) => Done::Step(step.clone()),
+        Write::Revoke(ids, _) => Done::Revoked(ids.clone()),
+        Write::RevocationDone(..) => Done::Told,
+        Write::Create(..) => Done::Created,
+    }
+}
+
+fn check_write(
+    done: &Done,
+    before: &KeyringDocument,
+    after: &KeyringDocument,
+    now: Timestamp,
+    everywhere: bool,
+) -> Result<(), TestCaseError> {
+    use KeyStateConfig::{Retiring, Revoked, Signing, Verifying};
+    let changed: Vec<(Option<KeyStateConfig>, Option<KeyStateConfig>)> = (0..=u8::MAX)
+        .map(|id| {
+            let of = |document: &KeyringDocument| document.keys.iter().find(|key| key.id == id).map(|key| key.state);
+            (of(before), of(after))
+        })
+        .filter(|(before, after)| before != after)
+        .collect();
+    let expected: &[_] = match done {
+        Done::Step(Step::Introduce) => &[(None, Some(Verifying))],
+        Done::Step(Step::Sign(_)) => &[(Some(Signing), Some(Verifying)), (Some(Verifying), Some(Signing))],
+        Done::Step(Step::Retire(_)) => &[(Some(Verifying), Some(Retiring))],
+        Done::Step(Step::Remove(ids)) => {
+            let over = |id: &u8| {
+                let key = before.keys.iter().find(|key| key.id == *id).unwrap();
+                let since = crate::tools::keys::rotation::since(key).unwrap();
+                matches!(key.state, Retiring | Revoked) && since.after(LIFE) <= now
+            };
+            prop_assert!(ids.iter().all(over), "too early: {:?}", before);
+            let kept = before.keys.iter().filter(|key| !ids.contains(&key.id)).cloned();
+            prop_assert_eq!(kept.collect::<Vec<_>>(), after.keys.clone());
+            return Ok(());
         }
-        (Phase::Introduced(1), [(a, Signing), (b, Verifying)], [(c, Verifying), (d, Signing)])
-        | (Phase::Signing(0), [(a, Verifying), (b, Signing)], [(c, Retiring), (d, Signing)]) => {
-            a == c && b == d && everywhere
+        Done::Revoked(ids) => {
+            let live = after.keys.iter().filter(|key| key.secret.is_some());
+            prop_assert!(live.into_iter().all(|key| !ids.contains(&key.id)));
+            return Ok(());
         }
-        (Phase::Retiring(_), [(_, Retiring), (kept, Signing)], [(left, Signing)]) => kept == left,
-        _ => false,
+        Done::Told => &[],
+        Done::Created => &[(None, None)],
     };
-    prop_assert!(fits, "{step:?}: {before:?} became {after:?}, everywhere: {everywhere}");
+    let in_any_order = |list: &[(Option<KeyStateConfig>, Option<KeyStateConfig>)]| {
+        let mut words: Vec<String> = list.iter().map(|change| format!("{change:?}")).collect();
+        words.sort();
+        words
+    };
+    prop_assert_eq!(in_any_order(&changed), in_any_order(expected));
+    let waits = matches!(done, Done::Step(Step::Sign(_) | Step::Retire(_)) | Done::Told);
+    prop_assert!(everywhere || !waits, "not every Envoy had it");
     Ok(())
 }

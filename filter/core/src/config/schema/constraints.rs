@@ -18,6 +18,14 @@ pub(super) fn exactly_one(fields: &[&str]) -> Value {
     fields.iter().map(|field| json!({"required": [field]})).collect()
 }
 
+/// Matches a key with its bytes, or a revoked one without.
+pub(super) fn a_source_unless_revoked() -> Value {
+    let revoked = json!({"properties": {"state": {"const": "revoked"}}, "required": ["state"]});
+    let with = |field: &str| json!({"required": [field], "not": revoked});
+    let none = json!({"properties": {"env": {"type": "null"}, "inline": {"type": "null"}}});
+    json!([with("env"), with("inline"), {"allOf": [revoked, none]}])
+}
+
 /// Matches a key that signs; a key without a state does.
 pub(super) fn one_signs() -> Value {
     json!({"properties": {"state": {"const": "signing"}}})

@@ -8,12 +8,12 @@ use zeroize::Zeroize;
 use super::word;
 
 #[cfg(feature = "schema")]
-use super::constraints::exactly_one;
+use super::constraints::a_source_unless_revoked;
 
-/// A key of the keyring. Its 32 bytes come from `env` or `inline`.
+/// A key of the keyring. Its 32 bytes come from `env` or `inline`; a revoked key has neither.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["env", "inline"]))))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = a_source_unless_revoked())))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyConfig {
     /// Identifies the key in tokens, 0 to 255.
@@ -65,6 +65,8 @@ pub enum KeyStateConfig {
     Verifying,
     /// Verifies only. Its tokens are renewed under the signing key.
     Retiring,
+    /// Verifies nothing, because somebody else may know the key. Its id stays, so that its tokens are counted.
+    Revoked,
 }
 
 /// A sealed keyring. Envoy shows it in `/config_dump`, still sealed.

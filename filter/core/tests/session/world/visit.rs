@@ -1,7 +1,7 @@
 //! The results of a request and its response.
 
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
-use limpet_core::{HeaderEdit, RequestPlan, ResponsePlan, Steering};
+use limpet_core::{HeaderEdit, KeyChange, RequestPlan, ResponsePlan, Steering};
 
 use super::{COOKIE, HEADER};
 
@@ -36,6 +36,7 @@ pub(crate) struct Visit {
     pub(crate) edits: Vec<Edit>,
     /// The line of a conflict about the session's name, or empty.
     pub(crate) name_conflict: Option<String>,
+    pub(crate) key_change: Option<KeyChange>,
 }
 
 impl Visit {
@@ -50,6 +51,7 @@ impl Visit {
             status: None,
             edits: Vec::new(),
             name_conflict: None,
+            key_change: None,
         }
     }
 
@@ -60,6 +62,7 @@ impl Visit {
             response: plan.outcome,
             status: plan.status,
             edits: plan.edits.into_iter().map(Edit::from).collect(),
+            key_change: plan.key_change,
             name_conflict: plan.name_conflict.map(|conflict| conflict.line.unwrap_or_default()),
             ..self
         }

@@ -1,0 +1,81 @@
+//! `limpet.dev/revoke`: a key counts nothing from the next write on, whatever else is going on.
+
+use super::super::content::REVOKED;
+use super::*;
+
+#[test]
+fn a_revoked_signing_key_is_replaced_in_the_same_write() {
+    use KeyStateConfig::{Revoked, Signing};
+    let (mut state, mut store) = established();
+    look(&mut state, &store);
+    let leaked = store.document().keys[0].secret.as_ref().unwrap().to_base64();
+    store.set_annotation(REVOKE, "1");
+    // Whether or not Envoys have the keyring as it is.
+    assert!(turn(&mut state, &mut store, 100, false));
+    assert_eq!(store.states(), [(1, Revoked), (2, Signing)]);
+    let data = store.secrets[&Which::Keyring].data.as_ref().unwrap();
+    let text = String::from_utf8(data["keyring.json"].0.clone()).unwrap();
+    assert!(!text.contains(&**leaked), "the bytes are still there");
+    assert_eq!(store.annotation(REVOKE).unwrap(), "1", "until all Envoys know");
+    assert!(!turn(&mut state, &mut store, 101, false));
+    assert!(state.revoking().is_some());
+    // Another replica becomes the leader.
+    let mut state = State::new(config());
+    assert!(turn(&mut state, &mut store, 102, true));
+    assert_eq!(
+        (store.annotation(REVOKE), store.annotation(REVOKED).unwrap()),
+        (None, "1".to_owned())
+    );
+    look(&mut state, &store);
+    assert!(state.revoking().is_none());
+    assert!(!turn(&mut state, &mut store, 103, true), "once");
+    // The id stays while tokens of the key may come.
+    assert!(turn(&mut state, &mut store, 100 + LIFE.as_secs(), true));
+    assert_eq!(store.states(), [(2, Signing)]);
+}
+
+#[test]
+fn a_revocation_waits_for_no_phase() {
+    use KeyStateConfig::{Revoked, Signing};
+    // Phase 1: Envoys that know a key already know the one that signs now.
+    let (mut state, mut store) = established();
+    store.annotate("now");
+    assert!(turn(&mut state, &mut store, 100, true));
+    store.set_annotation(REVOKE, "1");
+    assert!(turn(&mut state, &mut store, 100, false));
+    assert_eq!(store.states(), [(1, Revoked), (2, Signing)]);
+    // Phase 2: the old key signs again.
+    let (mut state, mut store) = established();
+    store.annotate("now");
+    assert!(turn(&mut state, &mut store, 100, true) && turn(&mut state, &mut store, 100, true));
+    store.set_annotation(REVOKE, "2");
+    assert!(turn(&mut state, &mut store, 100, false));
+    assert_eq!(store.states(), [(1, Signing), (2, Revoked)]);
+    // All of them at once: a third one signs.
+    let (mut state, mut store) = established();
+    store.annotate("now");
+    assert!(turn(&mut state, &mut store, 100, true));
+    store.set_annotation(REVOKE, "1, 2");
+    assert!(turn(&mut state, &mut store, 100, false));
+    assert_eq!(store.states(), [(1, Revoked), (2, Revoked), (3, Signing)]);
+}
+
+#[test]
+fn a_revocation_of_no_key_is_told_and_changes_nothing() {
+    for wrong in ["7", "", "1,7", "one", "300", "1;2"] {
+        let (mut state, mut store) = established();
+        let before = store.document();
+        store.set_annotation(REVOKE, wrong);
+        assert!(!turn(&mut state, &mut store, 100, true), "{wrong}");
+        assert_eq!(store.document(), before);
+        let problems = state.problems(at(100));
+        let expected = format!(
+            "metadata.annotations[limpet.dev/revoke]: expected ids of keys of the keyring (1), with commas between \
+             them, found {wrong:?}: nothing is revoked"
+        );
+        assert_eq!(problems, [(Which::Keyring, expected)]);
+        // A rotation goes on meanwhile.
+        store.annotate("now");
+        assert!(turn(&mut state, &mut store, 100, true));
+    }
+}

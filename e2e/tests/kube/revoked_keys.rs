@@ -1,0 +1,104 @@
+//! A key is revoked by an annotation of the Secret: in every Envoy at once, whichever replica serves it.
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::poll;
+use serde_json::{Value, json};
+
+use crate::kept::until_event;
+use crate::keyring::{KEYRING, KeyringSite, key_encryption_key, key_of};
+
+async fn annotations(site: &KeyringSite) -> Result<Value> {
+    Ok(site.namespace.get("v1/Secret", KEYRING).await?["metadata"]["annotations"].clone())
+}
+
+async fn revoke(site: &KeyringSite, ids: &str) -> Result<()> {
+    let change = json!({"metadata": {"annotations": {"limpet.dev/revoke": ids}}});
+    site.namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
+}
+
+#[tokio::test]
+async fn an_annotation_revokes_a_key_in_every_envoy() -> Result<()> {
+    let site = KeyringSite::start_with("revoke", "1s", "1h").await?;
+    let key = key_encryption_key(&site.namespace).await?;
+    let mut second = site
+        .controller
+        .envoy_with("web", "two", &[("LIMPET_KEK_1", &key)])
+        .await?;
+    second.until_ready().await?;
+    let crowd = site.crowd().await?;
+    let (mut visitor, _) = site.session().await?;
+    let before = site.namespace.get("v1/Secret", KEYRING).await?["data"]["keyring.json"].clone();
+
+    revoke(&site, "1").await?;
+    site.until_keys(&[(1, "revoked"), (2, "signing")]).await?;
+    let note = until_event(&site.namespace, "Secret", KEYRING, "Revoking", "key 1 is revoked").await?;
+    ensure!(note.contains("until every Envoy knows"), "{note}");
+    let done = async || {
+        let found = annotations(&site).await.ok()?;
+        (found["limpet.dev/revoked"] == "1" && found["limpet.dev/revoke"].is_null()).then_some(())
+    };
+    poll::until("every Envoy to know", done).await?;
+    until_event(
+        &site.namespace,
+        "Secret",
+        KEYRING,
+        "Revoked",
+        "every connected Envoy has the keyring",
+    )
+    .await?;
+    let log = site.controller.log()?;
+    for envoy in ["one", "two"] {
+        let told = |line: &&str| {
+            line.contains("this Envoy honours no token of the revoked keys")
+                && line.contains(&format!("envoy=\"{envoy}\""))
+        };
+        let line = log
+            .lines()
+            .find(told)
+            .with_context(|| format!("{envoy} is not in {log}"))?;
+        ensure!(line.contains("after="), "{line}");
+    }
+
+    // A client that comes back begins anew, under the key that signs now.
+    visitor.get("/").await?;
+    assert_eq!(key_of(visitor.cookie("limpet-session").context("no session")?)?, 2);
+    crowd.rounds(3).await?;
+    let journeys = crowd.leave().await;
+    journeys.none_failed()?;
+    for journey in &journeys.0 {
+        let last = journey.tokens().last().and_then(|visit| visit.token.clone());
+        assert_eq!(key_of(&last.context("no token")?)?, 2);
+    }
+    let ended = site.envoy.admin().stats("limpet.keys.1.ended").await?;
+    ensure!(ended.values().sum::<u64>() >= 10, "{ended:?}");
+    assert_eq!(site.controller.metric("limpet_keys{state=\"revoked\"}").await?, "1");
+    let after = site.namespace.get("v1/Secret", KEYRING).await?["data"]["keyring.json"].clone();
+    assert_ne!(before, after);
+
+    // What it does not know is told, and nothing is revoked.
+    revoke(&site, "2,7").await?;
+    let words =
+        "expected ids of keys of the keyring (1, 2), with commas between them, found \"2,7\": nothing is revoked";
+    until_event(&site.namespace, "Secret", KEYRING, "Invalid", words).await?;
+    site.until_keys(&[(1, "revoked"), (2, "signing")]).await
+}
+
+#[tokio::test]
+async fn a_revocation_continues_where_the_leader_died() -> Result<()> {
+    let mut site = KeyringSite::start_with("revoking", "2s", "1h").await?;
+    revoke(&site, "1").await?;
+    site.until_keys(&[(1, "revoked"), (2, "signing")]).await?;
+    site.controller.kill();
+    site.namespace
+        .delete("coordination.k8s.io/v1/Lease", "limpet-controller")
+        .await?;
+    assert_eq!(
+        annotations(&site).await?["limpet.dev/revoke"],
+        "1",
+        "nobody knows that all have it"
+    );
+    site.controller.launch()?;
+    let done = async || (annotations(&site).await.ok()?["limpet.dev/revoked"] == "1").then_some(());
+    poll::until("every Envoy to know", done).await?;
+    site.session().await.map(drop)
+}
