@@ -72,7 +72,7 @@ impl Pair {
     async fn refused(&self) -> Result<u64> {
         let mut sum = 0;
         for envoy in self.envoys() {
-            sum += envoy.metric("limpet.web.refused.revoked_key").await?;
+            sum += envoy.metric("web.refused.revoked_key").await?;
         }
         Ok(sum)
     }

@@ -97,7 +97,7 @@ impl KeyringFile {
     /// Prints the keys, without secrets, and the next step of the rotation; `life`: how long a token may live unused.
     pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), Failure> {
         match form {
-            Output::Text => output::print(&self.text_report(now, life)),
+            Output::Text => output::print(&self.text_report(now, life, None)),
             Output::Json => output::print_json(&Value::Object(self.json_report(now, life))),
         }
     }
@@ -116,7 +116,8 @@ impl KeyringFile {
             .collect()
     }
 
-    pub(super) fn text_report(&self, now: Timestamp, life: Duration) -> String {
+    /// `urgent`: what has to be done before the next step of the rotation.
+    pub(super) fn text_report(&self, now: Timestamp, life: Duration, urgent: Option<&str>) -> String {
         let words = |key: &KeyDocument| {
             let state = state_name(key.state);
             let unknown = || "unknown".to_owned();
@@ -127,6 +128,7 @@ impl KeyringFile {
         let keys: String = self.document.keys.iter().map(words).collect();
         let going = rotation::going(&self.document, life);
         let (done, next) = self.progress(self.phase().ok(), &going, now);
+        let next = urgent.unwrap_or(&next);
         format!("phase    {done}\n{keys}next     {next}\n")
     }
 

@@ -13,6 +13,9 @@ use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
 
+/// What has to be done next.
+const URGENT: &str = "give this keyring to every Envoy at once: one that has another honours the key";
+
 pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<Verdict, Failure> {
     let life = lifetime::from_args(&args.life)?;
     let now = time_format::now();
@@ -37,7 +40,7 @@ pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<Verdict, Failure> {
             let ends = ends.map(|(sessions, source)| format!("ends     at most {sessions} sessions, {source}\n"));
             output::print(&format!(
                 "{}{}",
-                keyring.text_report(now, life),
+                keyring.text_report(now, life, Some(URGENT)),
                 ends.unwrap_or_default()
             ))?;
         }

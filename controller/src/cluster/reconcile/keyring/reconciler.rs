@@ -237,15 +237,11 @@ impl Reconciler {
         let refused = refused.map(|((which, reason), message)| diagnostic(*which, *reason, message.clone()));
         let keyring = |reason, message| diagnostic(Which::Keyring, reason, message);
         let revoking = self.state.revoking().map(|ids| {
-            let keys = revocation::words(ids);
-            let message = format!("key {keys} is revoked; until every Envoy knows, some may honour its tokens");
-            keyring(Reason::Revoking, message)
+            let message = "until every Envoy knows, some may honour tokens of it";
+            keyring(Reason::Revoking, format!("{}; {message}", revocation::are_revoked(ids)))
         });
-        let revoked = self.revoked.as_ref().map(|ids| {
-            let keys = revocation::words(ids);
-            let message = format!("key {keys} is revoked, and every connected Envoy has the keyring without it");
-            keyring(Reason::Revoked, message)
-        });
+        let revoked = self.revoked.as_ref();
+        let revoked = revoked.map(|ids| keyring(Reason::Revoked, everywhere(ids)));
         let diagnostics = invalid.chain(refused).chain(revoking).chain(revoked);
         let diagnostics: BTreeSet<Diagnostic> = diagnostics.collect();
         for diagnostic in diagnostics.difference(&self.diagnostics.of(SECRET)) {
@@ -354,7 +350,7 @@ impl Reconciler {
             Write::Create(Which::Keyring, _) => (Which::Keyring, "the keyring is created".to_owned()),
             Write::Create(which, _) => (*which, "the key-encryption key is created".to_owned()),
             Write::Step(step, _) => (Which::Keyring, after_step(step)),
-            Write::Revoke(ids, _) => (Which::Keyring, format!("key {} is revoked", revocation::words(ids))),
+            Write::Revoke(ids, _) => (Which::Keyring, revocation::are_revoked(ids)),
             Write::RevocationDone(ids, _) => (Which::Keyring, everywhere(ids)),
         };
         let name = self.name(which).to_owned();
@@ -412,15 +408,13 @@ fn after_step(step: &Step) -> String {
         Step::Introduce => "rotation, phase 1 of 3: a new key verifies".to_owned(),
         Step::Sign(_) => "rotation, phase 2 of 3: the new key signs".to_owned(),
         Step::Retire(_) => "rotation, phase 3 of 3: the old key retires".to_owned(),
-        Step::Remove(ids) => format!("no token of key {} can be alive: it is gone", revocation::words(ids)),
+        Step::Remove(ids) => format!("no token can be alive of what is gone: key {}", revocation::words(ids)),
     }
 }
 
 fn everywhere(ids: &BTreeSet<u8>) -> String {
-    format!(
-        "every connected Envoy has the keyring without key {}",
-        revocation::words(ids)
-    )
+    let revoked = revocation::are_revoked(ids);
+    format!("{revoked}, and every connected Envoy has the keyring that says so")
 }
 
 pub(super) fn figures(document: &KeyringDocument) -> Figures {

@@ -42,6 +42,12 @@ impl Progress {
     }
 }
 
+/// `key 3 is revoked`, or `keys 3 and 4 are revoked`.
+pub(super) fn are_revoked(ids: &BTreeSet<u8>) -> String {
+    let (keys, are) = if ids.len() == 1 { ("key", "is") } else { ("keys", "are") };
+    format!("{keys} {} {are} revoked", words(ids))
+}
+
 /// `3`, or `3 and 4`.
 pub(super) fn words(ids: &BTreeSet<u8>) -> String {
     let ids: Vec<String> = ids.iter().map(u8::to_string).collect();
