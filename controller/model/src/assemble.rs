@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Objects;
 use super::gateways::{GatewayState, ListenerState};
@@ -43,8 +44,13 @@ pub(super) fn assemble(
         if served.is_empty() {
             continue;
         }
+        let namespace: Arc<str> = route.object.name.namespace.as_str().into();
         for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
             add_clusters(&mut graph, rule, all);
+            for backend in &rule.backends {
+                let namespaces = graph.led_from.entry(backend.spec.service.clone()).or_default();
+                namespaces.insert(Arc::clone(&namespace));
+            }
             if let Some(asked_by) = &session.asked_by {
                 let origin = RuleOrigin {
                     route: route.object.clone(),

@@ -5,6 +5,7 @@ mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -34,6 +35,9 @@ pub struct Graph {
     /// What to remember for the next graph.
     #[serde(skip)]
     pub memory: Memory,
+    /// The namespaces of the routes that lead to a Service.
+    #[serde(skip)]
+    pub led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
     /// The certificates of listeners, by their Secrets.
     #[serde(serialize_with = "names")]
     pub certificates: BTreeMap<ObjectName, Certificate>,

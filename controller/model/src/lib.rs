@@ -14,6 +14,7 @@ mod backend_tls_status;
 mod build;
 mod certificate;
 pub mod endpoints;
+mod fair_share;
 mod features;
 mod foreign;
 pub mod former_session;
@@ -38,6 +39,7 @@ mod without_status;
 
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
+pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
 pub use memory::Memory;

@@ -442,3 +442,29 @@ fn a_vm_that_stays_dead_is_told() {
     let told = |found: &String| found.starts_with("warning") && found.contains("expected failStrategy: FAIL_RELOAD");
     assert!(findings(&plugin).1.iter().any(told));
 }
+
+#[test]
+fn a_fence_ahead_of_the_clock_is_told() {
+    let fenced = |not_before: u64| {
+        let config = json!({
+            "keys": [{"id": 1, "env": "LIMPET_KEY"}],
+            "policies": {"web": {"cookie": {"name": "s"}}},
+            "fences": [{"address": "10.0.0.7", "notBefore": 1}, {"address": "10.0.0.8", "notBefore": not_before}],
+        });
+        file(".json", &config.to_string())
+    };
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let ran = limpet(&["check", path(&fenced(now + 30)), "--deny-warnings"])
+        .env("LIMPET_KEY", KEY)
+        .run();
+    ran.code(0).says("ok");
+    limpet(&["check", path(&fenced(now + 3600)), "--deny-warnings"])
+        .env("LIMPET_KEY", KEY)
+        .run()
+        .code(1)
+        .says("fences[1].notBefore")
+        .says("expected a time at most 1m (clockSkew) from now");
+}

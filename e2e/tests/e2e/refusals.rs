@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
-use limpet_e2e::{Config, Envoy, Site, filter_with};
+use limpet_e2e::{Config, Envoy, Site, filter_with, poll};
 use serde_json::{Value, json};
 
 /// A site, and one of its tokens.
@@ -142,6 +142,54 @@ async fn a_fence_spares_tokens_of_the_new_owner() -> Result<()> {
     let envoy = another_envoy(&site, &filter).await?;
     envoy.get("/").cookie(format!("limpet-session={token}")).send().await?;
     assert_eq!(envoy.metric("web.steered").await?, 1);
+    Ok(())
+}
+
+/// As if the clock of whoever wrote it were an hour ahead.
+#[tokio::test]
+async fn a_fence_ahead_of_the_clock_lets_new_sessions_live() -> Result<()> {
+    let (site, token) = site_and_token().await?;
+    let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
+    filter["clockSkew"] = "2s".into();
+    let ahead = json!({"address": "127.0.0.1", "notBefore": unix_seconds()? + 3600});
+    filter["fences"] = json!([ahead]);
+    let config = Config::load("ecds.yaml")?.filter(&filter).backends(&site.backends);
+    let mut envoy = Envoy::start(config).await?;
+    assert_refused(&envoy, &token, "fenced").await?;
+    let stays = async |envoy: &Envoy, token: &str| {
+        let cookie = format!("limpet-session={token}");
+        for _ in 0..20 {
+            let answer = envoy.get("/").cookie(cookie.clone()).send().await?;
+            ensure!(
+                answer.set_cookie("limpet-session").is_none(),
+                "the session has begun anew"
+            );
+        }
+        anyhow::Ok(())
+    };
+    let young = poll::until("a session that lasts", async || {
+        let answer = envoy.get("/").send().await.ok()?;
+        let token = answer.set_cookie("limpet-session")?.value;
+        stays(&envoy, &token).await.ok().map(|()| token)
+    })
+    .await?;
+    assert!(
+        envoy
+            .log()?
+            .contains("fences[0].notBefore: expected a time at most 2s (clockSkew) from now")
+    );
+
+    // Nor does it begin anew with the next configuration.
+    filter["fences"] = json!([ahead, {"address": "127.0.0.2", "notBefore": 1}]);
+    let reloads = "extension_config_discovery.http_filter.limpet.config_reload";
+    let before = envoy.stat(reloads).await?;
+    envoy.update(|config| config.filter(&filter))?;
+    envoy.until_stat(reloads, before + 1).await?;
+    stays(&envoy, &young).await?;
+    ensure!(
+        stays(&envoy, &token).await.is_err(),
+        "the former owner's session goes on"
+    );
     Ok(())
 }
 

@@ -100,7 +100,9 @@ async fn unreadable_fences_are_an_event_and_the_last_good_ones_stay() -> Result<
         .duration_since(std::time::UNIX_EPOCH)?
         .as_secs()
         + 3600;
-    let good = json!([{"address": address, "notBefore": later, "owner": "somebody"}]).to_string();
+    let good =
+        json!([{"namespace": site.namespace.name(), "address": address, "notBefore": later, "owner": "somebody"}])
+            .to_string();
     let map = |text: &str| {
         json!({
             "apiVersion": "v1",

@@ -22,6 +22,8 @@ pub(crate) struct Limits {
 pub(crate) struct BoundPolicy {
     pub(crate) policy: Arc<Policy>,
     pub(crate) realm: Realm,
+    /// The namespace of a scope `<kind>/<namespace>/…`.
+    namespace: Option<Box<str>>,
     /// `None` unless the carrier is the filter's own cookie.
     pub(crate) cookie_names: Option<CookieNames>,
     pub(crate) limits: Arc<Limits>,
@@ -64,6 +66,7 @@ impl BoundPolicy {
         Self {
             policy: Arc::clone(policy),
             realm: Realm::new(keyring, scope, carrier.mode(), carrier.name()),
+            namespace: namespace(scope).map(Box::from),
             cookie_names,
             limits: Arc::clone(limits),
         }
@@ -126,7 +129,8 @@ impl BoundPolicy {
         if claims.issued_at > horizon || claims.last_seen > horizon {
             return Err(Refusal::FromTheFuture);
         }
-        if self.limits.fences.refuse(claims.host, claims.issued_at) {
+        let namespace = self.namespace.as_deref();
+        if self.limits.fences.refuse(namespace, claims.host, claims.issued_at) {
             return Err(Refusal::Fenced);
         }
         Ok(Honoured {
@@ -136,6 +140,13 @@ impl BoundPolicy {
             under_former_name: false,
         })
     }
+}
+
+/// The middle of `<kind>/<namespace>/…`.
+fn namespace(scope: &[u8]) -> Option<&str> {
+    let mut parts = std::str::from_utf8(scope).ok()?.splitn(3, '/');
+    let namespace = parts.nth(1)?;
+    parts.next().map(|_| namespace)
 }
 
 impl Honoured {

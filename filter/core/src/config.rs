@@ -6,6 +6,7 @@
 mod carrier_rules;
 mod compile;
 mod compiled;
+mod fences_ahead;
 mod header_names;
 mod keyring_document;
 mod keys;
@@ -16,6 +17,7 @@ pub mod schema;
 
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
 pub(crate) use compiled::{Carrier, Compiled, Fences, IdleBound, Policy};
+pub use fences_ahead::FencesAhead;
 pub use keyring_document::{KeyDocument, KeyringDocument};
 pub use keys::{Environment, Warning};
 pub(crate) use keys::{in_secret, keyring};

@@ -3,11 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use limpet_core::config::FencesAhead;
 use limpet_core::config::schema::{FilterConfig, SdsKeysConfig};
 use limpet_core::{Counters, Filter, config};
 
 use crate::abi::{self, Configuring, Counter, Exchange, HostError, Level};
 use crate::discovered::Discovered;
+use crate::host;
+
+/// Of all configurations that Envoy gives to this library.
+static FENCES_AHEAD: Mutex<FencesAhead> = Mutex::new(FencesAhead::new());
 
 /// The warnings that are in Envoy's log.
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -83,7 +88,7 @@ pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
 }
 
 fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, String> {
-    let config = config::parse(json).map_err(|error| error.to_string())?;
+    let mut config = config::parse(json).map_err(|error| error.to_string())?;
     let by_virtual_host = config.routes.iter().position(|route| route.virtual_host.is_some());
     if let Some(index) = by_virtual_host.filter(|_| !abi::is_1_40()) {
         // Older versions return something else, and the route would lose its sessions without a message.
@@ -92,6 +97,10 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
              and this one is older"
         ));
     }
+    // A panic cannot leave it half-changed, so a poisoned lock is safe to use.
+    let mut fences_ahead = FENCES_AHEAD.lock().unwrap_or_else(PoisonError::into_inner);
+    let ahead = fences_ahead.bound(&mut config, host::now());
+    drop(fences_ahead);
     let (filter, discovered, warnings) = if let Some(sds) = &config.sds_keys {
         let (filter, discovered) = discover(configuring, &config, sds)?;
         (filter, Some(discovered), config::warnings(&config))
@@ -101,7 +110,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
         (filter, None, warnings)
     };
     let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
-    for warning in warnings {
+    for warning in warnings.into_iter().chain(ahead) {
         warn_once(format!("{}: {warning}", warning.field()));
     }
     Ok(Plugin {

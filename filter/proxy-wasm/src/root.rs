@@ -1,14 +1,22 @@
 //! The configuration of the filter in Envoy.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
+use limpet_core::config::{self, FencesAhead};
 use limpet_core::{Counters, Filter};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType};
 
+use crate::host;
 use crate::plugin::{self, Plugin, log};
 use crate::stream::Stream;
+
+thread_local! {
+    /// A worker's VM lives on when the configuration changes.
+    static FENCES_AHEAD: RefCell<FencesAhead> = const { RefCell::new(FencesAhead::new()) };
+}
 
 /// A configured filter. Envoy makes a new one for a new configuration and keeps the old one if that is refused.
 #[derive(Default)]
@@ -46,10 +54,13 @@ fn configure(size: usize) -> Result<Plugin, String> {
         .map_err(|status| format!("Envoy did not hand it over (status {})", status as u32))?
         .unwrap_or_default();
     let environment = |name: &str| std::env::var(name).ok();
-    let (filter, warnings) = Filter::from_json(&json, &environment).map_err(|error| error.to_string())?;
+    let mut config = config::parse(&json).map_err(|error| error.to_string())?;
+    let now = host::now().map_err(|error| error.to_string())?;
+    let ahead = FENCES_AHEAD.with_borrow_mut(|fences| fences.bound(&mut config, now));
+    let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
     let counters = Counters::define(&filter, |name| hostcalls::define_metric(MetricType::Counter, name))
         .map_err(|status| format!("no counters (status {})", status as u32))?;
-    for warning in warnings {
+    for warning in warnings.into_iter().chain(ahead) {
         plugin::warn_once(&format!("{}: {warning}", warning.field()));
     }
     Ok(Plugin { filter, counters })

@@ -318,6 +318,7 @@ impl Control {
 
     fn publish(&mut self, mut built: Built) {
         self.memory.remember(std::mem::take(&mut built.memory));
+        self.guard.lead(std::mem::take(&mut built.led_from));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.metrics.built(built.took, now);
         let objects = Arc::clone(&built.objects);

@@ -1,13 +1,14 @@
 //! Fences in the event loop: decides which endpoints are published.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
-use crate::cluster::reconcile::fences::{self, Fences, List};
+use crate::cluster::reconcile::fences::{self, Fences, List, RoutedPort};
 use crate::time_format;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::Endpoint;
@@ -21,6 +22,8 @@ const CLEAN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Guard {
     fences: Fences,
+    /// The namespaces of the routes that lead to a Service.
+    led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
     kept: watch::Receiver<Option<List>>,
     wanted: watch::Sender<Option<List>>,
     delivery: Delivery,
@@ -48,6 +51,7 @@ impl Guard {
     ) -> Self {
         Self {
             fences: Fences::default(),
+            led_from: BTreeMap::new(),
             kept,
             wanted,
             delivery,
@@ -66,17 +70,36 @@ impl Guard {
 
     /// Takes in all endpoints of a Service's port and returns those to publish.
     pub(crate) fn endpoints(&mut self, service: &ObjectName, port: &str, mut all: Vec<Endpoint>) -> Vec<Endpoint> {
-        if self.fences.observe(service, port, &all, time_format::now()) {
-            self.held = true;
-            self.look = Instant::now();
+        let now = time_format::now();
+        for namespace in self.led_from.get(service).into_iter().flatten() {
+            let port = RoutedPort {
+                service: service.clone(),
+                port: port.to_owned(),
+                namespace: Arc::clone(namespace),
+            };
+            if self.fences.observe(&port, &all, now) {
+                self.held = true;
+                self.look = Instant::now();
+            }
         }
-        all.retain(|endpoint| !self.fences.holds(endpoint.address));
+        all.retain(|endpoint| !self.fences.holds(service, endpoint.address));
         all
+    }
+
+    /// Sets the namespaces of the routes that lead to each Service from now on. Call it before the first call of
+    /// `endpoints`.
+    pub(crate) fn lead(&mut self, led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>) {
+        self.led_from = led_from;
     }
 
     /// Sets the Services and ports that are published from now on.
     pub(crate) fn watch(&mut self, watched: impl Fn(&ObjectName, &str) -> bool) {
-        self.fences.watch(watched, time_format::now());
+        let led_from = &self.led_from;
+        let is_watched = |port: &RoutedPort| {
+            let leads = led_from.get(&port.service);
+            leads.is_some_and(|from| from.contains(&port.namespace)) && watched(&port.service, &port.port)
+        };
+        self.fences.watch(is_watched, time_format::now());
     }
 
     /// The Services with addresses that are held back, if any address was added since the last call. Another Service
@@ -85,10 +108,7 @@ impl Guard {
         if !std::mem::take(&mut self.held) {
             return BTreeSet::new();
         }
-        let addresses = self.fences.held_back();
-        addresses
-            .flat_map(|address| self.fences.services(address).cloned())
-            .collect()
+        self.fences.incomplete()
     }
 
     /// When to call `look` again.
@@ -115,14 +135,15 @@ impl Guard {
                 if changed && excess > 0 {
                     tracing::warn!(
                         excess,
-                        "too many fences: the oldest are dropped, and their addresses' sessions may reach new owners"
+                        "too many fences: the oldest of the namespaces with most of them are dropped, and their \
+                         addresses' sessions may reach new owners"
                     );
                 }
                 *known = wanted;
                 changed
             });
         }
-        let idle = self.fences.held_back().next().is_none() && self.wanted.borrow().is_none();
+        let idle = self.fences.held_back().is_empty() && self.wanted.borrow().is_none();
         self.look = Instant::now() + if idle { CLEAN } else { LOOK };
         services
     }
@@ -130,7 +151,7 @@ impl Guard {
     pub(crate) fn figures(&self) -> Figures {
         Figures {
             fences: self.fences.list().len(),
-            held_back: self.fences.held_back().count(),
+            held_back: self.fences.held_back().len(),
             unacknowledged: self.fences.unacknowledged(),
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct Built {
     reports: Reports,
     pub(crate) objects: Arc<Objects>,
     pub(crate) memory: Memory,
+    /// The namespaces of the routes that lead to a Service.
+    pub(crate) led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
     pub(crate) took: Duration,
     /// `None`: the same is published already.
     changes: Option<Changes>,
@@ -102,6 +104,7 @@ impl Builder {
         let (mut graph, mut reports) = limpet_model::build(&objects, settings);
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);
+        let led_from = std::mem::take(&mut graph.led_from);
         // A Gateway without any route gets resources, too.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
         let retained = self.retained(&graph);
@@ -143,6 +146,7 @@ impl Builder {
             reports,
             objects,
             memory,
+            led_from,
             took: start.elapsed(),
             changes,
         }

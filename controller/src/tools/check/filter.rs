@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use super::report::{CheckedFilter, Report, Severity};
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
+use crate::time_format;
 use crate::tools::keys::source;
 use limpet_core::carrier::cookie_domain;
+use limpet_core::config::FencesAhead;
 use limpet_core::config::schema::{FilterConfig, KeyConfig, KeyStateConfig};
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::{Filter, config};
@@ -25,7 +27,7 @@ pub(super) struct Usage {
 
 /// Checks a configuration that stands at `node`; `require_environment`: all its variables must be set here.
 pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &Usage, require_environment: bool) {
-    let config = match config::parse(json) {
+    let mut config = match config::parse(json) {
         Ok(config) => config,
         Err(error) => return add_problems(report, node, error),
     };
@@ -49,6 +51,9 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
         return;
     }
     let missing: Vec<&Variable> = variables.iter().filter(|variable| variable.is_missing()).collect();
+    if let Some(warning) = FencesAhead::new().bound(&mut config, time_format::now()) {
+        report.field(Severity::Warning, node, warning.field(), warning.to_string());
+    }
     check_with_stand_ins(report, node, config, usage, missing.first().copied());
     for Variable { field, name, holds, .. } in missing {
         if require_environment {

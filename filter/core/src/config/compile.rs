@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::compiled::{Compiled, Fences, IdleBound, Policy, PolicyUse, Route};
+use super::compiled::{Compiled, Fence, Fences, IdleBound, Policy, PolicyUse, Route};
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{ConfigError, Problem, carrier_rules, is_policy_name};
 use crate::name_watch::NameWatch;
@@ -181,8 +181,14 @@ impl Compiler {
                     continue;
                 }
             };
-            let fence = (address.1, Timestamp::from_unix_seconds(config.not_before));
-            fences.0.entry(address.0).or_default().push(fence);
+            if config.namespace.as_ref().is_some_and(String::is_empty) {
+                self.problem(&format!("fences[{i}].namespace"), "expected a name, or no namespace");
+            }
+            fences.0.entry(address.0).or_default().push(Fence {
+                port: address.1,
+                namespace: config.namespace.as_deref().map(Box::from),
+                not_before: Timestamp::from_unix_seconds(config.not_before),
+            });
         }
         fences
     }

@@ -112,17 +112,27 @@ pub(crate) struct Route {
 
 /// Addresses that have a new owner, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Fences(pub(super) HashMap<IpAddr, Vec<(Option<u16>, Timestamp)>>);
+pub(crate) struct Fences(pub(super) HashMap<IpAddr, Vec<Fence>>);
+
+#[derive(Debug)]
+pub(crate) struct Fence {
+    pub(super) port: Option<u16>,
+    pub(super) namespace: Option<Box<str>>,
+    pub(super) not_before: Timestamp,
+}
 
 impl Fences {
-    /// Whether a session on `host` that started at `issued_at` belongs to a former owner of the address.
-    pub(crate) fn refuse(&self, host: SocketAddr, issued_at: Timestamp) -> bool {
+    /// Whether a session on `host` that started at `issued_at` belongs to a former owner of the address. `namespace` is
+    /// that of the session's scope.
+    pub(crate) fn refuse(&self, namespace: Option<&str>, host: SocketAddr, issued_at: Timestamp) -> bool {
         // Without fences, which is the usual case, do not hash the address.
         !self.0.is_empty()
             && self.0.get(&host.ip()).is_some_and(|fences| {
-                fences
-                    .iter()
-                    .any(|(port, not_before)| port.is_none_or(|port| port == host.port()) && issued_at < *not_before)
+                fences.iter().any(|fence| {
+                    issued_at < fence.not_before
+                        && fence.port.is_none_or(|port| port == host.port())
+                        && (fence.namespace.is_none() || fence.namespace.as_deref() == namespace)
+                })
             })
     }
 }

@@ -8,6 +8,7 @@ use super::schema::{FilterConfig, KeyConfig, KeyStateConfig, WrappedKeysConfig};
 use super::{ConfigError, Problem};
 use crate::keyring::wrapped::Wrapped;
 use crate::keyring::{Entry, KeyId, KeyState, Keyring, KeyringError, Secret};
+use crate::time::GatewayDuration;
 
 /// The environment variables of Envoy's process that the filter can read.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -27,6 +28,17 @@ pub enum Warning {
         /// Whose it is by default.
         owner: &'static str,
     },
+    /// A fence is ahead of the clock by more than `clockSkew`.
+    FenceAhead {
+        /// The field of its time.
+        field: String,
+        /// Its time. How far that is ahead would be another text in each worker's log.
+        not_before: u64,
+        /// `clockSkew`.
+        skew: GatewayDuration,
+        /// How many fences besides are so.
+        others: usize,
+    },
 }
 
 impl Warning {
@@ -35,7 +47,7 @@ impl Warning {
     pub fn field(&self) -> &str {
         match self {
             Self::InlineKey(_) => "keys",
-            Self::WellKnownName { field, .. } => field,
+            Self::WellKnownName { field, .. } | Self::FenceAhead { field, .. } => field,
         }
     }
 }
@@ -52,6 +64,23 @@ impl std::fmt::Display for Warning {
                 "{name} is the name of a session of the application's own ({owner}): if the application sets it, the \
                  filter removes it; choose another name, or mode prefix or rewrite"
             ),
+            Self::FenceAhead {
+                not_before,
+                skew,
+                others,
+                ..
+            } => {
+                write!(
+                    f,
+                    "expected a time at most {skew} (clockSkew) from now, found {not_before}, as if a clock were \
+                     wrong: the fence begins {skew} after the filter has read it first, and until then no session at \
+                     the address lasts"
+                )?;
+                if *others > 0 {
+                    write!(f, " (so are {others} other fences)")?;
+                }
+                Ok(())
+            }
         }
     }
 }

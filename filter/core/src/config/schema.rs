@@ -118,12 +118,17 @@ pub struct DefaultConfig {
 }
 
 /// An address that has a new owner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FenceConfig {
     /// An IP address, which stands for all its ports, or `ip:port` or `[ip]:port`.
     pub address: String,
+    /// Only tokens of the scopes `<kind>/<namespace>/…` are refused, as the controller names the rules of a namespace's
+    /// routes. Without it, tokens of all scopes are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub namespace: Option<String>,
     /// Unix time in seconds. Tokens for the address that were issued earlier are refused.
     pub not_before: u64,
 }

@@ -67,6 +67,8 @@ fn a_fence_has_an_address() {
         wrong("/fences/0/address", json!(address), &["fences[0].address"]);
     }
     right("/fences/0/notBefore", json!(u64::MAX));
+    right("/fences/0/namespace", json!("shop"));
+    wrong("/fences/0/namespace", json!(""), &["fences[0].namespace"]);
     wrong(
         "/fences/1",
         json!({ "address": "x", "notBefore": 1 }),

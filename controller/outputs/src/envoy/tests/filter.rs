@@ -26,6 +26,7 @@ fn the_filter_accepts_the_configuration_of_the_used_policies() {
     let mut inputs = inputs();
     inputs.fences = vec![FenceConfig {
         address: "10.0.0.7".to_owned(),
+        namespace: None,
         not_before: 1_790_000_000,
     }];
     inputs.max_idle = Some("24h".parse().unwrap());

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::list::{Fence, List};
-use super::owners::{Owner, Owners};
+use super::owners::{Changed, Owner, Owners, RoutedAddress, RoutedPort};
 use limpet_api::ObjectName;
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
@@ -30,7 +31,7 @@ pub(crate) struct PublishedFences<'a> {
 pub(crate) struct Fences {
     owners: Owners,
     list: List,
-    changes: BTreeMap<SocketAddr, Change>,
+    changes: BTreeMap<RoutedAddress, Change>,
     unacknowledged: u64,
 }
 
@@ -38,22 +39,30 @@ pub(crate) struct Fences {
 #[derive(Debug)]
 struct Change {
     owner: Owner,
+    /// The namespace of the Services that are published without the address while it is held back.
+    keeper: Arc<str>,
     seen: Timestamp,
     held: bool,
 }
 
 impl Change {
-    fn fence(&self, address: SocketAddr) -> Fence {
+    fn fence(&self, at: &RoutedAddress) -> Fence {
         Fence {
-            address,
+            namespace: at.namespace.to_string(),
+            address: at.address,
             not_before: self.seen.unix_seconds() + MARGIN,
             owner: self.owner.to_string(),
         }
     }
 
     /// The fence for this change in the list, whichever replica added it.
-    fn fence_in<'a>(&self, address: SocketAddr, list: &'a List) -> Option<&'a Fence> {
-        list.get(address).filter(|fence| *fence.owner == *self.owner)
+    fn fence_in<'a>(&self, at: &RoutedAddress, list: &'a List) -> Option<&'a Fence> {
+        list.get(at).filter(|fence| *fence.owner == *self.owner)
+    }
+
+    /// Whether nobody waits for the fence any longer. A clock that goes back makes nobody wait either.
+    fn is_late(&self, now: Timestamp) -> bool {
+        now < self.seen || now.since(self.seen) >= LONGEST
     }
 }
 
@@ -62,66 +71,108 @@ impl Fences {
     /// process started.
     pub(crate) fn set_list(&mut self, list: List, now: Timestamp) {
         for fence in list.iter() {
-            self.owners.remember(fence.address, fence.owner.as_str().into(), now);
+            self.owners.remember(&fence.at(), fence.owner.as_str().into(), now);
         }
         self.list = list;
         self.settle();
     }
 
-    /// Takes in the endpoints of a Service's port. Returns whether an address changed its owner; it is held back from
-    /// now on.
-    pub(crate) fn observe(&mut self, service: &ObjectName, port: &str, endpoints: &[Endpoint], now: Timestamp) -> bool {
-        let new = self.owners.see((service.clone(), port.to_owned()), endpoints, now);
+    /// Takes in the endpoints of a Service's port. Returns whether an address changed its owner. If the same namespace
+    /// showed the former owner, the address is held back from now on.
+    pub(crate) fn observe(&mut self, port: &RoutedPort, endpoints: &[Endpoint], now: Timestamp) -> bool {
+        let new = self.owners.see(port, endpoints, now);
+        self.note(new, now)
+    }
+
+    /// Sets the ports that are watched from now on, and forgets the endpoints of all others.
+    pub(crate) fn watch(&mut self, watched: impl Fn(&RoutedPort) -> bool, now: Timestamp) {
+        let new = self.owners.retain(watched, now);
+        self.note(new, now);
+    }
+
+    /// Returns whether there are any.
+    fn note(&mut self, new: Vec<Changed>, now: Timestamp) -> bool {
         let changed = !new.is_empty();
-        for (address, owner) in new {
-            let (seen, held) = (now, true);
-            self.changes.insert(address, Change { owner, seen, held });
+        for Changed {
+            at,
+            owner,
+            keeper,
+            same_keeper,
+        } in new
+        {
+            let change = Change {
+                owner,
+                keeper,
+                seen: now,
+                // Another namespace, which may say anything, must not keep a Service from its pods.
+                held: same_keeper,
+            };
+            self.changes.insert(at, change);
         }
         changed
     }
 
-    /// Sets the Services and ports that are watched from now on, and forgets the endpoints of all others.
-    pub(crate) fn watch(&mut self, watched: impl Fn(&ObjectName, &str) -> bool, now: Timestamp) {
-        self.owners.retain(watched, now);
+    /// Whether an address of a Service is held back.
+    pub(crate) fn holds(&self, service: &ObjectName, address: SocketAddr) -> bool {
+        // This is called for every endpoint, and usually there is no change.
+        !self.changes.is_empty()
+            && self
+                .of(address)
+                .any(|change| change.held && *change.keeper == *service.namespace)
     }
 
-    /// Whether an address is held back.
-    pub(crate) fn holds(&self, address: SocketAddr) -> bool {
-        // This is called for every endpoint, and usually there is no change.
-        !self.changes.is_empty() && self.changes.get(&address).is_some_and(|change| change.held)
+    /// The changes of an address, in all namespaces.
+    fn of(&self, address: SocketAddr) -> impl Iterator<Item = &Change> {
+        let first = RoutedAddress {
+            address,
+            namespace: Arc::from(""),
+        };
+        let from = self.changes.range(first..);
+        from.take_while(move |(at, _)| at.address == address)
+            .map(|(_, change)| change)
     }
 
     /// The addresses that are held back.
-    pub(crate) fn held_back(&self) -> impl Iterator<Item = SocketAddr> {
-        let held = self.changes.iter().filter(|(_, change)| change.held);
-        held.map(|(address, _)| *address)
+    pub(crate) fn held_back(&self) -> BTreeSet<SocketAddr> {
+        self.held().map(|(at, _)| at.address).collect()
     }
 
-    /// The Services with an endpoint at this address.
-    pub(crate) fn services(&self, address: SocketAddr) -> impl Iterator<Item = &ObjectName> {
-        self.owners.services(address)
+    fn held(&self) -> impl Iterator<Item = (&RoutedAddress, &Change)> {
+        self.changes.iter().filter(|(_, change)| change.held)
+    }
+
+    /// The Services with addresses that are held back.
+    pub(crate) fn incomplete(&self) -> BTreeSet<ObjectName> {
+        let services = |(at, change): (&RoutedAddress, &Change)| {
+            let services = self.owners.services(at.address, &change.keeper);
+            services.cloned().collect::<Vec<_>>()
+        };
+        self.held().flat_map(services).collect()
     }
 
     /// Releases the addresses whose fence has begun and is on all Envoys, and those that have waited for too long.
     /// Returns the Services whose endpoints must be published again.
     pub(crate) fn release(&mut self, published: Option<PublishedFences<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {
         let mut services = BTreeSet::new();
-        for (address, change) in &mut self.changes {
+        for (at, change) in &mut self.changes {
             let fenced = |fence: &Fence| {
-                let text = address.to_string();
+                let config = fence.config();
                 let has = |published: PublishedFences<'_>| {
                     let mut fences = published.fences.iter();
                     published.everywhere
-                        && fences.any(|known| known.address == text && known.not_before >= fence.not_before)
+                        && fences.any(|known| {
+                            known.address == config.address
+                                && known.namespace == config.namespace
+                                && known.not_before >= config.not_before
+                        })
                 };
                 now.unix_seconds() >= fence.not_before && published.is_some_and(has)
             };
-            let is_late = now.since(change.seen) >= LONGEST;
-            let is_fenced = change.held && change.fence_in(*address, &self.list).is_some_and(fenced);
-            if change.held && (is_fenced || is_late) {
+            let is_fenced = change.held && change.fence_in(at, &self.list).is_some_and(fenced);
+            if change.held && (is_fenced || change.is_late(now)) {
                 change.held = false;
                 self.unacknowledged += u64::from(!is_fenced);
-                services.extend(self.owners.services(*address).cloned());
+                services.extend(self.owners.services(at.address, &change.keeper).cloned());
             }
         }
         self.settle();
@@ -134,8 +185,8 @@ impl Fences {
         let missing = self
             .changes
             .iter()
-            .filter(|(address, change)| change.fence_in(**address, &self.list).is_none());
-        let new: Vec<Fence> = missing.map(|(address, change)| change.fence(*address)).collect();
+            .filter(|(at, change)| change.fence_in(at, &self.list).is_none());
+        let new: Vec<Fence> = missing.map(|(at, change)| change.fence(at)).collect();
         self.list.with(&new, life, now)
     }
 
@@ -158,6 +209,6 @@ impl Fences {
     fn settle(&mut self) {
         let list = &self.list;
         self.changes
-            .retain(|address, change| change.held || change.fence_in(*address, list).is_none());
+            .retain(|at, change| change.held || change.fence_in(at, list).is_none());
     }
 }

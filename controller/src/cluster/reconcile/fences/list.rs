@@ -6,17 +6,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::owners::RoutedAddress;
 use crate::cluster::reconcile::config_map::Content;
+use limpet_core::config;
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
+use limpet_model::fair_share;
 
-/// The maximum number of fences. A ConfigMap has room for more (1 MiB).
+/// The maximum number of fences. A ConfigMap has room for more (1 MiB). If there are more, each namespace has a fair
+/// share of it.
 const MOST: usize = 5000;
 
 /// Keeps the sessions of an address's former owners from its new owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Fence {
+    /// That of the routes whose sessions are fenced.
+    pub(crate) namespace: String,
     pub(crate) address: SocketAddr,
     /// In Unix seconds. Sessions that began before this time are not those of the new owner.
     pub(crate) not_before: u64,
@@ -24,9 +30,27 @@ pub(crate) struct Fence {
     pub(crate) owner: String,
 }
 
+impl Fence {
+    pub(super) fn at(&self) -> RoutedAddress {
+        RoutedAddress {
+            address: self.address,
+            namespace: self.namespace.as_str().into(),
+        }
+    }
+
+    /// As the filter has it.
+    pub(super) fn config(&self) -> FenceConfig {
+        FenceConfig {
+            address: self.address.to_string(),
+            namespace: Some(self.namespace.clone()),
+            not_before: self.not_before,
+        }
+    }
+}
+
 /// Fences by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct List(BTreeMap<SocketAddr, Fence>);
+pub(crate) struct List(BTreeMap<RoutedAddress, Fence>);
 
 impl Content for List {
     const FIELD: &'static str = "fences.json";
@@ -34,10 +58,7 @@ impl Content for List {
                                   Correct it, or delete it if no fence is needed any more";
 
     fn parse(text: &str) -> Result<Self, String> {
-        let mut deserializer = serde_json::Deserializer::from_str(text);
-        let read: Result<Vec<Fence>, _> = serde_path_to_error::deserialize(&mut deserializer);
-        let fences = read.map_err(|error| error.to_string())?;
-        deserializer.end().map_err(|error| error.to_string())?;
+        let fences: Vec<Fence> = config::read(text.as_bytes(), "the list").map_err(|error| error.to_string())?;
         Ok(fences.into_iter().collect())
     }
 
@@ -56,15 +77,11 @@ impl Content for List {
 impl List {
     /// The fences for the filter's configuration.
     pub(crate) fn config(&self) -> Vec<FenceConfig> {
-        let config = |fence: &Fence| FenceConfig {
-            address: fence.address.to_string(),
-            not_before: fence.not_before,
-        };
-        self.0.values().map(config).collect()
+        self.0.values().map(Fence::config).collect()
     }
 
-    pub(crate) fn get(&self, address: SocketAddr) -> Option<&Fence> {
-        self.0.get(&address)
+    pub(super) fn get(&self, at: &RoutedAddress) -> Option<&Fence> {
+        self.0.get(at)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Fence> {
@@ -75,8 +92,8 @@ impl List {
         self.0.len()
     }
 
-    /// The list with new fences and without expired ones, and how many of the oldest had to go because there are too
-    /// many. `None`: the list need not be written.
+    /// The list with new fences and without expired ones, and how many had to go because there are too many: the oldest
+    /// of each namespace that has more than its share. `None`: the list need not be written.
     pub(crate) fn with(&self, new: &[Fence], life: Duration, now: Timestamp) -> Option<(Self, usize)> {
         let is_over = |fence: &Fence| Timestamp::from_unix_seconds(fence.not_before).after(life) <= now;
         let over = self.iter().filter(|fence| is_over(fence)).count();
@@ -85,16 +102,29 @@ impl List {
             return None;
         }
         let mut all: List = self.iter().filter(|fence| !is_over(fence)).cloned().collect();
-        all.0.extend(new.iter().map(|fence| (fence.address, fence.clone())));
-        let excess = all.len().saturating_sub(MOST);
-        if excess > 0 {
-            let mut by_age: Vec<_> = all.iter().map(|fence| (fence.not_before, fence.address)).collect();
-            by_age.sort_unstable();
-            for (_, address) in by_age.into_iter().take(excess) {
-                all.0.remove(&address);
-            }
+        all.0.extend(new.iter().map(|fence| (fence.at(), fence.clone())));
+        let excess = all.excess();
+        for at in &excess {
+            all.0.remove(at);
         }
-        Some((all, excess))
+        Some((all, excess.len()))
+    }
+
+    /// What there is no room for.
+    fn excess(&self) -> Vec<RoutedAddress> {
+        let mut by_namespace: BTreeMap<&str, Vec<(u64, &RoutedAddress)>> = BTreeMap::new();
+        for (at, fence) in &self.0 {
+            let fences = by_namespace.entry(&at.namespace).or_default();
+            fences.push((fence.not_before, at));
+        }
+        let share = fair_share(by_namespace.values().map(Vec::len), MOST);
+        let oldest = by_namespace.into_values().flat_map(|mut fences| {
+            fences.sort_unstable();
+            let excess = fences.len().saturating_sub(share);
+            fences.truncate(excess);
+            fences
+        });
+        oldest.map(|(_, at)| at.clone()).collect()
     }
 }
 
@@ -103,9 +133,9 @@ impl FromIterator<Fence> for List {
     fn from_iter<I: IntoIterator<Item = Fence>>(fences: I) -> Self {
         let mut all = BTreeMap::new();
         for fence in fences {
-            let known: Option<&Fence> = all.get(&fence.address);
+            let known: Option<&Fence> = all.get(&fence.at());
             if known.is_none_or(|known| known.not_before <= fence.not_before) {
-                all.insert(fence.address, fence);
+                all.insert(fence.at(), fence);
             }
         }
         Self(all)

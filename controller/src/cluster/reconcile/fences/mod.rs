@@ -1,6 +1,6 @@
 //! Fences: a pod that gets the address of a former pod must not get its sessions.
 //!
-//! - `owners`: the owners of addresses, as EndpointSlices tell them. Pure.
+//! - `owners`: the owners of addresses, as EndpointSlices tell them to the routes of each namespace. Pure.
 //! - `list`: the list of fences in the ConfigMap and in the filter's configuration. Pure.
 //! - `changes`: [`Fences`], which holds an address with a new owner back from Envoys until they have its fence. Pure.
 //!
@@ -15,6 +15,5 @@ mod owners;
 mod tests;
 
 pub(crate) use changes::{Fences, PublishedFences};
-#[cfg(test)]
-use list::Fence;
 pub(crate) use list::List;
+pub(crate) use owners::RoutedPort;

@@ -1,4 +1,9 @@
-//! The owners of addresses.
+//! The owners of addresses, as the routes of each namespace see them.
+//!
+//! A token is of a rule, so it reaches what the rule's route leads to, and nothing else. Whether an address has another
+//! owner is therefore asked for each namespace of routes on its own, and of those alone whose Services its routes lead
+//! to. Among these, a namespace that shows an address keeps it: what another namespace says of it does not count
+//! meanwhile, because whoever may write EndpointSlices can write any address and any owner into them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -12,116 +17,207 @@ use limpet_model::endpoints::Endpoint;
 /// The uid of a pod. A pod whose containers restart keeps it.
 pub(super) type Owner = Arc<str>;
 
-/// A Service and the name of its port.
-type NamedPort = (ObjectName, String);
+/// An address with its port, for the routes of a namespace. The port is part of it: pods in the network of their node
+/// share the IP address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RoutedAddress {
+    pub(crate) address: SocketAddr,
+    /// The namespace of the routes.
+    pub(crate) namespace: Arc<str>,
+}
 
-/// The owners of addresses. An address includes the port: pods in the network of their node share the IP address.
+/// A Service's port that the routes of a namespace lead to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RoutedPort {
+    pub(crate) service: ObjectName,
+    /// The name of the port.
+    pub(crate) port: String,
+    /// The namespace of the routes.
+    pub(crate) namespace: Arc<str>,
+}
+
+/// An address that has another owner than before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Changed {
+    pub(super) at: RoutedAddress,
+    pub(super) owner: Owner,
+    /// The namespace of the Services that show the new owner.
+    pub(super) keeper: Arc<str>,
+    /// Whether the same namespace showed the former owner.
+    pub(super) same_keeper: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     /// The owners by the ports that have them as endpoints.
-    seen: BTreeMap<NamedPort, BTreeMap<SocketAddr, Owner>>,
-    addresses: HashMap<SocketAddr, Owned>,
+    seen: BTreeMap<RoutedPort, BTreeMap<SocketAddr, Owner>>,
+    addresses: HashMap<RoutedAddress, Owned>,
 }
 
-/// The owners of an address. There may be several while EndpointSlices are updated one by one. An address without an
-/// owner keeps its last one.
+/// The owners of an address. An address that nobody shows keeps its last ones.
 #[derive(Debug)]
 struct Owned {
-    /// Each with the number of ports that have it as an endpoint.
-    by: Vec<(Owner, usize)>,
-    /// Since when it has no owner.
+    shown: Vec<Shown>,
+    /// The namespace whose Services say who the owner is. `None`: a former process knew.
+    keeper: Option<Arc<str>>,
+    /// There may be several while EndpointSlices are updated one by one.
+    owners: Vec<Owner>,
+    /// Since when nobody shows it.
     left: Option<Timestamp>,
+}
+
+/// An owner that the Services of a namespace show.
+#[derive(Debug)]
+struct Shown {
+    keeper: Arc<str>,
+    owner: Owner,
+    /// The number of ports that have it as an endpoint.
+    ports: usize,
 }
 
 impl Owners {
     /// Takes in the endpoints of a port. Returns the addresses with a new owner. Endpoints without an owner are
     /// ignored.
-    pub(super) fn see(&mut self, port: NamedPort, endpoints: &[Endpoint], now: Timestamp) -> Vec<(SocketAddr, Owner)> {
+    pub(super) fn see(&mut self, port: &RoutedPort, endpoints: &[Endpoint], now: Timestamp) -> Vec<Changed> {
         let now_seen: BTreeMap<SocketAddr, Owner> = endpoints
             .iter()
             .filter_map(|endpoint| Some((endpoint.address, endpoint.owner.clone()?)))
             .collect();
-        if self.seen.get(&port).is_some_and(|seen| *seen == now_seen) {
+        if self.seen.get(port).is_some_and(|seen| *seen == now_seen) {
             return Vec::new();
         }
+        let before = self.seen.remove(port).unwrap_or_default();
+        let keeper: Arc<str> = port.service.namespace.as_str().into();
         let mut new = Vec::new();
-        // New owners come before old ones go, so that it is known whom they follow.
-        for (address, owner) in &now_seen {
-            if self.come(*address, owner) {
-                new.push((*address, Arc::clone(owner)));
+        // New owners come before old ones go, so an address is never without one between them.
+        for (address, owner) in now_seen
+            .iter()
+            .filter(|(address, owner)| before.get(address) != Some(owner))
+        {
+            let at = port.at(*address);
+            let owned = self.addresses.entry(at.clone()).or_default();
+            owned.show(&keeper, owner);
+            new.extend(owned.settle(at, now));
+        }
+        for (address, owner) in before
+            .iter()
+            .filter(|(address, owner)| now_seen.get(address) != Some(owner))
+        {
+            let at = port.at(*address);
+            if let Some(owned) = self.addresses.get_mut(&at) {
+                owned.hide(&keeper, owner);
+                new.extend(owned.settle(at, now));
             }
         }
-        let before = if now_seen.is_empty() {
-            self.seen.remove(&port)
-        } else {
-            self.seen.insert(port, now_seen)
-        };
-        for (address, owner) in before.unwrap_or_default() {
-            self.go(address, &owner, now);
+        if !now_seen.is_empty() {
+            self.seen.insert(port.clone(), now_seen);
         }
         new
     }
 
-    /// Forgets the endpoints of ports that are not watched any more.
-    pub(super) fn retain(&mut self, watched: impl Fn(&ObjectName, &str) -> bool, now: Timestamp) {
-        let unwatched = self.seen.keys().filter(|(service, port)| !watched(service, port));
-        for port in unwatched.cloned().collect::<Vec<_>>() {
-            self.see(port, &[], now);
-        }
+    /// Forgets the endpoints of ports that are not watched any more. Returns the addresses that another namespace keeps
+    /// now, with another owner.
+    pub(super) fn retain(&mut self, watched: impl Fn(&RoutedPort) -> bool, now: Timestamp) -> Vec<Changed> {
+        let unwatched = self.seen.keys().filter(|port| !watched(port));
+        let unwatched: Vec<RoutedPort> = unwatched.cloned().collect();
+        unwatched.iter().flat_map(|port| self.see(port, &[], now)).collect()
     }
 
     /// Sets the last owner of an address, unless a newer one is known.
-    pub(super) fn remember(&mut self, address: SocketAddr, owner: Owner, now: Timestamp) {
-        self.addresses.entry(address).or_insert_with(|| Owned {
-            by: vec![(owner, 0)],
+    pub(super) fn remember(&mut self, at: &RoutedAddress, owner: Owner, now: Timestamp) {
+        self.addresses.entry(at.clone()).or_insert_with(|| Owned {
+            owners: vec![owner],
             left: Some(now),
+            ..Owned::default()
         });
     }
 
-    /// Forgets addresses that have had no owner for the time `life`: no session of theirs is alive.
+    /// Forgets addresses that nobody has shown for the time `life`: no session of theirs is alive.
     pub(super) fn forget(&mut self, life: Duration, now: Timestamp) {
         let is_alive = |owned: &Owned| owned.left.is_none_or(|left| now.since(left) < life);
         self.addresses.retain(|_, owned| is_alive(owned));
     }
 
-    /// The Services with an endpoint at this address.
-    pub(super) fn services(&self, address: SocketAddr) -> impl Iterator<Item = &ObjectName> {
-        let shows = move |seen: &BTreeMap<SocketAddr, Owner>| seen.contains_key(&address);
-        let places = self.seen.iter().filter(move |(_, seen)| shows(seen));
-        places.map(|((service, _), _)| service)
+    /// The Services of a namespace with an endpoint at this address.
+    pub(super) fn services(&self, address: SocketAddr, keeper: &str) -> impl Iterator<Item = &ObjectName> {
+        let places = self.seen.iter();
+        let places = places.filter(move |(port, seen)| port.service.namespace == keeper && seen.contains_key(&address));
+        places.map(|(port, _)| &port.service)
     }
+}
 
-    /// Returns whether another owner had the address before.
-    fn come(&mut self, address: SocketAddr, owner: &Owner) -> bool {
-        let known = self.addresses.entry(address).or_insert_with(|| Owned {
-            by: Vec::with_capacity(1),
+impl RoutedPort {
+    fn at(&self, address: SocketAddr) -> RoutedAddress {
+        RoutedAddress {
+            address,
+            namespace: Arc::clone(&self.namespace),
+        }
+    }
+}
+
+impl Default for Owned {
+    fn default() -> Self {
+        Self {
+            shown: Vec::with_capacity(1),
+            keeper: None,
+            owners: Vec::new(),
             left: None,
-        });
-        known.left = None;
-        if let Some((_, places)) = known.by.iter_mut().find(|(known, _)| known == owner) {
-            *places += 1;
-            return false;
         }
-        let follows = !known.by.is_empty();
-        known.by.retain(|(_, places)| *places > 0);
-        known.by.push((Arc::clone(owner), 1));
-        follows
+    }
+}
+
+impl Owned {
+    fn show(&mut self, keeper: &Arc<str>, owner: &Owner) {
+        match self.shown.iter_mut().find(|shown| shown.is(keeper, owner)) {
+            Some(shown) => shown.ports += 1,
+            None => self.shown.push(Shown {
+                keeper: Arc::clone(keeper),
+                owner: Arc::clone(owner),
+                ports: 1,
+            }),
+        }
     }
 
-    fn go(&mut self, address: SocketAddr, owner: &Owner, now: Timestamp) {
-        let Some(known) = self.addresses.get_mut(&address) else {
-            return;
+    fn hide(&mut self, keeper: &str, owner: &str) {
+        if let Some(shown) = self.shown.iter_mut().find(|shown| shown.is(keeper, owner)) {
+            shown.ports = shown.ports.saturating_sub(1);
+        }
+        self.shown.retain(|shown| shown.ports > 0);
+    }
+
+    /// Finds out who has the address now, and whether that is somebody new.
+    fn settle(&mut self, at: RoutedAddress, now: Timestamp) -> Option<Changed> {
+        let Some(keeper) = self.keeper_now(&at.namespace) else {
+            self.left.get_or_insert(now);
+            return None;
         };
-        for (known, places) in &mut known.by {
-            if known == owner {
-                *places = places.saturating_sub(1);
-            }
-        }
-        if known.by.iter().any(|(_, places)| *places > 0) {
-            known.by.retain(|(_, places)| *places > 0);
-        } else {
-            // The last owner stays.
-            known.left = Some(now);
-        }
+        let shown = self.shown.iter().filter(|shown| shown.keeper == keeper);
+        let owners: Vec<Owner> = shown.map(|shown| Arc::clone(&shown.owner)).collect();
+        let new = owners.iter().find(|owner| !self.owners.contains(owner)).cloned();
+        let new = new.filter(|_| !self.owners.is_empty());
+        let same_keeper = self.keeper.as_ref().is_none_or(|former| *former == keeper);
+        self.owners = owners;
+        self.keeper = Some(Arc::clone(&keeper));
+        self.left = None;
+        new.map(|owner| Changed {
+            at,
+            owner,
+            keeper,
+            same_keeper,
+        })
+    }
+
+    /// The namespace of the routes themselves if it shows the address, else the one that does and did so far.
+    fn keeper_now(&self, routes: &Arc<str>) -> Option<Arc<str>> {
+        let shows = |keeper: &Arc<str>| self.shown.iter().any(|shown| shown.keeper == *keeper);
+        let first = self.shown.first().map(|shown| Arc::clone(&shown.keeper));
+        let known = [Some(routes), self.keeper.as_ref()].into_iter().flatten();
+        known.filter(|keeper| shows(keeper)).map(Arc::clone).next().or(first)
+    }
+}
+
+impl Shown {
+    fn is(&self, keeper: &str, owner: &str) -> bool {
+        *self.keeper == *keeper && *self.owner == *owner
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::changes::PublishedFences;
-use super::{Fence, Fences, List};
+use super::list::Fence;
+use super::{Fences, List, RoutedPort};
 use crate::cluster::reconcile::config_map::Content as _;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
@@ -40,8 +41,36 @@ fn service(name: &str) -> ObjectName {
     ObjectName::new("web", name)
 }
 
+/// A Service's port that the routes of a namespace lead to.
+fn port(routes: &str, service: ObjectName) -> RoutedPort {
+    RoutedPort {
+        service,
+        port: "http".to_owned(),
+        namespace: routes.into(),
+    }
+}
+
+/// The Service and its routes are in one namespace.
 fn observe(fences: &mut Fences, name: &str, owners: &[(&str, &str)], millis: u64) -> bool {
-    fences.observe(&service(name), "http", &endpoints(owners), at(millis))
+    fences.observe(&port("web", service(name)), &endpoints(owners), at(millis))
+}
+
+/// As `observe`, for the routes of any namespace and a Service of any other.
+fn observe_from(fences: &mut Fences, routes: &str, of: &str, owners: &[(&str, &str)], millis: u64) -> bool {
+    fences.observe(
+        &port(routes, ObjectName::new(of, "shop")),
+        &endpoints(owners),
+        at(millis),
+    )
+}
+
+/// Whether the Service of a namespace is published without the address.
+fn is_held(fences: &Fences, of: &str, text: &str) -> bool {
+    fences.holds(&ObjectName::new(of, "shop"), address(text))
+}
+
+fn held(fences: &Fences, text: &str) -> bool {
+    is_held(fences, "web", text)
 }
 
 /// The leader writes the wanted list, and it is published.
@@ -69,13 +98,13 @@ fn an_address_with_a_new_owner_waits_for_its_fence() {
     assert!(fences.wanted(LIFE, at(0)).is_none());
     assert!(!observe(&mut fences, "shop", &[(B, "b")], 1000));
     assert!(observe(&mut fences, "shop", &[(A, "heir"), (B, "b")], 2300));
-    assert!(fences.holds(address(A)) && !fences.holds(address(B)));
+    assert!(held(&fences, A) && !held(&fences, B));
     assert!(!release(&mut fences, true, 4300), "its fence is not kept yet");
 
     let list = keep(&mut fences, 2400);
     assert_eq!(
         list.text(),
-        r#"[{"address":"10.0.0.1:8080","notBefore":1700000004,"owner":"heir"}]"#
+        r#"[{"namespace":"web","address":"10.0.0.1:8080","notBefore":1700000004,"owner":"heir"}]"#
     );
     assert_eq!(List::parse(&list.text()).unwrap(), list);
     assert!(fences.wanted(LIFE, at(2400)).is_none(), "it is kept");
@@ -83,8 +112,8 @@ fn an_address_with_a_new_owner_waits_for_its_fence() {
     assert!(!release(&mut fences, false, 4000), "not every Envoy has it");
     assert!(fences.release(None, at(4000)).is_empty(), "nothing is published");
     assert!(release(&mut fences, true, 4000));
-    assert!(!fences.holds(address(A)));
-    assert_eq!((fences.held_back().count(), fences.unacknowledged()), (0, 0));
+    assert!(!held(&fences, A));
+    assert_eq!((fences.held_back().len(), fences.unacknowledged()), (0, 0));
     assert!(fences.wanted(LIFE, at(4000)).is_none());
 }
 
@@ -96,9 +125,9 @@ fn no_address_waits_for_ever_and_its_fence_is_still_to_be_kept() {
     assert!(!release(&mut fences, false, 4999));
     assert!(release(&mut fences, false, 5000));
     assert_eq!(fences.unacknowledged(), 1);
-    assert!(!fences.holds(address(A)));
+    assert!(!held(&fences, A));
     assert_eq!(keep(&mut fences, 6000).len(), 1);
-    assert!(!fences.holds(address(A)) && fences.wanted(LIFE, at(6000)).is_none());
+    assert!(!held(&fences, A) && fences.wanted(LIFE, at(6000)).is_none());
 }
 
 #[test]
@@ -140,6 +169,7 @@ fn another_replicas_fence_is_as_good() {
     let mut fences = Fences::default();
     observe(&mut fences, "shop", &[(A, "a")], 0);
     let fence = Fence {
+        namespace: "web".to_owned(),
         address: address(A),
         not_before: at(2000).unix_seconds(),
         owner: "heir".into(),
@@ -147,7 +177,7 @@ fn another_replicas_fence_is_as_good() {
     fences.set_list([fence].into_iter().collect(), at(500));
     assert!(observe(&mut fences, "shop", &[(A, "heir")], 900));
     assert!(fences.wanted(LIFE, at(900)).is_none(), "it is kept already");
-    assert!(fences.holds(address(A)));
+    assert!(held(&fences, A));
     assert!(release(&mut fences, true, 2000));
 }
 
@@ -173,7 +203,7 @@ fn a_new_process_knows_the_owners_in_the_list() {
 fn services_that_are_not_watched_are_remembered() {
     let mut fences = Fences::default();
     observe(&mut fences, "shop", &[(A, "a")], 0);
-    fences.watch(|service, _| service.name != "shop", at(0));
+    fences.watch(|port| port.service.name != "shop", at(0));
     assert!(observe(&mut fences, "shop", &[(A, "heir")], 0));
     observe(&mut fences, "shop", &[], 0);
     fences.forget(LIFE, at(3_599_999));
@@ -186,13 +216,18 @@ fn services_that_are_not_watched_are_remembered() {
     );
 }
 
-#[test]
-fn expired_fences_go_together_and_the_oldest_of_too_many() {
-    let fence = |n: u32, seconds: u64| Fence {
+fn fence(namespace: &str, n: u32, seconds: u64) -> Fence {
+    Fence {
+        namespace: namespace.to_owned(),
         address: SocketAddr::new(std::net::Ipv4Addr::from(n).into(), 80),
         not_before: at(0).unix_seconds() + seconds,
         owner: "x".into(),
-    };
+    }
+}
+
+#[test]
+fn expired_fences_go_together_and_the_oldest_of_too_many() {
+    let fence = |n, seconds| fence("web", n, seconds);
     let list: List = (0..8).map(|n| fence(n, u64::from(n))).collect();
     let after = |seconds: u64| at(seconds * 1000 + 3_600_000);
     assert_eq!(list.with(&[], LIFE, after(0)), None, "one of eight");
@@ -204,14 +239,121 @@ fn expired_fences_go_together_and_the_oldest_of_too_many() {
     let many: Vec<Fence> = (0..5003).map(|n| fence(n, u64::from(n))).collect();
     let (kept, dropped) = List::default().with(&many, LIFE, at(0)).unwrap();
     assert_eq!((kept.len(), dropped), (5000, 3));
-    assert!(kept.get(many[2].address).is_none() && kept.get(many[3].address).is_some());
+    assert!(kept.get(&many[2].at()).is_none() && kept.get(&many[3].at()).is_some());
+}
+
+#[test]
+fn a_namespace_with_many_fences_evicts_its_own() {
+    let victims: Vec<Fence> = (0..100).map(|n| fence("victim", n, 0)).collect();
+    let (list, _) = List::default().with(&victims, LIFE, at(0)).unwrap();
+    let many: Vec<Fence> = (0..6000).map(|n| fence("many", n, 1 + u64::from(n / 1000))).collect();
+    let (list, dropped) = list.with(&many, LIFE, at(0)).unwrap();
+    assert_eq!((list.len(), dropped), (5000, 1100));
+    assert!(victims.iter().all(|fence| list.get(&fence.at()).is_some()));
+    assert!(list.get(&many[1099].at()).is_none() && list.get(&many[1100].at()).is_some());
+
+    // Two of them share what is left.
+    let more: Vec<Fence> = (0..6000).map(|n| fence("more", n, 9)).collect();
+    let (list, _) = list.with(&more, LIFE, at(0)).unwrap();
+    let count = |namespace: &str| list.iter().filter(|fence| fence.namespace == namespace).count();
+    assert_eq!(["victim", "many", "more"].map(count), [100, 2450, 2450]);
 }
 
 #[test]
 fn a_list_that_cannot_be_read_is_told_by_its_field() {
-    let error = List::parse(r#"[{"address": "10.0.0.1", "notBefore": 1, "owner": "a"}]"#).unwrap_err();
-    assert!(error.starts_with("[0].address: invalid socket address"), "{error}");
+    let fences = r#"[
+        {"namespace": "web", "address": "10.0.0.1", "notBefore": 1, "owner": "a"},
+        {"namespace": "web", "address": "10.0.0.1:80", "nowAndThen": 1, "owner": "a"},
+        {"namespace": "web", "address": "10.0.0.1:80", "notBefore": "1", "owner": "a"}
+    ]"#;
+    let error = List::parse(fences).unwrap_err();
+    let problems: Vec<&str> = error.split("; ").collect();
+    let begins = ["[0].address: ", "[1].nowAndThen: ", "[2].notBefore: "];
+    for begin in begins {
+        assert!(
+            problems.iter().any(|problem| problem.starts_with(begin)),
+            "{begin} {error}"
+        );
+    }
+    assert_eq!(problems.len(), begins.len(), "{error}");
     assert!(List::parse("[]x").is_err());
+}
+
+/// Who may write EndpointSlices in one namespace names the address of a pod of another, again and again.
+#[test]
+fn an_invented_owner_harms_no_other_namespace() {
+    let mut fences = Fences::default();
+    assert!(!observe_from(&mut fences, "victim", "victim", &[(A, "a")], 0));
+    for n in 0..10_u64 {
+        let invented = format!("invented {n}");
+        assert_eq!(observe_from(&mut fences, "other", "other", &[(A, &invented)], n), n > 0);
+        assert!(!is_held(&fences, "victim", A));
+        assert_eq!(is_held(&fences, "other", A), n > 0, "it has its own address back");
+        assert!(!observe_from(&mut fences, "victim", "victim", &[(A, "a"), (B, "b")], n));
+    }
+    let list = keep(&mut fences, 20);
+    assert!(list.iter().all(|fence| fence.namespace == "other"), "{list:?}");
+    // The victim's own changes are fenced as ever.
+    assert!(observe_from(&mut fences, "victim", "victim", &[(A, "heir")], 30));
+    assert!(is_held(&fences, "victim", A));
+    assert_eq!(keep(&mut fences, 30).len(), 2);
+}
+
+/// Routes lead to Services of two namespaces, so one token may reach both.
+#[test]
+fn an_address_that_moves_between_reached_namespaces_is_fenced() {
+    let mut fences = Fences::default();
+    observe_from(&mut fences, "routes", "first", &[(A, "a")], 0);
+    assert!(
+        !observe_from(&mut fences, "routes", "second", &[(A, "heir")], 10),
+        "the first still has it"
+    );
+    assert!(observe_from(&mut fences, "routes", "first", &[], 20));
+    let fence = keep(&mut fences, 20);
+    assert_eq!(
+        fence
+            .iter()
+            .map(|fence| (&*fence.namespace, &*fence.owner))
+            .collect::<Vec<_>>(),
+        [("routes", "heir")]
+    );
+    assert!(
+        !is_held(&fences, "second", A),
+        "the first namespace could keep the second from its pods"
+    );
+
+    // Routes that lead to one of them have no token of the other.
+    let mut fences = Fences::default();
+    observe_from(&mut fences, "one", "first", &[(A, "a")], 0);
+    observe_from(&mut fences, "one", "first", &[], 0);
+    assert!(!observe_from(&mut fences, "two", "second", &[(A, "heir")], 10));
+}
+
+#[test]
+fn what_the_routes_own_namespace_shows_counts_first() {
+    let mut fences = Fences::default();
+    observe_from(&mut fences, "victim", "victim", &[(A, "a")], 0);
+    for n in 0..5_u64 {
+        let invented = format!("invented {n}");
+        assert!(!observe_from(&mut fences, "victim", "other", &[(A, &invented), (B, &invented)], n) || n > 0);
+        assert!(
+            fences
+                .wanted(LIFE, at(n))
+                .is_none_or(|(list, _)| list.iter().all(|fence| fence.address == address(B)))
+        );
+    }
+    // The pod comes after somebody has named its address. It does not wait.
+    observe_from(&mut fences, "victim", "victim", &[(A, "a"), (B, "b")], 10);
+    assert!(!is_held(&fences, "victim", A) && !is_held(&fences, "victim", B));
+}
+
+#[test]
+fn a_clock_that_goes_back_holds_no_address_back() {
+    let mut fences = Fences::default();
+    observe(&mut fences, "shop", &[(A, "a")], 3_600_000);
+    observe(&mut fences, "shop", &[(A, "heir")], 3_600_000);
+    assert!(release(&mut fences, false, 0), "it would wait for an hour");
+    assert!(!held(&fences, A));
 }
 
 #[derive(Debug, Clone)]
@@ -300,7 +442,7 @@ proptest! {
                     for (service, shows) in shown.iter().enumerate() {
                         let list: Vec<(&str, &str)> = shows.iter().map(|(at, owner)| (*at, &**owner)).collect();
                         if observe(&mut fences, SERVICES[service], &list, now) {
-                            for (text, owner) in shows.iter().filter(|(text, _)| fences.holds(address(text))) {
+                            for (text, owner) in shows.iter().filter(|(text, _)| held(&fences, text)) {
                                 first.entry(owner.clone()).or_insert(now);
                                 changed.insert(text, (now, owner.clone()));
                             }
@@ -313,16 +455,50 @@ proptest! {
             fences.release(Some(PublishedFences { fences: &config, everywhere: all }), at(now));
             for (text, (since, owner)) in &changed {
                 let since = *since;
-                if fences.holds(address(text)) {
+                if held(&fences, text) {
                     prop_assert!(now < since + 5000);
                 } else if now < since + 5000 {
-                    let fence = everywhere.get(address(text));
+                    let fence = everywhere.iter().find(|fence| fence.address == address(text));
                     prop_assert!(fence.is_some_and(|fence| {
                         *fence.owner == **owner && fence.not_before * 1000 > at(first[owner]).unix_millis()
                             && fence.not_before <= at(now).unix_seconds()
                     }), "{text} {owner} {since} {now} {fence:?}");
                 }
             }
+        }
+    }
+
+    /// Whatever another namespace writes into its EndpointSlices, this one has the same fences and waits as without it.
+    #[test]
+    fn another_namespace_changes_nothing_here(
+        events in prop::collection::vec((any::<bool>(), 0..2usize, 0..2usize, 0..4u8, 0..3000u64), 1..60),
+    ) {
+        let (mut apart, mut together) = (Fences::default(), Fences::default());
+        let mut now = 0;
+        for (is_ours, service, index, owner, pause) in events {
+            let text = [A, B][index];
+            let owner = format!("{owner}");
+            let shown = if owner == "0" { vec![] } else { vec![(text, owner.as_str())] };
+            let name = ObjectName::new(if is_ours { "web" } else { "other" }, ["shop", "more"][service]);
+            let port = port(&name.namespace, name.clone());
+            let changed = together.observe(&port, &endpoints(&shown), at(now));
+            if is_ours {
+                prop_assert_eq!(apart.observe(&port, &endpoints(&shown), at(now)), changed);
+            }
+            for fences in [&mut apart, &mut together] {
+                if let Some((list, _)) = fences.wanted(LIFE, at(now)) {
+                    fences.set_list(list, at(now));
+                }
+                release(fences, true, now);
+            }
+            let ours = |fences: &Fences| -> Vec<Fence> {
+                fences.list().iter().filter(|fence| fence.namespace == "web").cloned().collect()
+            };
+            prop_assert_eq!(ours(&apart), ours(&together));
+            for text in [A, B] {
+                prop_assert_eq!(held(&apart, text), held(&together, text));
+            }
+            now += pause;
         }
     }
 }
