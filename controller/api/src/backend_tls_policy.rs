@@ -18,12 +18,24 @@ pub struct BackendTlsPolicySpec {
     /// What implementations define.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+    /// The targets of a malformed policy that cannot be read: their names, as far as these can.
+    #[serde(skip)]
+    pub unclear_targets: Vec<Option<String>>,
 }
 
 impl Spec for BackendTlsPolicySpec {
     fn readable(spec: &Value) -> Self {
+        let unclear = |target: &Value| {
+            let name = target.get("name").and_then(Value::as_str).map(str::to_owned);
+            TlsPolicyTarget::deserialize(target).is_err().then_some(name)
+        };
+        let unclear_targets = match spec.get("targetRefs") {
+            Some(Value::Array(targets)) => targets.iter().filter_map(unclear).collect(),
+            _ => vec![None],
+        };
         Self {
             target_refs: items(spec, "targetRefs"),
+            unclear_targets,
             ..Self::default()
         }
     }

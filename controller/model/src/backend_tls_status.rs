@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Objects;
-use super::backend_tls::{Target, TlsPolicies, TlsPolicy};
+use super::backend_tls::{Target, TlsPolicies, TlsPolicy, has_port};
 use super::objects::RuleBackend;
 use super::references::{References, Referrer};
 use super::reports::{Condition, PolicyReport};
@@ -23,6 +23,8 @@ enum Outcome<'p> {
     Lost(&'p ObjectName),
     /// It does not exist.
     Missing,
+    /// The backend exists, but not this port of it.
+    NoPort,
 }
 
 /// The Gateways whose rules lead to a port of a backend. An XBackend has no ports.
@@ -135,8 +137,13 @@ impl<'p> Statuses<'p> {
         }
         let targets = policy.targets().flatten();
         let (existing, missing): (Vec<Target<'_>>, Vec<Target<'_>>) = targets.partition(|target| self.exists(target));
-        let missing: Vec<(Target<'_>, Outcome<'_>)> =
-            missing.into_iter().map(|target| (target, Outcome::Missing)).collect();
+        let missing: Vec<(Target<'_>, Outcome<'_>)> = missing
+            .into_iter()
+            .map(|target| {
+                let outcome = self.missing(&target);
+                (target, outcome)
+            })
+            .collect();
         let mut remarks = remarks(policy, &missing.iter().collect::<Vec<_>>());
         if existing.is_empty() {
             return Condition::fails("Accepted", "TargetNotFound", remarks.to_string());
@@ -149,7 +156,7 @@ impl<'p> Statuses<'p> {
 
     fn outcome(&self, policy: &TlsPolicy<'_>, target: &Target<'_>) -> Outcome<'p> {
         if !self.exists(target) {
-            return Outcome::Missing;
+            return self.missing(target);
         }
         match self.policies.owner(target).filter(|owner| owner.name != policy.name) {
             Some(owner) => Outcome::Lost(owner.name),
@@ -157,12 +164,23 @@ impl<'p> Statuses<'p> {
         }
     }
 
+    /// What is missing of a target that does not exist.
+    fn missing(&self, target: &Target<'_>) -> Outcome<'p> {
+        if target.port.is_some() && self.has_backend(target) {
+            Outcome::NoPort
+        } else {
+            Outcome::Missing
+        }
+    }
+
     fn exists(&self, target: &Target<'_>) -> bool {
-        match (&target.backend, target.port) {
-            (RuleBackend::Service(name), None) => self.objects.services.contains_key(name),
-            (RuleBackend::Service(name), Some(port)) => self.port(name, port).is_some(),
-            (RuleBackend::XBackend(name), None) => self.objects.backends.contains_key(name),
-            (RuleBackend::XBackend(_), Some(_)) => false,
+        self.has_backend(target) && (target.port.is_none() || has_port(self.objects, target))
+    }
+
+    fn has_backend(&self, target: &Target<'_>) -> bool {
+        match &target.backend {
+            RuleBackend::Service(name) => self.objects.services.contains_key(name),
+            RuleBackend::XBackend(name) => self.objects.backends.contains_key(name),
         }
     }
 
@@ -213,6 +231,9 @@ fn remarks(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Re
             Outcome::Governs => continue,
             Outcome::Lost(owner) => format!("BackendTLSPolicy {owner}, which is older, targets the same"),
             Outcome::Missing => "spec.targetRefs: expected targets that exist, found".to_owned(),
+            Outcome::NoPort => "spec.targetRefs: expected the name of a port (no port without a policy is reached \
+                                meanwhile), found"
+                .to_owned(),
         };
         remarks.add(text, target_name(target));
     }

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use super::Content;
+use super::{Content, means_service};
 use crate::Objects;
 use crate::certificate::Authorities;
 use crate::graph::{BackendTls, SubjectAltName, TrustedAuthorities};
 use crate::problem::Problem;
 use crate::reports::Condition;
-use limpet_api::{BackendTlsPolicySpec, BackendValidation, CaCertificateRef, Object, ObjectName};
+use limpet_api::{BackendTlsPolicySpec, BackendValidation, CaCertificateRef, Kind, Object, ObjectName};
 
 /// The longest hostname, by the definition.
 const MAX_HOSTNAME: usize = 253;
@@ -60,6 +60,17 @@ fn problems(object: &Object<BackendTlsPolicySpec>) -> Vec<Problem> {
         message: "this field is not supported".to_owned(),
     });
     let mut problems: Vec<Problem> = unknown.collect();
+    for (index, target) in object.spec.target_refs.iter().enumerate() {
+        if Kind::find(&target.group, &target.kind).is_none() && means_service(target) {
+            problems.push(Problem {
+                field: format!("spec.targetRefs[{index}]"),
+                message: format!(
+                    "expected the kind Service of group \"\", found {} of group {:?}",
+                    target.kind, target.group
+                ),
+            });
+        }
+    }
     let mut problem = |field: &str, message: String| {
         problems.push(Problem {
             field: format!("spec.validation.{field}"),

@@ -2,7 +2,9 @@
 //!
 //! What a policy targets is never reached in plain text. If the policy is invalid, or none of its authorities can be
 //! read, its targets are invalid references, whose requests are answered with status 500. For the same reason the
-//! oldest policy of a target counts even if it is invalid: a younger one may demand less.
+//! oldest policy of a target counts even if it is invalid: a younger one may demand less. And a target that is not
+//! clear is everything that may be meant: each port of a Service if the policy names none of them, each backend of the
+//! namespace if no name can be read.
 //!
 //! `content` reads what a policy demands. `backend_tls_status` writes the reports.
 
@@ -23,6 +25,10 @@ pub(super) struct TlsPolicies<'a> {
     policies: Vec<TlsPolicy<'a>>,
     /// The index of the policy that counts, by what it targets.
     owners: BTreeMap<Target<'a>, usize>,
+    /// The backends of which a policy targets a port that they have not, with the first such port.
+    portless: BTreeMap<RuleBackend, (usize, &'a str)>,
+    /// The policies with a target of which nothing can be read, by namespace.
+    unclear: BTreeMap<&'a str, usize>,
 }
 
 #[derive(Debug)]
@@ -59,19 +65,25 @@ impl<'a> TlsPolicies<'a> {
             })
             .collect();
         policies.sort_by_key(|policy| policy.object.meta.precedence());
-        let mut owners = BTreeMap::new();
+        let mut all = Self::default();
         for (index, policy) in policies.iter().enumerate() {
             for target in policy.targets().flatten() {
-                owners.entry(target).or_insert(index);
+                if let Some(port) = target.port.filter(|_| !has_port(objects, &target)) {
+                    all.portless.entry(target.backend.clone()).or_insert((index, port));
+                }
+                all.owners.entry(target).or_insert(index);
+            }
+            if policy.object.spec.unclear_targets.contains(&None) {
+                all.unclear.entry(&policy.name.namespace).or_insert(index);
             }
         }
-        Self { policies, owners }
+        Self { policies, ..all }
     }
 
     /// TLS towards a port of a backend. The error says why the backend cannot be used.
     pub(super) fn of(&self, backend: &RuleBackend, port: &str) -> Result<Option<BackendTls>, String> {
         let Some(policy) = self.governing(backend, port) else {
-            return Ok(None);
+            return self.unclear(backend).map_or(Ok(None), Err);
         };
         match &policy.content.tls {
             Ok(tls) => Ok(Some(tls.clone())),
@@ -94,6 +106,25 @@ impl<'a> TlsPolicies<'a> {
         self.owner(&target(Some(port))).or_else(|| self.owner(&target(None)))
     }
 
+    /// Why a backend without a policy may be meant by one.
+    fn unclear(&self, backend: &RuleBackend) -> Option<String> {
+        if let Some((index, port)) = self.portless.get(backend) {
+            let policy = self.policies.get(*index)?;
+            return Some(format!(
+                "expected BackendTLSPolicy {} to target a port by its name, found sectionName {port}, which may stand \
+                 for any port",
+                policy.name
+            ));
+        }
+        let (RuleBackend::Service(name) | RuleBackend::XBackend(name)) = backend;
+        let policy = self.policies.get(*self.unclear.get(&*name.namespace)?)?;
+        Some(format!(
+            "expected BackendTLSPolicy {} to have targets that can be read, because it may mean any backend of its \
+             namespace",
+            policy.name
+        ))
+    }
+
     /// The policy that counts among those with this very target.
     pub(super) fn owner(&self, target: &Target<'_>) -> Option<&TlsPolicy<'a>> {
         self.policies.get(*self.owners.get(target)?)
@@ -112,10 +143,32 @@ impl<'a> TlsPolicy<'a> {
     /// Its targets, by their index in `targetRefs`. `None`: not a kind that rules lead to.
     pub(super) fn targets(&self) -> impl Iterator<Item = Option<Target<'a>>> + use<'a> {
         let namespace = &self.name.namespace;
-        let object = self.object;
-        let refs = object.spec.target_refs.iter();
-        refs.map(move |target| read_target(namespace, target))
+        let spec = &self.object.spec;
+        let refs = spec.target_refs.iter();
+        let unclear = spec.unclear_targets.iter().flatten().flat_map(move |name| {
+            let name = ObjectName::new(namespace, name);
+            let backends = [RuleBackend::Service(name.clone()), RuleBackend::XBackend(name)];
+            backends.map(|backend| Some(Target { backend, port: None }))
+        });
+        refs.map(move |target| read_target(namespace, target)).chain(unclear)
     }
+}
+
+/// Whether a target that names a port is one.
+pub(super) fn has_port(objects: &Objects, target: &Target<'_>) -> bool {
+    match (&target.backend, target.port) {
+        (RuleBackend::Service(name), Some(port)) => {
+            let service = objects.services.get(name);
+            service.is_some_and(|service| service.spec.ports.iter().any(|known| known.name == port))
+        }
+        _ => false,
+    }
+}
+
+/// Whether somebody who wrote this group and kind can only have meant a Service: groups of other kinds have a dot.
+fn means_service(target: &TlsPolicyTarget) -> bool {
+    let kind = target.kind.to_ascii_lowercase();
+    ["service", "services", "svc"].contains(&&*kind) && !target.group.contains('.')
 }
 
 fn read_target<'a>(namespace: &str, target: &'a TlsPolicyTarget) -> Option<Target<'a>> {
@@ -123,6 +176,7 @@ fn read_target<'a>(namespace: &str, target: &'a TlsPolicyTarget) -> Option<Targe
     let backend = match Kind::find(&target.group, &target.kind) {
         Some(Kind::Service) => RuleBackend::Service(name),
         Some(Kind::XBackend) => RuleBackend::XBackend(name),
+        None if means_service(target) => RuleBackend::Service(name),
         _ => return None,
     };
     Some(Target {

@@ -374,13 +374,21 @@ fn a_policy_for_a_port_wins_over_one_for_the_service() {
     }
     let (graph, reports) = built(&format!("{whole}{}", of_port("other")));
     assert_eq!(tls(&graph).expect("TLS").sni, "whole.internal");
-    let words = ["expected targets that exist", "Service shop/v1 port other"];
+    let words = ["expected the name of a port", "Service shop/v1 port other"];
     expect(
         status(&reports, "port", "Accepted"),
         ConditionStatus::False,
         "TargetNotFound",
         &words,
     );
+}
+
+/// It may mean any of them.
+#[test]
+fn a_policy_for_no_port_lets_none_be_reached_in_plain_text() {
+    let of_port = policy("port", 2, "name: v1, sectionName: other", VALID);
+    let (graph, reports) = built(&of_port);
+    expect_refused(&graph, &reports, "BackendTLSPolicy shop/port");
 }
 
 #[test]
