@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::backend_tls::TlsPolicies;
-use super::memory::Memory;
+use super::memory::{MOST_BYTES, Memory};
 use super::route_report::route_report;
 use super::routes::RouteState;
 use super::sessions::{RuleFacts, RuleSession, former_sessions, pruned_policies, sessions};
@@ -13,9 +13,40 @@ use super::{
 };
 use limpet_api::{Kind, ObjectRef};
 
+/// How often to build at most until the memory leads to itself. More than three times were never needed.
+const MOST_BUILDS: usize = 8;
+
 /// The graph that `objects` describe, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
+    build_within(objects, settings, MOST_BYTES)
+}
+
+/// As [`build`], with a memory of so many bytes. What is forgotten because there is no room for it is not known to the
+/// next build, nor to another replica. So the graph is built without it.
+fn build_within(objects: &Objects, settings: &Settings, most_bytes: usize) -> (Graph, Reports) {
+    let mut built = build_once(objects, settings, most_bytes);
+    let mut again: Option<Objects> = None;
+    for _ in 1..MOST_BUILDS {
+        let known = again.as_ref().unwrap_or(objects);
+        if !built.forgot || built.graph.memory == known.memory {
+            break;
+        }
+        let next = again.get_or_insert_with(|| objects.clone());
+        next.memory.clone_from(&built.graph.memory);
+        built = build_once(next, settings, most_bytes);
+    }
+    (built.graph, built.reports)
+}
+
+struct Built {
+    graph: Graph,
+    reports: Reports,
+    /// Whether something was forgotten because there is no room for it.
+    forgot: bool,
+}
+
+fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Built {
     // Another control plane serves the policies itself.
     let tls = if settings.judges() {
         TlsPolicies::read(objects)
@@ -45,7 +76,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
         sessions: former_sessions(objects),
     };
-    graph.memory.fit(&pruned_policies(objects));
+    let forgot = graph.memory.fit(&pruned_policies(objects), most_bytes);
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
     sessions.without_status.extend(tls_without_status);
     let mut reports = Reports {
@@ -79,7 +110,7 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         reports.add_unsupported(&graph, &foreign::unsupported(objects, &gateways, &routes));
         foreign::report_unknown_classes(objects, settings, &mut reports);
     }
-    (graph, reports)
+    Built { graph, reports, forgot }
 }
 
 /// Says beforehand that rules without a name may lose their sessions, and which names would keep them. One such rule is
@@ -98,3 +129,6 @@ fn note_unnamed(route: &RouteState<'_>, sessions: &mut [RuleSession]) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,7 +30,7 @@ pub(crate) struct FormerSessions(BTreeMap<String, FormerSession>);
 
 impl FormerSessions {
     /// In their order.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &FormerSession> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FormerSession> {
         self.0.values()
     }
 

@@ -4,15 +4,16 @@
 //! Whoever has the same memory and the same objects makes the same of them, and makes it again with the memory that
 //! results. So replicas agree, and a restart changes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fair_share;
 use crate::former_session::{FormerSession, FormerSessions};
 use crate::rule_names::{RouteNames, RuleNames};
 
 /// The greatest size of the text, but for its frame: an object in a cluster has room for 1 MiB.
-const MOST_BYTES: usize = 800_000;
+pub(crate) const MOST_BYTES: usize = 800_000;
 
 /// What is remembered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,39 +62,75 @@ impl Memory {
         self.rule_names.routes().count() + self.sessions.iter().count()
     }
 
-    /// Forgets what there is no room for, in this order, and the last by name first:
+    /// Forgets what there is no room for, and tells whether that is anything. Each namespace has a fair share of
+    /// `most_bytes`. Of one that has more, this goes, in this order, and the last by name first:
     /// 1. routes whose rules have the names of their matches;
     /// 2. policies that still have their fields;
     /// 3. routes whose rules have former names;
     /// 4. the policies in `pruned`, which an upgrade took fields from.
     ///
     /// No session moves now because of the first two: their objects still tell the same.
-    pub(crate) fn fit(&mut self, pruned: &BTreeSet<String>) {
-        let routes = self.rule_names.routes().map(size);
-        let mut all: usize = routes.chain(self.sessions.iter().map(size)).sum();
-        for is_needed in [false, true] {
-            let gone = self.rule_names.routes().rev();
-            let gone = gone.filter(|route| route.has_former_names() == is_needed);
-            for route in excess(&mut all, gone.map(|route| (route.route(), size(route)))) {
-                self.rule_names.forget(&route);
-            }
-            let gone = self.sessions.iter().rev();
-            let gone = gone.filter(|session| pruned.contains(session.policy()) == is_needed);
-            for policy in excess(&mut all, gone.map(|session| (session.policy(), size(session)))) {
-                self.sessions.forget(&policy);
-            }
+    pub(crate) fn fit(&mut self, pruned: &BTreeSet<String>, most_bytes: usize) -> bool {
+        let mut all = self.entries(pruned);
+        let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+        for entry in &all {
+            *sizes.entry(entry.namespace()).or_default() += entry.bytes;
         }
+        let share = fair_share(sizes.values().copied(), most_bytes);
+        all.sort_by(|one, two| (one.rank, two.name).cmp(&(two.rank, one.name)));
+        let mut routes = Vec::new();
+        let mut policies = Vec::new();
+        for entry in all {
+            let Some(size) = sizes.get_mut(entry.namespace()).filter(|size| **size > share) else {
+                continue;
+            };
+            *size -= entry.bytes;
+            let gone = if entry.is_route() { &mut routes } else { &mut policies };
+            gone.push(entry.name.to_owned());
+        }
+        for route in &routes {
+            self.rule_names.forget(route);
+        }
+        for policy in &policies {
+            self.sessions.forget(policy);
+        }
+        !routes.is_empty() || !policies.is_empty()
+    }
+
+    fn entries(&self, pruned: &BTreeSet<String>) -> Vec<Entry<'_>> {
+        let routes = self.rule_names.routes().map(|route| Entry {
+            name: route.route(),
+            rank: if route.has_former_names() { 3 } else { 1 },
+            bytes: size(route),
+        });
+        let policies = self.sessions.iter().map(|session| Entry {
+            name: session.policy(),
+            rank: if pruned.contains(session.policy()) { 4 } else { 2 },
+            bytes: size(session),
+        });
+        routes.chain(policies).collect()
     }
 }
 
-/// As many entries as must go until `all` bytes are few enough. What they have is taken off `all`.
-fn excess<'e>(all: &mut usize, entries: impl Iterator<Item = (&'e str, usize)>) -> Vec<String> {
-    let must_go = entries.take_while(|(_, bytes)| {
-        let must_go = *all > MOST_BYTES;
-        *all -= if must_go { *bytes } else { 0 };
-        must_go
-    });
-    must_go.map(|(name, _)| name.to_owned()).collect()
+/// Something that is remembered.
+#[derive(Debug, Clone, Copy)]
+struct Entry<'m> {
+    /// `<kind>/<namespace>/<name>` of a route, `<namespace>/<name>` of a policy.
+    name: &'m str,
+    /// When it is forgotten.
+    rank: u8,
+    bytes: usize,
+}
+
+impl<'m> Entry<'m> {
+    fn is_route(self) -> bool {
+        self.rank % 2 == 1
+    }
+
+    fn namespace(self) -> &'m str {
+        let place = usize::from(self.is_route());
+        self.name.split('/').nth(place).unwrap_or_default()
+    }
 }
 
 /// The bytes of a line of the text.
@@ -176,12 +213,12 @@ mod tests {
         memory
             .rule_names
             .set("httproute/shop/z".to_owned(), "1", former.clone());
-        memory.fit(&BTreeSet::new());
+        memory.fit(&BTreeSet::new(), MOST_BYTES);
         assert!((5000..20_000).contains(&memory.count()), "{}", memory.count());
         assert!(memory.text().len() <= MOST_BYTES + 100);
         assert_eq!(memory.rule_names.of("httproute/shop/z", "1"), former);
         let before = memory.clone();
-        memory.fit(&BTreeSet::new());
+        memory.fit(&BTreeSet::new(), MOST_BYTES);
         assert_eq!(memory, before);
     }
 
@@ -200,18 +237,40 @@ mod tests {
         let mut all_pruned = memory.clone();
 
         let pruned = BTreeSet::from([policy(19_999)]);
-        memory.fit(&pruned);
+        memory.fit(&pruned, MOST_BYTES);
         assert!(memory.text().len() <= MOST_BYTES + 100);
         assert!((5000..20_000).contains(&memory.count()), "{}", memory.count());
         assert!(memory.sessions.iter().any(|session| pruned.contains(session.policy())));
         assert_eq!(memory.rule_names.of("httproute/shop/web", "1"), former);
         assert_eq!(memory.rule_names.of("httproute/shop/own", "1"), []);
         let before = memory.clone();
-        memory.fit(&pruned);
+        memory.fit(&pruned, MOST_BYTES);
         assert_eq!(memory, before);
 
-        all_pruned.fit(&(0..20_000).map(policy).collect());
+        all_pruned.fit(&(0..20_000).map(policy).collect(), MOST_BYTES);
         assert!(all_pruned.text().len() <= MOST_BYTES + 100);
         assert_eq!(all_pruned.rule_names.routes().count(), 0);
+    }
+
+    #[test]
+    fn a_namespace_with_many_routes_forgets_its_own() {
+        let former = remembered(&remembered(&[], "a"), "x");
+        let mut memory = Memory::default();
+        for number in 0..20_000 {
+            memory
+                .rule_names
+                .set(format!("httproute/many/{number:05}"), "1", former.clone());
+        }
+        memory
+            .rule_names
+            .set("httproute/victim/z".to_owned(), "1", former.clone());
+        memory.sessions = [FormerSession::new("victim/web", "3", Some("session"), None)]
+            .into_iter()
+            .collect();
+        assert!(memory.fit(&BTreeSet::new(), MOST_BYTES));
+        assert!(memory.text().len() <= MOST_BYTES + 100);
+        assert_eq!(memory.rule_names.of("httproute/victim/z", "1"), former);
+        assert_eq!(memory.sessions.iter().count(), 1);
+        assert!(!memory.fit(&BTreeSet::new(), MOST_BYTES));
     }
 }

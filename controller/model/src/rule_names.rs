@@ -63,7 +63,7 @@ impl RuleNames {
     }
 
     /// In their order.
-    pub(crate) fn routes(&self) -> impl DoubleEndedIterator<Item = &RouteNames> {
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &RouteNames> {
         self.0.values()
     }
 
