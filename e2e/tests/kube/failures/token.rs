@@ -156,7 +156,7 @@ async fn try_everything(token: &Client, namespace: &Namespace) -> Result<()> {
 
 #[tokio::test]
 async fn a_stolen_token_redirects_nobody() -> Result<()> {
-    let cluster = Cluster::shared(Release::V1_7_0)?;
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
     let home = cluster.namespace("token").await?;
     let victim = cluster.namespace("victim").await?;
     let _controller = Controller::prepare(cluster.server(), &home, |_| ()).await?;
