@@ -87,3 +87,38 @@ spec: {{type: EndpointSelector, endpointSelector: {{matchLabels: {{a: b}}}}, por
         .code(1)
         .says("XBackend shop/blue: the release does not have this kind");
 }
+
+#[test]
+fn a_kustomization_is_passed_over() {
+    let deploy = [
+        "controller/deploy/kustomization.yaml",
+        "controller/deploy/envoy/gateway.yaml",
+    ];
+    let ran = limpet(&["render", "-f", deploy[0], "-f", deploy[1]]).run();
+    ran.code(0).says("Kustomization");
+}
+
+#[test]
+fn all_files_for_an_envoy_are_checked_together() {
+    let folder = crate::folder();
+    let directory = folder.path().to_str().unwrap();
+    let case = "controller/tests/golden/cases/split/in.yaml";
+    limpet(&["render", "-f", case, "--xds", directory]).run().code(0);
+    let mut files: Vec<String> = Vec::new();
+    let mut folders = vec![folder.path().to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else {
+                files.push(entry.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    assert!(files.len() > 4, "{files:?}");
+    let arguments: Vec<&str> = ["check"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    limpet(&arguments)
+        .run()
+        .code(0)
+        .says("not checked: no Limpet filter in it");
+}

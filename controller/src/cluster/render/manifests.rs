@@ -138,11 +138,16 @@ impl Reading<'_> {
                 .and_then(|meta| meta.get(field))
                 .and_then(Value::as_str)
         };
+        let read = group(&value).and_then(|group| Kind::find(group, &kind));
+        if read.is_none() && !["ConfigMap", "Secret"].contains(&kind.as_str()) {
+            // Not even an object of a cluster, perhaps, like a Kustomization: it need not have a name.
+            *self.skipped.entry(kind).or_default() += 1;
+            return Ok(());
+        }
         let Some(name) = text("name").map(str::to_owned) else {
             return Err(Failure(format!("{place}: metadata.name: expected the {kind}'s name")));
         };
         let namespace = text("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
-        let read = group(&value).and_then(|group| Kind::find(group, &kind));
         if kind == "ConfigMap"
             && let Some(text) = value.get("data").and_then(|data| data.get(Memory::FIELD))
         {

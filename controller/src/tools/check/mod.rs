@@ -47,8 +47,24 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
     let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
     let sources = Sources::new(&roots);
     let mut report = Report::default();
+    let (mut any, mut without) = (false, Vec::new());
     for (i, root) in roots.iter().enumerate() {
-        check(&mut report, root, &sources, args, i < given);
+        match check(&mut report, root, &sources, args) {
+            Contents::Filter => any = true,
+            Contents::NoFilter if i < given => without.push(root),
+            Contents::NoFilter | Contents::Routes => {}
+        }
+    }
+    for root in without {
+        let message = "no Limpet filter in it";
+        if any {
+            // A bootstrap or clusters, beside the file that has the filter.
+            report.note(root, format!("not checked: {message}"));
+        } else {
+            let expected = "expected a wasm filter or dynamic module named limpet, or one with a configuration of \
+                            Limpet's";
+            report.error(root, format!("{message}: {expected}"));
+        }
     }
     let files: Vec<&str> = roots.iter().map(|root| root.file).collect();
     if args.quiet {
@@ -65,30 +81,47 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
     Ok(if bad { Verdict::Bad } else { Verdict::Good })
 }
 
-/// Checks one document; `given`: it is an argument, rather than found through another document.
-fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs, given: bool) {
+/// What a document has.
+enum Contents {
+    Filter,
+    /// Routes of a filter elsewhere.
+    Routes,
+    NoFilter,
+}
+
+/// Checks one document.
+fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs) -> Contents {
     if let Some(found) = foreign_config::find(root) {
-        return check_foreign(report, root, found, args);
+        check_foreign(report, root, found, args);
+        return Contents::Filter;
     }
-    if !root.has_types() {
-        return filter::check(
+    if !root.has_types() && !is_envoys(root) {
+        filter::check(
             report,
             root,
             root.value.to_string().as_bytes(),
             &Usage::default(),
             args.env,
         );
+        return Contents::Filter;
     }
     let found = filter_locator::filters(root);
     for filter in &found {
         check_filter(report, filter, args);
     }
     let chains = connection_manager::check_all(report, root, sources);
-    if found.is_empty() && !chains && given && !sources.has_routes(root) {
-        let message = "no Limpet filter in it: expected a wasm filter or dynamic module named limpet, or one with a \
-                       configuration of Limpet's";
-        report.error(root, message);
+    match (found.is_empty() && !chains, sources.has_routes(root)) {
+        (false, _) => Contents::Filter,
+        (true, true) => Contents::Routes,
+        (true, false) => Contents::NoFilter,
     }
+}
+
+/// Whether it is a bootstrap of Envoy, or what Envoy discovers, without any typed message.
+fn is_envoys(root: &Node<'_>) -> bool {
+    ["resources", "dynamic_resources", "static_resources"]
+        .iter()
+        .any(|field| root.get(field).is_some())
 }
 
 /// Checks the filter in an object of another control plane, which has the filter's configuration and variables.
