@@ -10,7 +10,8 @@ use limpet_e2e::kube::{Client, Cluster, Controller, Namespace, Release, refused}
 use limpet_model::selector_service;
 use serde_json::{Value, json};
 
-use super::{WEB, objects};
+use super::WEB;
+use crate::site::site_objects;
 
 /// What the token may change in every namespace.
 const EVERYWHERE: &[&str] = &[
@@ -154,27 +155,34 @@ async fn try_everything(token: &Client, namespace: &Namespace) -> Result<()> {
     forbidden("another's token", answer)
 }
 
+/// A Service with a Gateway and a route.
+async fn victim(namespace: &Namespace) -> Result<()> {
+    namespace.gateway_class().await?;
+    namespace.service("web", WEB).await?;
+    namespace.apply(&site_objects(namespace)).await
+}
+
 #[tokio::test]
 async fn a_stolen_token_redirects_nobody() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     let home = cluster.namespace("token").await?;
-    let victim = cluster.namespace("victim").await?;
+    let away = cluster.namespace("victim").await?;
     let _controller = Controller::prepare(cluster.server(), &home, |_| ()).await?;
-    let _victims = objects(&victim).await?;
-    let _neighbours = objects(&home).await?;
+    victim(&away).await?;
+    victim(&home).await?;
     let token = cluster
         .server()
         .service_account(home.name(), "limpet-controller")
         .await?;
     let token = cluster.server().client(token);
 
-    let (changes, readings) = permitted(&token, victim.name()).await?;
+    let (changes, readings) = permitted(&token, away.name()).await?;
     assert_eq!(changes, set(EVERYWHERE));
     assert_eq!(readings, set(READABLE));
     let (changes, readings) = permitted(&token, home.name()).await?;
     assert_eq!(changes, &set(EVERYWHERE) | &set(AT_HOME));
     assert_eq!(readings, set(READABLE));
-    for namespace in [&victim, &home] {
+    for namespace in [&away, &home] {
         try_everything(&token.in_namespace(namespace.name()), namespace).await?;
     }
     Ok(())
@@ -185,7 +193,7 @@ async fn a_stolen_token_redirects_nobody() -> Result<()> {
 async fn a_role_may_name_the_services_of_xbackends() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     let namespace = cluster.namespace("named").await?;
-    let _pods = objects(&namespace).await?;
+    victim(&namespace).await?;
     let name = selector_service(&ObjectName::new(namespace.name(), "blue")).name;
     let role = format!(
         "
@@ -226,8 +234,6 @@ spec:
     let _controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let made = namespace.until("the Service", "v1/Service", &name, |_| true).await?;
     assert_eq!(made["spec"]["selector"], json!({"app": "web"}));
-    let pods: Vec<(&str, &str)> = WEB.to_vec();
-    namespace.service("other", &pods).await?;
     let token = cluster
         .server()
         .service_account(namespace.name(), "limpet-controller")

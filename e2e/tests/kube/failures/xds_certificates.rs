@@ -167,6 +167,7 @@ async fn expired_certificates_stop_changes_and_no_session() -> Result<()> {
     ensure!(log.contains("a certificate of xDS must be renewed"), "{log}");
 
     // What is connected stays so, and gets changes.
+    site.until_left(SERVER, |left| left < 15.0).await?;
     site.until_left(SERVER, |left| left < 0.0).await?;
     site.until_left(CLIENT, |left| left < 0.0).await?;
     site.until_changed("after-the-end").await?;

@@ -7,6 +7,7 @@ mod refusals;
 mod resources;
 mod restart;
 mod rotation;
+mod silent;
 mod updates;
 
 use std::collections::BTreeMap;

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::certificates::Certificate;
 
-const SERVER: &str = "limpet.example";
+pub(super) const SERVER: &str = "limpet.example";
 
-fn write(files: &TlsFiles, server: &Certificate, authority: &Authority) -> Result<()> {
+pub(super) fn write(files: &TlsFiles, server: &Certificate, authority: &Authority) -> Result<()> {
     // Each file is replaced as a whole, as in a mounted Secret.
     for (file, text) in [
         (&files.certificate, &server.certificate),
@@ -30,7 +30,12 @@ fn put(file: &Path, text: &str) -> Result<()> {
 }
 
 /// An Envoy that presents this certificate and trusts this authority.
-async fn envoy(control_plane: &ControlPlane, id: &str, own: Option<&Certificate>, trusts: &Authority) -> Result<Proxy> {
+pub(super) async fn envoy(
+    control_plane: &ControlPlane,
+    id: &str,
+    own: Option<&Certificate>,
+    trusts: &Authority,
+) -> Result<Proxy> {
     let inline = |text: &str| json!({"inline_string": text});
     let mut common = json!({"validation_context": {
         "trusted_ca": inline(&trusts.certificate),
