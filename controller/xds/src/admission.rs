@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::peer::Origin;
 use super::snapshots::lock;
@@ -142,11 +142,23 @@ struct Served {
     by_origin: BTreeMap<Origin, Usage>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Usage {
     connections: usize,
     /// The memory of the names that its streams ask for.
     names: usize,
+    /// Whose turn it is to send a large request.
+    turn: Arc<Semaphore>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            connections: 0,
+            names: 0,
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
 }
 
 /// A connection's place, until it is dropped.
@@ -175,6 +187,12 @@ impl Connections {
 }
 
 impl Place {
+    /// Whose turn it is to send a large request, of all connections of the address.
+    pub(super) fn turn(&self) -> Arc<Semaphore> {
+        let mut served = lock(&self.served);
+        Arc::clone(&served.by_origin.entry(self.origin).or_default().turn)
+    }
+
     /// Counts the memory of names that a stream asks for, which was `before` and is `now`. Returns whether the address
     /// may have as much.
     fn change(&self, before: usize, now: usize) -> bool {

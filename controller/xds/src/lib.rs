@@ -39,8 +39,8 @@
 //! client is in [`Peer`], and [`Permission`] decides which groups it gets.
 //!
 //! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; so are `admission`,
-//! `limits` and `log_rate`, which bound what clients cost. `accept`, `connection`, `service`, `server` and `tls` are
-//! gRPC; `snapshots`, `status` and `counters` are what publishers and observers see.
+//! `limits` and `log_rate`, which bound what clients cost. `accept`, `connection`, `intake`, `service`, `server` and `tls`
+//! are gRPC; `snapshots`, `status` and `counters` are what publishers and observers see.
 
 mod accept;
 mod admission;
@@ -48,6 +48,7 @@ mod certificates;
 mod connection;
 mod counters;
 mod group;
+mod intake;
 mod limits;
 mod log_rate;
 mod peer;

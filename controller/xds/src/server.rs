@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::accept::{Acceptor, WAITING};
 use super::admission::{Connections, Handshakes};
 use super::certificates::Certificates;
+use super::intake::Intake;
 use super::log_rate::LogRate;
 use super::permission::Permission;
 use super::service::Discovery;
@@ -32,6 +33,9 @@ const REQUEST_LIMIT: usize = 8 << 20;
 /// The limit of streams of one connection. Envoy opens one for each kind of service, and a second one while it
 /// replaces the first.
 const STREAMS: u32 = 8;
+/// What a connection and a stream may send before the server takes it in.
+const CONNECTION_WINDOW: u32 = 256 << 10;
+const STREAM_WINDOW: u32 = 64 << 10;
 /// The largest headers of a stream. An Envoy's have some hundred bytes.
 const HEADER_LIMIT: u32 = 16 << 10;
 
@@ -180,8 +184,10 @@ impl Server {
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .http2_max_header_list_size(Some(HEADER_LIMIT))
             .max_concurrent_streams(Some(STREAMS))
-            .add_service(aggregated)
-            .add_service(extension)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .add_service(Intake(aggregated))
+            .add_service(Intake(extension))
             .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
         tokio::pin!(serving);
         tokio::select! {

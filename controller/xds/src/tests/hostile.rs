@@ -108,6 +108,58 @@ async fn a_stream_that_asks_for_too_much_ends() {
 }
 
 #[tokio::test]
+async fn large_requests_of_an_address_come_one_by_one() {
+    let snapshots = Snapshots::new();
+    snapshots.publish(GROUP, Resources::new());
+    let running = serve(&snapshots).await;
+    // Many at once: each gets its turn.
+    let mut large: Vec<_> = (0..6)
+        .map(|number| {
+            let first = asks_for(&format!("large-{number}"), &names(10_000, 200));
+            tokio::spawn(async move { Client::connect(running.address, first).await.next().await })
+        })
+        .collect();
+    // One begins a large request and never ends it: small requests of its address are served meanwhile.
+    let head = [&[0][..], &(1_u32 << 20).to_be_bytes()].concat();
+    let stream = tokio::net::TcpStream::connect(running.address).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let uri = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
+    let request = tonic::codegen::http::Request::post(format!("http://{}{uri}", running.address))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(())
+        .unwrap();
+    let began = std::time::Instant::now();
+    for one in large.drain(..) {
+        assert!(one.await.unwrap().is_empty());
+    }
+    let took = began.elapsed();
+    let (answer, mut body) = client.send_request(request, false).unwrap();
+    body.send_data(head.into(), false).unwrap();
+    for _ in 0..4 {
+        // There is room for more only when the server has taken in what was sent.
+        let piece = vec![0; 50_000];
+        body.reserve_capacity(piece.len());
+        while body.capacity() < piece.len() {
+            let room = std::future::poll_fn(|cx| body.poll_capacity(cx));
+            timeout(PATIENCE, room).await.expect("room in time").unwrap().unwrap();
+        }
+        body.send_data(piece.into(), false).unwrap();
+    }
+    let first = asks_for("large", &names(10_000, 200));
+    let address = running.address;
+    let mut large = tokio::spawn(async move { Client::connect(address, first).await.next().await });
+    let mut small = Client::connect(running.address, asks_for("small", &["a".to_owned()])).await;
+    assert!(small.next().await.is_empty());
+    // Longer than all those above took.
+    let waited = timeout(4 * took, &mut large).await;
+    assert!(waited.is_err(), "two large requests of one address are kept");
+    drop((answer, body));
+    assert!(large.await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn a_stream_without_a_request_ends() {
     let snapshots = Snapshots::new();
     let running = serve(&snapshots).await;

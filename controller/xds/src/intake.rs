@@ -1,0 +1,183 @@
+//! Large requests come one at a time from one address. A request is kept in memory until it is complete, so without
+//! this a client could fill the memory by beginning many.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http_body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{Bytes, Service, http};
+use tonic::server::NamedService;
+
+use super::connection::Client;
+
+/// The size from which on a request is large.
+const LARGE: usize = 64 << 10;
+/// How long a large request may take, once it is its turn.
+const TIME: Duration = Duration::from_secs(30);
+
+/// A service whose large requests wait for their turn.
+#[derive(Debug, Clone)]
+pub(super) struct Intake<S>(pub(super) S);
+
+impl<S: NamedService> NamedService for Intake<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Intake<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let turn = request.extensions().get::<Client>().map(|client| client.place().turn());
+        self.0.call(match turn {
+            Some(turn) => request.map(|body| Body::new(Requests::new(body, turn))),
+            None => request,
+        })
+    }
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+
+/// The requests of a stream.
+struct Requests {
+    body: Body,
+    turn: Arc<Semaphore>,
+    framing: Framing,
+    waiting: Option<Waiting>,
+    held: Option<(OwnedSemaphorePermit, Pin<Box<Sleep>>)>,
+}
+
+impl Requests {
+    fn new(body: Body, turn: Arc<Semaphore>) -> Self {
+        Self {
+            body,
+            turn,
+            framing: Framing::default(),
+            waiting: None,
+            held: None,
+        }
+    }
+
+    /// Waits until more of the request may come.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        if self.framing.left < LARGE && self.held.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.held.is_none() {
+            let turn = &self.turn;
+            let waiting = self.waiting.get_or_insert_with(|| {
+                let turn = Arc::clone(turn);
+                Box::pin(async move { turn.acquire_owned().await.ok() })
+            });
+            // It is never closed.
+            let permit = ready!(waiting.as_mut().poll(cx));
+            self.waiting = None;
+            self.held = permit.map(|permit| (permit, Box::pin(sleep(TIME))));
+        }
+        if let Some((_, time)) = &mut self.held
+            && time.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Err(Status::deadline_exceeded("a large request has not come in time")));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl http_body::Body for Requests {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.get_mut();
+        if let Err(status) = ready!(this.poll_turn(cx)) {
+            return Poll::Ready(Some(Err(status)));
+        }
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref())
+            && this.framing.pass(data)
+        {
+            this.held = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Where messages of gRPC end: each has a head of one byte of flags and four of its length.
+#[derive(Debug, Default)]
+struct Framing {
+    head: Vec<u8>,
+    /// The bytes of the message that are still to come.
+    left: usize,
+}
+
+impl Framing {
+    const HEAD: usize = 5;
+
+    /// Returns whether a message ends in these bytes.
+    fn pass(&mut self, mut data: &[u8]) -> bool {
+        let mut ended = false;
+        while !data.is_empty() {
+            if self.left == 0 {
+                let (head, rest) = data.split_at(data.len().min(Self::HEAD - self.head.len()));
+                self.head.extend_from_slice(head);
+                data = rest;
+                let Some([_, length @ ..]) = self.head.first_chunk::<{ Self::HEAD }>() else {
+                    break;
+                };
+                self.left = u32::from_be_bytes(*length).try_into().unwrap_or(usize::MAX);
+                self.head.clear();
+                ended |= self.left == 0;
+            } else {
+                let taken = data.len().min(self.left);
+                data = data.split_at(taken).1;
+                self.left -= taken;
+                ended |= self.left == 0;
+            }
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_each_message_is_found_in_any_pieces() {
+        let message = |length: u32| {
+            let mut bytes = vec![0];
+            bytes.extend(length.to_be_bytes());
+            bytes.extend(vec![7; length as usize]);
+            bytes
+        };
+        let all: Vec<u8> = [3, 0, 300, 1].into_iter().flat_map(message).collect();
+        for size in 1..all.len() {
+            let mut framing = Framing::default();
+            let ended = all.chunks(size).filter(|piece| framing.pass(piece)).count();
+            assert!((1..=4).contains(&ended), "{size}");
+            assert_eq!((framing.left, framing.head.len()), (0, 0), "{size}");
+        }
+        let mut framing = Framing::default();
+        assert!(!framing.pass(&message(300)[..100]));
+        assert_eq!(framing.left, 300 + 5 - 100);
+    }
+}
