@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Client, Node, Release};
 use limpet_e2e::{Visitor, poll, tools};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 /// A pod drains for half a minute, and a Deployment replaces one pod after the other.
@@ -151,7 +152,9 @@ fn deployed(file: &str) -> Result<String> {
 }
 
 fn certificates() -> Result<String> {
-    let made = Command::new(tools::checkout().join("controller/deploy/certificates.sh")).output()?;
+    let authority = TempDir::new()?;
+    let script = tools::checkout().join("controller/deploy/certificates.sh");
+    let made = Command::new(script).arg(authority.path()).output()?;
     ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     Ok(String::from_utf8(made.stdout)?)
 }
