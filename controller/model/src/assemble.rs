@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::Objects;
 use super::gateways::{GatewayState, ListenerState};
 use super::graph::{
-    Action, Forward, Gateway, Graph, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session, VirtualHost,
+    Action, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session,
+    VirtualHost,
 };
 use super::objects::RuleBackend;
 use super::routes::{Attachment, RouteRule, RouteState, RuleAction};
@@ -22,6 +23,9 @@ type Precedence<'a> = (
     (&'a str, &'a str, &'a str),
     (Kind, usize, usize),
 );
+
+/// The place of what is answered with 500 only if no rule takes it.
+const LAST: u8 = 3;
 
 type Found<'a> = BTreeMap<Hostname, Vec<(Precedence<'a>, Route)>>;
 
@@ -61,13 +65,22 @@ pub(super) fn assemble(
                 };
                 graph.rules.entry(rule.name.clone()).or_insert(origin);
             }
-            for (place, matches) in rule.matches.iter().enumerate() {
+            let followed = rule.matches.iter().enumerate().map(|(place, matches)| {
                 let made = make(rule, matches, session.of_path(&matches.path));
+                (precedence(route, index, place, matches), made)
+            });
+            let otherwise = rule.otherwise.iter().enumerate().map(|(place, matches)| {
+                let ((_, length), rest, age, place) = precedence(route, index, place, matches);
+                (((LAST, length), rest, age, place), refuse(rule, matches))
+            });
+            for (precedence, made) in followed.chain(otherwise) {
                 for attachment in &served {
                     let hosts = found.entry((&attachment.gateway, attachment.listener)).or_default();
                     for hostname in &attachment.hostnames {
-                        let entry = (precedence(route, index, place, matches), made.clone());
-                        hosts.entry(hostname.clone()).or_default().push(entry);
+                        hosts
+                            .entry(hostname.clone())
+                            .or_default()
+                            .push((precedence, made.clone()));
                     }
                 }
             }
@@ -139,6 +152,25 @@ fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session) -> Route {
         request_headers: rule.request_headers.clone(),
         response_headers: rule.response_headers.clone(),
         cors: rule.cors.clone(),
+    }
+}
+
+/// Answers what may be meant by a rule whose matches cannot be read.
+fn refuse(rule: &RouteRule<'_>, matches: &Match) -> Route {
+    let problems = rule.refused.iter().map(|refused| &refused.problem);
+    let problems: Vec<String> = problems
+        .map(|found| format!("{}: {}", found.field, found.message))
+        .collect();
+    Route {
+        rule: rule.name.clone(),
+        matches: matches.clone(),
+        action: Action::Respond {
+            status: 500,
+            reason: problems.join("; "),
+        },
+        request_headers: HeaderChanges::default(),
+        response_headers: HeaderChanges::default(),
+        cors: None,
     }
 }
 

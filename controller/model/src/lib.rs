@@ -14,6 +14,7 @@ mod backend_tls_status;
 mod build;
 mod certificate;
 pub mod endpoints;
+pub mod expression;
 mod fair_share;
 mod features;
 mod foreign;

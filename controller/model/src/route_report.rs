@@ -21,7 +21,9 @@ fn conditions(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession])
     if !parent.accepted.is_true() {
         conditions.push(parent.accepted.clone());
     } else if route.is_refused() {
-        let refusals: Vec<String> = route.rules.iter().flat_map(refusals).collect();
+        let mut refusals: Vec<String> = route.rules.iter().flat_map(refusals).collect();
+        // What is wrong with the route as a whole is said of each rule, and of the first what becomes of requests.
+        refusals.dedup_by(|next, said| said.starts_with(next.as_str()));
         conditions.push(Condition::fails("Accepted", UNSUPPORTED_VALUE, refusals.join("; ")));
     } else {
         conditions.push(Condition::holds(
@@ -102,8 +104,10 @@ fn partially_invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> Option
 fn refusals(rule: &RouteRule<'_>) -> Vec<String> {
     let refused = rule.refused.iter().map(|refused| {
         let message = format!("{}: {}", refused.problem.field, refused.problem.message);
-        if refused.drops_rule {
+        if refused.drops_rule && rule.otherwise.is_empty() {
             message
+        } else if refused.drops_rule {
+            format!("{message} (requests that may be meant and that no other rule takes are answered with status 500)")
         } else {
             format!("{message} (its requests are answered with status 500)")
         }

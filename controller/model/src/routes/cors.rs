@@ -1,6 +1,7 @@
 //! Which pages of other origins may send requests (Gateway API, `HTTPCORSFilter`).
 
 use super::token;
+use crate::expression::Expression;
 use crate::graph::{Cors, ValueMatch};
 use crate::problem::Problem;
 use limpet_api::Cors as CorsFilter;
@@ -71,7 +72,14 @@ fn origin(field: &str, text: &str) -> Result<ValueMatch, Problem> {
     };
     Ok(match host.strip_prefix(ANY) {
         // Any number of labels.
-        Some(rest) => ValueMatch::Regex(format!("{scheme}://[^/:]+{}{port}", ::regex::escape(rest))),
+        Some(rest) => {
+            let text = format!("{scheme}://[^/:]+{}{port}", Expression::escape(rest));
+            let expression = Expression::parse(&text).map_err(|message| Problem {
+                field: field.to_owned(),
+                message,
+            })?;
+            ValueMatch::Regex(expression.as_str().to_owned())
+        }
         None => ValueMatch::Exact(format!("{scheme}://{host}{port}")),
     })
 }

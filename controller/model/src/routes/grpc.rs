@@ -1,10 +1,14 @@
 //! What a GRPCRoute says. A gRPC method is a path, `/<service>/<method>`.
 
+use super::expressions::Expressions;
 use super::rule::{RouteInput, RuleInput};
-use super::{expressions, matches};
+use super::{matches, token};
 use crate::graph::{Match, PathMatch};
 use crate::problem::Problem;
 use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Kind, Object};
+
+/// An expression for any service or method.
+const ANY: &str = "[^/]+";
 
 pub(super) fn input(route: &Object<GrpcRouteSpec>, is_judged: bool) -> RouteInput<'_> {
     RouteInput {
@@ -14,22 +18,21 @@ pub(super) fn input(route: &Object<GrpcRouteSpec>, is_judged: bool) -> RouteInpu
         unread: &route.unread,
         parents: &route.spec.parent_refs,
         hostnames: &route.spec.hostnames,
-        rules: route
-            .spec
-            .rules
-            .iter()
-            .enumerate()
-            .map(|(index, rule)| rule_input(index, rule))
-            .collect(),
+        rules: Expressions::rules(&route.spec.rules, rule_input),
         is_judged,
     }
 }
 
-fn rule_input(index: usize, rule: &GrpcRule) -> RuleInput<'_> {
+fn rule_input<'a>(expressions: &mut Expressions, index: usize, rule: &'a GrpcRule) -> RuleInput<'a> {
     let field = format!("spec.rules[{index}]");
+    let matches = read_matches(expressions, &field, &rule.matches);
     RuleInput {
         name: rule.name.as_deref(),
-        matches: read_matches(&field, &rule.matches),
+        otherwise: match &matches {
+            Ok(_) => Vec::new(),
+            Err(_) => rule.matches.iter().filter_map(at_least).collect(),
+        },
+        matches,
         filters: &rule.filters,
         backends: &rule.backend_refs,
         timeouts: Ok((None, None)),
@@ -39,45 +42,69 @@ fn rule_input(index: usize, rule: &GrpcRule) -> RuleInput<'_> {
     }
 }
 
-fn read_matches(field: &str, all: &[GrpcMatch]) -> Result<Vec<Match>, Problem> {
-    let any = Match {
-        grpc: true,
-        ..Match::default()
-    };
+fn read_matches(expressions: &mut Expressions, field: &str, all: &[GrpcMatch]) -> Result<Vec<Match>, Problem> {
+    expressions.count_matches(all.len());
     if all.is_empty() {
-        return Ok(vec![any]);
+        return Ok(vec![any()]);
     }
     let read = |(index, found): (usize, &GrpcMatch)| {
         let field = format!("{field}.matches[{index}]");
         Ok(Match {
-            path: path(&format!("{field}.method"), found.method.as_ref())?,
-            headers: matches::named(&format!("{field}.headers"), &found.headers, true)?,
-            ..any.clone()
+            path: path(expressions, &format!("{field}.method"), found.method.as_ref())?,
+            headers: matches::named(expressions, &format!("{field}.headers"), &found.headers, true)?,
+            ..any()
         })
     };
     all.iter().enumerate().map(read).collect()
 }
 
-fn path(field: &str, method: Option<&GrpcMethodMatch>) -> Result<PathMatch, Problem> {
+fn any() -> Match {
+    Match {
+        grpc: true,
+        ..Match::default()
+    }
+}
+
+/// What the match demands of a path without its expressions, if that can be read.
+fn at_least(found: &GrpcMatch) -> Option<Match> {
+    let is_expression = |method: &&GrpcMethodMatch| method.kind.as_deref() == Some("RegularExpression");
+    let path = match found.method.as_ref().filter(is_expression) {
+        Some(_) => PathMatch::default(),
+        None => path(&mut Expressions::default(), "", found.method.as_ref()).ok()?,
+    };
+    Some(Match { path, ..any() })
+}
+
+fn path(expressions: &mut Expressions, field: &str, method: Option<&GrpcMethodMatch>) -> Result<PathMatch, Problem> {
     let Some(found) = method else {
         return Ok(PathMatch::default());
     };
+    let service_field = format!("{field}.service");
+    let method_field = format!("{field}.method");
     match (found.kind.as_deref(), found.service.as_deref(), found.method.as_deref()) {
-        (None | Some("Exact"), Some(service), Some(method)) => Ok(PathMatch::Exact(format!("/{service}/{method}"))),
-        (None | Some("Exact"), Some(service), None) => Ok(PathMatch::Prefix(format!("/{service}"))),
+        (None | Some("Exact"), Some(service), Some(method)) => {
+            let service = token::grpc_service(&service_field, service)?;
+            let method = token::grpc_method(&method_field, method)?;
+            Ok(PathMatch::Exact(format!("/{service}/{method}")))
+        }
+        (None | Some("Exact"), Some(service), None) => {
+            let service = token::grpc_service(&service_field, service)?;
+            Ok(PathMatch::Prefix(format!("/{service}")))
+        }
         (None | Some("Exact"), None, Some(method)) => {
-            Ok(PathMatch::Regex(format!("/[^/]+/{}", ::regex::escape(method))))
+            let method = token::grpc_method(&method_field, method)?;
+            Ok(PathMatch::Regex(format!("/{ANY}/{method}")))
         }
         (Some("RegularExpression"), service, method) if service.or(method).is_some() => {
-            let part = |name: &str, text: Option<&str>| match text {
-                Some(text) => expressions::regex(&format!("{field}.{name}"), text).map(|text| format!("({text})")),
-                None => Ok("[^/]+".to_owned()),
+            let mut part = |field: &str, text: Option<&str>| match text {
+                Some(text) => expressions.read_part(field, text),
+                None => Ok(ANY.to_owned()),
             };
-            Ok(PathMatch::Regex(format!(
-                "/{}/{}",
-                part("service", service)?,
-                part("method", method)?
-            )))
+            let service = part(&service_field, service)?;
+            let method = part(&method_field, method)?;
+            // Each part is within the limit, but both together may not be.
+            let both = format!("/{service}/{method}");
+            Expressions::default().read(field, &both).map(PathMatch::Regex)
         }
         (Some(kind), ..) if !["Exact", "RegularExpression"].contains(&kind) => Err(Problem {
             field: format!("{field}.type"),

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use super::expressions::Expressions;
+use super::matches;
 use super::rule::{RouteInput, RuleInput};
-use super::{expressions, matches};
 use crate::graph::{Match, PathMatch, Retry};
 use crate::problem::Problem;
+use crate::sessions::literal_prefix;
 use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Kind, Object, PathMatch as PathMatchSpec};
 use limpet_core::time::GatewayDuration;
 
@@ -17,22 +19,21 @@ pub(super) fn input(route: &Object<HttpRouteSpec>, is_judged: bool) -> RouteInpu
         unread: &route.unread,
         parents: &route.spec.parent_refs,
         hostnames: &route.spec.hostnames,
-        rules: route
-            .spec
-            .rules
-            .iter()
-            .enumerate()
-            .map(|(index, rule)| rule_input(index, rule))
-            .collect(),
+        rules: Expressions::rules(&route.spec.rules, rule_input),
         is_judged,
     }
 }
 
-fn rule_input(index: usize, rule: &HttpRule) -> RuleInput<'_> {
+fn rule_input<'a>(expressions: &mut Expressions, index: usize, rule: &'a HttpRule) -> RuleInput<'a> {
     let field = format!("spec.rules[{index}]");
+    let matches = read_matches(expressions, &field, &rule.matches);
     RuleInput {
         name: rule.name.as_deref(),
-        matches: read_matches(&field, &rule.matches),
+        otherwise: match &matches {
+            Ok(_) => Vec::new(),
+            Err(_) => rule.matches.iter().filter_map(at_least).collect(),
+        },
+        matches,
         filters: &rule.filters,
         backends: &rule.backend_refs,
         timeouts: timeouts(&field, rule),
@@ -42,31 +43,48 @@ fn rule_input(index: usize, rule: &HttpRule) -> RuleInput<'_> {
     }
 }
 
-fn read_matches(field: &str, all: &[HttpMatch]) -> Result<Vec<Match>, Problem> {
+fn read_matches(expressions: &mut Expressions, field: &str, all: &[HttpMatch]) -> Result<Vec<Match>, Problem> {
+    expressions.count_matches(all.len());
     if all.is_empty() {
         return Ok(vec![Match::default()]);
     }
     let read = |(index, found): (usize, &HttpMatch)| {
         let field = format!("{field}.matches[{index}]");
         Ok(Match {
-            path: path(&format!("{field}.path"), found.path.as_ref())?,
+            path: path(expressions, &format!("{field}.path"), found.path.as_ref())?,
             method: found.method.clone(),
-            headers: matches::named(&format!("{field}.headers"), &found.headers, true)?,
-            query: matches::named(&format!("{field}.queryParams"), &found.query_params, false)?,
+            headers: matches::named(expressions, &format!("{field}.headers"), &found.headers, true)?,
+            query: matches::named(expressions, &format!("{field}.queryParams"), &found.query_params, false)?,
             grpc: false,
         })
     };
     all.iter().enumerate().map(read).collect()
 }
 
-fn path(field: &str, path: Option<&PathMatchSpec>) -> Result<PathMatch, Problem> {
+/// What the match demands of a path and a method, if that can be read.
+fn at_least(found: &HttpMatch) -> Option<Match> {
+    let mut at_least = found.path.clone();
+    if let Some(path) = &mut at_least
+        && path.kind.as_deref() == Some("RegularExpression")
+    {
+        path.kind = None;
+        path.value = path.value.as_deref().map(|value| format!("{}/", literal_prefix(value)));
+    }
+    Some(Match {
+        path: path(&mut Expressions::default(), "", at_least.as_ref()).ok()?,
+        method: found.method.clone(),
+        ..Match::default()
+    })
+}
+
+fn path(expressions: &mut Expressions, field: &str, path: Option<&PathMatchSpec>) -> Result<PathMatch, Problem> {
     let Some(path) = path else {
         return Ok(PathMatch::default());
     };
     let value = path.value.as_deref().unwrap_or("/");
     let problem = |field: String, message: String| Problem { field, message };
     match path.kind.as_deref() {
-        Some("RegularExpression") => return expressions::regex(&format!("{field}.value"), value).map(PathMatch::Regex),
+        Some("RegularExpression") => return expressions.read(&format!("{field}.value"), value).map(PathMatch::Regex),
         _ if !value.starts_with('/') => {
             return Err(problem(
                 format!("{field}.value"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::expressions::regex;
+use super::expressions::Expressions;
 use super::token;
 use crate::graph::ValueMatch;
 use crate::problem::Problem;
@@ -13,6 +13,7 @@ const MAX_PARAMETER: usize = 1024;
 
 /// Headers or query parameters. The first of several entries of one name counts (Gateway API, `HTTPRouteMatch`).
 pub(super) fn named(
+    expressions: &mut Expressions,
     field: &str,
     matches: &[NamedMatch],
     is_header: bool,
@@ -32,7 +33,9 @@ pub(super) fn named(
         };
         let value = match found.kind.as_deref() {
             None | Some("Exact") => ValueMatch::Exact(found.value.clone()),
-            Some("RegularExpression") => ValueMatch::Regex(regex(&format!("{field}[{index}].value"), &found.value)?),
+            Some("RegularExpression") => {
+                ValueMatch::Regex(expressions.read(&format!("{field}[{index}].value"), &found.value)?)
+            }
             Some(other) => {
                 return Err(Problem {
                     field: format!("{field}[{index}].type"),

@@ -179,6 +179,11 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         name: RuleName(String::new()),
         own_name: input.name,
         matches,
+        otherwise: if route.is_judged {
+            input.otherwise.clone()
+        } else {
+            Vec::new()
+        },
         action: RuleAction::Respond {
             status: 500,
             reason: String::new(),

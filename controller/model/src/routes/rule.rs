@@ -19,6 +19,9 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) own_name: Option<&'a str>,
     /// Empty if the rule was dropped; `refused` says why.
     pub(crate) matches: Vec<Match>,
+    /// What is answered with status 500 if no rule takes it, because the matches cannot be read. It contains what they
+    /// match, and more.
+    pub(crate) otherwise: Vec<Match>,
     pub(crate) action: RuleAction,
     pub(crate) request_headers: HeaderChanges,
     pub(crate) response_headers: HeaderChanges,
@@ -97,6 +100,8 @@ pub(super) struct RuleInput<'a> {
     pub(super) field: String,
     pub(super) name: Option<&'a str>,
     pub(super) matches: Result<Vec<Match>, Problem>,
+    /// What is known of matches that cannot be read.
+    pub(super) otherwise: Vec<Match>,
     pub(super) filters: &'a [Filter],
     pub(super) backends: &'a [BackendRef],
     pub(super) timeouts: Result<(Option<Duration>, Option<Duration>), Problem>,

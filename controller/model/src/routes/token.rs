@@ -1,4 +1,4 @@
-//! Names of headers and methods: tokens of HTTP (RFC 9110, section 5.6.2).
+//! Names of headers and methods: tokens of HTTP (RFC 9110, section 5.6.2), and the names of gRPC.
 
 use crate::problem::Problem;
 
@@ -12,6 +12,35 @@ pub(super) fn header_name(field: &str, name: &str) -> Result<String, Problem> {
 pub(super) fn method(field: &str, name: &str) -> Result<String, Problem> {
     check(field, "a method", name)?;
     Ok(name.to_owned())
+}
+
+/// A gRPC service with its package (Gateway API, `GRPCMethodMatch.service`). An API server checks it; files are not
+/// checked before.
+pub(super) fn grpc_service<'n>(field: &str, name: &'n str) -> Result<&'n str, Problem> {
+    let names = name.strip_prefix('.').unwrap_or(name);
+    if names.split('.').all(is_identifier) {
+        return Ok(name);
+    }
+    Err(Problem {
+        field: field.to_owned(),
+        message: format!("expected a gRPC service such as shop.Cart, found {name:?}"),
+    })
+}
+
+/// A gRPC method.
+pub(super) fn grpc_method<'n>(field: &str, name: &'n str) -> Result<&'n str, Problem> {
+    if is_identifier(name) {
+        return Ok(name);
+    }
+    Err(Problem {
+        field: field.to_owned(),
+        message: format!("expected a gRPC method such as Add, found {name:?}"),
+    })
+}
+
+fn is_identifier(name: &str) -> bool {
+    let is_part = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
+    name.bytes().all(is_part) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
 fn check(field: &str, what: &str, name: &str) -> Result<(), Problem> {

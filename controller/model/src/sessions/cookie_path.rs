@@ -52,7 +52,7 @@ fn common<'a>(one: &'a str, two: &str) -> &'a str {
 
 /// The whole segments that all paths begin with that the expression matches. Empty if the expression has alternatives
 /// at its top level.
-fn literal_prefix(expression: &str) -> &str {
+pub(crate) fn literal_prefix(expression: &str) -> &str {
     let expression = expression.strip_prefix('^').unwrap_or(expression);
     if has_alternatives(expression) {
         return "";

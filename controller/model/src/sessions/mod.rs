@@ -39,6 +39,7 @@ use super::{Objects, SessionPolicyName, Settings};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
+pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::{former_sessions, pruned_policies};

@@ -10,6 +10,7 @@
 mod addresses;
 mod backend_tls;
 mod documented;
+mod expressions;
 mod foreign;
 mod gateways;
 mod hostnames;

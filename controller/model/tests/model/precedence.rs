@@ -100,7 +100,7 @@ spec:
         paths,
         [
             PathMatch::Exact("/shop.Cart/Add".to_owned()),
-            PathMatch::Regex("/(shop[.].*)/(A|B)".to_owned()),
+            PathMatch::Regex(r"/shop\..*/(?:A|B)".to_owned()),
             PathMatch::Regex("/[^/]+/Buy".to_owned()),
             PathMatch::Prefix("/shop.Cart".to_owned()),
             PathMatch::Prefix(String::new()),

@@ -36,6 +36,7 @@ use envoy_types::pb::google::protobuf::{Struct, Value};
 use super::clusters::{http2, one_endpoint};
 use super::pack::{ads, duration, number, pack, socket};
 use limpet_api::ObjectName;
+use limpet_model::expression::Expression;
 
 /// The name of the controller's cluster.
 const CONTROLLER: &str = "limpet.controller";
@@ -133,12 +134,12 @@ pub(super) fn admin(port: u16) -> Admin {
 /// Runtime settings, for which Envoy has no fields.
 pub(super) fn runtime() -> LayeredRuntime {
     let fields = [
-        // By default, one regular expression of more than 100 instructions makes Envoy refuse all routes of a listener.
+        // One larger regular expression makes Envoy refuse all routes of a listener. The model lets none through. What
+        // is above its limit is for releases of RE2 that compile an expression to more than those of today.
         (
             "re2.max_program_size.error_level",
-            Kind::NumberValue(f64::from(u32::MAX)),
+            Kind::NumberValue(f64::from(Expression::MOST_INSTRUCTIONS / 4 * 5)),
         ),
-        ("re2.max_program_size.warn_level", Kind::NumberValue(1000.0)),
     ];
     let fields = fields.map(|(name, kind)| (name.to_owned(), Value { kind: Some(kind) }));
     LayeredRuntime {

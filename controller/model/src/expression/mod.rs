@@ -1,0 +1,94 @@
+//! Regular expressions. Envoy uses RE2, and refuses a whole route table for one expression that RE2 does not read or that
+//! is too large. So an expression is parsed as RE2 parses it, and its meaning is printed in a small syntax that every
+//! RE2 reads, with a size that is known before anything compiles it.
+//!
+//! Envoy matches whole values, so groups capture nothing and lazy repetitions are greedy ones.
+//!
+//! Envoy's RE2 reads characters (UTF-8) before Envoy 1.39 and bytes (Latin-1) since then. What is printed means the same
+//! to both in text that is valid UTF-8, with one exception: where `.` or another class takes all characters beyond
+//! ASCII, it takes one of them or one byte of them. So `.{3}` counts bytes since Envoy 1.39.
+
+mod cache;
+mod class;
+mod node;
+mod parser;
+mod print;
+mod size;
+
+/// A regular expression that every Envoy reads, and reads alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expression {
+    text: String,
+    instructions: u32,
+}
+
+impl Expression {
+    /// The maximum length of what is read, that of a header's value in the Gateway API.
+    pub const MOST_BYTES: usize = 4096;
+    /// The maximum size of the program that RE2 makes of an expression. Envoy has the same limit, by the runtime setting
+    /// `re2.max_program_size.error_level`.
+    ///
+    /// A repetition counts as often as it repeats, so this also keeps expressions below RE2's own limit of 1000
+    /// repetitions within each other.
+    pub const MOST_INSTRUCTIONS: u32 = 1000;
+
+    /// Translates an expression.
+    ///
+    /// # Errors
+    /// If RE2 does not read it, if it means different things to different releases of Envoy, or if it is too large. The
+    /// message says what was found.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        cache::get(text, || Self::translate(text))
+    }
+
+    fn translate(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        if text.len() > Self::MOST_BYTES {
+            let (most, found) = (Self::MOST_BYTES, text.len());
+            return Err(format!("expected at most {most} bytes, found {found}"));
+        }
+        let node = parser::parse(text)?.without_outer_anchors();
+        let instructions = size::of_program(&node);
+        if instructions > Self::MOST_INSTRUCTIONS {
+            let most = Self::MOST_INSTRUCTIONS;
+            return Err(format!(
+                "expected a program of at most {most} instructions, found {instructions}"
+            ));
+        }
+        Ok(Self {
+            text: print::print(&node),
+            instructions,
+        })
+    }
+
+    /// In the small syntax.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The size of RE2's program, at most.
+    #[must_use]
+    pub fn instructions(&self) -> u32 {
+        self.instructions
+    }
+
+    /// A text that matches only itself, as a part of an expression.
+    pub(crate) fn escape(text: &str) -> String {
+        text.chars().map(print::literal).collect()
+    }
+
+    /// It as a part of a larger expression.
+    pub(crate) fn as_part(&self) -> String {
+        if self.text.contains('|') {
+            print::group(&self.text)
+        } else {
+            self.text.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

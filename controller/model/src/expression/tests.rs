@@ -1,0 +1,205 @@
+use proptest::prelude::*;
+
+use super::Expression;
+use super::cache::Cache;
+
+fn printed(text: &str) -> String {
+    match Expression::parse(text) {
+        Ok(expression) => expression.as_str().to_owned(),
+        Err(message) => format!("refused: {message}"),
+    }
+}
+
+/// What is printed may not change: rules without a name are called by a hash of it.
+#[test]
+fn the_translation_is_frozen() {
+    for (text, expected) in [
+        // What RE2 reads alike everywhere stays as it is.
+        ("/shop/.*", "/shop/.*"),
+        ("/items/[0-9]+", "/items/[0-9]+"),
+        ("/[^/]+/a{2,3}b{4,}c{5}", "/[^/]+/a{2,3}b{4,}c{5}"),
+        ("/a|/b", "/a|/b"),
+        // Names become ranges.
+        (r"\d{3}-\w+\s", r"[0-9]{3}-[0-9A-Z_a-z]+[\x{09}\x{0A}\x{0C}\x{0D} ]"),
+        (r"\D\W\S", r"[^0-9][^0-9A-Z_a-z][^\x{09}\x{0A}\x{0C}\x{0D} ]"),
+        ("[[:alpha:]_]", "[A-Z_a-z]"),
+        ("[[:^digit:]]", "[^0-9]"),
+        ("[^[:^space:]]", r"[\x{09}-\x{0D} ]"),
+        (r"\p{ASCII}\p{Any}\P{Any}", r"[\x{00}-\x{7F}](?s:.)(?:\b\B)"),
+        (r"\p{Pc}", "_|‿|⁀|⁔|︳|︴|﹍|﹎|﹏|＿"),
+        // Characters.
+        (
+            r"\.\x41\x{42}\103\a\f\t\n\r\v\0\_",
+            r"\.ABC\x{07}\x{0C}\x{09}\x{0A}\x{0D}\x{0B}\x{00}_",
+        ),
+        (r"\Qa.b*\E+", r"a\.b\*+"),
+        (r"é+\x{e9}\xE9", "(?:é)+éé"),
+        ("[é]", "é"),
+        ("[aé]?", "(?:a|é)?"),
+        ("[^a]{3}", "[^a]{3}"),
+        // A brace that is no repetition, and a bracket that closes nothing.
+        ("a{,3}b{x}c{01}]}", r"a\{,3\}b\{x\}c\{01\}\]\}"),
+        // For Rust, these are operations on classes.
+        ("[a&&b]", r"[\&ab]"),
+        ("[+--]", r"[+-\-]"),
+        ("[a~~b]", r"[ab\~]"),
+        ("[a[bc]]", r"[\[a-c]\]"),
+        ("[]a]", r"[\]a]"),
+        ("[:/]+", "[/:]+"),
+        (r"[\]\\^-]", r"[\-\\-\^]"),
+        // Groups capture nothing, and nothing is lazy.
+        ("(a)(?P<n>b)(?<n>c)(?:d|e)f*?", "abc(?:d|e)f*"),
+        ("(?:a*)*(b|)", "(?:a*)*(?:b|(?:))"),
+        ("()", "(?:)"),
+        ("a{0}b{1}(?:c{9}){0,0}", "b"),
+        // Flags.
+        ("(?i)aB-1(?-i:c)é", "[Aa][Bb]-1c(?:É|é)"),
+        ("(?i)[^a-c][[:upper:]]k", "[^A-Ca-c][A-Za-z][Kk]"),
+        ("a(?i:b|c)d", "a(?:[Bb]|[Cc])d"),
+        ("a(?i)b|c", "a[Bb]|[Cc]"),
+        ("(?s).(?-s).(?U)a+", "(?s:.).a+"),
+        // Whole values are matched, so anchors around them mean nothing.
+        ("^/x$", "/x"),
+        (r"\A/x\z|^/y$", "/x|/y"),
+        ("a^b$c", r"a\Ab\zc"),
+        ("(?m)^a$", "(?m:^)a(?m:$)"),
+        (r"\ba\B\b*", r"\ba\B"),
+        (r"\C", r"\C"),
+    ] {
+        assert_eq!(printed(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_translated_is_named() {
+    let dots = ".".repeat(200);
+    let long = "a".repeat(5000);
+    for (text, expected) in [
+        ("", "it is empty"),
+        ("((", "( without )"),
+        ("a)", ") without ("),
+        ("[a", "[ without ]"),
+        ("[[:foo:]]", "there is no class [:foo:]"),
+        (r"\p{Nothing}", r"found \p{Nothing}"),
+        (r"\p{Greek", r"without }"),
+        (
+            r"/\p{Letter}",
+            r"expected a class of at most 64 characters beyond ASCII, or all of them, found \p{Letter}",
+        ),
+        (r"[^\pL]", r"found \pL"),
+        ("[à-\u{200}]", "found [à-\u{200}]"),
+        ("(?=a)", "found (?="),
+        ("(?<=a)", "found (?<"),
+        ("(?x)a", "found (?x"),
+        ("(?i-)a", "found (?i-)"),
+        ("(?P<a.b>c)", r#"found "a.b""#),
+        (r"(a)\1", r"there is no escape sequence \1"),
+        (r"\Z", r"there is no escape sequence \Z"),
+        (r"\u0041", r"there is no escape sequence \u"),
+        (r"\x{110000}", r"there is no escape sequence \x{110000}"),
+        (r"[\b]", r"there is no escape sequence \b"),
+        ("a**", "found * behind another repetition"),
+        ("*a", "found * with nothing to repeat"),
+        ("a|{2}", "found {2} with nothing to repeat"),
+        ("a{3,2}", "expected the smaller number first, found {3,2}"),
+        ("[b-a]", "expected the smaller character first, found b-a"),
+        ("[z--a]", "found z--"),
+        (&"(".repeat(101), "at most 100 groups within each other"),
+        (&long, "expected at most 4096 bytes, found 5000"),
+        // The issue's forms.
+        (
+            "[acegikmoqsuwy]{1000}",
+            "expected a program of at most 1000 instructions, found 13005",
+        ),
+        (".{1000}", "found 9005"),
+        (&dots, "found 1805"),
+        ("((a{100}){100}){100}", "found 1000005"),
+        (
+            "(((((((((a{9999}){9999}){9999}){9999}){9999}){9999}){9999}){9999}){9999})",
+            "found 4294967295",
+        ),
+    ] {
+        let found = printed(text);
+        assert!(
+            found.starts_with("refused: ") && found.contains(expected),
+            "{text}: {found}"
+        );
+    }
+}
+
+/// Expressions that RE2 and Rust read alike, of ASCII.
+fn expressions() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        4 => "[a-cA-C/0 _.-]{1,2}".prop_map(|text| regex::escape(&text)),
+        1 => Just(".".to_owned()),
+        1 => prop::sample::select(vec![r"[0-9]", "[^a-b]", "[A-Ca]", r"[^/]", "[[:alpha:]]", "[[:^lower:]_]", r"[\]^-]"])
+            .prop_map(str::to_owned),
+        1 => prop::sample::select(vec!["^", "$", r"\A", r"\z", "(?m:^)", "(?m:$)", r"\x41", r"\t", "(?i)", "(?s)"])
+            .prop_map(str::to_owned),
+    ];
+    leaf.prop_recursive(4, 24, 3, |inner| {
+        let repeated = (
+            inner.clone(),
+            prop::sample::select(vec!["*", "+", "?", "*?", "{2}", "{0,2}", "{1,}", "{0}"]),
+        );
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 1..4).prop_map(|parts| parts.concat()),
+            prop::collection::vec(inner.clone(), 1..3).prop_map(|parts| format!("({})", parts.join("|"))),
+            inner.prop_map(|part| format!("(?i:{part})")),
+            repeated.prop_map(|(part, operator)| format!("(?:{part}){operator}")),
+        ]
+    })
+}
+
+fn matches(text: &str, value: &str) -> bool {
+    // Without Unicode, as RE2 reads ASCII.
+    let whole = regex::bytes::Regex::new(&format!(r"\A(?-u:(?:{text}))\z")).expect("an expression of Rust");
+    whole.is_match(value.as_bytes())
+}
+
+proptest! {
+    #[test]
+    fn a_translation_matches_what_the_expression_matches(
+        text in expressions(),
+        values in prop::collection::vec("[a-cA-C/0 _.\n-]{0,6}", 8),
+    ) {
+        let printed = printed(&text);
+        for value in values {
+            prop_assert_eq!(matches(&text, &value), matches(&printed, &value), "{} {} {:?}", text, printed, value);
+        }
+    }
+
+    /// A second translation says the same, so nothing is printed that the parser reads otherwise.
+    #[test]
+    fn a_translation_is_its_own_translation(text in r"[\[\]()?:^$.*+{}0-9a-c|\\dpLiés&~/-]{0,24}") {
+        if let Ok(once) = Expression::parse(&text) {
+            prop_assert_eq!(Expression::parse(once.as_str()), Ok(once));
+        }
+    }
+
+    #[test]
+    fn any_text_is_translated_or_refused(text in any::<String>()) {
+        if let Ok(expression) = Expression::parse(&text) {
+            prop_assert!(!expression.as_str().is_empty());
+            prop_assert!(expression.instructions() <= Expression::MOST_INSTRUCTIONS);
+        }
+    }
+}
+
+#[test]
+fn the_cache_is_bounded_and_keeps_what_is_used() {
+    let mut cache = Cache::default();
+    let translation = || Expression::parse("a");
+    cache.insert("used", translation());
+    for number in 0..100_000 {
+        cache.insert(&number.to_string(), translation());
+        assert!(cache.get("used").is_some(), "forgotten after {number}");
+    }
+    assert!(cache.get("0").is_none());
+    assert!(cache.len() <= 40_000, "{}", cache.len());
+    let large = "x".repeat(Expression::MOST_BYTES);
+    for number in 0..10_000 {
+        cache.insert(&format!("{number}{large}"), translation());
+    }
+    assert!(cache.len() <= 5_000, "{}", cache.len());
+}
