@@ -1,6 +1,7 @@
 //! The configuration that the controller makes of graphs, in a real Envoy.
 
 mod discovered;
+mod expressions;
 mod graphs;
 mod overload;
 mod paths;

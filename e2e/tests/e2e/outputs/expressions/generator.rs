@@ -1,0 +1,225 @@
+//! Regular expressions at random, most of them valid for RE2, some not.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The `SplitMix64` generator.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Seeded by `LIMPET_FUZZ_SEED`, or by the clock. Prints the seed.
+    pub(crate) fn seeded() -> Self {
+        let clock = || {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |now| now.subsec_nanos())
+        };
+        let seed = std::env::var("LIMPET_FUZZ_SEED")
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let seed = seed.unwrap_or_else(|| clock().into());
+        println!("LIMPET_FUZZ_SEED={seed}");
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next().to_le_bytes()[0]).collect()
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound.max(1) as u64).unwrap_or(0)
+    }
+
+    pub(crate) fn pick<'a>(&mut self, items: &[&'a str]) -> &'a str {
+        items[self.below(items.len())]
+    }
+
+    /// Up to `most` of what `make` makes.
+    pub(crate) fn some(&mut self, least: usize, most: usize, mut make: impl FnMut(&mut Self) -> String) -> Vec<String> {
+        let count = least + self.below(most + 1 - least);
+        (0..count).map(|_| make(self)).collect()
+    }
+}
+
+/// Pieces of expressions.
+pub(crate) struct Pieces {
+    pub(crate) characters: &'static [&'static str],
+    pub(crate) in_classes: &'static [&'static str],
+    pub(crate) others: &'static [&'static str],
+    pub(crate) counts: &'static [&'static str],
+}
+
+/// What RE2 reads as the same in every encoding.
+pub(crate) const ASCII: Pieces = Pieces {
+    characters: &[
+        "a", "b", "c", "K", "s", "/", "-", "_", "~", "&", ":", "1", "0", r"\.", r"\+", r"\-", r"\x41", r"\x{62}",
+        r"\141", r"\Qa+b\E", "{", "}", "]", "a{", "{,3}", "=", "!", ",", "@",
+    ],
+    in_classes: &[
+        "a",
+        "b",
+        "X",
+        "Z",
+        "0",
+        "/",
+        ".",
+        "&&",
+        "~~",
+        "[",
+        "_",
+        r"\]",
+        r"\-",
+        r"\^",
+        "a-c",
+        "A-F",
+        "0-9",
+        "+-/",
+        r"\d",
+        r"\w",
+        r"\D",
+        r"\W",
+        r"\S",
+        "[:alpha:]",
+        "[:^lower:]",
+        "[:digit:]",
+        "[:^punct:]",
+        "[:xdigit:]",
+        r"\p{Any}",
+        r"\x41-\x{46}",
+    ],
+    others: &[
+        ".", ".", r"\d", r"\w", r"\D", r"\W", r"\S", "^", "$", r"\A", r"\z", r"\b", r"\B", "(?m)^", "(?m:$)", "(?i)",
+        "(?s)", "(?-i)", "(?U)", r"\C", "()", "(?:)", r"\P{Any}",
+    ],
+    counts: &[
+        "*", "+", "?", "*?", "+?", "??", "{2}", "{0,2}", "{1,3}", "{2,}", "{0}", "{1}", "{2,3}?",
+    ],
+};
+
+/// What some RE2 or another refuses or reads otherwise too, and large expressions.
+pub(crate) const EVERYTHING: Pieces = Pieces {
+    characters: &[
+        "a",
+        "é",
+        "ß",
+        "☺",
+        "𝄞",
+        "ſ",
+        "K",
+        " ",
+        "\"",
+        "%",
+        "#",
+        r"\x{e9}",
+        r"\x{263A}",
+        r"\0",
+        r"\377",
+        r"\a",
+        r"\v",
+        r"\n",
+        r"\_",
+        r"\é",
+        r"\1",
+        r"\Z",
+        r"\u0041",
+        "é-ü",
+        "\u{7f}",
+        "\u{0}",
+    ],
+    in_classes: &[
+        "a-z",
+        "é",
+        "é-ü",
+        r"\x{e0}-\x{ef}",
+        r"\x{80}-\x{10FFFF}",
+        "--",
+        "z-a",
+        r"\b",
+        "[:foo:]",
+        "[:word:]",
+        "[:",
+        r"\pN",
+        r"\PN",
+        r"\p{Zs}",
+        r"\p{^Zs}",
+        r"\p{Letter}",
+        r"\p{Greek}",
+        r"\x00-\x1f",
+        r"\s",
+        "à-à",
+        "-",
+    ],
+    others: &[
+        r"\pL",
+        r"\p{Letter}",
+        r"\p{Pc}",
+        r"\P{Zs}",
+        "(?=a)",
+        "(?x)",
+        "(",
+        ")",
+        "[",
+        "[]",
+        "[^]",
+        "|",
+        "*",
+        "{2}",
+        ".",
+        "(?s:.)",
+        "(?i:é)",
+        r"\w",
+        r"\W",
+    ],
+    counts: &[
+        "*", "+", "?", "**", "{0,40}", "{70}", "{100,}", "{300}", "{1000}", "{1001}", "{2}{2}", "{3,2}", "{7,9}",
+    ],
+};
+
+pub(crate) fn expression(random: &mut Random, pieces: &Pieces, depth: usize) -> String {
+    let branches = random.some(1, 1 + random_branches(depth), |random| {
+        random.some(0, 4, |random| repeated(random, pieces, depth)).concat()
+    });
+    branches.join("|")
+}
+
+fn random_branches(depth: usize) -> usize {
+    depth.min(2)
+}
+
+fn repeated(random: &mut Random, pieces: &Pieces, depth: usize) -> String {
+    let atom = atom(random, pieces, depth);
+    let count = if random.below(3) == 0 {
+        random.pick(pieces.counts)
+    } else {
+        ""
+    };
+    atom + count
+}
+
+fn atom(random: &mut Random, pieces: &Pieces, depth: usize) -> String {
+    match random.below(10) {
+        0..5 => random
+            .some(1, 3, |random| random.pick(pieces.characters).to_owned())
+            .concat(),
+        5 | 6 => {
+            let open = random.pick(&["[", "[", "[^", "[]", "[^-"]);
+            let items = random.some(1, 4, |random| random.pick(pieces.in_classes).to_owned());
+            format!("{open}{}]", items.concat())
+        }
+        7 => random.pick(pieces.others).to_owned(),
+        _ if depth == 0 => "a".to_owned(),
+        _ => {
+            let open = random.pick(&["(", "(?:", "(?i:", "(?s:", "(?P<n>", "(?<m>", "(?-i:", "(?U:", "(?m:"]);
+            // RE2 wants the names of groups to differ.
+            let open = open.replace('>', &format!("{}>", random.below(1_000_000_000)));
+            format!("{open}{})", expression(random, pieces, depth - 1))
+        }
+    }
+}
