@@ -194,6 +194,11 @@ fn cookie_names() {
     run("cookie_names");
 }
 
+#[test]
+fn http_route() {
+    run("http_route");
+}
+
 /// A body that accepts or refuses every input would find nothing.
 #[test]
 fn the_corpus_has_accepted_and_refused_inputs() {

@@ -2,6 +2,7 @@
 
 mod discovered;
 mod expressions;
+mod fuzzed;
 mod graphs;
 mod overload;
 mod paths;

@@ -1,0 +1,33 @@
+//! The fuzz target `http_route`, with Envoy as the judge of a sample.
+
+use anyhow::{Result, ensure};
+use limpet_e2e::Envoy;
+
+use super::config;
+use super::expressions::generator::Random;
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "it is the body of a fuzz target"
+)]
+#[path = "../../../../filter/fuzz/src/http_route.rs"]
+mod http_route;
+
+/// One host that Envoy refuses stops all hosts of its port.
+#[test]
+fn envoy_accepts_what_any_http_route_becomes() -> Result<()> {
+    let mut random = Random::seeded();
+    let inputs: Vec<Vec<u8>> = (0..400).map(|_| random.bytes(300)).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let graph = http_route::graph(&inputs);
+    let (accepted, said) = Envoy::validate(&config(&graph, &[])?)?;
+    ensure!(accepted, "{said}");
+    // The sample has rules that are served, not only refused ones.
+    let text = serde_json::to_string(&graph)?;
+    for part in ["regex", "prefix", "exact", "forward"] {
+        ensure!(text.contains(part), "nothing has {part}");
+    }
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! Any `HTTPRoute` becomes a configuration of Envoy, and no other route suffers.
+
+use limpet_api::{Object, ObjectName, readable};
+use limpet_model::expression::Expression;
+use limpet_model::graph::{Action, Graph, Hostname, Match, PathMatch, ValueMatch};
+use limpet_model::{Objects, Settings, build};
+use serde_json::{Value, json};
+
+/// What the controller serves for `HTTPRoute` objects that are made of these bytes, one of each input, and for another route.
+///
+/// # Panics
+/// If the other route is not served, or an expression is not as Envoy needs it.
+pub fn graph(inputs: &[&[u8]]) -> Graph {
+    let mut objects = Objects::default();
+    let class: Object<_> = readable(&json!({
+        "kind": "GatewayClass", "metadata": {"name": "limpet"}, "spec": {"controllerName": "limpet.dev/controller"},
+    }));
+    objects.gateway_classes.insert("limpet".to_owned(), class);
+    let gateway: Object<_> = readable(&json!({
+        "kind": "Gateway", "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"gatewayClassName": "limpet", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+    }));
+    objects.gateways.insert(gateway.meta.object_name(), gateway);
+    for name in ["v1", "v2"] {
+        let service: Object<_> = readable(&json!({
+            "kind": "Service", "metadata": {"namespace": "shop", "name": name},
+            "spec": {"ports": [{"name": "web", "port": 80}]},
+        }));
+        objects.services.insert(service.meta.object_name(), service);
+    }
+    let other = json!([{"matches": [{"path": {"value": "/"}}], "backendRefs": [{"name": "v1", "port": 80}]}]);
+    add(&mut objects, "other", &other);
+    for (number, input) in inputs.iter().enumerate() {
+        add(&mut objects, &format!("fuzzed-{number}"), &Choices(input).rules());
+    }
+    let (graph, _) = build(&objects, &Settings::default());
+    check(&graph);
+    graph
+}
+
+/// Takes the bytes as the choices of what an `HTTPRoute` says.
+///
+/// # Panics
+/// If an object panics, or another one's route suffers.
+pub fn http_route(data: &[u8]) {
+    graph(&[data]);
+}
+
+fn add(objects: &mut Objects, name: &str, rules: &Value) {
+    let route: Object<_> = readable(&json!({
+        "kind": "HTTPRoute", "metadata": {"namespace": "shop", "name": name},
+        "spec": {"parentRefs": [{"name": "web"}], "hostnames": [format!("{name}.example")], "rules": rules},
+    }));
+    objects.http_routes.insert(route.meta.object_name(), route);
+}
+
+fn check(graph: &Graph) {
+    let gateway = graph
+        .gateways
+        .get(&ObjectName::new("shop", "web"))
+        .expect("the Gateway");
+    let hosts: Vec<_> = gateway
+        .ports
+        .values()
+        .flatten()
+        .flat_map(|listener| &listener.virtual_hosts)
+        .collect();
+    let of_other = Hostname::parse(Some("other.example"));
+    let other = hosts
+        .iter()
+        .find(|host| host.hostname == of_other)
+        .expect("the other route's host");
+    let is_served = other
+        .routes
+        .iter()
+        .any(|route| matches!(route.action, Action::Forward(_)));
+    assert!(is_served, "the other route: {other:?}");
+    for route in hosts.iter().flat_map(|host| &host.routes) {
+        for text in expressions(&route.matches) {
+            // It was printed in the syntax that every RE2 reads, so another translation changes nothing.
+            let again = Expression::parse(text).map(|again| again.as_str().to_owned());
+            assert_eq!(again.as_deref(), Ok(text), "translated again");
+        }
+    }
+}
+
+fn expressions(matches: &Match) -> Vec<&str> {
+    let path = match &matches.path {
+        PathMatch::Regex(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let values = matches
+        .headers
+        .values()
+        .chain(matches.query.values())
+        .filter_map(|value| match value {
+            ValueMatch::Regex(text) => Some(text.as_str()),
+            ValueMatch::Exact(_) => None,
+        });
+    path.into_iter().chain(values).collect()
+}
+
+/// Bytes as a row of choices. When they end, all choices are the first one.
+struct Choices<'d>(&'d [u8]);
+
+/// What values and expressions are often made of.
+const WORDS: [&str; 32] = [
+    "a",
+    "/",
+    "/shop",
+    "*",
+    "+",
+    "?",
+    "[a-c]",
+    "[^/]",
+    "(",
+    ")",
+    "|",
+    "{2}",
+    "{1000}",
+    ".",
+    ".*",
+    r"\d",
+    r"\p{Letter}",
+    "[[:foo:]]",
+    "(?i)",
+    "^",
+    "$",
+    "#",
+    "%",
+    "é",
+    "\n",
+    "\u{0}",
+    "//",
+    r"\",
+    "é-ü",
+    "https://*.a",
+    "%REQ(x)%",
+    "1s",
+];
+
+impl Choices<'_> {
+    fn byte(&mut self) -> u8 {
+        match self.0.split_first() {
+            Some((first, rest)) => {
+                self.0 = rest;
+                *first
+            }
+            None => 0,
+        }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::from(self.byte()) % bound
+    }
+
+    fn pick(&mut self, items: &[&str]) -> String {
+        items
+            .get(self.below(items.len()))
+            .map(|item| (*item).to_owned())
+            .unwrap_or_default()
+    }
+
+    /// Up to `most` of what `make` makes.
+    fn some(&mut self, most: usize, make: impl Fn(&mut Self) -> Value) -> Value {
+        (0..self.below(most + 1)).map(|_| make(self)).collect()
+    }
+
+    /// Words, and now and then any bytes.
+    fn text(&mut self) -> String {
+        let mut text = String::new();
+        for _ in 0..=self.below(6) {
+            if self.below(8) == 7 {
+                let (raw, rest) = self.0.split_at(self.0.len().min(5));
+                self.0 = rest;
+                text.push_str(&String::from_utf8_lossy(raw));
+            } else {
+                let word = self.pick(&WORDS);
+                text.push_str(&word.repeat(if self.below(32) == 31 { 300 } else { 1 }));
+            }
+        }
+        text
+    }
+
+    fn path(&mut self) -> String {
+        let text = self.text();
+        if self.below(4) == 3 { text } else { format!("/{text}") }
+    }
+
+    fn name(&mut self) -> String {
+        if self.below(6) == 5 {
+            self.text()
+        } else {
+            self.pick(&["a", "x-b", "cookie", "host", ":path", "A"])
+        }
+    }
+
+    fn rules(&mut self) -> Value {
+        self.some(3, |choices| {
+            let mut rule = json!({
+                "matches": choices.some(3, Self::matches),
+                "filters": choices.some(2, Self::filter),
+                "backendRefs": choices.some(2, Self::backend),
+            });
+            match choices.below(6) {
+                1 => rule["timeouts"] = json!({"request": choices.text(), "backendRequest": "1s"}),
+                2 => rule["retry"] = json!({"attempts": choices.byte(), "codes": [400 + u16::from(choices.byte())]}),
+                3 => rule["sessionPersistence"] = json!({"sessionName": choices.name(), "type": "Cookie"}),
+                4 => rule["sessionPersistence"] = json!({"sessionName": choices.name(), "type": "Header"}),
+                5 => rule["name"] = choices.text().into(),
+                _ => {}
+            }
+            rule
+        })
+    }
+
+    fn matches(&mut self) -> Value {
+        let mut found = json!({
+            "headers": self.some(2, Self::named),
+            "queryParams": self.some(2, Self::named),
+        });
+        if self.below(4) > 0 {
+            let kind = self.pick(&["RegularExpression", "PathPrefix", "Exact", "Glob"]);
+            found["path"] = json!({"type": kind, "value": self.path()});
+        }
+        if self.below(4) == 3 {
+            found["method"] = self.pick(&["GET", "POST", "a b", ""]).into();
+        }
+        found
+    }
+
+    fn named(&mut self) -> Value {
+        let kind = self.pick(&["RegularExpression", "Exact", "RegularExpression", "Other"]);
+        json!({"type": kind, "name": self.name(), "value": self.text()})
+    }
+
+    fn backend(&mut self) -> Value {
+        let filters = if self.below(4) == 3 {
+            self.some(1, Self::filter)
+        } else {
+            json!([])
+        };
+        json!({"name": self.pick(&["v1", "v2", "gone"]), "port": 80, "weight": self.byte(), "filters": filters})
+    }
+
+    fn changes(&mut self) -> Value {
+        let change = |choices: &mut Self| json!({"name": choices.name(), "value": choices.text()});
+        json!({
+            "set": self.some(1, change),
+            "add": self.some(1, change),
+            "remove": self.some(1, |choices| choices.name().into()),
+        })
+    }
+
+    fn changed_path(&mut self) -> Value {
+        match self.below(2) {
+            0 => json!({"type": "ReplaceFullPath", "replaceFullPath": self.path()}),
+            _ => json!({"type": "ReplacePrefixMatch", "replacePrefixMatch": self.path()}),
+        }
+    }
+
+    fn filter(&mut self) -> Value {
+        match self.below(7) {
+            0 => json!({"type": "RequestHeaderModifier", "requestHeaderModifier": self.changes()}),
+            1 => json!({"type": "ResponseHeaderModifier", "responseHeaderModifier": self.changes()}),
+            2 => json!({"type": "RequestRedirect", "requestRedirect": {
+                "scheme": self.pick(&["http", "https", "gopher"]), "hostname": self.name(), "path": self.changed_path(),
+                "statusCode": 300 + u16::from(self.byte() % 9),
+            }}),
+            3 => json!({"type": "URLRewrite", "urlRewrite": {"hostname": self.name(), "path": self.changed_path()}}),
+            4 => json!({"type": "RequestMirror", "requestMirror": {
+                "backendRef": {"name": self.pick(&["v1", "gone"]), "port": 80}, "percent": self.byte(),
+            }}),
+            5 => json!({"type": "CORS", "cors": {
+                "allowOrigins": self.some(2, |choices| format!("https://{}", choices.text()).into()),
+                "allowMethods": [self.pick(&["GET", "*", "a b"])], "allowHeaders": [self.name()],
+                "exposeHeaders": [self.name()], "maxAge": self.byte(),
+            }}),
+            _ => json!({"type": self.text()}),
+        }
+    }
+}
