@@ -49,6 +49,15 @@ pub(super) fn assemble(
             continue;
         }
         let namespace: Arc<str> = route.object.name.namespace.as_str().into();
+        if route.quarantined.is_some() {
+            // Its hosts stay its own, even without any match: their requests must not go to a less specific host.
+            for attachment in &served {
+                let hosts = found.entry((&attachment.gateway, attachment.listener)).or_default();
+                for hostname in &attachment.hostnames {
+                    hosts.entry(hostname.clone()).or_default();
+                }
+            }
+        }
         for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
             add_clusters(&mut graph, rule, all);
             for backend in &rule.backends {

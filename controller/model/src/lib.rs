@@ -44,7 +44,7 @@ pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
 pub use memory::Memory;
-pub use objects::{Objects, RouteReferences, SessionPolicyKind, SessionPolicyName};
+pub use objects::{InPlace, Objects, Quarantined, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
 pub use session_fields::{CookiePath, SessionFields};

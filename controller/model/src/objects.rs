@@ -41,6 +41,30 @@ pub struct Objects {
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// What is remembered of the objects as they were.
     pub memory: Memory,
+    /// The routes that Envoys refused.
+    pub quarantined: BTreeMap<ObjectRef, Quarantined>,
+}
+
+/// A route that Envoys refused, although it passed all checks here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Which one: its `metadata.generation`.
+    pub generation: i64,
+    /// Envoy's words.
+    pub words: String,
+    /// What becomes of its requests.
+    pub serves: InPlace,
+}
+
+/// What is served in the place of a route that Envoys refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InPlace {
+    /// A former version of the route, which is among the objects under its name.
+    Former,
+    /// Its matches, with status 500.
+    Status500,
+    /// Nothing, because Envoys refused its matches, too. Its hosts stay its own.
+    Nothing,
 }
 
 impl Objects {

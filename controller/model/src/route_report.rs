@@ -4,14 +4,16 @@ use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteRule, RouteState};
 use super::sessions::RuleSession;
 use super::unread::no_effect;
+use super::{InPlace, Quarantined};
 
 pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
     let parent = |parent: &Parent| ParentReport {
         parent_ref: parent.reference.clone(),
         conditions: conditions(route, parent, sessions),
     };
+    let quarantined = route.quarantined.map(|quarantined| quarantined.generation);
     RouteReport {
-        observed_generation: route.meta.generation,
+        observed_generation: quarantined.unwrap_or(route.meta.generation),
         parents: route.parents.iter().map(parent).collect(),
     }
 }
@@ -20,6 +22,12 @@ fn conditions(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession])
     let mut conditions = Vec::new();
     if !parent.accepted.is_true() {
         conditions.push(parent.accepted.clone());
+    } else if let Some(quarantined) = route.quarantined.filter(|of| of.serves != InPlace::Former) {
+        conditions.push(Condition::fails(
+            "Accepted",
+            UNSUPPORTED_VALUE,
+            refused_by_envoy(quarantined, route),
+        ));
     } else if route.is_refused() {
         let mut refusals: Vec<String> = route.rules.iter().flat_map(refusals).collect();
         // What is wrong with the route as a whole is said of each rule, and of the first what becomes of requests.
@@ -31,7 +39,7 @@ fn conditions(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession])
             parent.accepted.reason,
             no_effect(&message(route, parent, sessions), &route.ignored),
         ));
-        conditions.extend(partially_invalid(route, sessions));
+        conditions.extend(fallen_back(route, partially_invalid(route, sessions)));
     }
     if !route.is_malformed {
         conditions.push(resolved(route));
@@ -77,6 +85,35 @@ fn resolved(route: &RouteState<'_>) -> Condition {
             Condition::fails("ResolvedRefs", first.reason, messages.join("; "))
         }
     }
+}
+
+/// `PartiallyInvalid` of a route whose former version is served, else as it is.
+fn fallen_back(route: &RouteState<'_>, partially: Option<Condition>) -> Option<Condition> {
+    let Some(quarantined) = route.quarantined else {
+        return partially;
+    };
+    // The specification requires this prefix.
+    let mut message = format!("Fall Back: {}", refused_by_envoy(quarantined, route));
+    if let Some(partially) = partially {
+        message = format!("{message}; {}", partially.message);
+    }
+    Some(Condition::holds("PartiallyInvalid", UNSUPPORTED_VALUE, message))
+}
+
+/// What is served in the route's place, and why.
+fn refused_by_envoy(quarantined: &Quarantined, route: &RouteState<'_>) -> String {
+    let Quarantined {
+        generation,
+        words,
+        serves,
+    } = quarantined;
+    let served = match serves {
+        InPlace::Former if route.meta.generation == *generation => "the former version stays in use".to_owned(),
+        InPlace::Former => format!("generation {} stays in use", route.meta.generation),
+        InPlace::Status500 => "its requests are answered with status 500".to_owned(),
+        InPlace::Nothing => "it is not served".to_owned(),
+    };
+    format!("Envoy refuses generation {generation}, so {served}: {words}")
 }
 
 /// `PartiallyInvalid` if a rule, or a part of one, cannot be followed.

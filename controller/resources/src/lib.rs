@@ -24,17 +24,24 @@ pub enum ResourceType {
     Listener,
     /// Virtual hosts and routes (RDS).
     RouteConfiguration,
+    /// One virtual host of a route configuration (VHDS), under the name `<route configuration>/<id>`.
+    VirtualHost,
 }
+
+/// The listener and the route configuration of the preflight, and no others. The listener is bound to no port; the
+/// route configuration is what a server offers [`Resources::units`] in.
+pub const PREFLIGHT: &str = "preflight";
 
 impl ResourceType {
     /// All types, in the order in which a change to several of them is sent.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Cluster,
         Self::ClusterLoadAssignment,
         Self::ExtensionConfig,
         Self::Secret,
         Self::Listener,
         Self::RouteConfiguration,
+        Self::VirtualHost,
     ];
 
     /// The type URL, as in requests and responses.
@@ -47,6 +54,7 @@ impl ResourceType {
             Self::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
             Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
             Self::RouteConfiguration => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+            Self::VirtualHost => "type.googleapis.com/envoy.config.route.v3.VirtualHost",
         }
     }
 
@@ -72,6 +80,7 @@ impl ResourceType {
             Self::Secret => "Secret",
             Self::Listener => "Listener",
             Self::RouteConfiguration => "RouteConfiguration",
+            Self::VirtualHost => "VirtualHost",
         }
     }
 }
@@ -91,6 +100,7 @@ pub struct PerType<T> {
     secrets: T,
     listeners: T,
     routes: T,
+    hosts: T,
 }
 
 impl<T> Index<ResourceType> for PerType<T> {
@@ -104,6 +114,7 @@ impl<T> Index<ResourceType> for PerType<T> {
             ResourceType::Secret => &self.secrets,
             ResourceType::Listener => &self.listeners,
             ResourceType::RouteConfiguration => &self.routes,
+            ResourceType::VirtualHost => &self.hosts,
         }
     }
 }
@@ -117,6 +128,7 @@ impl<T> IndexMut<ResourceType> for PerType<T> {
             ResourceType::Secret => &mut self.secrets,
             ResourceType::Listener => &mut self.listeners,
             ResourceType::RouteConfiguration => &mut self.routes,
+            ResourceType::VirtualHost => &mut self.hosts,
         }
     }
 }
@@ -245,7 +257,10 @@ impl fmt::Debug for Resource {
 
 /// All resources of one group of nodes. Clones are cheap, because they share the resources.
 #[derive(Debug, Clone, Default)]
-pub struct Resources(PerType<BTreeMap<Name, Arc<Resource>>>);
+pub struct Resources {
+    by_type: PerType<BTreeMap<Name, Arc<Resource>>>,
+    units: BTreeMap<Name, Arc<Resource>>,
+}
 
 impl Resources {
     /// No resources.
@@ -257,23 +272,40 @@ impl Resources {
     /// Adds a resource. It replaces one of the same type and name.
     pub fn insert(&mut self, resource: impl Into<Arc<Resource>>) {
         let resource = resource.into();
-        self.0[resource.of_type].insert(Arc::clone(&resource.name), resource);
+        self.by_type[resource.of_type].insert(Arc::clone(&resource.name), resource);
+    }
+
+    /// Adds a unit of the preflight: a virtual host with all that one object adds to route configurations. A node has
+    /// to accept it before it gets route configurations with it. Its domains must be its own.
+    pub fn insert_unit(&mut self, unit: impl Into<Arc<Resource>>) {
+        let unit = unit.into();
+        self.units.insert(Arc::clone(&unit.name), unit);
+    }
+
+    /// The units of the preflight, by name.
+    pub fn units(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.units.values()
+    }
+
+    /// Takes out the units of the preflight.
+    pub fn take_units(&mut self) -> BTreeMap<Name, Arc<Resource>> {
+        std::mem::take(&mut self.units)
     }
 
     /// Removes a resource.
     pub fn remove(&mut self, resource_type: ResourceType, name: &str) -> Option<Arc<Resource>> {
-        self.0[resource_type].remove(name)
+        self.by_type[resource_type].remove(name)
     }
 
     /// The resource of this type and name.
     #[must_use]
     pub fn get(&self, resource_type: ResourceType, name: &str) -> Option<&Arc<Resource>> {
-        self.0[resource_type].get(name)
+        self.by_type[resource_type].get(name)
     }
 
     /// All resources of a type, by name.
     pub fn of_type(&self, resource_type: ResourceType) -> impl Iterator<Item = &Arc<Resource>> {
-        self.0[resource_type].values()
+        self.by_type[resource_type].values()
     }
 
     /// All resources, by type and name.
@@ -284,7 +316,7 @@ impl Resources {
     /// The number of resources.
     #[must_use]
     pub fn len(&self) -> usize {
-        ResourceType::ALL.into_iter().map(|each| self.0[each].len()).sum()
+        ResourceType::ALL.into_iter().map(|each| self.by_type[each].len()).sum()
     }
 
     /// Whether there is no resource.
@@ -295,7 +327,7 @@ impl Resources {
 
     /// Takes out all resources of a type, by name.
     pub fn take(&mut self, resource_type: ResourceType) -> BTreeMap<Name, Arc<Resource>> {
-        std::mem::take(&mut self.0[resource_type])
+        std::mem::take(&mut self.by_type[resource_type])
     }
 }
 

@@ -98,7 +98,7 @@ impl Counters {
 
 /// Counters since the start, by resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts(pub [TypeCounts; 6]);
+pub struct Counts(pub [TypeCounts; ResourceType::ALL.len()]);
 
 /// Counters of one resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,6 +17,7 @@ pub(super) struct Group {
     published: bool,
     sequence: u64,
     catalogues: PerType<Catalogue>,
+    units: Catalogue,
 }
 
 impl Group {
@@ -35,6 +36,11 @@ impl Group {
         &self.catalogues[resource_type]
     }
 
+    /// The units of the preflight.
+    pub(super) fn units(&self) -> &Catalogue {
+        &self.units
+    }
+
     /// Replaces all resources. Returns whether anything changed.
     pub(super) fn publish(&mut self, mut resources: Resources) -> bool {
         let before = self.sequence;
@@ -45,18 +51,12 @@ impl Group {
                 // A node may have resources that this server never heard of. They are removed.
                 self.catalogues[each].floor = self.sequence;
             }
+            self.units.floor = self.sequence;
         }
         for each in ResourceType::ALL {
-            let resources = resources.take(each);
-            let catalogue = &mut self.catalogues[each];
-            let gone = catalogue.resources.keys().filter(|name| !resources.contains_key(*name));
-            for name in gone.cloned().collect::<Vec<_>>() {
-                catalogue.remove(&name, &mut self.sequence);
-            }
-            for resource in resources.into_values() {
-                catalogue.insert(resource, &mut self.sequence);
-            }
+            self.catalogues[each].replace(resources.take(each), &mut self.sequence);
         }
+        self.units.replace(resources.take_units(), &mut self.sequence);
         self.sequence != before
     }
 
@@ -126,6 +126,16 @@ impl Catalogue {
             return Changes::Unknown;
         }
         Changes::Names(self.changes.range(sequence + 1..).map(|(_, name)| name).collect())
+    }
+
+    fn replace(&mut self, resources: BTreeMap<Name, Arc<Resource>>, sequence: &mut u64) {
+        let gone = self.resources.keys().filter(|name| !resources.contains_key(*name));
+        for name in gone.cloned().collect::<Vec<_>>() {
+            self.remove(&name, sequence);
+        }
+        for resource in resources.into_values() {
+            self.insert(resource, sequence);
+        }
     }
 
     fn insert(&mut self, resource: Arc<Resource>, sequence: &mut u64) -> bool {

@@ -287,6 +287,16 @@ impl<W: Wire> StreamTask<W> {
                     tracing::debug!(%node, %group, %resource_type, %name, version, "a node acknowledged a resource");
                 }
             }
+            Answer::Approved => shared.counters.acknowledged(resource_type),
+            Answer::Disapproved(of, unit, message) => {
+                shared.counters.refused(resource_type);
+                if let Some(unit) = unit {
+                    tracing::warn!(%node, %group, %unit, error = %message, "a node refused the routes of this object");
+                    shared.disapprovals.send_modify(|count| *count += 1);
+                } else {
+                    tracing::info!(%node, %group, of, error = %message, "a node refused the routes of some objects");
+                }
+            }
             Answer::Refused(resources, message) => {
                 shared.counters.refused(resource_type);
                 let count = resources.len();

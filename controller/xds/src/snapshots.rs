@@ -30,6 +30,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Counts the changes that [`Status`](crate::Status) reports.
     pub(super) changes: watch::Sender<u64>,
+    /// Counts the units of the preflight that nodes refused.
+    pub(super) disapprovals: watch::Sender<u64>,
 }
 
 /// A group, and the streams of its nodes.

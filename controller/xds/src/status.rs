@@ -15,6 +15,7 @@ use limpet_resources::{Name, ResourceType, Version};
 pub struct Status {
     shared: Arc<Shared>,
     changes: watch::Receiver<u64>,
+    disapprovals: watch::Receiver<u64>,
 }
 
 impl Snapshots {
@@ -80,8 +81,53 @@ impl Progress {
 
 impl Status {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let changes = shared.changes.subscribe();
-        Self { shared, changes }
+        let (changes, disapprovals) = (shared.changes.subscribe(), shared.disapprovals.subscribe());
+        Self {
+            shared,
+            changes,
+            disapprovals,
+        }
+    }
+
+    /// Waits until a node refuses a unit of the preflight.
+    pub async fn disapproved(&mut self) {
+        // As above.
+        let _ = self.disapprovals.changed().await;
+    }
+
+    /// The published units that connected nodes of any group refuse.
+    #[must_use]
+    pub fn disapprovals(&self) -> Vec<Refusal> {
+        let mut refusals = BTreeSet::new();
+        for stream in self.shared.cells().iter().flat_map(|cell| cell.streams()) {
+            refusals.extend(
+                stream
+                    .subscriber()
+                    .disapprovals()
+                    .map(|(name, version, message)| Refusal {
+                        resource_type: ResourceType::VirtualHost,
+                        name: Arc::clone(name),
+                        version,
+                        node: Arc::clone(&stream.node),
+                        message: Arc::clone(message),
+                    }),
+            );
+        }
+        refusals.into_iter().collect()
+    }
+
+    /// Whether a connected node of any group has accepted a unit as it is published.
+    #[must_use]
+    pub fn is_approved(&self, unit: &str) -> bool {
+        self.shared.cells().iter().any(|cell| {
+            let version = cell.group().units().get(unit).map(|unit| unit.version());
+            let approves = |version| {
+                cell.streams()
+                    .iter()
+                    .any(|stream| stream.subscriber().approves(unit, version))
+            };
+            version.is_some_and(approves)
+        })
     }
 
     /// Waits for a change since the last call: a node connected or disconnected, or a resource was published,

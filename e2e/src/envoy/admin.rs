@@ -72,6 +72,15 @@ impl Admin {
         Ok(text.lines().filter_map(stat).collect())
     }
 
+    /// Waits until a counter or gauge is not 0.
+    ///
+    /// # Errors
+    /// If that does not happen.
+    pub async fn until_some(self, name: &str) -> Result<()> {
+        let some = async || self.stat(name).await.ok().filter(|value| *value > 0).map(drop);
+        poll::until(&format!("{name} > 0"), some).await
+    }
+
     /// Waits until a counter or gauge has this value.
     ///
     /// # Errors

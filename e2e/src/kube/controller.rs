@@ -243,6 +243,23 @@ impl Controller {
         xds: SocketAddr,
         environment: &[(&str, &str)],
     ) -> Result<Proxy> {
+        let bootstrap = self.bootstrap(gateway, node_id, xds)?;
+        Proxy::start(&bootstrap, environment).await
+    }
+
+    /// As [`Controller::envoy`], but the Envoy speaks the state-of-the-world form of the protocol.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn envoy_of_the_world(&self, gateway: &str, node_id: &str) -> Result<Proxy> {
+        let KeyEncryptionKey { variable, key, .. } = &self.key_encryption_key;
+        let bootstrap = self.bootstrap(gateway, node_id, self.xds)?;
+        let changed = bootstrap.replace("DELTA_GRPC", "GRPC");
+        ensure!(changed != bootstrap, "no DELTA_GRPC in {bootstrap}");
+        Proxy::start(&changed, &[(variable, key)]).await
+    }
+
+    fn bootstrap(&self, gateway: &str, node_id: &str, xds: SocketAddr) -> Result<String> {
         let namespace = self.config["namespaces"][0].as_str().context("no namespace")?;
         let (gateway, xds) = (format!("{namespace}/{gateway}"), xds.to_string());
         let arguments = [
@@ -258,7 +275,7 @@ impl Controller {
         let arguments: Vec<&str> = ["controller", "bootstrap"].into_iter().chain(arguments).collect();
         let output = tools::run_limpet(&arguments, &[])?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Proxy::start(&String::from_utf8(output.stdout)?, environment).await
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// The address that a Gateway's Envoy listens at with this port.

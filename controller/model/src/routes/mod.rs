@@ -15,14 +15,14 @@ mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rule::{Refused, RouteInput, RuleInput, not_supported};
+use rule::{Refused, RouteInput, RuleInput, not_supported, quarantine};
 
 use super::gateways::GatewayState;
 use super::graph::{HeaderChanges, Hostname, RuleName};
 use super::references::References;
 use super::rule_names::{RuleNames, Unnamed};
 use super::sessions::RuleFacts;
-use super::{Objects, Settings};
+use super::{InPlace, Objects, Quarantined, Settings};
 use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef};
 
 pub(super) use attach::{Attachment, Parent, gateway_name};
@@ -46,6 +46,8 @@ pub(super) struct RouteState<'a> {
     pub(super) is_malformed: bool,
     /// Whether its Gateways are ours. Another control plane may follow what Limpet cannot.
     is_judged: bool,
+    /// That Envoys refused it.
+    pub(super) quarantined: Option<&'a Quarantined>,
 }
 
 /// Reads every route that refers to one of our Gateways, and counts attached routes at the listeners.
@@ -109,7 +111,7 @@ pub(super) fn rule_names(
 
 fn route_state<'a>(
     input: &RouteInput<'a>,
-    objects: &Objects,
+    objects: &'a Objects,
     gateways: &mut BTreeMap<&'a ObjectName, GatewayState<'a>>,
     references: &References<'_>,
 ) -> RouteState<'a> {
@@ -122,16 +124,26 @@ fn route_state<'a>(
     let rules = input.rules.iter().map(|rule| read_rule(input, rule, references));
     let mut rules: Vec<RouteRule<'_>> = rules.collect();
     let remembered = rule_name::name_rules(input.kind, input.meta, &mut rules, &objects.memory.rule_names);
+    let object = ObjectRef {
+        kind: input.kind,
+        name: input.meta.object_name(),
+    };
+    let quarantined = objects.quarantined.get(&object);
+    if let Some(serves) = quarantined.map(|quarantined| quarantined.serves)
+        && serves != InPlace::Former
+    {
+        for rule in &mut rules {
+            quarantine(rule, serves);
+        }
+    }
     let in_refused_part = |field: &&String| {
         ["matches", "filters"]
             .iter()
             .any(|part| field.contains(&format!(".{part}")))
     };
     let state = RouteState {
-        object: ObjectRef {
-            kind: input.kind,
-            name: input.meta.object_name(),
-        },
+        object,
+        quarantined,
         meta: input.meta,
         rules,
         remembered,

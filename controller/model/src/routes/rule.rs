@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::InPlace;
 use crate::graph::{Cors, Destination, Forward, HeaderChanges, Match, Redirect, Retry, RuleName, Target};
 use crate::problem::Problem;
 use crate::references::Backend;
@@ -136,6 +137,30 @@ pub(super) struct RouteInput<'a> {
     pub(super) rules: Vec<RuleInput<'a>>,
     /// Whether its Gateways are ours, so that unsupported fields are refused.
     pub(super) is_judged: bool,
+}
+
+/// Takes out everything that Envoy may have refused. The matches stay as long as Envoy takes them: requests that they
+/// take must not go to other rules.
+pub(super) fn quarantine(rule: &mut RouteRule<'_>, serves: InPlace) {
+    let problem = Problem {
+        field: rule.field.clone(),
+        message: "refused by Envoy".to_owned(),
+    };
+    let drops_rule = serves == InPlace::Nothing;
+    rule.action = RuleAction::Respond {
+        status: 500,
+        reason: problem.message.clone(),
+    };
+    rule.request_headers = HeaderChanges::default();
+    rule.response_headers = HeaderChanges::default();
+    rule.inline = None;
+    rule.cors = None;
+    rule.backends.clear();
+    rule.mirrors.clear();
+    if drops_rule {
+        rule.matches.clear();
+    }
+    rule.refused.push(Refused { problem, drops_rule });
 }
 
 /// Of a field that Limpet does not know.

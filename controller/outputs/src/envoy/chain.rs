@@ -60,15 +60,18 @@ pub(crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
 
 /// All HTTP filters in order.
 pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
-    let router = filter("envoy.filters.http.router", pack(Router::default()));
     let ours = |type_url| discovered(build.discovered_name(), vec![type_url], None);
     match build {
         FilterBuild::Wasm(_) => {
             let [soft, strict] = behind_wasm();
-            vec![cors(), before_wasm(), ours(Wasm::type_url()), soft, strict, router]
+            vec![cors(), before_wasm(), ours(Wasm::type_url()), soft, strict, router()]
         }
-        FilterBuild::Module(_) => vec![cors(), ours(DynamicModuleFilter::type_url()), router],
+        FilterBuild::Module(_) => vec![cors(), ours(DynamicModuleFilter::type_url()), router()],
     }
+}
+
+pub(super) fn router() -> HttpFilter {
+    filter("envoy.filters.http.router", pack(Router::default()))
 }
 
 /// In front of all others, since a preflight is answered here. Routes enable it. It is in every chain, because a

@@ -22,7 +22,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
 };
 use limpet_core::outcome::FILTER_STATE;
 
-use super::chain::{early_mutation, http_filters, missing_filter};
+use super::chain::{early_mutation, http_filters, missing_filter, router};
 use super::options::{EnvoyOptions, FilterBuild};
 use super::pack::{ads, duration, number, pack, socket, yes};
 use limpet_api::ObjectName;
@@ -131,10 +131,7 @@ fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
         stat_prefix: routes.to_owned(),
         // HTTP/1.1, HTTP/2 by ALPN, and HTTP/2 with prior knowledge.
         codec_type: CodecType::Auto.into(),
-        route_specifier: Some(RouteSpecifier::Rds(Rds {
-            config_source: Some(ads()),
-            route_config_name: routes.to_owned(),
-        })),
+        route_specifier: Some(discovered(routes)),
         early_header_mutation_extensions: vec![early_mutation(&options.filter)],
         http_filters: http_filters(&options.filter),
         local_reply_config: Some(missing_filter()),
@@ -170,6 +167,27 @@ fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(filter::ConfigType::TypedConfig(pack(manager))),
     }
+}
+
+/// A connection manager that takes no connections: it only has routes.
+pub(super) fn unbound_manager(routes: &str) -> Filter {
+    let manager = HttpConnectionManager {
+        stat_prefix: routes.to_owned(),
+        route_specifier: Some(discovered(routes)),
+        http_filters: vec![router()],
+        ..HttpConnectionManager::default()
+    };
+    Filter {
+        name: "envoy.filters.network.http_connection_manager".to_owned(),
+        config_type: Some(filter::ConfigType::TypedConfig(pack(manager))),
+    }
+}
+
+fn discovered(routes: &str) -> RouteSpecifier {
+    RouteSpecifier::Rds(Rds {
+        config_source: Some(ads()),
+        route_config_name: routes.to_owned(),
+    })
 }
 
 fn access_log(build: &FilterBuild) -> AccessLog {

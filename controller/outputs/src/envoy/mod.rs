@@ -8,6 +8,7 @@
 //! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters
 //!   and endpoints. `backend_tls`: TLS towards them. `filter`: the filter and its configuration. `code`: the server
 //!   that Envoy downloads the wasm filter from.
+//! - `preflight`: what Envoys are asked before routes go live.
 //! - `elsewhere`: the filter for Envoys whose routes come from another control plane.
 //! - `bootstrap`: the bootstrap of an Envoy. `standalone`: all resources in one file.
 
@@ -21,10 +22,12 @@ pub(super) mod filter;
 mod listeners;
 mod options;
 pub(super) mod pack;
+mod preflight;
 pub(super) mod routes;
 mod standalone;
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source};
+use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret};
 use prost::Message;
 
@@ -40,12 +43,36 @@ use limpet_api::ObjectName;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
 use limpet_model::{Certificate, Graph};
-use limpet_resources::{Resource, ResourceType};
+use limpet_resources::{Resource, ResourceType, Resources};
 use routes::Routes;
 
 /// All resources of the Envoys of one Gateway, by type and name, except endpoints ([`load_assignment`]).
 #[must_use]
 pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Vec<Resource> {
+    live(graph, gateway, options, inputs).0
+}
+
+/// As [`resources`], with those of the preflight. Only an xDS server can make use of them.
+#[must_use]
+pub fn served(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Resources {
+    let (live, routes) = live(graph, gateway, options, inputs);
+    let mut all: Resources = live.into_iter().collect();
+    if !routes.is_empty() {
+        all.extend(preflight::frame(options));
+        for unit in preflight::units(&routes) {
+            all.insert_unit(unit);
+        }
+    }
+    all
+}
+
+/// The resources, and the route configurations among them.
+fn live(
+    graph: &Graph,
+    gateway: &ObjectName,
+    options: &EnvoyOptions,
+    inputs: &FilterInputs,
+) -> (Vec<Resource>, Vec<RouteConfiguration>) {
     let used = Used::by(graph, gateway);
     let mut all = Vec::new();
     let mut filter = filter_config(used.policies(graph), options.access_log, inputs);
@@ -56,7 +83,8 @@ pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, in
     {
         filter.routes = elsewhere.table(graph, gateway);
         let filter = extension_config(&filter, options);
-        return vec![resource(ResourceType::ExtensionConfig, &filter.name, &filter)];
+        let filter = resource(ResourceType::ExtensionConfig, &filter.name, &filter);
+        return (vec![filter], Vec::new());
     }
     for name in &used.clusters {
         if let Some(cluster) = graph.clusters.get(*name) {
@@ -95,17 +123,16 @@ pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, in
             all.push(resource(ResourceType::Listener, &listener.name, &listener));
         }
     }
-    for (port, listeners) in ports {
-        for configuration in routes.of_port(*port, listeners) {
-            all.push(resource(
-                ResourceType::RouteConfiguration,
-                &configuration.name,
-                &configuration,
-            ));
-        }
-    }
+    let configurations: Vec<RouteConfiguration> = ports
+        .flat_map(|(port, listeners)| routes.of_port(*port, listeners))
+        .collect();
+    all.extend(
+        configurations
+            .iter()
+            .map(|configuration| resource(ResourceType::RouteConfiguration, &configuration.name, configuration)),
+    );
     all.sort_by(|one, other| (one.resource_type(), one.name()).cmp(&(other.resource_type(), other.name())));
-    all
+    (all, configurations)
 }
 
 /// The endpoints of a cluster.

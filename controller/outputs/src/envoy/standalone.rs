@@ -85,6 +85,8 @@ impl Parts {
             ResourceType::RouteConfiguration => {
                 self.routes.insert(name, RouteConfiguration::decode(body)?);
             }
+            // Route configurations have theirs inline.
+            ResourceType::VirtualHost => {}
             ResourceType::ClusterLoadAssignment => {
                 self.endpoints.insert(name, ClusterLoadAssignment::decode(body)?);
             }

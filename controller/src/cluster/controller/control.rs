@@ -91,6 +91,7 @@ pub(crate) struct Control {
     inputs: watch::Receiver<InputsOrReason>,
     guard: Guard,
     memory: KeptMemory,
+    refusals: limpet_xds::Status,
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
@@ -129,6 +130,11 @@ impl Reconcile for Control {
                 self.tell_missing();
             }
             () = self.memory.changed() => self.mark(),
+            () = self.refusals.disapproved() => {
+                if self.publisher.note_refusals() {
+                    self.mark();
+                }
+            }
         }
         Ok(())
     }
@@ -174,7 +180,9 @@ impl Control {
             namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
         };
         let now = Instant::now();
+        let refusals = publisher.status();
         Self {
+            refusals,
             reader: Reader::start(&context.client, watched.clone()),
             store: Store::new(watched),
             settings: Arc::clone(settings),

@@ -2,6 +2,7 @@
 //!
 //! - `control`: the event loop.
 //! - `publish`: from objects to resources. `target`: who gets them. `retained_policies`: policies of earlier routes.
+//! - `quarantine`: what Envoys refused, and what is served in its place.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
@@ -20,6 +21,7 @@ mod logs;
 mod memory;
 mod metrics;
 mod publish;
+mod quarantine;
 mod retained_policies;
 mod target;
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::metrics::Metrics;
+use super::quarantine::{Quarantine, Standing, unit_of};
 use super::retained_policies::{RetainedPolicies, retained_policies};
 use super::target::Target;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::manifests::Wanted;
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::FilterConfig;
 use limpet_model::endpoints::Endpoint;
@@ -18,7 +19,7 @@ use limpet_model::{Memory, Objects, Reports, Settings};
 use limpet_outputs::envoy::{self, EnvoyOptions};
 use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, filter_config, variables};
-use limpet_resources::{Name, Resource, ResourceType, Resources, Version};
+use limpet_resources::{Name, ResourceType, Resources, Version};
 use limpet_xds::Snapshots;
 
 /// The result of a build.
@@ -30,6 +31,11 @@ pub(crate) struct Built {
     /// The namespaces of the routes that lead to a Service.
     pub(crate) led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
     pub(crate) took: Duration,
+    /// The routes that Envoys refused, and the refusals that still count.
+    quarantined: BTreeSet<ObjectRef>,
+    hits: BTreeSet<(Name, Version)>,
+    /// What was known of refusals.
+    quarantine: Arc<Quarantine>,
     /// `None`: the same is published already.
     changes: Option<Changes>,
 }
@@ -40,11 +46,21 @@ struct Changes {
     /// How long a token may live unused under any of the policies.
     life: Duration,
     /// By Gateway, everything except endpoints. Empty if a control plane gets objects instead.
-    resources: BTreeMap<ObjectName, Vec<Resource>>,
+    resources: ByGateway,
+}
+
+type ByGateway = BTreeMap<ObjectName, Resources>;
+
+/// What objects mean, before anybody has looked whether Envoys have refused it.
+struct Attempt {
+    made: Made,
+    reports: Reports,
+    memory: Memory,
+    led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
 }
 
 /// Everything that resources depend on.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Made {
     graph: Arc<Graph>,
     gateways: BTreeSet<ObjectName>,
@@ -60,6 +76,7 @@ pub(crate) struct Builder {
     plane: Option<Arc<ControlPlane>>,
     inputs: Arc<FilterInputs>,
     published: Option<Made>,
+    quarantine: Arc<Quarantine>,
     /// Whether Envoys may still have earlier routes than the published ones.
     keeps_retained: bool,
 }
@@ -73,6 +90,10 @@ pub(crate) struct Publisher {
     generation: u64,
     published: Option<Made>,
     published_filter: Option<PublishedFilter>,
+    quarantine: Arc<Quarantine>,
+    /// What the published resources were made of, before something was put in the place of these routes.
+    objects: Option<Arc<Objects>>,
+    quarantined: BTreeSet<ObjectRef>,
     /// The published clusters, by Service.
     clusters: BTreeMap<ObjectName, Vec<Served>>,
     /// Deleted Gateways that still have connected Envoys.
@@ -101,7 +122,44 @@ type ServedClusters = BTreeMap<ClusterName, Vec<ObjectName>>;
 impl Builder {
     pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
         let start = Instant::now();
-        let (mut graph, mut reports) = limpet_model::build(&objects, settings);
+        let mut hits = BTreeSet::new();
+        let mut tried = Arc::clone(&objects);
+        let mut attempt = self.attempt(&tried, settings);
+        // Each turn puts something else in the place of a route, and there are few such things.
+        while !self.quarantine.is_empty() {
+            let refused = self.quarantine.of(self.resources(&attempt.made).values(), &mut hits);
+            if refused.is_empty() || !self.quarantine.replace(Arc::make_mut(&mut tried), &objects, refused) {
+                break;
+            }
+            attempt = self.attempt(&tried, settings);
+        }
+        let Attempt {
+            made,
+            reports,
+            memory,
+            led_from,
+        } = attempt;
+        let is_published = self.published.as_ref().is_some_and(|published| *published == made);
+        let changes = (!is_published).then(|| Changes {
+            life: self.life(&made.graph),
+            resources: self.resources(&made),
+            made,
+        });
+        Built {
+            reports,
+            quarantined: tried.quarantined.keys().cloned().collect(),
+            hits,
+            quarantine: Arc::clone(&self.quarantine),
+            objects,
+            memory,
+            led_from,
+            took: start.elapsed(),
+            changes,
+        }
+    }
+
+    fn attempt(&self, objects: &Objects, settings: &Settings) -> Attempt {
+        let (mut graph, mut reports) = limpet_model::build(objects, settings);
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);
         let led_from = std::mem::take(&mut graph.led_from);
@@ -110,7 +168,7 @@ impl Builder {
         let retained = self.retained(&graph);
         let manifests = self.plane.as_ref().map(|plane| {
             let source = Source {
-                objects: &objects,
+                objects,
                 graph: &graph,
                 options: &self.options,
                 inputs: &self.inputs,
@@ -121,34 +179,18 @@ impl Builder {
         if let Some(manifests) = &manifests {
             reports.add_unsupported(&graph, &manifests.unsupported);
         }
-        let is_published = self.published.as_ref().is_some_and(|published| {
-            *published.graph == graph
-                && published.gateways == gateways
-                && published.inputs == self.inputs
-                && published.retained == retained
-                && published.manifests == manifests
-        });
-        let changes = (!is_published).then(|| {
-            let made = Made {
-                graph: Arc::new(graph),
-                gateways,
-                inputs: Arc::clone(&self.inputs),
-                retained,
-                manifests,
-            };
-            Changes {
-                life: self.life(&made.graph),
-                resources: self.resources(&made),
-                made,
-            }
-        });
-        Built {
+        let made = Made {
+            graph: Arc::new(graph),
+            gateways,
+            inputs: Arc::clone(&self.inputs),
+            retained,
+            manifests,
+        };
+        Attempt {
+            made,
             reports,
-            objects,
             memory,
             led_from,
-            took: start.elapsed(),
-            changes,
         }
     }
 }
@@ -168,14 +210,14 @@ impl Builder {
     }
 
     /// Empty if a control plane gets objects instead.
-    fn resources(&self, made: &Made) -> BTreeMap<ObjectName, Vec<Resource>> {
+    fn resources(&self, made: &Made) -> ByGateway {
         let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
         let resources = of_envoys.map(|gateway| {
             let inputs = FilterInputs {
                 retained_policies: made.retained.get(gateway).cloned().unwrap_or_default(),
                 ..FilterInputs::clone(&self.inputs)
             };
-            let resources = envoy::resources(&made.graph, gateway, &self.options, &inputs);
+            let resources = envoy::served(&made.graph, gateway, &self.options, &inputs);
             (gateway.clone(), resources)
         });
         resources.collect()
@@ -199,6 +241,9 @@ impl Publisher {
             generation: 0,
             published: None,
             published_filter: None,
+            quarantine: Arc::default(),
+            objects: None,
+            quarantined: BTreeSet::new(),
             clusters: BTreeMap::new(),
             left: BTreeSet::new(),
         }
@@ -210,8 +255,14 @@ impl Publisher {
             plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
             inputs,
             published: self.published.clone(),
+            quarantine: Arc::clone(&self.quarantine),
             keeps_retained,
         }
+    }
+
+    /// What Envoys made of what is published.
+    pub(crate) fn status(&self) -> limpet_xds::Status {
+        self.snapshots.status()
     }
 
     /// Whether policies are retained that no route uses any more.
@@ -240,6 +291,7 @@ impl Publisher {
         built: Built,
         mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> Reports {
+        self.remember(&built);
         if let Some(Changes { made, life, resources }) = built.changes {
             self.leave(&made.gateways);
             let sent = self.publish_resources(&made.graph, resources, &mut endpoints);
@@ -264,17 +316,43 @@ impl Publisher {
         built.reports
     }
 
+    /// Takes in what Envoys refuse. Returns whether anything is new, which a build has to look at.
+    pub(crate) fn note_refusals(&mut self) -> bool {
+        let status = self.snapshots.status();
+        Arc::make_mut(&mut self.quarantine).note(&status)
+    }
+
+    /// Before a publication: remembers the routes that it changes, as they are.
+    fn remember(&mut self, built: &Built) {
+        let status = self.snapshots.status();
+        let refused = std::mem::replace(&mut self.quarantined, built.quarantined.clone());
+        let standing = |object: &ObjectRef| {
+            if refused.contains(object) {
+                Standing::Refused
+            } else if status.is_approved(&unit_of(object)) {
+                Standing::Accepted
+            } else {
+                Standing::Unknown
+            }
+        };
+        let quarantine = Arc::make_mut(&mut self.quarantine);
+        quarantine.forget(&built.quarantine, &built.hits);
+        let before = self.objects.replace(Arc::clone(&built.objects));
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, &built.objects)) {
+            quarantine.remember(&before, &built.objects, standing);
+        }
+    }
+
     /// Publishes the resources of each Gateway, with the endpoints of its clusters.
     fn publish_resources(
         &self,
         graph: &Graph,
-        resources: BTreeMap<ObjectName, Vec<Resource>>,
+        resources: ByGateway,
         endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> Sent {
         let mut sent = Sent::default();
         let mut assignments = BTreeMap::new();
-        for (gateway, resources) in resources {
-            let mut all: Resources = resources.into_iter().collect();
+        for (gateway, mut all) in resources {
             let clusters = all.of_type(ResourceType::Cluster);
             let names: Vec<_> = clusters.map(|of| ClusterName(of.name().to_string())).collect();
             for name in names {

@@ -84,6 +84,7 @@ fn kind_of(resource_type: ResourceType) -> &'static str {
         ResourceType::ClusterLoadAssignment => "eds",
         ResourceType::Listener => "lds",
         ResourceType::RouteConfiguration => "rds",
+        ResourceType::VirtualHost => "vhds",
         ResourceType::Secret => "sds",
         ResourceType::ExtensionConfig => "ecds",
     }

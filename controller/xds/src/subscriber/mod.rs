@@ -6,6 +6,7 @@
 
 mod delta;
 mod order;
+mod preflight;
 mod state_of_the_world;
 mod subscription;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::order::Hold;
+use self::preflight::Preflight;
 use self::subscription::{Allowed, InFlight, Item, Subscription, Unpublished, is_complete_state, version_of};
 use super::group::Group;
 use limpet_resources::{Name, PerType, Resource, ResourceType, Version};
@@ -49,6 +51,7 @@ pub(super) struct Subscriber {
     awaited: BTreeSet<Name>,
     updates_held: Hold,
     removals_held: Hold,
+    preflight: Preflight,
     /// When to offer refused listeners again.
     listeners_again: Option<Instant>,
 }
@@ -73,6 +76,10 @@ pub(super) enum Answer {
     Acknowledged(Vec<(Name, Option<Version>)>),
     /// The node refused some or all of these.
     Refused(Vec<(Name, Option<Version>)>, Arc<str>),
+    /// The node accepted units of the preflight.
+    Approved,
+    /// The node refused some of this number of units, or this one.
+    Disapproved(usize, Option<Name>, Arc<str>),
 }
 
 impl Subscriber {
@@ -87,6 +94,7 @@ impl Subscriber {
             awaited: BTreeSet::new(),
             updates_held: Hold::default(),
             removals_held: Hold::default(),
+            preflight: Preflight::default(),
             listeners_again: None,
         }
     }
@@ -151,7 +159,7 @@ impl Subscriber {
         ResourceType::ALL.into_iter().all(|each| {
             let subscription = &self.types[each];
             !subscription.started || subscription.is_settled() && subscription.knows(group.sequence())
-        })
+        }) && self.preflight.is_idle(group)
     }
 
     /// Whether the node asked for all published resources of this type. If the stream is idle too, it has all of them.
@@ -175,6 +183,7 @@ impl Subscriber {
             self.recognize(each, group);
             self.types[each].catch_up(group.catalogue(each), group.sequence());
         }
+        self.catch_up_preflight(group);
         self.offer_listeners_again(group, now);
         ResourceType::ALL
             .into_iter()
@@ -186,7 +195,15 @@ impl Subscriber {
         if !subscription.started || subscription.in_flight.is_some() {
             return None;
         }
-        let updates = self.may_update(resource_type, group, now);
+        if resource_type == ResourceType::RouteConfiguration {
+            if self.preflight.is_under_way() {
+                return None;
+            }
+            if let Some(response) = self.next_preflight(group) {
+                return Some(response);
+            }
+        }
+        let updates = self.may_update(resource_type, group, now) && self.may_go_live(resource_type, group, now);
         let removals = self.may_remove(resource_type, updates, group, now);
         let allowed = Allowed { updates, removals };
         let complete = is_complete_state(resource_type);
@@ -242,6 +259,11 @@ impl Subscriber {
 
     /// Takes in the answer to the response with this nonce, if that response is still unanswered.
     fn answer(&mut self, resource_type: ResourceType, nonce: &str, error: Option<&str>, group: &Group) -> Answer {
+        if resource_type == ResourceType::RouteConfiguration
+            && let Some(answer) = self.answer_preflight(nonce, error, group)
+        {
+            return answer;
+        }
         let subscription = &mut self.types[resource_type];
         let answered = subscription
             .in_flight

@@ -31,12 +31,12 @@ pub(super) struct Hold {
 
 impl Hold {
     /// Starts the wait, and returns whether it is over.
-    fn is_over(&mut self, now: Instant) -> bool {
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         now.saturating_duration_since(since) >= PATIENCE
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.since = None;
     }
 }
@@ -44,7 +44,7 @@ impl Hold {
 impl Subscriber {
     /// When to look again for something to send, even if no event comes.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let holds = [&self.updates_held, &self.removals_held];
+        let holds = [&self.updates_held, &self.removals_held, self.preflight.held()];
         let holds = holds.iter().filter_map(|hold| hold.since).map(|since| since + PATIENCE);
         holds.chain(self.listeners_again).min()
     }

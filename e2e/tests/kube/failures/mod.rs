@@ -10,6 +10,7 @@ mod objects;
 mod own_rights;
 mod pods;
 mod policies;
+mod quarantine;
 mod replicas;
 mod restarts;
 mod rights;

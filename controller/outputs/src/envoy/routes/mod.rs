@@ -5,6 +5,8 @@ mod headers;
 mod matching;
 mod mirrors;
 mod path;
+#[cfg(feature = "refused-on-purpose")]
+mod refused_on_purpose;
 mod retries;
 
 use std::collections::BTreeSet;
@@ -99,6 +101,19 @@ impl Routes<'_> {
     }
 
     fn routes(&self, port: u16, listener: &Listener, route: &Route) -> Vec<EnvoyRoute> {
+        #[cfg_attr(
+            not(feature = "refused-on-purpose"),
+            expect(unused_mut, reason = "only tests change them")
+        )]
+        let mut made = self.good_routes(port, listener, route);
+        #[cfg(feature = "refused-on-purpose")]
+        for route in &mut made {
+            refused_on_purpose::spoil(route);
+        }
+        made
+    }
+
+    fn good_routes(&self, port: u16, listener: &Listener, route: &Route) -> Vec<EnvoyRoute> {
         let made = EnvoyRoute {
             name: route.rule.0.clone(),
             r#match: Some(matching::route_match(&route.matches)),

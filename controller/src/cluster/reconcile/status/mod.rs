@@ -23,3 +23,4 @@ pub(crate) use diagnostic_events::DiagnosticEvents;
 pub(crate) use events::EventRecorder;
 pub(crate) use metrics::StatusMetrics;
 pub(crate) use reconciler::{Inputs, Reconciler};
+pub(crate) use shape::shortened;

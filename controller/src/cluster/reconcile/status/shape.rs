@@ -168,7 +168,7 @@ fn condition(wanted: &Condition, generation: i64, known: &[&Value], now: &str) -
 }
 
 /// The text, cut to at most `most` bytes.
-pub(super) fn shortened(text: &str, most: usize) -> &str {
+pub(crate) fn shortened(text: &str, most: usize) -> &str {
     if text.len() <= most {
         return text;
     }

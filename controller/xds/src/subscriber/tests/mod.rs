@@ -2,6 +2,7 @@
 
 mod delta;
 mod order;
+mod preflight;
 mod state_of_the_world;
 
 use std::collections::BTreeMap;
@@ -172,7 +173,8 @@ impl Bed {
             }
             all.extend(responses);
             for each in ResourceType::ALL {
-                if self.stream.types[each].in_flight.is_some() {
+                let asked = each == RouteConfiguration && self.stream.preflight.is_under_way();
+                if asked || self.stream.types[each].in_flight.is_some() {
                     self.ack(each);
                 }
             }

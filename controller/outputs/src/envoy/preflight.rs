@@ -1,0 +1,76 @@
+//! The preflight: what Envoy says to the routes of each object, before they go live. `limpet-xds` says how.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
+use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use prost::Message;
+
+use super::listeners::unbound_manager;
+use super::options::EnvoyOptions;
+use super::pack::{no, socket};
+use super::resource;
+use limpet_resources::{PREFLIGHT, Resource, ResourceType};
+
+/// Never bound. No Gateway's listener has it, because those bind to all addresses or to one that can be reached.
+const PORT: u16 = 1;
+
+/// The listener and the route configuration that units are offered in.
+pub(super) fn frame(options: &EnvoyOptions) -> [Resource; 2] {
+    let address: IpAddr = if options.listen_address.is_ipv6() {
+        Ipv6Addr::LOCALHOST.into()
+    } else {
+        Ipv4Addr::LOCALHOST.into()
+    };
+    let listener = Listener {
+        name: PREFLIGHT.to_owned(),
+        address: Some(socket(&address.to_string(), PORT)),
+        bind_to_port: no(),
+        filter_chains: vec![FilterChain {
+            filters: vec![unbound_manager(PREFLIGHT)],
+            ..FilterChain::default()
+        }],
+        ..Listener::default()
+    };
+    let routes = RouteConfiguration {
+        name: PREFLIGHT.to_owned(),
+        validate_clusters: no(),
+        ..RouteConfiguration::default()
+    };
+    [
+        resource(ResourceType::Listener, PREFLIGHT, &listener),
+        resource(ResourceType::RouteConfiguration, PREFLIGHT, &routes),
+    ]
+}
+
+/// One unit for each object that routes come from, under the name that the names of its rules begin with. A route that
+/// is in several virtual hosts is in the unit once.
+pub(super) fn units(configurations: &[RouteConfiguration]) -> Vec<Resource> {
+    let mut units: BTreeMap<&str, (BTreeSet<Vec<u8>>, Vec<&Route>)> = BTreeMap::new();
+    let hosts = configurations.iter().flat_map(|of| &of.virtual_hosts);
+    for route in hosts.flat_map(|host| &host.routes) {
+        if let Some(object) = object_of(&route.name) {
+            let (known, routes) = units.entry(object).or_default();
+            if known.insert(route.encode_to_vec()) {
+                routes.push(route);
+            }
+        }
+    }
+    let unit = |(object, (_, routes)): (&str, (_, Vec<&Route>))| {
+        let host = VirtualHost {
+            name: object.to_owned(),
+            domains: vec![object.to_owned()],
+            routes: routes.into_iter().cloned().collect(),
+            ..VirtualHost::default()
+        };
+        resource(ResourceType::VirtualHost, object, &host)
+    };
+    units.into_iter().map(unit).collect()
+}
+
+/// `<kind>/<namespace>/<route>` of a rule's name. Routes of no object have no name.
+fn object_of(rule: &str) -> Option<&str> {
+    let (end, _) = rule.match_indices('/').nth(2)?;
+    rule.get(..end)
+}

@@ -1,0 +1,206 @@
+//! What Envoys refuse in spite of all checks costs the route that it came from, and nobody else.
+//!
+//! A refusal is known by what was refused, not by when: a build looks whether a unit of the preflight is one that was
+//! refused, and if so, puts something else in the place of the route that it came from. So a mark ends by itself when
+//! the route, or whatever else made the unit bad, changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cluster::reconcile::status::shortened;
+use limpet_api::{GrpcRouteSpec, HttpRouteSpec, Kind, Object, ObjectName, ObjectRef};
+use limpet_model::{InPlace, Objects, Quarantined};
+use limpet_resources::{Name, Resources, Version};
+use limpet_xds::Status;
+
+/// How many bytes of Envoy's words are kept.
+const WORDS: usize = 1000;
+
+/// What was refused.
+type Refused = BTreeMap<(Name, Version), Arc<str>>;
+
+/// The refused units, and what can be served in their place.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Quarantine {
+    refused: Refused,
+    /// The version of each route before the last change that an Envoy accepted.
+    former: BTreeMap<ObjectRef, Route>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Route {
+    Http(Arc<Object<HttpRouteSpec>>),
+    Grpc(Arc<Object<GrpcRouteSpec>>),
+}
+
+impl Quarantine {
+    /// Takes in what Envoys refuse. Returns whether anything is new.
+    pub(crate) fn note(&mut self, status: &Status) -> bool {
+        let before = self.refused.len();
+        for refusal in status.disapprovals() {
+            let words = || format!("Envoy {}: {}", refusal.node, refusal.message);
+            let key = (refusal.name.clone(), refusal.version);
+            self.refused
+                .entry(key)
+                .or_insert_with(|| shortened(&words(), WORDS).into());
+        }
+        self.refused.len() != before
+    }
+
+    /// Whether nothing was refused.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.refused.is_empty()
+    }
+
+    /// The routes with units that were refused, and the refusals that say so.
+    pub(crate) fn of<'a>(
+        &self,
+        resources: impl IntoIterator<Item = &'a Resources>,
+        hits: &mut BTreeSet<(Name, Version)>,
+    ) -> BTreeMap<ObjectRef, Arc<str>> {
+        let mut found = BTreeMap::new();
+        for unit in resources.into_iter().flat_map(Resources::units) {
+            let key = (Arc::clone(unit.name()), unit.version());
+            if let (Some(words), Some(object)) = (self.refused.get(&key), object_of(unit.name())) {
+                found.insert(object, Arc::clone(words));
+                hits.insert(key);
+            }
+        }
+        found
+    }
+
+    /// Puts the next best into the place of these routes of `objects`, which are what `all` are where nothing was
+    /// refused. Returns whether there is anything left to try.
+    pub(crate) fn replace(&self, objects: &mut Objects, all: &Objects, refused: BTreeMap<ObjectRef, Arc<str>>) -> bool {
+        let mut is_changed = false;
+        for (object, words) in refused {
+            let Some(route) = Route::find(all, &object) else {
+                continue;
+            };
+            let known = objects.quarantined.get(&object);
+            let former = self.former.get(&object).filter(|former| **former != route);
+            let (next, serves) = match (known.map(|known| known.serves), former) {
+                (None, Some(former)) => (former, InPlace::Former),
+                (None, None) | (Some(InPlace::Former), _) => (&route, InPlace::Status500),
+                (Some(InPlace::Status500), _) => (&route, InPlace::Nothing),
+                (Some(InPlace::Nothing), _) => continue,
+            };
+            let quarantined = Quarantined {
+                generation: route.generation(),
+                words: known.map_or_else(|| words.to_string(), |known| known.words.clone()),
+                serves,
+            };
+            next.put_into(objects, &object.name);
+            objects.quarantined.insert(object, quarantined);
+            is_changed = true;
+        }
+        is_changed
+    }
+
+    /// Forgets the refusals that `known` had and that were in the way of nothing.
+    pub(crate) fn forget(&mut self, known: &Self, hits: &BTreeSet<(Name, Version)>) {
+        self.refused
+            .retain(|key, _| hits.contains(key) || !known.refused.contains_key(key));
+    }
+
+    /// Remembers routes as they are before a change.
+    pub(crate) fn remember(&mut self, before: &Objects, after: &Objects, standing: impl Fn(&ObjectRef) -> Standing) {
+        self.former.retain(|object, _| exists(after, object));
+        let http = changed(&before.http_routes, &after.http_routes)
+            .map(|(name, was)| (Kind::HttpRoute, name, Route::Http(was)));
+        let grpc = changed(&before.grpc_routes, &after.grpc_routes)
+            .map(|(name, was)| (Kind::GrpcRoute, name, Route::Grpc(was)));
+        for (kind, name, was) in http.chain(grpc) {
+            let object = ObjectRef {
+                kind,
+                name: name.clone(),
+            };
+            match standing(&object) {
+                Standing::Refused => {}
+                Standing::Unknown if self.former.contains_key(&object) => {}
+                Standing::Unknown | Standing::Accepted => {
+                    self.former.insert(object, was);
+                }
+            }
+        }
+    }
+}
+
+/// What Envoys said to a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// One has accepted it.
+    Accepted,
+    /// One has refused it.
+    Refused,
+    Unknown,
+}
+
+fn exists(objects: &Objects, object: &ObjectRef) -> bool {
+    match object.kind {
+        Kind::HttpRoute => objects.http_routes.contains_key(&object.name),
+        Kind::GrpcRoute => objects.grpc_routes.contains_key(&object.name),
+        _ => false,
+    }
+}
+
+/// The objects that are there before and after, and differ.
+fn changed<'a, S: Clone + PartialEq>(
+    before: &'a BTreeMap<ObjectName, Object<S>>,
+    after: &'a BTreeMap<ObjectName, Object<S>>,
+) -> impl Iterator<Item = (&'a ObjectName, Arc<Object<S>>)> {
+    let differs = |(name, was): &(&ObjectName, &Object<S>)| after.get(*name).is_some_and(|is| is != *was);
+    before
+        .iter()
+        .filter(differs)
+        .map(|(name, was)| (name, Arc::new(was.clone())))
+}
+
+impl Route {
+    fn find(objects: &Objects, object: &ObjectRef) -> Option<Self> {
+        match object.kind {
+            Kind::HttpRoute => objects
+                .http_routes
+                .get(&object.name)
+                .cloned()
+                .map(Arc::new)
+                .map(Self::Http),
+            Kind::GrpcRoute => objects
+                .grpc_routes
+                .get(&object.name)
+                .cloned()
+                .map(Arc::new)
+                .map(Self::Grpc),
+            _ => None,
+        }
+    }
+
+    fn put_into(&self, objects: &mut Objects, name: &ObjectName) {
+        match self {
+            Self::Http(route) => drop(objects.http_routes.insert(name.clone(), Object::clone(route))),
+            Self::Grpc(route) => drop(objects.grpc_routes.insert(name.clone(), Object::clone(route))),
+        }
+    }
+
+    fn generation(&self) -> i64 {
+        match self {
+            Self::Http(route) => route.meta.generation,
+            Self::Grpc(route) => route.meta.generation,
+        }
+    }
+}
+
+/// The route that a unit came from.
+fn object_of(unit: &str) -> Option<ObjectRef> {
+    let (kind, name) = unit.split_once('/')?;
+    let (namespace, name) = name.split_once('/')?;
+    let mut kinds = [Kind::HttpRoute, Kind::GrpcRoute].into_iter();
+    let kind = kinds.find(|known| known.as_str().eq_ignore_ascii_case(kind))?;
+    let name = ObjectName::new(namespace, name);
+    Some(ObjectRef { kind, name })
+}
+
+/// The name of a route's unit.
+pub(crate) fn unit_of(object: &ObjectRef) -> String {
+    format!("{}/{}", object.kind.as_str().to_ascii_lowercase(), object.name)
+}
