@@ -28,9 +28,12 @@ pub enum ResourceType {
     VirtualHost,
 }
 
-/// The listener and the route configuration of the preflight, and no others. The listener is bound to no port; the
-/// route configuration is what a server offers [`Resources::units`] in.
+/// The route configuration of the preflight, in which a server offers [`Resources::units`]. A node that has a listener
+/// for it says so by [`PREFLIGHT_METADATA`].
 pub const PREFLIGHT: &str = "preflight";
+
+/// The field of a node's metadata that says that it asks for [`PREFLIGHT`], whatever its value is.
+pub const PREFLIGHT_METADATA: &str = "limpet.preflight";
 
 impl ResourceType {
     /// All types, in the order in which a change to several of them is sent.

@@ -1,12 +1,16 @@
 //! Counters of responses and their answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use limpet_resources::{PerType, ResourceType};
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     types: PerType<TypeCounters>,
+    refused_units: AtomicU64,
+    preflights: AtomicU64,
+    preflight_micros: AtomicU64,
     turned_away: [AtomicU64; TurnedAway::ALL.len()],
 }
 
@@ -94,11 +98,40 @@ impl Counters {
         };
         Counts(ResourceType::ALL.map(of_type))
     }
+
+    pub(super) fn unit_refused(&self) {
+        self.refused_units.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn preflight_ended(&self, took: Duration) {
+        let micros = took.as_micros().try_into().unwrap_or(u64::MAX);
+        self.preflights.fetch_add(1, Ordering::Relaxed);
+        self.preflight_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(super) fn preflights(&self) -> PreflightCounts {
+        PreflightCounts {
+            ended: self.preflights.load(Ordering::Relaxed),
+            took: Duration::from_micros(self.preflight_micros.load(Ordering::Relaxed)),
+            refused_units: self.refused_units.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// Counters since the start, by resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts(pub [TypeCounts; ResourceType::ALL.len()]);
+
+/// Counters of the preflight since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PreflightCounts {
+    /// How often a node has answered to all units that were new to it.
+    pub ended: u64,
+    /// How long that took, all times together.
+    pub took: Duration,
+    /// Units that a node refused.
+    pub refused_units: u64,
+}
 
 /// Counters of one resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

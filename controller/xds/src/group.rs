@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::hosts::{by_host, parent, with_hosts};
 use limpet_resources::{Name, PerType, Resource, ResourceType, Resources};
 
 /// How many removed names are remembered. A stream that is further behind compares everything.
@@ -17,6 +18,8 @@ pub(super) struct Group {
     published: bool,
     sequence: u64,
     catalogues: PerType<Catalogue>,
+    /// Route configurations as they are for nodes that take virtual hosts one by one.
+    frames: Catalogue,
     units: Catalogue,
 }
 
@@ -36,6 +39,11 @@ impl Group {
         &self.catalogues[resource_type]
     }
 
+    /// The route configurations for nodes that take virtual hosts one by one.
+    pub(super) fn frames(&self) -> &Catalogue {
+        &self.frames
+    }
+
     /// The units of the preflight.
     pub(super) fn units(&self) -> &Catalogue {
         &self.units
@@ -51,8 +59,10 @@ impl Group {
                 // A node may have resources that this server never heard of. They are removed.
                 self.catalogues[each].floor = self.sequence;
             }
+            self.frames.floor = self.sequence;
             self.units.floor = self.sequence;
         }
+        self.frames.replace(compose(&mut resources), &mut self.sequence);
         for each in ResourceType::ALL {
             self.catalogues[each].replace(resources.take(each), &mut self.sequence);
         }
@@ -60,14 +70,22 @@ impl Group {
         self.sequence != before
     }
 
-    /// Replaces one resource. Returns whether anything changed, which is never so in a group that is not published.
+    /// Replaces one resource, other than a virtual host or a route configuration that has such. Returns whether anything changed, which is never so in a group that is not published.
     pub(super) fn publish_one(&mut self, resource: Arc<Resource>) -> bool {
-        let catalogue = &mut self.catalogues[resource.resource_type()];
-        self.published && catalogue.insert(resource, &mut self.sequence)
+        if !self.published {
+            return false;
+        }
+        if resource.resource_type() == ResourceType::RouteConfiguration {
+            self.frames.insert(Arc::clone(&resource), &mut self.sequence);
+        }
+        self.catalogues[resource.resource_type()].insert(resource, &mut self.sequence)
     }
 
     /// Removes one resource. Returns whether it existed.
     pub(super) fn remove_one(&mut self, resource_type: ResourceType, name: &str) -> bool {
+        if resource_type == ResourceType::RouteConfiguration {
+            self.frames.remove(name, &mut self.sequence);
+        }
         self.catalogues[resource_type].remove(name, &mut self.sequence)
     }
 
@@ -78,6 +96,29 @@ impl Group {
             ..Self::default()
         };
     }
+}
+
+/// Puts the virtual hosts into their route configurations, and returns what these are without.
+fn compose(resources: &mut Resources) -> BTreeMap<Name, Arc<Resource>> {
+    let mut hosts: BTreeMap<Name, Vec<Arc<Resource>>> = BTreeMap::new();
+    for host in resources.of_type(ResourceType::VirtualHost) {
+        if let Some(routes) = parent(host.name()) {
+            hosts.entry(routes.into()).or_default().push(Arc::clone(host));
+        }
+    }
+    let mut frames = BTreeMap::new();
+    let all: Vec<_> = resources.of_type(ResourceType::RouteConfiguration).cloned().collect();
+    for routes in all {
+        let frame = match hosts.get(routes.name()) {
+            None => routes,
+            Some(hosts) => {
+                resources.insert(with_hosts(&routes, hosts));
+                Arc::new(by_host(&routes))
+            }
+        };
+        frames.insert(Arc::clone(frame.name()), frame);
+    }
+    frames
 }
 
 /// The resources of one type.

@@ -33,6 +33,11 @@
 //! - A refused response is halved until the bad resource is found; the others are accepted. A refused resource is not
 //!   sent again until it changes, except for listeners, whose port may have been taken for a while.
 //! - Certificates are read again when their files change.
+//! - Virtual hosts that are published as such are sent one by one to nodes that can take them so, and within their route
+//!   configurations to others.
+//! - Units of the preflight are accepted by a node before its routes change: see [`Resources::insert_unit`].
+//!
+//! [`Resources::insert_unit`]: limpet_resources::Resources::insert_unit
 //!
 //! What a client can cost is bounded: handshakes, connections and streams by address and by node, and the names that it
 //! asks for. Clients that have authenticated do not share places with those that have not. What a certificate says of a
@@ -48,6 +53,7 @@ mod certificates;
 mod connection;
 mod counters;
 mod group;
+mod hosts;
 mod intake;
 mod limits;
 mod log_rate;
@@ -65,7 +71,7 @@ mod validity;
 mod wire;
 
 pub use certificates::Certificates;
-pub use counters::{Counts, TurnedAway, TypeCounts};
+pub use counters::{Counts, PreflightCounts, TurnedAway, TypeCounts};
 pub use peer::{Identity, Peer};
 pub use permission::Permission;
 pub use server::{Options, Security, Server, ServerError};

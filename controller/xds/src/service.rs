@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryService;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 use envoy_types::pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
@@ -23,9 +24,9 @@ use super::limits::{self, NAMES_OF_STREAM, Pace};
 use super::log_rate::LogRate;
 use super::permission::Permission;
 use super::snapshots::{Connected, GroupCell, Snapshots};
-use super::subscriber::{Answer, Service, Subscriber};
+use super::subscriber::{Abilities, Answer, Service, Subscriber};
 use super::wire::Wire;
-use limpet_resources::{Name, PerType, ResourceType};
+use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType};
 
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -287,10 +288,10 @@ impl<W: Wire> StreamTask<W> {
                     tracing::debug!(%node, %group, %resource_type, %name, version, "a node acknowledged a resource");
                 }
             }
-            Answer::Approved => shared.counters.acknowledged(resource_type),
+            Answer::Approved => {}
             Answer::Disapproved(of, unit, message) => {
-                shared.counters.refused(resource_type);
                 if let Some(unit) = unit {
+                    shared.counters.unit_refused();
                     tracing::warn!(%node, %group, %unit, error = %message, "a node refused the routes of this object");
                     shared.disapprovals.send_modify(|count| *count += 1);
                 } else {
@@ -330,6 +331,9 @@ impl<W: Wire> StreamTask<W> {
             let room = self.responses.try_send(Ok(response));
             room.map_err(|_| Status::resource_exhausted("responses are not read"))?;
         }
+        if let Some(took) = subscriber.preflight_ended(Instant::now()) {
+            shared.counters.preflight_ended(took);
+        }
         drop(subscriber);
         // A publication may leave nothing to send.
         shared.status_changed();
@@ -354,7 +358,7 @@ impl<W: Wire> StreamTask<W> {
         } = &self.discovery;
         let allowed = permission.ask(self.client.peer(), &node.cluster);
         allowed.map_err(|words| (TurnedAway::Permission, Status::permission_denied(words)))?;
-        let subscriber = Subscriber::new(W::PROTOCOL, self.service);
+        let subscriber = Subscriber::new(W::PROTOCOL, self.service, abilities(node));
         let identity = self.client.peer().identity.as_ref();
         let validity = identity.map(|identity| identity.validity);
         let connected = Arc::new(Connected::new(Name::from(node.id.as_str()), validity, subscriber));
@@ -401,4 +405,23 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,
     }
+}
+
+fn abilities(node: &Node) -> Abilities {
+    let metadata = node.metadata.as_ref();
+    Abilities {
+        takes_hosts: takes_hosts(node),
+        has_preflight: metadata.is_some_and(|metadata| metadata.fields.contains_key(PREFLIGHT_METADATA)),
+    }
+}
+
+/// Whether the node is an Envoy that takes virtual hosts (VHDS) on the same stream as everything else. Before 1.37 it
+/// refuses their route configurations.
+fn takes_hosts(node: &Node) -> bool {
+    let Some(UserAgentVersionType::UserAgentBuildVersion(build)) = &node.user_agent_version_type else {
+        return false;
+    };
+    let version = build.version.as_ref();
+    node.user_agent_name == "envoy"
+        && version.is_some_and(|version| (version.major_number, version.minor_number) >= (1, 37))
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::counters::{Counters, Counts, TurnedAway};
+use super::counters::{Counters, Counts, PreflightCounts, TurnedAway};
 use super::group::Group;
 use super::subscriber::Subscriber;
 use super::validity::Validity;
@@ -89,7 +89,7 @@ impl Snapshots {
         self.change(group, true, |group| group.publish(resources));
     }
 
-    /// Replaces or adds one resource of a group. The cost does not depend on the number of other resources. Returns
+    /// Replaces or adds one resource of a group, other than a virtual host. The cost does not depend on the number of other resources. Returns
     /// whether the group is published; if it is not, nothing happens, because its other resources are unknown.
     pub fn publish_one(&self, group: &str, resource: impl Into<Arc<Resource>>) -> bool {
         let resource = resource.into();
@@ -121,6 +121,12 @@ impl Snapshots {
     #[must_use]
     pub fn turned_away(&self) -> [(TurnedAway, u64); TurnedAway::ALL.len()] {
         self.0.counters.times_turned_away()
+    }
+
+    /// Counters of the preflight since the start.
+    #[must_use]
+    pub fn preflights(&self) -> PreflightCounts {
+        self.0.counters.preflights()
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

@@ -287,6 +287,10 @@ fn has_settled(streams: &[Arc<Connected>], cell: &GroupCell) -> bool {
     }
     let asked = |each| asked.get(&each).copied().unwrap_or(0);
     let settled = |each| {
+        if each == ResourceType::VirtualHost {
+            // A node has them with their route configurations.
+            return true;
+        }
         if asked(each) == 0 {
             return if aggregated {
                 cell.group().catalogue(each).iter().next().is_none()

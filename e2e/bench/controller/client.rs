@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
-use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
+use envoy_types::pb::envoy::config::core::v3::{BuildVersion, Node};
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
@@ -16,6 +17,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
     aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
 };
+use envoy_types::pb::envoy::r#type::v3::SemanticVersion;
 use limpet_resources::ResourceType;
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -61,6 +63,15 @@ impl Client {
             let node = (index == 0).then(|| Node {
                 id: "bench".to_owned(),
                 cluster: group.to_owned(),
+                user_agent_name: "envoy".to_owned(),
+                user_agent_version_type: Some(UserAgentVersionType::UserAgentBuildVersion(BuildVersion {
+                    version: Some(SemanticVersion {
+                        major_number: 1,
+                        minor_number: 40,
+                        patch: 0,
+                    }),
+                    ..BuildVersion::default()
+                })),
                 ..Node::default()
             });
             requests.send(DeltaDiscoveryRequest {

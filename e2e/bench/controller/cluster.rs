@@ -107,19 +107,14 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
 
     let start = Instant::now();
     server.admin().apply_object(&generated.route(1, true)).await?;
-    let received = client.until(ResourceType::RouteConfiguration, 1).await?;
+    let received = client.until(ResourceType::VirtualHost, 1).await?;
     let [one] = received.as_slice() else {
         anyhow::bail!("expected one resource, found {received:?}");
     };
     row("a route change", milliseconds(one.at - start));
     row(
         "  the resource",
-        format!(
-            "{} {}, {}",
-            one.resource_type,
-            one.name,
-            kilobytes(one.bytes as u64 / 1024)
-        ),
+        format!("{} {}, {} bytes", one.resource_type, one.name, one.bytes),
     );
     row("most memory", kilobytes(peak_memory(&pid)?));
     row("memory at the end", kilobytes(memory(&pid)?));

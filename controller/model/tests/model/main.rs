@@ -17,6 +17,7 @@ mod hostnames;
 mod malformed;
 mod objects;
 mod precedence;
+mod quarantined;
 mod references;
 mod refused_rules;
 mod rules;

@@ -35,6 +35,7 @@ use envoy_types::pb::google::protobuf::{Struct, Value};
 
 use super::clusters::{http2, one_endpoint};
 use super::pack::{ads, duration, number, pack, socket};
+use super::preflight;
 use limpet_api::ObjectName;
 use limpet_model::expression::Expression;
 
@@ -88,6 +89,7 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
         node: Some(Node {
             id: options.node_id.clone().unwrap_or_default(),
             cluster: options.gateway.to_string(),
+            metadata: Some(preflight::metadata()),
             ..Node::default()
         }),
         admin: Some(Admin {
@@ -117,6 +119,7 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
         }),
         static_resources: Some(StaticResources {
             clusters: vec![controller(options)],
+            listeners: vec![preflight::listener()],
             ..StaticResources::default()
         }),
         ..Bootstrap::default()

@@ -9,6 +9,7 @@
 //!   and endpoints. `backend_tls`: TLS towards them. `filter`: the filter and its configuration. `code`: the server
 //!   that Envoy downloads the wasm filter from.
 //! - `preflight`: what Envoys are asked before routes go live.
+//! - `hosts`: virtual hosts as resources of their own.
 //! - `elsewhere`: the filter for Envoys whose routes come from another control plane.
 //! - `bootstrap`: the bootstrap of an Envoy. `standalone`: all resources in one file.
 
@@ -19,6 +20,7 @@ mod clusters;
 mod code;
 mod elsewhere;
 pub(super) mod filter;
+mod hosts;
 mod listeners;
 mod options;
 pub(super) mod pack;
@@ -49,24 +51,36 @@ use routes::Routes;
 /// All resources of the Envoys of one Gateway, by type and name, except endpoints ([`load_assignment`]).
 #[must_use]
 pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Vec<Resource> {
-    live(graph, gateway, options, inputs).0
+    let (mut all, configurations) = live(graph, gateway, options, inputs);
+    let whole = |routes: &RouteConfiguration| resource(ResourceType::RouteConfiguration, &routes.name, routes);
+    all.extend(configurations.iter().map(whole));
+    all.sort_by(|one, other| (one.resource_type(), one.name()).cmp(&(other.resource_type(), other.name())));
+    all
 }
 
-/// As [`resources`], with those of the preflight. Only an xDS server can make use of them.
+/// As [`resources`], with virtual hosts apart from their route configurations, and with what the preflight needs. Only
+/// an xDS server can make use of that.
 #[must_use]
 pub fn served(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Resources {
-    let (live, routes) = live(graph, gateway, options, inputs);
-    let mut all: Resources = live.into_iter().collect();
-    if !routes.is_empty() {
-        all.extend(preflight::frame(options));
-        for unit in preflight::units(&routes) {
-            all.insert_unit(unit);
-        }
+    let (all, configurations) = live(graph, gateway, options, inputs);
+    let mut all: Resources = all.into_iter().collect();
+    if !options
+        .routes_elsewhere
+        .iter()
+        .any(|elsewhere| elsewhere.is_of(gateway))
+    {
+        all.insert(preflight::routes());
+    }
+    for unit in preflight::units(&configurations) {
+        all.insert_unit(unit);
+    }
+    for configuration in configurations {
+        all.extend(hosts::apart(configuration));
     }
     all
 }
 
-/// The resources, and the route configurations among them.
+/// The resources without the route configurations, and these.
 fn live(
     graph: &Graph,
     gateway: &ObjectName,
@@ -126,12 +140,6 @@ fn live(
     let configurations: Vec<RouteConfiguration> = ports
         .flat_map(|(port, listeners)| routes.of_port(*port, listeners))
         .collect();
-    all.extend(
-        configurations
-            .iter()
-            .map(|configuration| resource(ResourceType::RouteConfiguration, &configuration.name, configuration)),
-    );
-    all.sort_by(|one, other| (one.resource_type(), one.name()).cmp(&(other.resource_type(), other.name())));
     (all, configurations)
 }
 

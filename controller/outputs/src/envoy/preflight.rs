@@ -1,47 +1,54 @@
 //! The preflight: what Envoy says to the routes of each object, before they go live. `limpet-xds` says how.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::Ipv4Addr;
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, Value};
 use prost::Message;
 
 use super::listeners::unbound_manager;
-use super::options::EnvoyOptions;
 use super::pack::{no, socket};
 use super::resource;
-use limpet_resources::{PREFLIGHT, Resource, ResourceType};
+use limpet_resources::{PREFLIGHT, PREFLIGHT_METADATA, Resource, ResourceType};
 
 /// Never bound. No Gateway's listener has it, because those bind to all addresses or to one that can be reached.
 const PORT: u16 = 1;
 
-/// The listener and the route configuration that units are offered in.
-pub(super) fn frame(options: &EnvoyOptions) -> [Resource; 2] {
-    let address: IpAddr = if options.listen_address.is_ipv6() {
-        Ipv6Addr::LOCALHOST.into()
-    } else {
-        Ipv4Addr::LOCALHOST.into()
-    };
-    let listener = Listener {
+/// The listener of the preflight. It is in the bootstrap, so that Envoy asks for the preflight before it has any other.
+pub(super) fn listener() -> Listener {
+    Listener {
         name: PREFLIGHT.to_owned(),
-        address: Some(socket(&address.to_string(), PORT)),
+        address: Some(socket(&Ipv4Addr::LOCALHOST.to_string(), PORT)),
         bind_to_port: no(),
         filter_chains: vec![FilterChain {
             filters: vec![unbound_manager(PREFLIGHT)],
             ..FilterChain::default()
         }],
         ..Listener::default()
+    }
+}
+
+/// What says to the controller that Envoy has this listener.
+pub(super) fn metadata() -> Struct {
+    let value = Value {
+        kind: Some(Kind::BoolValue(true)),
     };
+    Struct {
+        fields: HashMap::from([(PREFLIGHT_METADATA.to_owned(), value)]),
+    }
+}
+
+/// The route configuration that units are offered in.
+pub(super) fn routes() -> Resource {
     let routes = RouteConfiguration {
         name: PREFLIGHT.to_owned(),
         validate_clusters: no(),
         ..RouteConfiguration::default()
     };
-    [
-        resource(ResourceType::Listener, PREFLIGHT, &listener),
-        resource(ResourceType::RouteConfiguration, PREFLIGHT, &routes),
-    ]
+    resource(ResourceType::RouteConfiguration, PREFLIGHT, &routes)
 }
 
 /// One unit for each object that routes come from, under the name that the names of its rules begin with. A route that

@@ -18,6 +18,7 @@ use super::publish::{Built, Publisher};
 use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
 use crate::cluster::reconcile::delivery::PublishedFilter;
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
+use crate::cluster::reconcile::replicas::Replicas;
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::Settings;
@@ -79,6 +80,15 @@ impl Outlets {
     }
 }
 
+/// What the loop takes in besides objects.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) inputs: watch::Receiver<InputsOrReason>,
+    pub(crate) guard: Guard,
+    pub(crate) memory: KeptMemory,
+    pub(crate) replicas: Replicas,
+}
+
 /// The loop's state.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -92,6 +102,7 @@ pub(crate) struct Control {
     guard: Guard,
     memory: KeptMemory,
     refusals: limpet_xds::Status,
+    replicas: Replicas,
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
@@ -135,6 +146,12 @@ impl Reconcile for Control {
                     self.mark();
                 }
             }
+            () = self.replicas.changed() => {
+                let others = self.replicas.others();
+                if others.is_some_and(|others| self.publisher.note_elsewhere(&others)) {
+                    self.mark();
+                }
+            }
         }
         Ok(())
     }
@@ -168,10 +185,14 @@ impl Control {
         publisher: Publisher,
         outlets: Outlets,
         metrics: Metrics,
-        inputs: watch::Receiver<InputsOrReason>,
-        guard: Guard,
-        memory: KeptMemory,
+        sources: Sources,
     ) -> Self {
+        let Sources {
+            inputs,
+            guard,
+            memory,
+            replicas,
+        } = sources;
         let settings = &context.settings;
         let namespaces = context.config.namespaces.iter();
         let watched = Watched {
@@ -183,6 +204,7 @@ impl Control {
         let refusals = publisher.status();
         Self {
             refusals,
+            replicas,
             reader: Reader::start(&context.client, watched.clone()),
             store: Store::new(watched),
             settings: Arc::clone(settings),
@@ -340,6 +362,7 @@ impl Control {
             let all = store.endpoints(service, port);
             guard.endpoints(service, port, all)
         });
+        self.replicas.say_refused_routes(publisher.refused_routes());
         guard.watch(|service, port| publisher.serves(service, port));
         if publisher.has_retained() {
             self.retained_check.get_or_insert(Instant::now() + RETAINED);

@@ -31,6 +31,10 @@ pub(crate) struct Metrics {
     sent: Family<TypeLabels, Counter>,
     turned_away: Family<ReasonLabels, Counter>,
     certificates: Family<CertificateLabels, Gauge<f64, AtomicU64>>,
+    quarantined: Gauge,
+    refused_units: Counter,
+    preflights: Counter,
+    preflight_seconds: Counter<f64, AtomicU64>,
     key_created: Gauge<f64, AtomicU64>,
     key_rotation_phase: Gauge,
     keys: Family<KeyLabels, Gauge>,
@@ -99,6 +103,10 @@ impl Metrics {
             sent: Family::default(),
             turned_away: Family::default(),
             certificates: Family::default(),
+            quarantined: Gauge::default(),
+            refused_units: Counter::default(),
+            preflights: Counter::default(),
+            preflight_seconds: Counter::default(),
             key_created: Gauge::default(),
             key_rotation_phase: Gauge::default(),
             keys: Family::default(),
@@ -110,6 +118,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("limpet");
         metrics.register_of_cluster(&mut registry);
         metrics.register_of_envoys(&mut registry);
+        metrics.register_of_preflight(&mut registry);
         metrics.register_of_filter(&mut registry);
         (metrics, registry)
     }
@@ -161,6 +170,29 @@ impl Metrics {
             "xds_certificate_expiry_seconds",
             "Seconds until the first certificate ends that the xDS server shows, trusts or is shown",
             self.certificates.clone(),
+        );
+    }
+
+    fn register_of_preflight(&self, registry: &mut Registry) {
+        registry.register(
+            "quarantined_routes",
+            "Routes that Envoys refused, so that something else is served in their place",
+            self.quarantined.clone(),
+        );
+        registry.register(
+            "refused_routes",
+            "Refusals of a route by an Envoy before it went live",
+            self.refused_units.clone(),
+        );
+        registry.register(
+            "preflights",
+            "How often an Envoy was asked about changed routes before they went live",
+            self.preflights.clone(),
+        );
+        registry.register(
+            "preflight_seconds",
+            "How long Envoys took to answer, all times together",
+            self.preflight_seconds.clone(),
         );
     }
 
@@ -227,6 +259,10 @@ impl Metrics {
         self.resources.get_or_create(&TypeLabels { r#type }).set(gauge(count));
     }
 
+    pub(crate) fn set_quarantined(&self, count: usize) {
+        self.quarantined.set(gauge(count));
+    }
+
     /// `now` is Unix time.
     pub(crate) fn built(&self, time: Duration, now: Duration) {
         self.builds.observe(time.as_secs_f64());
@@ -278,6 +314,17 @@ impl Exposition {
             let sent = metrics.sent.get_or_create(&TypeLabels { r#type });
             sent.inner().store(counts.sent, Ordering::Relaxed);
         }
+        let preflights = snapshots.preflights();
+        metrics
+            .refused_units
+            .inner()
+            .store(preflights.refused_units, Ordering::Relaxed);
+        metrics.preflights.inner().store(preflights.ended, Ordering::Relaxed);
+        let seconds = preflights.took.as_secs_f64();
+        metrics
+            .preflight_seconds
+            .inner()
+            .store(seconds.to_bits(), Ordering::Relaxed);
         for (reason, count) in snapshots.turned_away() {
             let labels = ReasonLabels { reason: reason.name() };
             let counter = metrics.turned_away.get_or_create(&labels);

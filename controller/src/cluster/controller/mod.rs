@@ -40,7 +40,7 @@ use crate::cluster::reconcile::{reconcile_loop, services};
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
 use context::{Context, instance};
-use control::{Control, Outlets};
+use control::{Control, Outlets, Sources};
 use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
@@ -113,7 +113,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         reported: feeds.reported,
         observation: feeds.observation,
         delivery,
-        replicas: filter.replicas,
+        replicas: filter.replicas.clone(),
         without_service,
     };
     if let Some(certificates) = deliverer.certificates() {
@@ -130,9 +130,12 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         publisher,
         outlets,
         metrics,
-        filter.inputs,
-        filter.guard,
-        filter.memory,
+        Sources {
+            inputs: filter.inputs,
+            guard: filter.guard,
+            memory: filter.memory,
+            replicas: filter.replicas,
+        },
     );
 
     let (end, shutdown) = watch::channel(false);

@@ -10,6 +10,7 @@ use super::retained_policies::{RetainedPolicies, retained_policies};
 use super::target::Target;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::manifests::Wanted;
+use crate::cluster::reconcile::replicas::{RefusedRoute, View};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::FilterConfig;
@@ -318,14 +319,25 @@ impl Publisher {
 
     /// Takes in what Envoys refuse. Returns whether anything is new, which a build has to look at.
     pub(crate) fn note_refusals(&mut self) -> bool {
-        let status = self.snapshots.status();
-        Arc::make_mut(&mut self.quarantine).note(&status)
+        let refusals = self.snapshots.status().disapprovals();
+        Arc::make_mut(&mut self.quarantine).note(refusals)
+    }
+
+    /// Takes in what the Envoys of other replicas refuse. Returns whether anything is new.
+    pub(crate) fn note_elsewhere(&mut self, others: &View) -> bool {
+        Arc::make_mut(&mut self.quarantine).note_elsewhere(others)
+    }
+
+    /// The routes that Envoys of this replica refuse.
+    pub(crate) fn refused_routes(&self) -> BTreeSet<RefusedRoute> {
+        self.quarantine.told()
     }
 
     /// Before a publication: remembers the routes that it changes, as they are.
     fn remember(&mut self, built: &Built) {
         let status = self.snapshots.status();
         let refused = std::mem::replace(&mut self.quarantined, built.quarantined.clone());
+        self.metrics.set_quarantined(self.quarantined.len());
         let standing = |object: &ObjectRef| {
             if refused.contains(object) {
                 Standing::Refused

@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cluster::reconcile::replicas::{RefusedRoute, View};
 use crate::cluster::reconcile::status::shortened;
 use limpet_api::{GrpcRouteSpec, HttpRouteSpec, Kind, Object, ObjectName, ObjectRef};
 use limpet_model::{InPlace, Objects, Quarantined};
 use limpet_resources::{Name, Resources, Version};
-use limpet_xds::Status;
+use limpet_xds::Refusal;
 
 /// How many bytes of Envoy's words are kept.
 const WORDS: usize = 1000;
@@ -22,7 +23,10 @@ type Refused = BTreeMap<(Name, Version), Arc<str>>;
 /// The refused units, and what can be served in their place.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Quarantine {
+    /// By the Envoys of this replica.
     refused: Refused,
+    /// By the Envoys of other replicas.
+    elsewhere: Refused,
     /// The version of each route before the last change that an Envoy accepted.
     former: BTreeMap<ObjectRef, Route>,
 }
@@ -35,9 +39,9 @@ enum Route {
 
 impl Quarantine {
     /// Takes in what Envoys refuse. Returns whether anything is new.
-    pub(crate) fn note(&mut self, status: &Status) -> bool {
+    pub(crate) fn note(&mut self, refusals: Vec<Refusal>) -> bool {
         let before = self.refused.len();
-        for refusal in status.disapprovals() {
+        for refusal in refusals {
             let words = || format!("Envoy {}: {}", refusal.node, refusal.message);
             let key = (refusal.name.clone(), refusal.version);
             self.refused
@@ -47,9 +51,30 @@ impl Quarantine {
         self.refused.len() != before
     }
 
+    /// Takes in what the Envoys of other replicas refuse. Returns whether anything is new.
+    pub(crate) fn note_elsewhere(&mut self, others: &View) -> bool {
+        let told = others.values().flat_map(|said| &said.refused_routes);
+        let refused = told.filter_map(|route| {
+            let key = (Name::from(route.unit.as_str()), Version::parse(&route.version)?);
+            Some((key, shortened(&route.words, WORDS).into()))
+        });
+        let before = std::mem::replace(&mut self.elsewhere, refused.collect());
+        self.elsewhere.keys().any(|key| !before.contains_key(key))
+    }
+
+    /// What other replicas are told. Only what this one has seen: otherwise two would tell each other for ever.
+    pub(crate) fn told(&self) -> BTreeSet<RefusedRoute> {
+        let told = self.refused.iter().map(|((unit, version), words)| RefusedRoute {
+            unit: unit.to_string(),
+            version: version.to_string(),
+            words: words.to_string(),
+        });
+        told.collect()
+    }
+
     /// Whether nothing was refused.
     pub(crate) fn is_empty(&self) -> bool {
-        self.refused.is_empty()
+        self.refused.is_empty() && self.elsewhere.is_empty()
     }
 
     /// The routes with units that were refused, and the refusals that say so.
@@ -61,7 +86,8 @@ impl Quarantine {
         let mut found = BTreeMap::new();
         for unit in resources.into_iter().flat_map(Resources::units) {
             let key = (Arc::clone(unit.name()), unit.version());
-            if let (Some(words), Some(object)) = (self.refused.get(&key), object_of(unit.name())) {
+            let words = self.refused.get(&key).or_else(|| self.elsewhere.get(&key));
+            if let (Some(words), Some(object)) = (words, object_of(unit.name())) {
                 found.insert(object, Arc::clone(words));
                 hits.insert(key);
             }
@@ -204,3 +230,6 @@ fn object_of(unit: &str) -> Option<ObjectRef> {
 pub(crate) fn unit_of(object: &ObjectRef) -> String {
     format!("{}/{}", object.kind.as_str().to_ascii_lowercase(), object.name)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use envoy_types::pb::google::rpc;
 use super::*;
 use crate::Snapshots;
 use crate::group::touched;
-use crate::subscriber::{Protocol, Service, Subscriber};
+use crate::subscriber::{Abilities, Protocol, Service, Subscriber};
 use ResourceType::{Cluster, ClusterLoadAssignment, ExtensionConfig};
 use limpet_resources::{Resource, ResourceType, Resources};
 
@@ -29,7 +29,7 @@ impl Stream {
         let stream = Arc::new(Connected::new(
             node.into(),
             None,
-            Subscriber::new(Protocol::Delta, service),
+            Subscriber::new(Protocol::Delta, service, Abilities::default()),
         ));
         let cell = snapshots.shared().connect(GROUP, number, Arc::clone(&stream));
         Self(stream, cell.unwrap())

@@ -3,7 +3,7 @@
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::subscription::{Held, WILDCARD};
-use super::{Answer, Subscriber};
+use super::{Answer, Subscriber, catalogue};
 use crate::group::Group;
 use limpet_resources::{ResourceType, Version};
 
@@ -17,7 +17,10 @@ impl Subscriber {
     ) -> Answer {
         let error = request.error_detail.as_ref().map(|error| error.message.as_str());
         let answer = self.answer(resource_type, &request.response_nonce, error, group);
-        let catalogue = group.catalogue(resource_type);
+        if resource_type == ResourceType::VirtualHost && !self.types[resource_type].started {
+            self.recognize_hosts(group);
+        }
+        let catalogue = catalogue(self.takes_hosts, resource_type, group);
         let subscription = &mut self.types[resource_type];
 
         if !subscription.started {
@@ -56,11 +59,15 @@ impl Subscriber {
             }
         }
         for name in request.resource_names_unsubscribe {
+            let subscription = &mut self.types[resource_type];
             if name == WILDCARD {
                 subscription.unsubscribe_wildcard(catalogue);
             } else {
                 subscription.unsubscribe(&name.as_str().into(), catalogue);
                 self.awaited.remove(name.as_str());
+                if resource_type == ResourceType::RouteConfiguration {
+                    self.forget_hosts(&name, group);
+                }
             }
         }
         answer

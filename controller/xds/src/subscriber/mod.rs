@@ -5,6 +5,7 @@
 //! response is unanswered become one change, and a slow reader costs no more than a fast one.
 
 mod delta;
+mod hosts;
 mod order;
 mod preflight;
 mod state_of_the_world;
@@ -19,7 +20,7 @@ use std::time::Instant;
 use self::order::Hold;
 use self::preflight::Preflight;
 use self::subscription::{Allowed, InFlight, Item, Subscription, Unpublished, is_complete_state, version_of};
-use super::group::Group;
+use super::group::{Catalogue, Group};
 use limpet_resources::{Name, PerType, Resource, ResourceType, Version};
 
 /// Which of the two forms of the protocol a stream speaks.
@@ -40,6 +41,15 @@ pub(super) enum Service {
     ExtensionConfig,
 }
 
+/// What a node says of itself when it connects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Abilities {
+    /// It takes virtual hosts one by one (VHDS).
+    pub(super) takes_hosts: bool,
+    /// It will ask for the preflight.
+    pub(super) has_preflight: bool,
+}
+
 /// One stream of a node.
 #[derive(Debug)]
 pub(super) struct Subscriber {
@@ -52,6 +62,10 @@ pub(super) struct Subscriber {
     updates_held: Hold,
     removals_held: Hold,
     preflight: Preflight,
+    /// Whether the node takes virtual hosts one by one (VHDS).
+    takes_hosts: bool,
+    /// Whether the node will ask for the preflight.
+    has_preflight: bool,
     /// When to offer refused listeners again.
     listeners_again: Option<Instant>,
 }
@@ -83,7 +97,7 @@ pub(super) enum Answer {
 }
 
 impl Subscriber {
-    pub(super) fn new(protocol: Protocol, service: Service) -> Self {
+    pub(super) fn new(protocol: Protocol, service: Service, abilities: Abilities) -> Self {
         let mut types = PerType::<Subscription>::default();
         types[ResourceType::ExtensionConfig].unpublished = Unpublished::Kept;
         Self {
@@ -95,6 +109,8 @@ impl Subscriber {
             updates_held: Hold::default(),
             removals_held: Hold::default(),
             preflight: Preflight::default(),
+            takes_hosts: abilities.takes_hosts && protocol == Protocol::Delta,
+            has_preflight: abilities.has_preflight,
             listeners_again: None,
         }
     }
@@ -179,9 +195,11 @@ impl Subscriber {
         if !group.is_published() {
             return None;
         }
+        self.keep_hosts(group);
         for each in ResourceType::ALL {
             self.recognize(each, group);
-            self.types[each].catch_up(group.catalogue(each), group.sequence());
+            let catalogue = catalogue(self.takes_hosts, each, group);
+            self.types[each].catch_up(catalogue, group.sequence());
         }
         self.catch_up_preflight(group);
         self.offer_listeners_again(group, now);
@@ -199,7 +217,7 @@ impl Subscriber {
             if self.preflight.is_under_way() {
                 return None;
             }
-            if let Some(response) = self.next_preflight(group) {
+            if let Some(response) = self.next_preflight(group, now) {
                 return Some(response);
             }
         }
@@ -207,9 +225,11 @@ impl Subscriber {
         let removals = self.may_remove(resource_type, updates, group, now);
         let allowed = Allowed { updates, removals };
         let complete = is_complete_state(resource_type);
-        let catalogue = group.catalogue(resource_type);
+        // A listener begins to serve with the first virtual hosts of its route configuration.
+        let whole = complete || resource_type == ResourceType::VirtualHost;
+        let catalogue = catalogue(self.takes_hosts, resource_type, group);
         let subscription = &mut self.types[resource_type];
-        let mut items = subscription.take(catalogue, allowed, complete);
+        let mut items = subscription.take(catalogue, allowed, whole);
         if self.protocol == Protocol::StateOfTheWorld && !complete {
             // This form of the protocol cannot announce removals here. The node stops asking for the resource by
             // itself.
@@ -226,6 +246,7 @@ impl Subscriber {
         let nonce = self.last_nonce;
         let response = self.response(resource_type, nonce, &items);
         self.expect_endpoints(resource_type, &items, group);
+        self.expect_hosts(resource_type, &items, group);
         let subscription = &mut self.types[resource_type];
         subscription.sent_nonce = nonce;
         subscription.in_flight = Some(InFlight { nonce, items });
@@ -276,7 +297,7 @@ impl Subscriber {
             .iter()
             .map(|item| (Arc::clone(&item.name), version(item)))
             .collect();
-        let catalogue = group.catalogue(resource_type);
+        let catalogue = catalogue(self.takes_hosts, resource_type, group);
         let single = items.len() == 1;
         if error.is_none() || single {
             self.stop_expecting(resource_type, &items, error.is_some());
@@ -289,5 +310,14 @@ impl Subscriber {
         }
         subscription.acknowledge(items, catalogue);
         Answer::Acknowledged(told)
+    }
+}
+
+/// What is published for a node: with `takes_hosts`, its route configurations are without virtual hosts.
+fn catalogue(takes_hosts: bool, resource_type: ResourceType, group: &Group) -> &Catalogue {
+    if takes_hosts && resource_type == ResourceType::RouteConfiguration {
+        group.frames()
+    } else {
+        group.catalogue(resource_type)
     }
 }

@@ -20,6 +20,13 @@ use limpet_resources::{Name, ResourceType};
 /// acknowledge them.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What refers to other resources.
+pub(super) const REFERRING: [ResourceType; 3] = [
+    ResourceType::Listener,
+    ResourceType::RouteConfiguration,
+    ResourceType::VirtualHost,
+];
+
 /// How long after its refusal a listener is offered again.
 const LISTENERS_AGAIN: Duration = Duration::from_secs(30);
 
@@ -69,11 +76,11 @@ impl Subscriber {
 
     /// Whether changed resources of this type may be sent now.
     pub(super) fn may_update(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> bool {
-        if !matches!(resource_type, ResourceType::Listener | ResourceType::RouteConfiguration) {
+        if !REFERRING.contains(&resource_type) {
             return true;
         }
         let waiting = |each: ResourceType| self.types[each].has_updates() || self.types[each].owed_an_answer;
-        if !waiting(ResourceType::Listener) && !waiting(ResourceType::RouteConfiguration) {
+        if !REFERRING.into_iter().any(waiting) {
             self.updates_held.end();
             return false;
         }
@@ -113,11 +120,12 @@ impl Subscriber {
         }
         let settled = |each: ResourceType| self.types[each].is_settled();
         match resource_type {
-            ResourceType::Listener => return true,
+            // Virtual hosts with their updates in one response: a domain may move from one to another.
+            ResourceType::Listener | ResourceType::VirtualHost => return true,
             ResourceType::RouteConfiguration => return settled(ResourceType::Listener),
             // A node stops asking for the endpoints of a removed cluster by itself.
             ResourceType::ClusterLoadAssignment if !settled(ResourceType::Cluster) => return false,
-            _ if !settled(ResourceType::Listener) || !settled(ResourceType::RouteConfiguration) => return false,
+            _ if !REFERRING.into_iter().all(settled) => return false,
             _ => {}
         }
         // The node will ask for these routes, because a listener names them.

@@ -4,29 +4,28 @@
 //!
 //! A unit is a virtual host of one object. Units that the node has not accepted yet are put into the route
 //! configuration [`PREFLIGHT`], whose listener is bound to no port: Envoy checks it like any other. Live route
-//! configurations wait until all units are accepted. Halving finds the bad ones; who publishes reads them from
+//! configurations wait until all units are accepted. So do listeners: Envoy tells every route configuration that it
+//! waits for of a refusal, and its listener serves without routes then. Halving finds the bad ones; who publishes reads them from
 //! [`Status::disapprovals`](crate::Status::disapprovals) and publishes something else in their place. A node that does
 //! not ask for the preflight is served without it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use prost::encoding::{WireType, encode_key, encode_varint};
-
-use super::order::Hold;
+use super::order::{Hold, REFERRING};
 use super::subscription::{Allowed, InFlight, Item, Subscription, version_of};
-use super::{Answer, Protocol, Response, Subscriber};
+use super::{Answer, Protocol, Response, Subscriber, catalogue};
 use crate::group::Group;
-use limpet_resources::{Name, PREFLIGHT, Resource, ResourceType, Version};
-
-/// The field `virtual_hosts` of `RouteConfiguration`.
-const VIRTUAL_HOSTS: u32 = 2;
+use crate::hosts::with_hosts;
+use limpet_resources::{Name, PREFLIGHT, ResourceType, Version};
 
 /// What the node made of the units.
 #[derive(Debug, Default)]
 pub(super) struct Preflight {
     units: Subscription,
     held: Hold,
+    /// When the first of the units that it is asked about was sent.
+    began: Option<Instant>,
 }
 
 impl Preflight {
@@ -57,6 +56,14 @@ impl Subscriber {
         held.is_some_and(|held| held.version == Some(version))
     }
 
+    /// How long the node took to answer to all units that were new to it, once it has.
+    pub(crate) fn preflight_ended(&mut self, now: Instant) -> Option<Duration> {
+        let Preflight { units, began, .. } = &mut self.preflight;
+        let is_over = units.in_flight.is_none() && !units.has_updates();
+        let began = began.take_if(|_| is_over)?;
+        Some(now.saturating_duration_since(began))
+    }
+
     pub(super) fn catch_up_preflight(&mut self, group: &Group) {
         if !self.types[ResourceType::RouteConfiguration].subscribes(PREFLIGHT) {
             self.preflight.units = Subscription::default();
@@ -75,14 +82,14 @@ impl Subscriber {
         }
     }
 
-    /// Whether the node has all published route configurations.
+    /// Whether the node has all published route configurations and virtual hosts.
     fn is_live(&self) -> bool {
         let routes = &self.types[ResourceType::RouteConfiguration];
-        routes.is_settled() && routes.asks_for_all()
+        routes.is_settled() && routes.asks_for_all() && self.types[ResourceType::VirtualHost].is_settled()
     }
 
     /// Offers units that the node has not accepted yet.
-    pub(super) fn next_preflight(&mut self, group: &Group) -> Option<Response> {
+    pub(super) fn next_preflight(&mut self, group: &Group, now: Instant) -> Option<Response> {
         let frame = group.catalogue(ResourceType::RouteConfiguration).get(PREFLIGHT)?;
         let units = &mut self.preflight.units;
         if !units.started {
@@ -106,6 +113,7 @@ impl Subscriber {
         let hosts = items.iter().filter_map(|item| item.resource.as_ref());
         let resources = vec![Arc::new(with_hosts(frame, hosts))];
         units.in_flight = Some(InFlight { nonce, items });
+        self.preflight.began.get_or_insert(now);
         let routes = &mut self.types[ResourceType::RouteConfiguration];
         routes.sent_nonce = nonce;
         // Not the version of the preflight: a node that reconnects should be known by what it has besides.
@@ -141,28 +149,29 @@ impl Subscriber {
         };
         if !units.has_updates() {
             // Without units again, so that Envoy does not keep what it checked.
-            let routes = &mut self.types[ResourceType::RouteConfiguration];
-            routes.force(&PREFLIGHT.into(), group.catalogue(ResourceType::RouteConfiguration));
+            let published = catalogue(self.takes_hosts, ResourceType::RouteConfiguration, group);
+            self.types[ResourceType::RouteConfiguration].force(&PREFLIGHT.into(), published);
         }
         Some(answer)
     }
 
     /// Whether resources of this type may be sent as far as the preflight is concerned.
     pub(super) fn may_go_live(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> bool {
-        if resource_type != ResourceType::RouteConfiguration {
+        if !REFERRING.contains(&resource_type) {
             return true;
         }
-        let routes = &self.types[ResourceType::RouteConfiguration];
+        let changes = |each: ResourceType| {
+            let of_type = &self.types[each];
+            of_type.has_updates() || of_type.has_removals() || of_type.owed_an_answer
+        };
         let units = &self.preflight.units;
-        let waits = if !routes.has_updates() {
+        let waits = if !REFERRING.into_iter().any(changes) {
             false
         } else if units.started {
             !units.is_settled()
         } else {
-            let listeners = &self.types[ResourceType::Listener];
-            let is_offered = group.catalogue(ResourceType::Listener).get(PREFLIGHT).is_some();
-            // It asks once it has the listener.
-            is_offered && listeners.subscribes(PREFLIGHT) && !listeners.refused.contains_key(PREFLIGHT)
+            let routes = group.catalogue(ResourceType::RouteConfiguration);
+            self.has_preflight && routes.get(PREFLIGHT).is_some()
         };
         if !waits {
             self.preflight.held.end();
@@ -170,15 +179,4 @@ impl Subscriber {
         }
         self.preflight.held.is_over(now)
     }
-}
-
-/// The route configuration with these virtual hosts in addition. Encoded messages may be put together.
-fn with_hosts<'a>(frame: &Resource, hosts: impl Iterator<Item = &'a Arc<Resource>>) -> Resource {
-    let mut body = frame.body().to_vec();
-    for host in hosts {
-        encode_key(VIRTUAL_HOSTS, WireType::LengthDelimited, &mut body);
-        encode_varint(host.body().len() as u64, &mut body);
-        body.extend_from_slice(host.body());
-    }
-    Resource::new(ResourceType::RouteConfiguration, Arc::clone(frame.name()), body)
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::group::{Catalogue, Changes};
-use limpet_resources::{Name, Resource, ResourceType, Version};
+use super::super::hosts::parent;
+use limpet_resources::{Name, PREFLIGHT, Resource, ResourceType, Version};
 
 /// The name that stands for all resources (xDS protocol, wildcard subscription).
 pub(super) const WILDCARD: &str = "*";
@@ -30,6 +31,10 @@ pub(super) struct Subscription {
     pub(super) started: bool,
     pub(super) wildcard: bool,
     pub(super) names: BTreeSet<Name>,
+    /// The route configurations whose virtual hosts the node takes.
+    pub(super) parents: BTreeSet<Name>,
+    /// Those among them whose virtual hosts are not removed.
+    pub(super) kept: BTreeSet<Name>,
     /// The number of the last change of the group that was taken in.
     cursor: u64,
     /// What the client has.
@@ -95,7 +100,8 @@ pub(super) struct Allowed {
 
 impl Subscription {
     pub(super) fn subscribes(&self, name: &str) -> bool {
-        self.wildcard || self.names.contains(name)
+        let of_parent = || !self.parents.is_empty() && parent(name).is_some_and(|routes| self.parents.contains(routes));
+        self.wildcard || self.names.contains(name) || of_parent()
     }
 
     /// Whether a response with something new is unanswered.
@@ -153,7 +159,8 @@ impl Subscription {
         self.absent.remove(name);
         self.unasked.remove(name);
         if !self.subscribes(name) {
-            if catalogue.get(name).is_some() {
+            // Who does not ask for the preflight is served without it.
+            if catalogue.get(name).is_some() && &**name != PREFLIGHT {
                 self.unasked.insert(Arc::clone(name));
             }
             return;
@@ -162,7 +169,8 @@ impl Subscription {
             self.refused.remove(name);
             self.forced.remove(name);
             if self.has.contains_key(name) {
-                if self.unpublished == Unpublished::Removed {
+                let is_kept = parent(name).is_some_and(|routes| self.kept.contains(routes));
+                if self.unpublished == Unpublished::Removed && !is_kept {
                     self.removals.insert(Arc::clone(name));
                 }
             } else if self.names.contains(name) {
@@ -196,7 +204,7 @@ impl Subscription {
     }
 
     /// Forgets this name: the client neither has it nor should get it.
-    fn forget(&mut self, name: &str) {
+    pub(super) fn forget(&mut self, name: &str) {
         self.has.remove(name);
         self.refused.remove(name);
         for names in [

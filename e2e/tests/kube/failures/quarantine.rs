@@ -179,14 +179,6 @@ async fn what_envoy_refuses_costs_its_own_route_alone() -> Result<()> {
     street.add_envoys("second").await?;
     street.until("bad.example", "/", 200, Some("1")).await?;
     street.until("worse.example", "/", 500, None).await?;
-    for envoy in &street.envoys {
-        let rejected = envoy
-            .admin()
-            .stats(r"^http\.http-8080\.rds\..*\.update_rejected$")
-            .await?;
-        assert!(rejected.values().all(|count| *count == 0), "{rejected:?}");
-    }
-
     // The mark ends with the change.
     let namespace = &street.namespace;
     namespace.apply(&route("bad", "3", "/other")).await?;

@@ -3,6 +3,7 @@
 mod control_plane;
 mod extension_config;
 mod order;
+mod preflight;
 mod refusals;
 mod resources;
 mod restart;

@@ -18,7 +18,7 @@ use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, Listener
 use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
 use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
 use envoy_types::pb::envoy::config::route::v3::{
-    Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost, route,
+    DirectResponseAction, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost, route,
 };
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{
     HeaderMutation as HeaderMutationFilter, Mutations,
@@ -30,6 +30,7 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, Secret, TlsCertificate, secret,
 };
+use envoy_types::pb::envoy::r#type::matcher::v3::RegexMatcher;
 use envoy_types::pb::google::protobuf::{Any, BoolValue, Duration};
 use limpet_resources::{Resource, ResourceType};
 use prost::{Message, Name};
@@ -141,6 +142,75 @@ pub(super) fn routes(name: &str, cluster: &str, strict: bool) -> Resource {
         ..RouteConfiguration::default()
     };
     resource(ResourceType::RouteConfiguration, name, &routes)
+}
+
+/// A virtual host of this domain that answers with this status. With `is_bad`, Envoy refuses it.
+pub(super) fn host(name: &str, domain: &str, status: u32, is_bad: bool) -> Resource {
+    let path = if is_bad {
+        let regex = "(".to_owned();
+        PathSpecifier::SafeRegex(RegexMatcher {
+            regex,
+            ..RegexMatcher::default()
+        })
+    } else {
+        PathSpecifier::Prefix("/".to_owned())
+    };
+    let host = VirtualHost {
+        name: name.to_owned(),
+        domains: vec![domain.to_owned()],
+        routes: vec![Route {
+            r#match: Some(RouteMatch {
+                path_specifier: Some(path),
+                ..RouteMatch::default()
+            }),
+            action: Some(route::Action::DirectResponse(DirectResponseAction {
+                status,
+                ..DirectResponseAction::default()
+            })),
+            ..Route::default()
+        }],
+        ..VirtualHost::default()
+    };
+    resource(ResourceType::VirtualHost, name, &host)
+}
+
+/// A route configuration without virtual hosts.
+pub(super) fn no_hosts(name: &str) -> Resource {
+    let routes = RouteConfiguration {
+        name: name.to_owned(),
+        ..RouteConfiguration::default()
+    };
+    resource(ResourceType::RouteConfiguration, name, &routes)
+}
+
+/// A listener without TLS on a free port, with the routes of its name.
+pub(super) fn plain_listener(name: &str) -> Resource {
+    let manager = HttpConnectionManager {
+        stat_prefix: name.to_owned(),
+        route_specifier: Some(RouteSpecifier::Rds(Rds {
+            config_source: Some(ads()),
+            route_config_name: name.to_owned(),
+        })),
+        http_filters: vec![HttpFilter {
+            name: "router".to_owned(),
+            config_type: Some(http_filter::ConfigType::TypedConfig(any(&Router::default()))),
+            ..HttpFilter::default()
+        }],
+        ..HttpConnectionManager::default()
+    };
+    let listener = Listener {
+        name: name.to_owned(),
+        address: Some(address(SocketAddr::from(([127, 0, 0, 1], 0)))),
+        filter_chains: vec![FilterChain {
+            filters: vec![Filter {
+                name: "http".to_owned(),
+                config_type: Some(filter::ConfigType::TypedConfig(any(&manager))),
+            }],
+            ..FilterChain::default()
+        }],
+        ..Listener::default()
+    };
+    resource(ResourceType::Listener, name, &listener)
 }
 
 /// A filter that adds `x-filter` with this value to each response.

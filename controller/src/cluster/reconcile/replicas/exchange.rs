@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::presence::{BEAT, Presence};
-use super::report::{Envoys, KeyringDelivery, Own, View};
+use super::report::{Envoys, KeyringDelivery, Own, RefusedRoute, View};
 use crate::cluster::kube::Backoff;
 use crate::cluster::kube::named_object::{self, Seen};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
@@ -56,6 +56,15 @@ impl Replicas {
         self.own.send_if_modified(|own| {
             let changed = own.envoys != envoys;
             own.envoys = envoys;
+            changed
+        });
+    }
+
+    /// Tells which routes this replica's Envoys refuse.
+    pub(crate) fn say_refused_routes(&self, refused: BTreeSet<RefusedRoute>) {
+        self.own.send_if_modified(|own| {
+            let changed = own.refused_routes != refused;
+            own.refused_routes = refused;
             changed
         });
     }

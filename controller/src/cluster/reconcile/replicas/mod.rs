@@ -1,5 +1,5 @@
-//! What replicas tell each other of their connected Envoys: which keyring they have, and how far those of each Gateway
-//! are.
+//! What replicas tell each other of their connected Envoys: which keyring they have, how far those of each Gateway
+//! are, and which routes they refuse.
 //!
 //! - `report`: what a replica tells. Pure.
 //! - `presence`: which replicas are there. Pure.
@@ -12,4 +12,4 @@ mod report;
 pub(crate) use exchange::{Exchange, ReplicaLease, Replicas};
 #[cfg(test)]
 pub(crate) use report::Said;
-pub(crate) use report::{Envoys, KeyringDelivery, View, behind, digest};
+pub(crate) use report::{Envoys, KeyringDelivery, RefusedRoute, View, behind, digest};

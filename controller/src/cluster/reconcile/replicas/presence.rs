@@ -193,10 +193,10 @@ mod tests {
             refusals: Vec::new(),
         };
         Own {
-            keyring: None,
             envoys: (0..gateways)
                 .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
                 .collect(),
+            ..Own::default()
         }
     }
 

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,15 @@ pub(super) struct Own {
     pub(super) keyring: Option<KeyringDelivery>,
     /// By the Gateway's name. Gateways without Envoys are left out.
     pub(super) envoys: BTreeMap<String, Envoys>,
+    pub(super) refused_routes: BTreeSet<RefusedRoute>,
+}
+
+/// What an Envoy refused of a route: the name and the version of the preflight's unit, and Envoy's words.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct RefusedRoute {
+    pub(crate) unit: String,
+    pub(crate) version: String,
+    pub(crate) words: String,
 }
 
 /// What another replica told.
@@ -43,6 +52,7 @@ pub(crate) struct Said {
     pub(crate) keyring: Option<KeyringDelivery>,
     /// By the Gateway's name. Gateways without Envoys are left out.
     pub(crate) envoys: BTreeMap<String, Envoys>,
+    pub(crate) refused_routes: BTreeSet<RefusedRoute>,
     /// How many Gateways the report had no room for.
     pub(crate) untold: usize,
 }
@@ -74,6 +84,8 @@ struct Report {
     envoys: BTreeMap<String, (usize, usize)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     refusals: BTreeMap<String, Vec<String>>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    refused_routes: BTreeSet<RefusedRoute>,
     #[serde(default, skip_serializing_if = "is_zero")]
     untold: usize,
     /// Another number in each report.
@@ -87,6 +99,8 @@ fn is_zero(number: &usize) -> bool {
 
 /// The minimum number of bytes that a Gateway needs besides its name: `"":[1,1],`.
 const FIGURES: usize = 9;
+/// How many refused routes are told at most.
+const ROUTES: usize = 20;
 /// The maximum number of bytes of `"untold":1234567,`.
 const UNTOLD: usize = 18;
 
@@ -107,12 +121,15 @@ impl Own {
             waits_for,
             envoys: envoys.collect(),
             refusals: BTreeMap::new(),
+            refused_routes: BTreeSet::new(),
             untold: 0,
             beat,
         };
         let mut over = 0;
         for most in [usize::MAX, 1, 0] {
             report.refusals = self.refusals(most);
+            // Another replica finds out by itself what it is not told.
+            report.refused_routes = self.refused_routes.iter().take(most.min(ROUTES)).cloned().collect();
             let text = report.text();
             if text.len() <= room {
                 return text;
@@ -164,6 +181,7 @@ impl Said {
         });
         let said = Self {
             envoys: envoys.collect(),
+            refused_routes: report.refused_routes,
             keyring: keyring.or_else(|| report.waits_for.map(KeyringDelivery::WaitsFor)),
             untold: report.untold,
         };
@@ -186,6 +204,7 @@ mod tests {
             envoys: (0..count)
                 .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
                 .collect(),
+            refused_routes: BTreeSet::new(),
         }
     }
 
@@ -213,10 +232,19 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_as_it_was() {
-        let own = gateways(3, "\"no\", said\nEnvoy");
+        let refused = RefusedRoute {
+            unit: "httproute/shop/a".to_owned(),
+            version: "01".to_owned(),
+            words: "\"no\"".to_owned(),
+        };
+        let own = Own {
+            refused_routes: [refused].into(),
+            ..gateways(3, "\"no\", said\nEnvoy")
+        };
         let (replica, said) = Said::read(&own.text("leader", 1, usize::MAX)).unwrap();
         assert_eq!((&*replica, said.untold), ("leader", 0));
         assert_eq!((said.keyring, said.envoys), (own.keyring, own.envoys));
+        assert_eq!(said.refused_routes, own.refused_routes);
     }
 
     #[test]

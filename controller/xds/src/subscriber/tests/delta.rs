@@ -294,7 +294,7 @@ fn much_is_sent_in_parts_where_it_may_be() {
 
 #[test]
 fn filter_configurations_alone_are_served_alone() {
-    let stream = Subscriber::new(Protocol::Delta, Service::ExtensionConfig);
+    let stream = Subscriber::new(Protocol::Delta, Service::ExtensionConfig, Abilities::default());
     let served = ResourceType::ALL.into_iter().filter(|each| stream.serves(*each));
     assert_eq!(served.collect::<Vec<_>>(), [ExtensionConfig]);
 }

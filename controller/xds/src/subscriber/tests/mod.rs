@@ -1,6 +1,7 @@
 //! Requests and publications in, responses out.
 
 mod delta;
+mod hosts;
 mod order;
 mod preflight;
 mod state_of_the_world;
@@ -36,7 +37,7 @@ impl Bed {
     fn new(protocol: Protocol) -> Self {
         Self {
             group: Group::default(),
-            stream: Subscriber::new(protocol, Service::Aggregated),
+            stream: Subscriber::new(protocol, Service::Aggregated, Abilities::default()),
             resources: Resources::new(),
             now: Instant::now(),
             sent: BTreeMap::new(),
@@ -58,7 +59,11 @@ impl Bed {
 
     /// The node is gone, and comes back with nothing but what it says.
     fn reconnect(&mut self) {
-        self.stream = Subscriber::new(self.stream.protocol, Service::Aggregated);
+        let abilities = Abilities {
+            takes_hosts: self.stream.takes_hosts,
+            has_preflight: self.stream.has_preflight,
+        };
+        self.stream = Subscriber::new(self.stream.protocol, Service::Aggregated, abilities);
         self.sent.clear();
     }
 

@@ -8,22 +8,31 @@ fn unit(content: &str) -> String {
     format!("\u{12}{}{content}", char::from(u8::try_from(content.len()).unwrap()))
 }
 
-/// A node that has a listener, its routes and the preflight, and units `a` to `d` of version 1.
-fn settled(protocol: Protocol) -> Bed {
+/// A node that asks for a listener, its routes and the preflight, and units `a` to `d` of version 1.
+fn asking(protocol: Protocol) -> Bed {
     let mut bed = Bed::new(protocol);
+    bed.stream.has_preflight = true;
     for name in ["a", "b", "c", "d"] {
         bed.resources
             .insert_unit(resource(ResourceType::VirtualHost, name, "1"));
     }
     bed.publish(&[
         (Listener, "web", "1"),
-        (Listener, PREFLIGHT, "1"),
         (RouteConfiguration, "web", "1"),
         (RouteConfiguration, PREFLIGHT, "frame"),
     ]);
     bed.ask(Listener, &[]);
+    bed
+}
+
+/// A node that has all of it.
+fn settled(protocol: Protocol) -> Bed {
+    let mut bed = asking(protocol);
+    bed.ask(RouteConfiguration, &[PREFLIGHT]);
     bed.settle();
-    bed.ask(RouteConfiguration, &["web", PREFLIGHT]);
+    bed.ask(RouteConfiguration, &["web"]);
+    bed.settle();
+    assert!(bed.is_settled());
     bed
 }
 
@@ -46,16 +55,23 @@ impl Bed {
 const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
 
 #[test]
-fn routes_go_live_after_all_units_are_accepted() {
+fn listeners_and_routes_wait_until_all_units_are_accepted() {
     for protocol in BOTH {
-        let mut bed = settled(protocol);
+        let mut bed = asking(protocol);
+        assert_eq!(bed.responses(), [""; 0], "it will ask for the preflight");
+        bed.ask(RouteConfiguration, &[PREFLIGHT]);
         let first = format!("RouteConfiguration preflight=frame{}", unit("1").repeat(4));
         assert_eq!(bed.responses(), [first]);
         assert!(!bed.is_settled());
         bed.ack(RouteConfiguration);
-        assert_eq!(bed.responses(), ["RouteConfiguration preflight=frame web=1"]);
+        assert_eq!(
+            bed.responses(),
+            ["Listener web=1", "RouteConfiguration preflight=frame"]
+        );
+        bed.ack(Listener);
         bed.ack(RouteConfiguration);
-        assert_eq!(bed.responses(), [""; 0]);
+        bed.ask(RouteConfiguration, &["web"]);
+        assert_eq!(bed.settle(), ["RouteConfiguration web=1"]);
         assert!(bed.is_settled());
 
         bed.publish_units(&[("b", "2")], "2");
@@ -67,10 +83,8 @@ fn routes_go_live_after_all_units_are_accepted() {
             ],
             "only what has changed is asked"
         );
-        assert!(
-            bed.stream
-                .approves("b", resource(ResourceType::VirtualHost, "b", "2").version())
-        );
+        let version = resource(ResourceType::VirtualHost, "b", "2").version();
+        assert!(bed.stream.approves("b", version));
     }
 }
 
@@ -78,7 +92,6 @@ fn routes_go_live_after_all_units_are_accepted() {
 fn a_bad_unit_is_found_and_holds_back_until_replaced() {
     for protocol in BOTH {
         let mut bed = settled(protocol);
-        bed.settle();
         bed.publish_units(&[("a", "2"), ("b", "bad"), ("c", "2"), ("d", "2")], "2");
         let mut asked = 0;
         while !bed.responses().is_empty() {
@@ -105,7 +118,6 @@ fn a_bad_unit_is_found_and_holds_back_until_replaced() {
 #[test]
 fn a_publisher_that_replaces_nothing_is_waited_for_in_vain() {
     let mut bed = settled(Protocol::Delta);
-    bed.settle();
     bed.publish_units(&[("b", "bad")], "2");
     bed.responses();
     bed.nack(RouteConfiguration, "no");
@@ -118,9 +130,8 @@ fn a_publisher_that_replaces_nothing_is_waited_for_in_vain() {
 #[test]
 fn a_node_that_has_the_routes_is_not_asked_again() {
     let mut bed = settled(Protocol::Delta);
-    bed.settle();
     bed.reconnect();
-    bed.come_with(Listener, &[], &[("web", "1"), (PREFLIGHT, "1")]);
+    bed.come_with(Listener, &[], &[("web", "1")]);
     let has = [("web", "1"), (PREFLIGHT, "frame")];
     bed.come_with(RouteConfiguration, &["web", PREFLIGHT], &has);
     assert_eq!(bed.settle(), [""; 0]);
@@ -131,28 +142,16 @@ fn a_node_that_has_the_routes_is_not_asked_again() {
 
 #[test]
 fn who_never_asks_for_the_preflight_is_served_without() {
-    for refuses in [true, false] {
-        let mut bed = Bed::new(Protocol::Delta);
-        bed.publish(&[(Listener, "web", "1"), (RouteConfiguration, "web", "1")]);
-        bed.ask(Listener, &[]);
-        bed.ask(RouteConfiguration, &["web"]);
-        bed.settle();
-        // A server that knows the preflight, and an Envoy from before.
-        bed.resources.insert_unit(resource(ResourceType::VirtualHost, "a", "2"));
-        bed.publish(&[
-            (Listener, PREFLIGHT, "1"),
-            (RouteConfiguration, PREFLIGHT, "frame"),
-            (RouteConfiguration, "web", "2"),
-        ]);
-        assert_eq!(bed.responses(), ["Listener preflight=1"]);
-        if refuses {
-            bed.nack(Listener, "no");
-            assert_eq!(bed.responses(), ["RouteConfiguration web=2"]);
-        } else {
-            bed.ack(Listener);
-            assert_eq!(bed.responses(), [""; 0], "it may still ask");
-            bed.wait(crate::subscriber::order::PATIENCE);
-            assert_eq!(bed.responses(), ["RouteConfiguration web=2"]);
-        }
-    }
+    let mut bed = asking(Protocol::Delta);
+    bed.stream.has_preflight = false;
+    assert_eq!(bed.settle(), ["Listener web=1"]);
+    bed.ask(RouteConfiguration, &["web"]);
+    assert_eq!(bed.settle(), ["RouteConfiguration web=1"]);
+    assert!(bed.is_settled());
+
+    // It said that it would.
+    let mut bed = asking(Protocol::Delta);
+    assert_eq!(bed.responses(), [""; 0]);
+    bed.wait(crate::subscriber::order::PATIENCE);
+    assert_eq!(bed.responses(), ["Listener web=1"]);
 }

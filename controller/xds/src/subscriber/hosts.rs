@@ -1,0 +1,86 @@
+//! Virtual hosts one by one (VHDS), for nodes that can take them so.
+//!
+//! Envoy asks for them once on a stream, without names. It takes those of a route configuration that it has, and drops
+//! others. So they follow their route configuration, and a node gets those of each route configuration that was sent to
+//! it, all at once the first time: a listener serves with what comes first.
+
+use std::sync::Arc;
+
+use super::Subscriber;
+use super::subscription::{Item, Subscription};
+use crate::group::{Catalogue, Group};
+use crate::hosts::parent;
+use limpet_resources::{Name, ResourceType};
+
+impl Subscriber {
+    /// Sends the virtual hosts after their route configuration.
+    pub(super) fn expect_hosts(&mut self, resource_type: ResourceType, items: &[Item], group: &Group) {
+        if resource_type != ResourceType::RouteConfiguration || !self.takes_hosts {
+            return;
+        }
+        let hosts = &mut self.types[ResourceType::VirtualHost];
+        for item in items {
+            if item.resource.is_some() {
+                hosts.subscribe_hosts(&item.name, group.catalogue(ResourceType::VirtualHost));
+            }
+        }
+    }
+
+    /// The node asks for virtual hosts for the first time on this stream, and nothing was sent: it has the route
+    /// configurations from before.
+    pub(super) fn recognize_hosts(&mut self, group: &Group) {
+        let known: Vec<Name> = self.types[ResourceType::RouteConfiguration]
+            .has
+            .keys()
+            .cloned()
+            .collect();
+        let hosts = &mut self.types[ResourceType::VirtualHost];
+        for routes in known {
+            hosts.subscribe_hosts(&routes, group.catalogue(ResourceType::VirtualHost));
+        }
+        hosts.started = false;
+    }
+
+    /// Connections of a removed listener still need its virtual hosts while they drain. The node stops asking for the
+    /// route configuration when they are gone.
+    pub(super) fn keep_hosts(&mut self, group: &Group) {
+        let hosts = &mut self.types[ResourceType::VirtualHost];
+        let is_gone = |routes: &&Name| group.frames().get(routes).is_none();
+        hosts.kept = hosts.parents.iter().filter(is_gone).cloned().collect();
+    }
+
+    /// The node has no use for virtual hosts of a route configuration that it asks for no longer.
+    pub(super) fn forget_hosts(&mut self, routes: &str, group: &Group) {
+        let hosts = &mut self.types[ResourceType::VirtualHost];
+        hosts.unsubscribe_hosts(routes, group.catalogue(ResourceType::VirtualHost));
+    }
+}
+
+impl Subscription {
+    fn subscribe_hosts(&mut self, routes: &Name, catalogue: &Catalogue) {
+        self.started = true;
+        if self.parents.insert(Arc::clone(routes)) {
+            self.look_at_hosts(routes, catalogue);
+        }
+    }
+
+    fn unsubscribe_hosts(&mut self, routes: &str, catalogue: &Catalogue) {
+        if self.parents.remove(routes) {
+            let gone = self.has.keys().chain(self.refused.keys());
+            let gone: Vec<Name> = gone.filter(|name| parent(name) == Some(routes)).cloned().collect();
+            for name in &gone {
+                self.forget(name);
+            }
+            self.look_at_hosts(routes, catalogue);
+        }
+    }
+
+    fn look_at_hosts(&mut self, routes: &str, catalogue: &Catalogue) {
+        let published = catalogue.iter().map(|host| host.name());
+        let all = published.chain(self.has.keys());
+        let hosts: Vec<Name> = all.filter(|name| parent(name) == Some(routes)).cloned().collect();
+        for name in &hosts {
+            self.look_at(name, catalogue);
+        }
+    }
+}
