@@ -1,10 +1,11 @@
 //! A Service's endpoints, from its EndpointSlices.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use limpet_api::ObjectName;
+use serde::Deserialize;
 
 /// The fields of an EndpointSlice (discovery.k8s.io/v1) that are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct EndpointSlice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceEndpoint {
     /// Its address.
-    pub address: std::net::IpAddr,
+    pub address: IpAddr,
     /// Which sessions may use it.
     pub state: EndpointState,
     /// The uid of the pod that has the address. The same address with another owner is another backend.
@@ -48,6 +49,81 @@ pub struct Endpoint {
     pub owner: Option<Arc<str>>,
 }
 
+/// A port of a slice, as it is read.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct RawPort {
+    name: Option<String>,
+    #[serde(rename = "port")]
+    number: Option<u16>,
+    protocol: Option<String>,
+}
+
+/// An endpoint of a slice, as it is read.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RawEndpoint {
+    addresses: Vec<String>,
+    conditions: Option<Conditions>,
+    target_ref: Option<TargetRef>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Conditions {
+    ready: Option<bool>,
+    serving: Option<bool>,
+    terminating: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct TargetRef {
+    uid: Option<String>,
+}
+
+impl EndpointSlice {
+    /// Keeps what counts of a slice of this Service. Ports that are not TCP, addresses that are names, and endpoints that
+    /// no session may use are left out.
+    #[must_use]
+    pub fn read(service: ObjectName, ports: Vec<RawPort>, endpoints: Vec<RawEndpoint>) -> Self {
+        let ports = ports
+            .into_iter()
+            .filter(|port| matches!(port.protocol.as_deref(), None | Some("TCP")))
+            .filter_map(|port| Some((port.name.unwrap_or_default(), port.number?)));
+        let mut endpoints: Vec<SliceEndpoint> = endpoints.into_iter().filter_map(RawEndpoint::kept).collect();
+        endpoints.shrink_to_fit();
+        Self {
+            service,
+            ports: ports.collect(),
+            endpoints,
+        }
+    }
+}
+
+impl RawEndpoint {
+    /// Only the first address counts (discovery.k8s.io/v1, `Endpoint.addresses`). The names in FQDN slices are left out.
+    fn kept(self) -> Option<SliceEndpoint> {
+        let address: IpAddr = self.addresses.first()?.parse().ok()?;
+        let state = self.conditions.unwrap_or_default().state()?;
+        let owner = self.target_ref.and_then(|target| target.uid).map(Arc::from);
+        Some(SliceEndpoint { address, state, owner })
+    }
+}
+
+impl Conditions {
+    /// An unknown `ready` counts as true and an unknown `terminating` as false; an unknown `serving` is the same as
+    /// `ready`.
+    fn state(&self) -> Option<EndpointState> {
+        let ready = self.ready.unwrap_or(true);
+        if ready {
+            return Some(EndpointState::Ready);
+        }
+        let drains = self.serving.unwrap_or(ready) && self.terminating.unwrap_or(false);
+        drains.then_some(EndpointState::Draining)
+    }
+}
+
 /// The endpoints of a port, sorted, each address once. An endpoint may be in two slices for a moment; it is ready if
 /// either slice says so.
 #[must_use]
@@ -66,4 +142,44 @@ pub fn endpoints<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>, port_n
     all.sort();
     all.dedup_by(|next, kept| next.address == kept.address);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(conditions: serde_json::Value) -> Option<EndpointState> {
+        let conditions: Conditions = serde_json::from_value(conditions).unwrap();
+        conditions.state()
+    }
+
+    #[test]
+    fn what_is_said_of_an_endpoint_tells_what_it_may_be_used_for() {
+        use EndpointState::{Draining, Ready};
+        assert_eq!(state(json!({})), Some(Ready));
+        assert_eq!(
+            state(json!({"ready": true, "serving": true, "terminating": false})),
+            Some(Ready)
+        );
+        assert_eq!(
+            state(json!({"ready": false, "serving": true, "terminating": true})),
+            Some(Draining)
+        );
+        assert_eq!(
+            state(json!({"ready": false, "serving": false, "terminating": true})),
+            None
+        );
+        assert_eq!(
+            state(json!({"ready": false, "serving": true, "terminating": false})),
+            None
+        );
+        assert_eq!(state(json!({"ready": false, "terminating": true})), None);
+        // publishNotReadyAddresses
+        assert_eq!(
+            state(json!({"ready": true, "serving": false, "terminating": true})),
+            Some(Ready)
+        );
+    }
 }

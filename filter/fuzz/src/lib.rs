@@ -5,6 +5,7 @@ mod application;
 mod configuration;
 mod cookie_header;
 mod cookie_names;
+mod endpoint_slices;
 mod http_route;
 mod keyring_document;
 mod proxy;
@@ -17,6 +18,7 @@ pub use application::{application, has_prefix, prefixed_request, starts_sessions
 pub use configuration::configuration;
 pub use cookie_header::{cookie_header, has_ours};
 pub use cookie_names::{cookie_names, is_of_another_scope};
+pub use endpoint_slices::{endpoint_slices, slices};
 pub use http_route::{graph, http_route};
 pub use keyring_document::keyring_document;
 pub use route_session::route_session;
@@ -28,7 +30,7 @@ pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 pub type Body = fn(&[u8]);
 
 /// Every target: its name, which is also the folder of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 11] = [
+pub const TARGETS: [(&str, Body); 12] = [
     ("token", token),
     ("cookie_header", cookie_header),
     ("configuration", configuration),
@@ -39,5 +41,6 @@ pub const TARGETS: [(&str, Body); 11] = [
     ("prefixed_request", prefixed_request),
     ("route_session", route_session),
     ("cookie_names", cookie_names),
+    ("endpoint_slices", endpoint_slices),
     ("http_route", http_route),
 ];

@@ -195,6 +195,11 @@ fn cookie_names() {
 }
 
 #[test]
+fn endpoint_slices() {
+    run("endpoint_slices");
+}
+
+#[test]
 fn http_route() {
     run("http_route");
 }
@@ -262,6 +267,9 @@ fn the_corpus_has_inputs_with_and_without_sessions() {
     let texts = corpus("route_session");
     let is_taken = |text: &[u8]| limpet_core::RouteSession::parse(text).is_ok();
     assert!(texts.iter().any(|(_, text)| is_taken(text)) && texts.iter().any(|(_, text)| !is_taken(text)));
+    let slices = corpus("endpoint_slices");
+    let is_taken = |data: &[u8]| limpet_fuzz::slices(data).is_some();
+    assert!(slices.iter().any(|(_, data)| is_taken(data)) && slices.iter().any(|(_, data)| !is_taken(data)));
     let names = corpus("cookie_names");
     let of_another = |data: &[u8]| limpet_fuzz::is_of_another_scope(data);
     assert!(names.iter().any(|(_, data)| of_another(data)) && names.iter().any(|(_, data)| !of_another(data)));

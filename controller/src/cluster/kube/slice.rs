@@ -1,13 +1,9 @@
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::sync::Arc;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::item::dynamic_resource;
 use limpet_api::ObjectName;
-use limpet_model::endpoints::{EndpointSlice, EndpointState, SliceEndpoint};
+use limpet_model::endpoints::{EndpointSlice, RawEndpoint, RawPort};
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
@@ -16,127 +12,33 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 #[serde(default)]
 pub(super) struct RawSlice {
     pub(super) metadata: ObjectMeta,
-    ports: Option<Vec<Port>>,
+    ports: Option<Vec<RawPort>>,
     endpoints: Option<Vec<RawEndpoint>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Port {
-    name: Option<String>,
-    #[serde(rename = "port")]
-    number: Option<u16>,
-    protocol: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct RawEndpoint {
-    addresses: Vec<String>,
-    conditions: Option<Conditions>,
-    target_ref: Option<TargetRef>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Conditions {
-    ready: Option<bool>,
-    serving: Option<bool>,
-    terminating: Option<bool>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct TargetRef {
-    uid: Option<String>,
-}
-
 dynamic_resource!(RawSlice);
-
-impl Conditions {
-    /// An unknown `ready` counts as true and an unknown `terminating` as false; an unknown `serving` is the same as
-    /// `ready`.
-    fn state(&self) -> Option<EndpointState> {
-        let ready = self.ready.unwrap_or(true);
-        if ready {
-            return Some(EndpointState::Ready);
-        }
-        let drains = self.serving.unwrap_or(ready) && self.terminating.unwrap_or(false);
-        drains.then_some(EndpointState::Draining)
-    }
-}
 
 /// `None`: the slice belongs to no Service.
 pub(super) fn slice(item: RawSlice) -> Option<EndpointSlice> {
     let namespace = item.metadata.namespace.unwrap_or_default();
     let labels = item.metadata.labels.unwrap_or_default();
     let service = labels.get(SERVICE_LABEL)?;
-    let ports: BTreeMap<String, u16> = item
-        .ports
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|port| matches!(port.protocol.as_deref(), None | Some("TCP")))
-        .filter_map(|port| Some((port.name.unwrap_or_default(), port.number?)))
-        .collect();
-    let raw = item.endpoints.unwrap_or_default();
-    let mut endpoints: Vec<SliceEndpoint> = raw.into_iter().filter_map(endpoint).collect();
-    endpoints.shrink_to_fit();
-    Some(EndpointSlice {
-        service: ObjectName::new(&namespace, service),
-        ports,
-        endpoints,
-    })
-}
-
-/// Only the first address counts (discovery.k8s.io/v1, `Endpoint.addresses`). The names in FQDN slices are left out.
-fn endpoint(raw: RawEndpoint) -> Option<SliceEndpoint> {
-    let address: IpAddr = raw.addresses.first()?.parse().ok()?;
-    let state = raw.conditions.unwrap_or_default().state()?;
-    let owner = raw.target_ref.and_then(|target| target.uid).map(Arc::from);
-    Some(SliceEndpoint { address, state, owner })
+    let service = ObjectName::new(&namespace, service);
+    let (ports, endpoints) = (item.ports.unwrap_or_default(), item.endpoints.unwrap_or_default());
+    Some(EndpointSlice::read(service, ports, endpoints))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use limpet_model::endpoints::{EndpointState, SliceEndpoint};
     use serde_json::json;
 
     use super::*;
 
     fn read(value: serde_json::Value) -> Option<EndpointSlice> {
         slice(serde_json::from_value(value).unwrap())
-    }
-
-    fn state(conditions: serde_json::Value) -> Option<EndpointState> {
-        let conditions: Conditions = serde_json::from_value(conditions).unwrap();
-        conditions.state()
-    }
-
-    #[test]
-    fn what_is_said_of_an_endpoint_tells_what_it_may_be_used_for() {
-        use EndpointState::{Draining, Ready};
-        assert_eq!(state(json!({})), Some(Ready));
-        assert_eq!(
-            state(json!({"ready": true, "serving": true, "terminating": false})),
-            Some(Ready)
-        );
-        assert_eq!(
-            state(json!({"ready": false, "serving": true, "terminating": true})),
-            Some(Draining)
-        );
-        assert_eq!(
-            state(json!({"ready": false, "serving": false, "terminating": true})),
-            None
-        );
-        assert_eq!(
-            state(json!({"ready": false, "serving": true, "terminating": false})),
-            None
-        );
-        assert_eq!(state(json!({"ready": false, "terminating": true})), None);
-        // publishNotReadyAddresses
-        assert_eq!(
-            state(json!({"ready": true, "serving": false, "terminating": true})),
-            Some(Ready)
-        );
     }
 
     #[test]
