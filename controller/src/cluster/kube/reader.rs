@@ -9,7 +9,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::backoff::Backoff;
 use super::definitions::Definitions;
 use super::discovery::{self, Served};
-use super::wanted::Wanted;
+use super::wanted::{Choice, Wanted};
 use super::watch::{self as objects, Scope, Update, Updates};
 use super::{config_maps, secrets};
 use limpet_api::Kind;
@@ -54,14 +54,14 @@ impl Watched {
 #[derive(Debug)]
 pub(crate) struct Reader {
     updates: mpsc::Receiver<Update>,
-    wanted: watch::Sender<BTreeSet<Wanted>>,
+    wanted: watch::Sender<BTreeMap<Wanted, Choice>>,
     _tasks: JoinSet<()>,
 }
 
 impl Reader {
     pub(crate) fn start(client: &Client, watched: Watched) -> Self {
         let (sender, updates) = mpsc::channel(UPDATES);
-        let (sending, wanted) = watch::channel(BTreeSet::new());
+        let (sending, wanted) = watch::channel(BTreeMap::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(kinds(client.clone(), watched, sender.clone()));
         tasks.spawn(single_objects(client.clone(), wanted, sender));
@@ -83,7 +83,7 @@ impl Reader {
     }
 
     /// Sets the single objects to read from now on.
-    pub(crate) fn read_wanted(&self, wanted: &BTreeSet<Wanted>) {
+    pub(crate) fn read_wanted(&self, wanted: &BTreeMap<Wanted, Choice>) {
         self.wanted.send_if_modified(|known| {
             let changes = known != wanted;
             if changes {
@@ -213,30 +213,73 @@ impl Watches {
 }
 
 /// Watches the single objects that are wanted.
-async fn single_objects(client: Client, mut wanted: watch::Receiver<BTreeSet<Wanted>>, updates: Updates) {
+async fn single_objects(client: Client, mut wanted: watch::Receiver<BTreeMap<Wanted, Choice>>, updates: Updates) {
     let mut tasks = JoinSet::new();
-    let mut running: BTreeMap<Wanted, AbortHandle> = BTreeMap::new();
+    let mut running: BTreeMap<Wanted, (Choice, AbortHandle)> = BTreeMap::new();
     loop {
         let objects = wanted.borrow_and_update().clone();
-        running.retain(|object, handle| {
-            let stays = objects.contains(object);
+        running.retain(|object, (since, handle)| {
+            let stays = objects.get(object) == Some(since);
             if !stays {
                 handle.abort();
             }
             stays
         });
-        for object in objects {
+        for (object, since) in objects {
             running.entry(object.clone()).or_insert_with(|| {
                 let (client, updates) = (client.clone(), updates.clone());
-                match object {
+                let handle = match object {
                     Wanted::Secret(name) => tasks.spawn(secrets::watch(client, name, updates)),
                     Wanted::ConfigMap(name) => tasks.spawn(config_maps::watch(client, name, updates)),
-                }
+                };
+                (since, handle)
             });
         }
         while tasks.try_join_next().is_some() {}
         if wanted.changed().await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+    use limpet_api::ObjectName;
+
+    use super::*;
+
+    /// An API server without ConfigMaps, in which nothing changes.
+    async fn answer(request: Request<Body>) -> Result<Response<Body>, std::io::Error> {
+        if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+            std::future::pending::<()>().await;
+        }
+        let list = r#"{"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []}"#;
+        Ok(Response::new(Body::from(list.as_bytes().to_vec())))
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_wanted_again_is_read_again() {
+        let client = Client::new(tower::service_fn(answer), "default");
+        let (sender, mut updates) = mpsc::channel(UPDATES);
+        let (sending, wanted) = watch::channel(BTreeMap::new());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(single_objects(client, wanted, sender));
+        let mut is_read = async || {
+            let update = tokio::time::timeout(Duration::from_secs(10), updates.recv()).await;
+            matches!(update, Ok(Some(Update::ConfigMap(_, None))))
+        };
+        let object = Wanted::ConfigMap(ObjectName::new("shop", "authorities"));
+        let mut choice = Choice::default();
+        sending.send_replace(BTreeMap::from([(object.clone(), choice)]));
+        assert!(is_read().await);
+        // Nobody sees in between that it was dropped.
+        sending.send_replace(BTreeMap::new());
+        choice.next();
+        sending.send_replace(BTreeMap::from([(object, choice)]));
+        assert!(is_read().await, "what the store forgot is not read again");
     }
 }

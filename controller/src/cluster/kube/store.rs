@@ -10,7 +10,7 @@ use super::decode::{Content, Entry};
 use super::kind::REQUIRED;
 use super::own_status::Digest;
 use super::reader::Watched;
-use super::wanted::{self, Wanted};
+use super::wanted::{self, Choice, Wanted};
 use super::watch::Update;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
@@ -28,7 +28,8 @@ pub(crate) struct Store {
     unserved: BTreeSet<Kind>,
     /// What has not been listed yet.
     awaited: BTreeSet<(Kind, Option<Arc<str>>)>,
-    wanted: BTreeSet<Wanted>,
+    wanted: BTreeMap<Wanted, Choice>,
+    choice: Choice,
     answered: BTreeSet<Wanted>,
 }
 
@@ -91,7 +92,8 @@ impl Store {
             served: BTreeMap::new(),
             unserved: BTreeSet::new(),
             awaited,
-            wanted: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            choice: Choice::default(),
             answered: BTreeSet::new(),
         }
     }
@@ -130,11 +132,11 @@ impl Store {
 
     /// Whether the watch of every single object that is wanted has answered.
     pub(crate) fn has_wanted(&self) -> bool {
-        self.wanted.is_subset(&self.answered)
+        self.wanted.keys().all(|object| self.answered.contains(object))
     }
 
-    /// The single objects to watch.
-    pub(crate) fn wanted(&self) -> &BTreeSet<Wanted> {
+    /// The single objects to watch, each with the choice since which it is wanted.
+    pub(crate) fn wanted(&self) -> &BTreeMap<Wanted, Choice> {
         &self.wanted
     }
 
@@ -216,7 +218,7 @@ impl Store {
         found: Option<T>,
     ) -> bool {
         // An update of an object that is not wanted any more may still be on its way.
-        if !self.wanted.contains(&object) {
+        if !self.wanted.contains_key(&object) {
             return false;
         }
         let name = object.name();
@@ -237,18 +239,21 @@ impl Store {
             return false;
         }
         let wanted = wanted::wanted(&self.objects, &self.watched.controller);
-        if wanted == self.wanted {
+        if wanted.iter().eq(self.wanted.keys()) {
             return false;
         }
+        self.choice.next();
         self.answered.retain(|object| wanted.contains(object));
-        for object in self.wanted.difference(&wanted) {
+        for object in self.wanted.keys().filter(|object| !wanted.contains(*object)) {
             let objects = Arc::make_mut(&mut self.objects);
             match object {
                 Wanted::Secret(name) => drop(objects.certificates.remove(name)),
                 Wanted::ConfigMap(name) => drop(objects.authorities.remove(name)),
             }
         }
-        self.wanted = wanted;
+        let since = |object: &Wanted| self.wanted.get(object).copied().unwrap_or(self.choice);
+        let with_choice = |object: Wanted| (object.clone(), since(&object));
+        self.wanted = wanted.into_iter().map(with_choice).collect();
         true
     }
 

@@ -21,6 +21,17 @@ impl Wanted {
     }
 }
 
+/// The number of a choice of the single objects to watch. What is dropped is forgotten, and the watch of an object tells
+/// it once. So an object that is wanted again needs a new watch, even if nobody had time to end the former one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Choice(u64);
+
+impl Choice {
+    pub(super) fn next(&mut self) {
+        self.0 = self.0.wrapping_add(1);
+    }
+}
+
 /// What the objects of our Gateways name.
 pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<Wanted> {
     let secrets = secrets::wanted(objects, controller).into_iter().map(Wanted::Secret);

@@ -59,7 +59,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         ..
     } = reader;
     // Such an object is read if another one names it. The store must also know of objects that are missing.
-    for object in store.wanted().clone() {
+    for object in store.wanted().clone().into_keys() {
         let found = named.remove(&object);
         store.apply(match object {
             Wanted::Secret(name) => Update::Secret(name, found.map(secret_from_manifest)),
