@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, ensure};
+use limpet_outputs::envoy::{self, Limits};
 use limpet_resources::{PREFLIGHT, ResourceType};
 use serde_json::Value;
 use tokio::task::{JoinHandle, JoinSet};
@@ -104,14 +105,18 @@ async fn leave(mut clients: JoinSet<Result<usize>>, done: &AtomicBool) -> Result
 }
 
 /// An Envoy with the listener and the metadata of the controller's bootstrap.
-async fn envoy(control_plane: &ControlPlane, api_type: &str) -> Result<Proxy> {
-    let of_controller = limpet_outputs::envoy::bootstrap(&limpet_outputs::envoy::BootstrapOptions {
+async fn start_envoy(control_plane: &ControlPlane, api_type: &str) -> Result<Proxy> {
+    let of_controller = envoy::bootstrap(&envoy::BootstrapOptions {
         gateway: limpet_api::ObjectName::new("default", "web"),
         node_id: None,
         controller_host: "localhost".to_owned(),
         controller_port: 1,
         tls: None,
         admin_port: 0,
+        limits: Limits {
+            heap: 512 << 20,
+            connections: 1000,
+        },
     });
     let of_controller = limpet_outputs::json::typed(&of_controller)?;
     let mut bootstrap = bootstrap(control_plane.address, api_type, &Value::Null);
@@ -131,7 +136,7 @@ async fn a_bad_host_among_5000_costs_no_other() -> Result<()> {
         let control_plane = ControlPlane::start().await?;
         let mut resources = street();
         control_plane.publish(&resources);
-        let mut envoy = envoy(&control_plane, api_type).await?;
+        let mut envoy = start_envoy(&control_plane, api_type).await?;
         envoy.until_ready().await?;
         let web = envoy.listener("web").await?;
         control_plane.until_settled(1).await?;
@@ -165,7 +170,7 @@ async fn a_new_envoy_serves_the_rest_from_its_start() -> Result<()> {
         let healed = heal(&control_plane, resources.clone(), 500);
         put(&mut resources, BAD, 203, true);
         control_plane.publish(&resources);
-        let mut envoy = envoy(&control_plane, api_type).await?;
+        let mut envoy = start_envoy(&control_plane, api_type).await?;
         let web = envoy.listener("web").await?;
         // From its first answer on.
         let done = Arc::default();
