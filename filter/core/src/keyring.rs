@@ -71,8 +71,8 @@ impl Key {
         Self {
             id,
             state,
-            mac: Box::new(secret.subkey(MAC_LABEL)),
-            encipher: Arc::new(secret.subkey(ENCIPHER_LABEL)),
+            mac: secret.subkey(MAC_LABEL),
+            encipher: secret.subkey(ENCIPHER_LABEL),
         }
     }
 }

@@ -62,7 +62,8 @@ impl Secret {
     }
 
     /// The key for one purpose: HKDF-SHA256 without salt, with `label` as info.
-    pub(super) fn subkey(&self, label: &[u8]) -> HmacSha256 {
+    /// It stays where `P` has it.
+    pub(super) fn subkey<P: From<HmacSha256>>(&self, label: &[u8]) -> P {
         let mac = derive(&self.0, label);
         wipe_stack();
         mac
@@ -86,7 +87,7 @@ impl fmt::Debug for Secret {
 /// A function of its own, because all that it leaves behind has to be below its caller's frame. The libraries wipe
 /// their hashes, but neither the extracted key nor HMAC's padded copies.
 #[inline(never)]
-fn derive(secret: &[u8; Secret::LEN], label: &[u8]) -> HmacSha256 {
+fn derive<P: From<HmacSha256>>(secret: &[u8; Secret::LEN], label: &[u8]) -> P {
     let mut okm = [0; Secret::LEN];
     // This cannot fail: 32 bytes are far below HKDF's limit of 255 hashes.
     let _ = Hkdf::<Sha256>::new(None, secret).expand(label, &mut okm);
@@ -94,7 +95,7 @@ fn derive(secret: &[u8; Secret::LEN], label: &[u8]) -> HmacSha256 {
     let mac = <HmacSha256 as KeyInit>::new(&key);
     okm.zeroize();
     key.zeroize();
-    mac
+    mac.into()
 }
 
 /// Overwrites what returned functions left on the stack: more of it than [`derive`] uses in an unoptimised build.

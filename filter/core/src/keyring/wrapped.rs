@@ -82,7 +82,11 @@ impl Wrapped {
     pub fn open(&self, key_encryption_key: &Secret) -> Result<Vec<Entry>, UnwrapError> {
         let tag = self.0.get(2..HEAD_LEN).unwrap_or_default();
         let mut payload = Zeroizing::new(self.0.get(HEAD_LEN..).unwrap_or_default().to_vec());
-        siv::apply_key_stream(&key_encryption_key.subkey(ENCIPHER_LABEL), tag, &mut payload);
+        siv::apply_key_stream(
+            &key_encryption_key.subkey::<HmacSha256>(ENCIPHER_LABEL),
+            tag,
+            &mut payload,
+        );
         if !siv::verifies(&bound(key_encryption_key, self.key_encryption_key()), &payload, tag) {
             return Err(UnwrapError::BadSignature);
         }
@@ -111,7 +115,11 @@ pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result
         payload.extend_from_slice(secret.map_or(&NO_SECRET, |secret| secret.bytes()));
     }
     let tag = siv::tag(&bound(key_encryption_key, id), &payload);
-    siv::apply_key_stream(&key_encryption_key.subkey(ENCIPHER_LABEL), &tag, &mut payload);
+    siv::apply_key_stream(
+        &key_encryption_key.subkey::<HmacSha256>(ENCIPHER_LABEL),
+        &tag,
+        &mut payload,
+    );
     let mut bytes = Vec::with_capacity(HEAD_LEN + payload.len());
     bytes.extend_from_slice(&[VERSION, id.0]);
     bytes.extend_from_slice(&tag);
@@ -121,7 +129,9 @@ pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result
 
 /// A MAC that has absorbed the associated data.
 fn bound(key_encryption_key: &Secret, id: KeyId) -> HmacSha256 {
-    key_encryption_key.subkey(MAC_LABEL).chain_update([VERSION, id.0])
+    key_encryption_key
+        .subkey::<HmacSha256>(MAC_LABEL)
+        .chain_update([VERSION, id.0])
 }
 
 fn state_byte(state: KeyState) -> u8 {
