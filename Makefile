@@ -1,8 +1,10 @@
 # ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
-# DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`.
+# DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often
+# `make fuzz` runs each target.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
+RUNS ?= 1000000
 # The e2e targets run only the tests whose name contains this. Not taken from the environment, where a variable of this
 # name would leave tests out of `make test`.
 TEST :=
@@ -29,14 +31,14 @@ in_node = --config 'target."cfg(unix)".runner="e2e/tools/in-node.sh"'
 
 MAKEFLAGS += --no-print-directory
 ifneq ($(and $(TEST),$(filter test,$(MAKECMDGOALS))),)
-$(error TEST is for e2e, e2e-matrix, e2e-kube, e2e-node, e2e-istio and e2e-envoy-gateway; `make test` runs every test)
+$(error TEST is for asan, e2e, e2e-matrix, e2e-kube, e2e-node, e2e-istio and e2e-envoy-gateway; `make test` runs all)
 endif
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors check hooks msrv test test-host test-cli
 .PHONY: e2e e2e-matrix e2e-kube e2e-node node cluster e2e-envoy-gateway envoy-gateway e2e-istio istiod
-.PHONY: demo demo-kube bench bench-controller clean
+.PHONY: demo demo-kube asan fuzz bench bench-controller clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -172,6 +174,12 @@ demo-kube: wasm module test-cli ## Show the controller in a cluster, then serve 
 .PHONY: docs
 docs: ## Build the documentation as a site in dist/site
 	@e2e/tools/docs.sh
+
+asan: test-cli ## Run the end-to-end tests of the dynamic module with AddressSanitizer (10 minutes)
+	@e2e/tools/asan.sh "$(TEST)"
+
+fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds in its corpus
+	@SANITIZER=none e2e/tools/fuzz.sh filter/fuzz $(RUNS)
 
 bench: build ## Measure what the filter costs: native code, then CPU per request of a whole Envoy
 	@echo "Measuring (about 5 minutes; run nothing else meanwhile)"
