@@ -21,6 +21,7 @@ mod keys;
 mod leaks;
 mod lifetimes;
 mod local_replies;
+mod memory;
 mod modes;
 mod name_conflicts;
 mod observability;

@@ -1,0 +1,94 @@
+//! What the dynamic module leaves of keys in Envoy's memory, searched as somebody would who has a core dump. Texts in
+//! base64 are not looked for: the environment of a process stays what it is.
+
+#[path = "../../../filter/core/tests/memory/search.rs"]
+#[allow(clippy::expect_used, reason = "a failed test")]
+#[expect(dead_code, reason = "some of it is for the filter's own memory only")]
+mod search;
+
+use anyhow::{Context, Result};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use limpet_core::keyring::wrapped::wrap;
+use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
+use limpet_e2e::{Build, Config, Site};
+use search::Needles;
+use serde_json::{Value, json};
+
+use crate::dynamic_module::takes_the_module;
+
+const LABELS: [&str; 4] = [
+    "limpet token v1 mac",
+    "limpet token v1 encipher",
+    "limpet keyring v1 mac",
+    "limpet keyring v1 encipher",
+];
+
+/// Keys that occur nowhere in Envoy by chance.
+fn key(number: u8) -> [u8; 32] {
+    std::array::from_fn(|i| {
+        u8::try_from(i)
+            .unwrap_or_default()
+            .wrapping_mul(number)
+            .wrapping_add(0x5a)
+    })
+}
+
+fn needles(numbers: &[u8]) -> Needles {
+    let mut needles = Needles::default();
+    for number in numbers {
+        needles.key(&format!("key {number}"), &key(*number), &LABELS);
+    }
+    needles
+}
+
+/// A filter whose keyring has the key with this number, wrapped under key 101.
+fn filter(number: u8) -> Result<Value> {
+    let entry = Entry {
+        id: KeyId(number),
+        state: KeyState::Signing,
+        secret: Some(Secret::new(key(number))),
+    };
+    Ok(json!({
+        "wrappedKeys": {
+            "text": wrap(&[entry], KeyId(1), &Secret::new(key(101)))?,
+            "keyEncryptionKeys": [{"id": 1, "env": "LIMPET_KEK"}],
+        },
+        "policies": {"web": {"cookie": {"name": "limpet-session"}}},
+        "default": {"policy": "web", "scope": "default"},
+    }))
+}
+
+#[tokio::test]
+async fn no_key_is_left_in_envoys_memory() -> Result<()> {
+    if !takes_the_module()? {
+        return Ok(());
+    }
+    let config = Config::load("ecds.yaml")?.build(Build::Module);
+    let config = config.filter_environment(&["LIMPET_KEK"]);
+    let config = config.env("LIMPET_KEK", &BASE64_STANDARD.encode(key(101)));
+    let mut site = Site::start(config.filter(&filter(43)?)).await?;
+    let needles = needles(&[43, 71, 101]);
+    let mut visitor = site.visitor();
+    for number in [43, 71] {
+        site.envoy
+            .until_every_worker(&format!("uses key {number}"), |answer| {
+                let token = answer
+                    .set_cookie("limpet-session")
+                    .and_then(|cookie| base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(cookie.value).ok());
+                token.is_some_and(|token| token.get(1) == Some(&number))
+            })
+            .await?;
+        for _ in 0..10 {
+            visitor.get("/").await?;
+        }
+        let found = needles.search(site.envoy.pid()).context("Envoy's memory")?;
+        assert!(found.is_empty(), "with key {number}: {found:#?}");
+        if number == 43 {
+            site.envoy.update(|config| match filter(71) {
+                Ok(next) => config.filter(&next),
+                Err(_) => config,
+            })?;
+        }
+    }
+    Ok(())
+}
