@@ -24,6 +24,8 @@ mod body;
 mod build;
 mod carrier;
 mod client;
+#[cfg(feature = "kube")]
+mod clock;
 mod config;
 mod cookie;
 mod crowd;
@@ -45,6 +47,8 @@ pub use carrier::{Carrier, filter_with_both};
 #[cfg(feature = "tls")]
 pub use client::Tls;
 pub use client::{Answer, Connection, Exchange, Informational, Request, UnansweredRequest, Visitor};
+#[cfg(feature = "kube")]
+pub use clock::clock_off_by;
 pub use config::{Config, OTHER_KEY, TEST_KEY, filter_with};
 pub use cookie::SetCookie;
 pub use crowd::{Crowd, Journey, Journeys, Visit};

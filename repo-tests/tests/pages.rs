@@ -142,3 +142,39 @@ fn the_readme_compares_as_the_comparison_does() {
         assert!(all.contains(&row), "not in docs/background/comparison.md: {row}");
     }
 }
+
+/// The tests that the tables of a page name: words in code of their last column.
+fn named_tests(page: &str) -> Vec<&str> {
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    let last = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit(" | ").next());
+    let words = last.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    words.filter(|word| word.contains('_')).collect()
+}
+
+#[test]
+fn the_tests_that_reliability_names_exist() {
+    let root = checkout();
+    let page = read("docs/background/reliability.md");
+    let named = named_tests(&page);
+    assert!(named.len() > 20, "{named:?}");
+    let is_test = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "rs") && path.iter().any(|part| part == "tests")
+    };
+    let tests = files(&root).unwrap().into_iter().filter(is_test);
+    let sources: Vec<String> = tests.map(|path| read(path.to_str().unwrap())).collect();
+    let exists = |name: &str| {
+        ["\nasync fn ", "\nfn "].iter().any(|begin| {
+            let test = format!("{begin}{name}(");
+            sources.iter().any(|source| source.contains(&test))
+        })
+    };
+    let missing: Vec<&str> = named.into_iter().filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "there is no test {missing:?}");
+
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| Fault"));
+    for row in rows {
+        assert!(!named_tests(row).is_empty(), "no test shows what is promised: {row}");
+    }
+}

@@ -125,6 +125,14 @@ impl ApiServer {
         Ok(())
     }
 
+    /// The API server's process, to pause it.
+    ///
+    /// # Errors
+    /// If it is not running.
+    pub fn process(&self) -> Result<&Daemon> {
+        self.process.as_ref().context("this API server is stopped")
+    }
+
     /// The address that it listens at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
-use limpet_e2e::{Build, Carrier, Crowd, Visitor, poll};
+use limpet_e2e::{Build, Carrier, Crowd, Visitor, clock_off_by, poll};
 use serde_json::{Value, json};
 
 use crate::kept::until_event;
@@ -35,6 +35,11 @@ impl KeyringSite {
 
     /// Starts everything. Sessions end after the idle time `max_idle`, which a slow test must not reach.
     pub(crate) async fn start_with(prefix: &str, phase_time: &str, max_idle: &str) -> Result<Self> {
+        Self::start_at(prefix, phase_time, max_idle, [0, 0]).await
+    }
+
+    /// Starts everything. The clocks of the controller and of Envoy are off by so many seconds.
+    pub(crate) async fn start_at(prefix: &str, phase_time: &str, max_idle: &str, clocks: [i64; 2]) -> Result<Self> {
         let cluster = Cluster::shared(Release::V1_2_1).await?;
         let namespace = cluster.namespace(prefix).await?;
         namespace.gateway_class().await?;
@@ -54,10 +59,15 @@ spec:
 ",
             )
             .await?;
-        let controller = replica(cluster, &namespace, phase_time, max_idle).await?;
-        let key = key_encryption_key(&namespace).await?;
-        let mut envoy = controller.envoy_with("web", "one", &[("LIMPET_KEK_1", &key)]).await?;
-        envoy.until_ready().await?;
+        let mut controller = prepared(cluster, &namespace, phase_time, max_idle).await?;
+        if clocks[0] != 0 {
+            for (variable, value) in clock_off_by(clocks[0])? {
+                controller.environment(variable, &value);
+            }
+        }
+        controller.launch()?;
+        controller.until_ready().await?;
+        let envoy = envoy_at(&controller, &namespace, "one", clocks[1]).await?;
         let site = Self {
             namespace,
             controller,
@@ -120,12 +130,34 @@ pub(crate) async fn replica(
     phase_time: &str,
     max_idle: &str,
 ) -> Result<Controller> {
-    Controller::start(cluster.server(), namespace, |config| {
+    let mut controller = prepared(cluster, namespace, phase_time, max_idle).await?;
+    controller.launch()?;
+    controller.until_ready().await?;
+    Ok(controller)
+}
+
+async fn prepared(cluster: &Cluster, namespace: &Namespace, phase_time: &str, max_idle: &str) -> Result<Controller> {
+    Controller::prepare(cluster.server(), namespace, |config| {
         config["keyring"] = json!({"phaseTime": phase_time});
         config["maxIdle"] = max_idle.into();
         config["clockSkew"] = "500ms".into();
     })
     .await
+}
+
+/// An Envoy whose clock is off by so many seconds.
+pub(crate) async fn envoy_at(controller: &Controller, namespace: &Namespace, node: &str, clock: i64) -> Result<Proxy> {
+    let key = key_encryption_key(namespace).await?;
+    let clock = if clock == 0 {
+        Vec::new()
+    } else {
+        clock_off_by(clock)?.to_vec()
+    };
+    let mut environment = vec![("LIMPET_KEK_1", key.as_str())];
+    environment.extend(clock.iter().map(|(variable, value)| (*variable, value.as_str())));
+    let mut envoy = controller.envoy_with("web", node, &environment).await?;
+    envoy.until_ready().await?;
+    Ok(envoy)
 }
 
 /// The value of `LIMPET_KEK_1`, which Envoy's Deployment gets with `envFrom`.
