@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::{Carrier, Crowd, Visitor, poll};
 
+use super::stopped::until_leading;
 use crate::keyring::{KeyringSite, envoy_at, replica};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
@@ -156,4 +157,16 @@ async fn a_controller_an_hour_behind_fails_no_request() -> Result<()> {
     let [fenced, _] = reused(&mut site).await?;
     assert_eq!(fenced, 0, "docs/background/reliability.md says otherwise");
     Ok(())
+}
+
+/// A Lease is judged by how long it has not changed, not by the times in it.
+#[tokio::test]
+async fn a_leader_with_another_clock_is_replaced() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let mut site = KeyringSite::start_at("apart", "1m", "1h", [HOUR, 0]).await?;
+    let follower = replica(cluster, &site.namespace, "1m", "1h").await?;
+    assert_eq!(site.controller.metric("limpet_leader").await?, "1");
+    assert_eq!(follower.metric("limpet_leader").await?, "0");
+    site.controller.kill();
+    until_leading(&follower).await
 }

@@ -17,6 +17,7 @@ mod restarts;
 mod rights;
 mod stopped;
 mod token;
+mod unwritable;
 mod wire;
 mod writers;
 mod xds_certificates;

@@ -3,12 +3,27 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use limpet_e2e::kube::{Cluster, Release};
+use limpet_e2e::kube::{Cluster, Controller, Release};
+use limpet_e2e::poll;
 
-use super::{ControlledSite, nothing_happened, redirect};
+use super::{ControlledSite, nothing_happened, objects, redirect};
+use crate::keyring::{SHORT_IDLE, replica};
 
 /// Longer than a lease and the longest pause between two attempts.
 const STOPPED: Duration = Duration::from_secs(50);
+
+/// A Lease of 40 seconds that nobody releases, on a busy machine.
+const REPLACED: Duration = Duration::from_secs(120);
+
+/// Waits until a replica leads.
+pub(super) async fn until_leading(controller: &Controller) -> Result<()> {
+    let begun = Instant::now();
+    while controller.metric("limpet_leader").await? != "1" {
+        ensure!(begun.elapsed() < REPLACED, "nobody leads: {}", controller.log()?);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
 
 #[tokio::test]
 async fn a_stopped_controller_harms_no_session() -> Result<()> {
@@ -25,6 +40,24 @@ async fn a_stopped_controller_harms_no_session() -> Result<()> {
     site.controller.process()?.go_on()?;
     site.until_redirected("/meanwhile").await?;
     nothing_happened(crowd).await
+}
+
+#[tokio::test]
+async fn a_stopped_leader_is_replaced_and_leads_no_more() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("stopped-leader").await?;
+    let _pods = objects(&namespace).await?;
+    let leader = replica(cluster, &namespace, "1m", SHORT_IDLE).await?;
+    let follower = replica(cluster, &namespace, "1m", SHORT_IDLE).await?;
+    let leads = async |controller: &Controller| controller.metric("limpet_leader").await;
+    assert_eq!((&*leads(&leader).await?, &*leads(&follower).await?), ("1", "0"));
+    leader.process()?.pause()?;
+    until_leading(&follower).await?;
+    leader.process()?.go_on()?;
+    let resigned = async || leads(&leader).await.ok().filter(|leads| leads == "0");
+    poll::until("the former leader to notice", resigned).await?;
+    assert_eq!(leads(&follower).await?, "1");
+    Ok(())
 }
 
 #[tokio::test]
