@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 pub use secret::Secret;
 
-use crate::siv::HmacSha256;
+use crate::siv::HmacKey;
 
 /// The HKDF labels (RFC 5869 `info`). Changing one requires a new token version.
 const MAC_LABEL: &[u8] = b"limpet token v1 mac";
@@ -59,9 +59,9 @@ pub struct Key {
     pub(crate) id: KeyId,
     pub(crate) state: KeyState,
     /// Behind a pointer, because a key that moves would leave a copy behind.
-    pub(crate) mac: Box<HmacSha256>,
+    pub(crate) mac: Box<HmacKey>,
     /// Shared by all scopes, so that it stays in the CPU's caches however many there are.
-    pub(crate) encipher: Arc<HmacSha256>,
+    pub(crate) encipher: Arc<HmacKey>,
 }
 
 impl Key {

@@ -1,11 +1,29 @@
 //! The synthetic-IV composition that seals tokens and keyrings. The tag authenticates associated data and payload, and
 //! it is the IV under which the payload is encrypted. Opening decrypts first and then verifies.
 
-use hmac::{Hmac, Mac as _};
+use hmac::block_api::HmacCore;
+use hmac::digest::block_api::{Buffer, CoreProxy as _};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// HMAC-SHA256 (RFC 2104) that has absorbed its key. Cloning it costs no hashing.
+/// HMAC-SHA256 (RFC 2104) that has absorbed its key and what it authenticates so far. Cloning it costs no hashing.
 pub(crate) type HmacSha256 = Hmac<Sha256>;
+
+/// HMAC-SHA256 that has absorbed its key, and nothing else. It has no buffer, because the unused part of one brings along
+/// what was on the stack before.
+pub(crate) struct HmacKey(HmacCore<Sha256>);
+
+impl HmacKey {
+    /// From a key, padded to the block of SHA-256, 64 bytes.
+    pub(crate) fn new(block: &hmac::digest::Key<HmacSha256>) -> Self {
+        Self(HmacCore::new(block))
+    }
+
+    /// A MAC with this key. It costs no hashing.
+    pub(crate) fn begin(&self) -> HmacSha256 {
+        HmacSha256::compose(self.0.clone(), Buffer::<HmacCore<Sha256>>::default())
+    }
+}
 
 /// Bytes of the tag: HMAC-SHA256, truncated to 128 bits.
 pub(crate) const TAG_LEN: usize = 16;
@@ -28,10 +46,10 @@ pub(crate) fn verifies(bound: &HmacSha256, payload: &[u8], tag: &[u8]) -> bool {
 }
 
 /// Encrypts or decrypts in place. Block n of the key stream is HMAC(encipher key, tag | n as 32 bits).
-pub(crate) fn apply_key_stream(encipher: &HmacSha256, tag: &[u8], payload: &mut [u8]) {
+pub(crate) fn apply_key_stream(encipher: &HmacKey, tag: &[u8], payload: &mut [u8]) {
     for (counter, block) in (0u32..).zip(payload.chunks_mut(32)) {
         let stream = encipher
-            .clone()
+            .begin()
             .chain_update(tag)
             .chain_update(counter.to_be_bytes())
             .finalize()

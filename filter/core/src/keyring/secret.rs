@@ -5,12 +5,11 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hkdf::Hkdf;
-use hmac::KeyInit;
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::siv::HmacSha256;
+use crate::siv::{HmacKey, HmacSha256};
 
 /// 32 secret bytes. They are wiped when dropped and compared in constant time, and `Debug` does not show them. They stay
 /// where they are: to move bytes, or a vector of them that grows, would leave copies behind.
@@ -61,12 +60,11 @@ impl Secret {
         &self.0
     }
 
-    /// The key for one purpose: HKDF-SHA256 without salt, with `label` as info.
-    /// It stays where `P` has it.
-    pub(super) fn subkey<P: From<HmacSha256>>(&self, label: &[u8]) -> P {
-        let mac = derive(&self.0, label);
+    /// The key for one purpose: HKDF-SHA256 without salt, with `label` as info. It stays where `P` has it.
+    pub(super) fn subkey<P: From<HmacKey>>(&self, label: &[u8]) -> P {
+        let key = derive(&self.0, label);
         wipe_stack();
-        mac
+        key
     }
 }
 
@@ -87,15 +85,15 @@ impl fmt::Debug for Secret {
 /// A function of its own, because all that it leaves behind has to be below its caller's frame. The libraries wipe
 /// their hashes, but neither the extracted key nor HMAC's padded copies.
 #[inline(never)]
-fn derive<P: From<HmacSha256>>(secret: &[u8; Secret::LEN], label: &[u8]) -> P {
+fn derive<P: From<HmacKey>>(secret: &[u8; Secret::LEN], label: &[u8]) -> P {
     let mut okm = [0; Secret::LEN];
     // This cannot fail: 32 bytes are far below HKDF's limit of 255 hashes.
     let _ = Hkdf::<Sha256>::new(None, secret).expand(label, &mut okm);
-    let mut key = hmac_key(&okm);
-    let mac = <HmacSha256 as KeyInit>::new(&key);
+    let mut block = padded(&okm);
+    let key = HmacKey::new(&block);
     okm.zeroize();
-    key.zeroize();
-    mac.into()
+    block.zeroize();
+    key.into()
 }
 
 /// Overwrites what returned functions left on the stack: more of it than [`derive`] uses in an unoptimised build.
@@ -105,7 +103,7 @@ fn wipe_stack() {
 }
 
 /// The key, padded to the block of SHA-256, 64 bytes (RFC 2104).
-fn hmac_key(okm: &[u8; Secret::LEN]) -> hmac::digest::Key<HmacSha256> {
+fn padded(okm: &[u8; Secret::LEN]) -> hmac::digest::Key<HmacSha256> {
     let mut block = hmac::digest::Key::<HmacSha256>::default();
     for (to, from) in block.iter_mut().zip(okm) {
         *to = *from;

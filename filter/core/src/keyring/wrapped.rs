@@ -14,7 +14,7 @@ use hmac::Mac as _;
 use zeroize::Zeroizing;
 
 use super::{Entry, KeyId, KeyState, KeyringError, Secret, check_entries};
-use crate::siv::{self, HmacSha256, TAG_LEN};
+use crate::siv::{self, HmacKey, HmacSha256, TAG_LEN};
 
 /// The HKDF labels (RFC 5869 `info`). Changing one requires a new version.
 const MAC_LABEL: &[u8] = b"limpet keyring v1 mac";
@@ -82,11 +82,7 @@ impl Wrapped {
     pub fn open(&self, key_encryption_key: &Secret) -> Result<Vec<Entry>, UnwrapError> {
         let tag = self.0.get(2..HEAD_LEN).unwrap_or_default();
         let mut payload = Zeroizing::new(self.0.get(HEAD_LEN..).unwrap_or_default().to_vec());
-        siv::apply_key_stream(
-            &key_encryption_key.subkey::<HmacSha256>(ENCIPHER_LABEL),
-            tag,
-            &mut payload,
-        );
+        siv::apply_key_stream(&key_encryption_key.subkey::<HmacKey>(ENCIPHER_LABEL), tag, &mut payload);
         if !siv::verifies(&bound(key_encryption_key, self.key_encryption_key()), &payload, tag) {
             return Err(UnwrapError::BadSignature);
         }
@@ -116,7 +112,7 @@ pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result
     }
     let tag = siv::tag(&bound(key_encryption_key, id), &payload);
     siv::apply_key_stream(
-        &key_encryption_key.subkey::<HmacSha256>(ENCIPHER_LABEL),
+        &key_encryption_key.subkey::<HmacKey>(ENCIPHER_LABEL),
         &tag,
         &mut payload,
     );
@@ -130,7 +126,8 @@ pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result
 /// A MAC that has absorbed the associated data.
 fn bound(key_encryption_key: &Secret, id: KeyId) -> HmacSha256 {
     key_encryption_key
-        .subkey::<HmacSha256>(MAC_LABEL)
+        .subkey::<HmacKey>(MAC_LABEL)
+        .begin()
         .chain_update([VERSION, id.0])
 }
 

@@ -9,7 +9,7 @@ use hmac::Mac as _;
 
 use super::{Claims, Form, HEAD_LEN, Parts, Refusal};
 use crate::keyring::{Key, KeyId, KeyState, Keyring};
-use crate::siv::{self, HmacSha256};
+use crate::siv::{self, HmacKey, HmacSha256};
 
 /// How a token travels. Tokens are bound to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,7 +66,7 @@ struct RealmKey {
     /// MACs that have absorbed the associated data of each form.
     sealed: HmacSha256,
     signed: HmacSha256,
-    encipher: Arc<HmacSha256>,
+    encipher: Arc<HmacKey>,
 }
 
 impl std::fmt::Debug for RealmKey {
@@ -98,7 +98,7 @@ impl Realm {
             CarrierMode::Header | CarrierMode::HeaderPrefix => session_name.to_ascii_lowercase(),
         };
         let bind = |key: &Key, form: Form| {
-            let mut mac = HmacSha256::clone(&key.mac);
+            let mut mac = key.mac.begin();
             mac.update(&[form.byte(), key.id.0]);
             for field in [scope, mode.name().as_bytes(), session_name.as_bytes()] {
                 // The configuration's checks keep each of them far below 2^16.
