@@ -143,22 +143,29 @@ fn the_readme_compares_as_the_comparison_does() {
     }
 }
 
-/// The tests that the tables of a page name: words in code of their last column.
-fn named_tests(page: &str) -> Vec<&str> {
-    let rows = page.lines().filter(|line| line.starts_with("| "));
-    let last = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit(" | ").next());
-    let words = last.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+/// The rows of the tables of a page whose last column is "Seen by", without their heads.
+fn rows_with_tests(page: &str) -> impl Iterator<Item = &str> {
+    let mut seen_by = false;
+    page.lines().filter(move |line| {
+        let is_head = line.ends_with("| Seen by |");
+        seen_by = is_head || seen_by && line.starts_with('|');
+        seen_by && !is_head && !line.starts_with("|---")
+    })
+}
+
+/// The tests that a row names: words in code of its last column.
+fn named_tests(row: &str) -> Vec<&str> {
+    let last = row.trim_end_matches([' ', '|']).rsplit(" | ").next();
+    let words = last.into_iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
     words.filter(|word| word.contains('_')).collect()
 }
 
 #[test]
-fn the_tests_that_reliability_names_exist() {
+fn the_tests_that_pages_name_exist() {
     let root = checkout();
-    let page = read("docs/background/reliability.md");
-    let named = named_tests(&page);
-    assert!(named.len() > 20, "{named:?}");
     let is_test = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "rs") && path.iter().any(|part| part == "tests")
+        path.extension().is_some_and(|extension| extension == "rs")
+            && path.iter().any(|part| part == "tests" || part == "tests.rs")
     };
     let tests = files(&root).unwrap().into_iter().filter(is_test);
     let sources: Vec<String> = tests.map(|path| read(path.to_str().unwrap())).collect();
@@ -168,13 +175,15 @@ fn the_tests_that_reliability_names_exist() {
             sources.iter().any(|source| source.contains(&test))
         })
     };
-    let missing: Vec<&str> = named.into_iter().filter(|name| !exists(name)).collect();
-    assert!(missing.is_empty(), "there is no test {missing:?}");
-
-    let rows = page
-        .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| Fault"));
-    for row in rows {
-        assert!(!named_tests(row).is_empty(), "no test shows what is promised: {row}");
+    for page in ["reliability", "security"] {
+        let page = read(&format!("docs/background/{page}.md"));
+        let rows: Vec<&str> = rows_with_tests(&page).collect();
+        assert!(rows.len() > 20, "{rows:#?}");
+        for row in rows {
+            let named = named_tests(row);
+            assert!(!named.is_empty(), "no test shows what is promised: {row}");
+            let missing: Vec<&str> = named.into_iter().filter(|name| !exists(name)).collect();
+            assert!(missing.is_empty(), "there is no test {missing:?}");
+        }
     }
 }

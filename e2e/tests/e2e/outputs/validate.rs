@@ -175,7 +175,11 @@ fn envoy_accepts_the_controllers_bootstrap() -> Result<()> {
             let made = json::typed(&bootstrap(&options))?;
             assert_eq!(
                 made["node"],
-                serde_json::json!({"id": "envoy-1", "cluster": "shop/web"})
+                serde_json::json!({
+                    "id": "envoy-1",
+                    "cluster": "shop/web",
+                    "metadata": {"limpet.preflight": true},
+                })
             );
             // Unchanged, because the files that it names exist.
             std::fs::write(path("envoy.json"), made.to_string())?;

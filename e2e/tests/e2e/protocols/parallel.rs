@@ -64,6 +64,7 @@ async fn two_hundred_clients_of_all_kinds_do_not_mix() -> Result<()> {
     let mut counted = site.envoy.stats(&build.counter("")).await?;
     counted.retain(|_, count| *count > 0);
     let expected = [
+        (build.counter("keys.1.given"), CLIENTS as u64),
         (build.counter("web.issued"), CLIENTS as u64),
         (build.counter("web.no_token"), CLIENTS as u64),
         (build.counter("web.steered"), continued),
