@@ -12,6 +12,7 @@ use rcgen::{
 pub(super) struct Certificates {
     /// The certificate authority's certificate in PEM.
     pub(super) authority: String,
+    #[cfg_attr(not(feature = "node"), expect(dead_code, reason = "programs of a node read it"))]
     pub(super) authority_file: PathBuf,
     /// The server's certificate.
     pub(super) server: PathBuf,

@@ -234,11 +234,13 @@ impl ApiServer {
         self.directory.path()
     }
 
+    #[cfg(feature = "node")]
     pub(super) fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
     /// Writes the kubeconfig file of a program that [`ApiServer::start_with`] named.
+    #[cfg(feature = "node")]
     pub(super) fn component_kubeconfig(&self, name: &str) -> Result<PathBuf> {
         self.kubeconfig(&component(name))
     }

@@ -61,7 +61,7 @@ async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
     site.request_rotation("now").await?;
     let introduced = [(1, "signing".to_owned()), (2, "verifying".to_owned())];
     site.until_keys(&[(1, "signing"), (2, "verifying")]).await?;
-    let text = "the rotation waits for another replica";
+    let text = "the keyring waits for another replica";
     let told = poll::until("the leader to wait", async || {
         leader.log().ok()?.contains(text).then_some(())
     })
