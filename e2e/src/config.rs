@@ -59,7 +59,10 @@ impl Config {
     #[must_use]
     pub fn made(mut bootstrap: Value) -> Self {
         each_item(&mut bootstrap["static_resources"]["listeners"], |listener| {
-            listener["address"] = address("127.0.0.1", 0);
+            // What is never bound disturbs nobody.
+            if listener["bind_to_port"] != false {
+                listener["address"] = address("127.0.0.1", 0);
+            }
         });
         Self::bare(bootstrap).admin_port(0)
     }

@@ -14,14 +14,15 @@ use super::pack::{no, socket};
 use super::resource;
 use limpet_resources::{PREFLIGHT, PREFLIGHT_METADATA, Resource, ResourceType};
 
-/// Never bound. No Gateway's listener has it, because those bind to all addresses or to one that can be reached.
+/// Never bound. No Gateway's listener has it, because it is an address for documentation (RFC 5737), and no host's.
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const PORT: u16 = 1;
 
 /// The listener of the preflight. It is in the bootstrap, so that Envoy asks for the preflight before it has any other.
 pub(super) fn listener() -> Listener {
     Listener {
         name: PREFLIGHT.to_owned(),
-        address: Some(socket(&Ipv4Addr::LOCALHOST.to_string(), PORT)),
+        address: Some(socket(&ADDRESS.to_string(), PORT)),
         bind_to_port: no(),
         filter_chains: vec![FilterChain {
             filters: vec![unbound_manager(PREFLIGHT)],

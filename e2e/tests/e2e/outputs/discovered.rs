@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Backend, Config, Envoy, Request, poll};
 use limpet_model::Graph;
-use limpet_outputs::envoy::{BootstrapOptions, bootstrap};
+use limpet_outputs::envoy::{BootstrapOptions, bootstrap, served};
 use limpet_outputs::json;
 use limpet_xds::{Options, Security, Server, Snapshots};
 
 use super::graphs::{gateway, listener, listening, to, with_session};
-use super::{LIMITS, all};
+use super::{LIMITS, assignments, inputs};
 
 /// A listener on port 0 (any free port), with one rule and these weights.
 fn rules(v1: u32, v2: u32) -> Graph {
@@ -33,8 +33,11 @@ async fn a_change_of_weights_over_xds_moves_no_session() -> Result<()> {
         [Backend::start("v2/a")?],
     );
     let endpoints: [(&str, &[Backend]); 2] = [("v1", &v1), ("v2", &v2)];
-    let publish = |graph: &Graph| {
-        all(graph, &endpoints).map(|all| snapshots.publish(&gateway().to_string(), all.into_iter().collect()))
+    let publish = |graph: &Graph| -> Result<()> {
+        let mut all = served(graph, &gateway(), &super::options()?, &inputs());
+        all.extend(assignments(&endpoints));
+        snapshots.publish(&gateway().to_string(), all);
+        Ok(())
     };
     publish(&rules(1, 0))?;
     let bootstrap = bootstrap(&BootstrapOptions {

@@ -62,18 +62,24 @@ pub(crate) fn inputs() -> FilterInputs {
 }
 
 /// The resources of the graph's gateway, and the endpoints of these clusters.
-pub(crate) fn all(graph: &Graph, endpoints: &[(&str, &[Backend])]) -> Result<Vec<Resource>> {
+fn all(graph: &Graph, endpoints: &[(&str, &[Backend])]) -> Result<Vec<Resource>> {
     let mut all = resources(graph, &gateway(), &options()?, &inputs());
-    for (cluster, backends) in endpoints {
+    all.extend(assignments(endpoints));
+    Ok(all)
+}
+
+/// The endpoints of these clusters.
+pub(crate) fn assignments(endpoints: &[(&str, &[Backend])]) -> Vec<Resource> {
+    let assignment = |(cluster, backends): &(&str, &[Backend])| {
         let endpoints = backends.iter().map(|backend| Endpoint {
             address: backend.address(),
             state: EndpointState::Ready,
             owner: None,
         });
         let endpoints: Vec<Endpoint> = endpoints.collect();
-        all.push(load_assignment(&ClusterName((*cluster).to_owned()), &endpoints));
-    }
-    Ok(all)
+        load_assignment(&ClusterName((*cluster).to_owned()), &endpoints)
+    };
+    endpoints.iter().map(assignment).collect()
 }
 
 /// The same as one bootstrap configuration.
