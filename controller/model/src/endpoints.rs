@@ -83,8 +83,8 @@ struct TargetRef {
 }
 
 impl EndpointSlice {
-    /// Keeps what counts of a slice of this Service. Ports that are not TCP, addresses that are names, and endpoints that
-    /// no session may use are left out.
+    /// Keeps what counts of a slice of this Service. Ports that are not TCP, addresses that are names, and endpoints
+    /// that no session may use are left out.
     #[must_use]
     pub fn read(service: ObjectName, ports: Vec<RawPort>, endpoints: Vec<RawEndpoint>) -> Self {
         let ports = ports
@@ -102,7 +102,8 @@ impl EndpointSlice {
 }
 
 impl RawEndpoint {
-    /// Only the first address counts (discovery.k8s.io/v1, `Endpoint.addresses`). The names in FQDN slices are left out.
+    /// Only the first address counts (discovery.k8s.io/v1, `Endpoint.addresses`). The names in FQDN slices are left
+    /// out.
     fn kept(self) -> Option<SliceEndpoint> {
         let address: IpAddr = self.addresses.first()?.parse().ok()?;
         let state = self.conditions.unwrap_or_default().state()?;

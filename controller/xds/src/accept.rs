@@ -91,7 +91,8 @@ impl Acceptor {
                 let (stream, identity) = authenticate(tls, stream, handshake).await?;
                 (Socket::Tls(stream), Some(identity))
             }
-            _ => (Socket::Plain(stream), None),
+            (None, _) => (Socket::Plain(stream), None),
+            (Some(_), None) => return Err((TurnedAway::Handshake, "the handshake has no place".to_owned())),
         };
         let place = self.connections.enter(Origin::from(address)).ok_or_else(|| {
             let words = "too many connections are open, of this address or of all";

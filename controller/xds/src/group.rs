@@ -70,7 +70,8 @@ impl Group {
         self.sequence != before
     }
 
-    /// Replaces one resource, other than a virtual host or a route configuration that has such. Returns whether anything changed, which is never so in a group that is not published.
+    /// Replaces one resource, other than a virtual host or a route configuration that has such. Returns whether
+    /// anything changed, which is never so in a group that is not published.
     pub(super) fn publish_one(&mut self, resource: Arc<Resource>) -> bool {
         if !self.published {
             return false;

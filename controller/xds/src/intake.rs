@@ -18,8 +18,8 @@ use super::connection::Client;
 
 /// The size from which on a request is large.
 const LARGE: usize = 64 << 10;
-/// How long a large request may take, once it is its turn.
-const TIME: Duration = Duration::from_secs(30);
+/// How long a large request may take, once it is its turn: less than who waits for theirs has for a first request.
+const TIME: Duration = Duration::from_secs(5);
 
 /// A service whose large requests wait for their turn.
 #[derive(Debug, Clone)]

@@ -33,8 +33,8 @@
 //! - A refused response is halved until the bad resource is found; the others are accepted. A refused resource is not
 //!   sent again until it changes, except for listeners, whose port may have been taken for a while.
 //! - Certificates are read again when their files change.
-//! - Virtual hosts that are published as such are sent one by one to nodes that can take them so, and within their route
-//!   configurations to others.
+//! - Virtual hosts that are published as such are sent one by one to nodes that can take them so, and within their
+//!   route configurations to others.
 //! - Units of the preflight are accepted by a node before its routes change: see [`Resources::insert_unit`].
 //!
 //! [`Resources::insert_unit`]: limpet_resources::Resources::insert_unit
@@ -44,8 +44,8 @@
 //! client is in [`Peer`], and [`Permission`] decides which groups it gets.
 //!
 //! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; so are `admission`,
-//! `limits` and `log_rate`, which bound what clients cost. `accept`, `connection`, `intake`, `service`, `server` and `tls`
-//! are gRPC; `snapshots`, `status` and `counters` are what publishers and observers see.
+//! `limits` and `log_rate`, which bound what clients cost. `accept`, `connection`, `intake`, `service`, `server` and
+//! `tls` are gRPC; `snapshots`, `status` and `counters` are what publishers and observers see.
 
 mod accept;
 mod admission;

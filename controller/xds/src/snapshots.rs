@@ -89,8 +89,9 @@ impl Snapshots {
         self.change(group, true, |group| group.publish(resources));
     }
 
-    /// Replaces or adds one resource of a group, other than a virtual host. The cost does not depend on the number of other resources. Returns
-    /// whether the group is published; if it is not, nothing happens, because its other resources are unknown.
+    /// Replaces or adds one resource of a group, other than a virtual host. The cost does not depend on the number of
+    /// other resources. Returns whether the group is published; if it is not, nothing happens, because its other
+    /// resources are unknown.
     pub fn publish_one(&self, group: &str, resource: impl Into<Arc<Resource>>) -> bool {
         let resource = resource.into();
         self.change(group, false, |group| group.publish_one(resource))

@@ -127,7 +127,10 @@ impl Wire for StateOfTheWorld {
         request.resource_names.iter().map(String::as_str)
     }
 
-    fn memory(_: &Subscriber, _: ResourceType, request: &Self::Request, _: usize) -> usize {
+    fn memory(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, before: usize) -> usize {
+        if subscriber.is_stale(resource_type, &request.response_nonce) {
+            return before;
+        }
         // Each request has all names.
         Self::names(request).map(memory_of).sum()
     }

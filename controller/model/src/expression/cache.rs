@@ -13,8 +13,8 @@ const MOST_BYTES: usize = 8 << 20;
 
 type Translation = Result<Expression, String>;
 
-/// Two generations: when the younger one is full, it replaces the older one. So what is used stays, and what is not used
-/// goes, without a list to keep in order.
+/// Two generations: when the younger one is full, it replaces the older one. So what is used stays, and what is not
+/// used goes, without a list to keep in order.
 #[derive(Default)]
 pub(super) struct Cache {
     young: HashMap<Box<str>, Translation>,

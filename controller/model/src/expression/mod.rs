@@ -1,11 +1,11 @@
-//! Regular expressions. Envoy uses RE2, and refuses a whole route table for one expression that RE2 does not read or that
-//! is too large. So an expression is parsed as RE2 parses it, and its meaning is printed in a small syntax that every
-//! RE2 reads, with a size that is known before anything compiles it.
+//! Regular expressions. Envoy uses RE2, and refuses a whole route table for one expression that RE2 does not read or
+//! that is too large. So an expression is parsed as RE2 parses it, and its meaning is printed in a small syntax that
+//! every RE2 reads, with a size that is known before anything compiles it.
 //!
 //! Envoy matches whole values, so groups capture nothing and lazy repetitions are greedy ones.
 //!
-//! Envoy's RE2 reads characters (UTF-8) before Envoy 1.39 and bytes (Latin-1) since then. What is printed means the same
-//! to both in text that is valid UTF-8, with one exception: where `.` or another class takes all characters beyond
+//! Envoy's RE2 reads characters (UTF-8) before Envoy 1.39 and bytes (Latin-1) since then. What is printed means the
+//! same to both in text that is valid UTF-8, with one exception: where `.` or another class takes all characters beyond
 //! ASCII, it takes one of them or one byte of them. So `.{3}` counts bytes since Envoy 1.39.
 
 mod cache;
@@ -25,8 +25,8 @@ pub struct Expression {
 impl Expression {
     /// The maximum length of what is read, that of a header's value in the Gateway API.
     pub const MOST_BYTES: usize = 4096;
-    /// The maximum size of the program that RE2 makes of an expression. Envoy has the same limit, by the runtime setting
-    /// `re2.max_program_size.error_level`.
+    /// The maximum size of the program that RE2 makes of an expression. Envoy has the same limit, by the runtime
+    /// setting `re2.max_program_size.error_level`.
     ///
     /// A repetition counts as often as it repeats, so this also keeps expressions below RE2's own limit of 1000
     /// repetitions within each other.

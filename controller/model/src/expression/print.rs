@@ -66,8 +66,8 @@ fn write(text: &mut String, node: &Node) {
     }
 }
 
-/// Whether an operator behind its text repeats all of it. A character of several bytes is several for the RE2 that reads
-/// bytes.
+/// Whether an operator behind its text repeats all of it. A character of several bytes is several for the RE2 that
+/// reads bytes.
 fn is_atom(node: &Node) -> bool {
     match node {
         Node::Character(character) => character.is_ascii(),

@@ -28,8 +28,8 @@ pub(super) struct Expressions {
 }
 
 impl Expressions {
-    /// Reads the rules of a route. If they exceed the budget together, each of them is refused, because which of them is
-    /// too much is for the author to say.
+    /// Reads the rules of a route. If they exceed the budget together, each of them is refused, because which of them
+    /// is too much is for the author to say.
     pub(super) fn rules<'a, R>(
         rules: &'a [R],
         mut read: impl FnMut(&mut Self, usize, &'a R) -> RuleInput<'a>,

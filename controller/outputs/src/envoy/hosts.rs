@@ -7,8 +7,8 @@ use limpet_resources::{Resource, ResourceType};
 
 /// The route configuration without virtual hosts, and its virtual hosts, one for each domain.
 ///
-/// A virtual host is called `<route configuration>/<domain>`, so a domain never moves from one to another: Envoy refuses
-/// a domain that two have, even for the moment between two changes.
+/// A virtual host is called `<route configuration>/<domain>`, so a domain never moves from one to another: Envoy
+/// refuses a domain that two have, even for the moment between two changes.
 pub(super) fn apart(mut configuration: RouteConfiguration) -> Vec<Resource> {
     let mut all = Vec::new();
     for host in std::mem::take(&mut configuration.virtual_hosts) {

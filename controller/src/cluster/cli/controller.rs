@@ -7,8 +7,8 @@ use limpet_api::ObjectName;
 
 /// Watch the Gateway API objects and session policies of a Kubernetes cluster, and configure its Envoys
 ///
-/// The cluster is that of --kubeconfig, or of the environment variable KUBECONFIG, or of ~/.kube/config, or the one that
-/// the command runs in.
+/// The cluster is that of --kubeconfig, or of the environment variable KUBECONFIG, or of ~/.kube/config, or the one
+/// that the command runs in.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 pub(crate) struct ControllerArgs {

@@ -13,8 +13,8 @@ use limpet_model::former_session;
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The fields of a session policy that it had when it was written and has no more, with their values where kubectl
-/// applied them last and nobody has changed them in another way since. A policy that has the newer shape has been written
-/// since, so nothing is missing.
+/// applied them last and nobody has changed them in another way since. A policy that has the newer shape has been
+/// written since, so nothing is missing.
 pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTreeMap<String, Option<String>> {
     let persistence = spec.and_then(|spec| spec.get("sessionPersistence"));
     let Some(persistence) = persistence.filter(|_| kind == Kind::XBackendTrafficPolicy) else {

@@ -21,8 +21,8 @@ impl Wanted {
     }
 }
 
-/// The number of a choice of the single objects to watch. What is dropped is forgotten, and the watch of an object tells
-/// it once. So an object that is wanted again needs a new watch, even if nobody had time to end the former one.
+/// The number of a choice of the single objects to watch. What is dropped is forgotten, and the watch of an object
+/// tells it once. So an object that is wanted again needs a new watch, even if nobody had time to end the former one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Choice(u64);
 

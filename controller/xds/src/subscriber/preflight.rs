@@ -4,8 +4,9 @@
 //!
 //! A unit is a virtual host of one object. Units that the node has not accepted yet are put into the route
 //! configuration [`PREFLIGHT`], whose listener is bound to no port: Envoy checks it like any other. Live route
-//! configurations wait until all units are accepted. So do listeners: Envoy tells every route configuration that it
-//! waits for of a refusal, and its listener serves without routes then. Halving finds the bad ones; who publishes reads them from
+//! configurations wait until all units are accepted, but no longer than five seconds after the last answer. So do
+//! listeners: Envoy tells every route configuration that it waits for of a refusal, and its listener serves without
+//! routes then. Halving finds the bad ones; who publishes reads them from
 //! [`Status::disapprovals`](crate::Status::disapprovals) and publishes something else in their place. A node that does
 //! not ask for the preflight is served without it.
 
@@ -85,7 +86,10 @@ impl Subscriber {
     /// Whether the node has all published route configurations and virtual hosts.
     fn is_live(&self) -> bool {
         let routes = &self.types[ResourceType::RouteConfiguration];
-        routes.is_settled() && routes.asks_for_all() && self.types[ResourceType::VirtualHost].is_settled()
+        let hosts = &self.types[ResourceType::VirtualHost];
+        // Before the node has said which hosts it has, its route configurations say nothing of them.
+        let knows_hosts = hosts.started || !self.takes_hosts;
+        routes.is_settled() && routes.asks_for_all() && knows_hosts && hosts.is_settled()
     }
 
     /// Offers units that the node has not accepted yet.

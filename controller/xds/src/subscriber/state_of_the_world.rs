@@ -11,12 +11,16 @@ use crate::group::Group;
 use limpet_resources::{Name, ResourceType};
 
 impl Subscriber {
+    /// Whether a request means nothing, because the answer to a later response is still to come (xDS protocol, "ACK and
+    /// NACK semantics": stale nonces).
+    pub(crate) fn is_stale(&self, resource_type: ResourceType, nonce: &str) -> bool {
+        !nonce.is_empty() && *nonce != self.types[resource_type].sent_nonce.to_string()
+    }
+
     /// Takes in a request. It may answer a response, subscribe to resources, or both.
     pub(crate) fn request(&mut self, resource_type: ResourceType, request: DiscoveryRequest, group: &Group) -> Answer {
         let nonce = &request.response_nonce;
-        let subscription = &mut self.types[resource_type];
-        if !nonce.is_empty() && *nonce != subscription.sent_nonce.to_string() {
-            // The answer to a later response is still to come (xDS protocol, "ACK and NACK semantics": stale nonces).
+        if self.is_stale(resource_type, nonce) {
             return Answer::None;
         }
         let error = request.error_detail.as_ref().map(|error| error.message.as_str());

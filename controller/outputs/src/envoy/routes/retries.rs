@@ -18,8 +18,8 @@ const UNASKED: &str = "connect-failure";
 const ASKED: &str = "connect-failure,refused-stream,reset";
 
 /// How often another host is chosen until it is one that was not tried. A host that refuses connections has no
-/// requests, so a load balancer that looks for the least of them prefers it: of two hosts, it takes this one three times
-/// in four.
+/// requests, so a load balancer that looks for the least of them prefers it: of two hosts, it takes this one three
+/// times in four.
 const SELECTIONS: i64 = 32;
 
 pub(super) fn policy(forward: &Forward) -> RetryPolicy {
