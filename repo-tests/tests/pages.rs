@@ -170,7 +170,7 @@ fn the_tests_that_pages_name_exist() {
     let tests = files(&root).unwrap().into_iter().filter(is_test);
     let sources: Vec<String> = tests.map(|path| read(path.to_str().unwrap())).collect();
     let exists = |name: &str| {
-        ["\nasync fn ", "\nfn "].iter().any(|begin| {
+        ["\nfn ", " fn "].iter().any(|begin| {
             let test = format!("{begin}{name}(");
             sources.iter().any(|source| source.contains(&test))
         })

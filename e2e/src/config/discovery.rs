@@ -80,7 +80,7 @@ impl Config {
     pub fn keyring(mut self, keyring: &Keyring) -> Self {
         self.each_file(|file| {
             each_object(file, &mut |object| {
-                if let Some(name) = object.get_mut("filename").filter(|name| *name == "keyring.json") {
+                if let Some(name) = object.get_mut("filename").filter(|name| *name == "./keyring.json") {
                     *name = keyring.file().to_string_lossy().into();
                 }
             });

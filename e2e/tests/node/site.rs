@@ -93,8 +93,8 @@ impl Site {
     }
 }
 
-/// Replaces a Deployment's pods as `kubectl rollout restart` does, and waits until the former ones are gone. Returns the
-/// names of the former ones.
+/// Replaces a Deployment's pods as `kubectl rollout restart` does, and waits until the former ones are gone. Returns
+/// the names of the former ones.
 pub(crate) async fn restart(client: &Client, deployment: &str) -> Result<BTreeSet<String>> {
     let former = pods(client, deployment).await?;
     // Any new value will do.

@@ -1,5 +1,5 @@
-//! Internal redirects: Envoy follows a redirect itself and begins the request again, with the headers as the filter left
-//! them. The tokens that the filter took out of them are remembered for that moment.
+//! Internal redirects: Envoy follows a redirect itself and begins the request again, with the headers as the filter
+//! left them. The tokens that the filter took out of them are remembered until 256 others have come.
 //!
 //! Envoy's own place for this would be filter state. But that of a dynamic module ends with the first request, and that
 //! of a wasm filter would cost every request a host call, and tokens could get into access logs. A request that ends

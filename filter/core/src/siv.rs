@@ -9,8 +9,8 @@ use sha2::Sha256;
 /// HMAC-SHA256 (RFC 2104) that has absorbed its key and what it authenticates so far. Cloning it costs no hashing.
 pub(crate) type HmacSha256 = Hmac<Sha256>;
 
-/// HMAC-SHA256 that has absorbed its key, and nothing else. It has no buffer, because the unused part of one brings along
-/// what was on the stack before.
+/// HMAC-SHA256 that has absorbed its key, and nothing else. It has no buffer, because the unused part of one brings
+/// along what was on the stack before.
 pub(crate) struct HmacKey(HmacCore<Sha256>);
 
 impl HmacKey {

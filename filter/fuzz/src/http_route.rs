@@ -6,7 +6,8 @@ use limpet_model::graph::{Action, Graph, Hostname, Match, PathMatch, ValueMatch}
 use limpet_model::{Objects, Settings, build};
 use serde_json::{Value, json};
 
-/// What the controller serves for `HTTPRoute` objects that are made of these bytes, one of each input, and for another route.
+/// What the controller serves for `HTTPRoute` objects that are made of these bytes, one of each input, and for another
+/// route.
 ///
 /// # Panics
 /// If the other route is not served, or an expression is not as Envoy needs it.

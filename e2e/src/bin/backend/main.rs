@@ -1,5 +1,5 @@
-//! A backend of the tests as a program, for pods. The environment names it (`POD_NAME`). It listens at port 8000 until it
-//! is told to end.
+//! A backend of the tests as a program, for pods. The environment names it (`POD_NAME`). It listens at port 8000 until
+//! it is told to end.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

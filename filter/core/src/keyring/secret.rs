@@ -11,8 +11,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::siv::{HmacKey, HmacSha256};
 
-/// 32 secret bytes. They are wiped when dropped and compared in constant time, and `Debug` does not show them. They stay
-/// where they are: to move bytes, or a vector of them that grows, would leave copies behind.
+/// 32 secret bytes. They are wiped when dropped and compared in constant time, and `Debug` does not show them. They
+/// stay where they are: to move bytes, or a vector of them that grows, would leave copies behind.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret(Box<[u8; Secret::LEN]>);
 

@@ -14,7 +14,8 @@ use zeroize::Zeroizing;
 /// Says that a process is the child, and where its keys come from.
 pub(crate) const VARIABLE: &str = "LIMPET_MEMORY_OF";
 pub(crate) const WAYS: [&str; 3] = ["the environment", "a wrapped keyring", "a document"];
-/// The variables with a key in base64, the one that replaces all keys, the wrapped keyring, and the path of the document.
+/// The variables with a key in base64, the one that replaces all keys, the wrapped keyring, and the path of the
+/// document.
 pub(crate) const KEY: &str = "LIMPET_KEY";
 pub(crate) const NEXT: &str = "LIMPET_NEXT";
 pub(crate) const WRAPPED: &str = "LIMPET_WRAPPED";

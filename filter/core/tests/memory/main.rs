@@ -1,5 +1,6 @@
-//! What is left of keys in the memory of a process that uses them: nothing of the keys themselves, of what HKDF makes of
-//! them, or of the padded copies that HMAC makes, neither while they are in use nor afterwards. Once other keys have replaced them, the states of HMAC are gone, too.
+//! What is left of keys in the memory of a process that uses them: nothing of the keys themselves, of what HKDF makes
+//! of them, or of the padded copies that HMAC makes, neither while they are in use nor afterwards. Once other keys have
+//! replaced them, the states of HMAC are gone, too.
 //!
 //! A child process uses keys by the filter's own functions. This one searches its memory, as somebody would who has a
 //! core dump. It computes the secrets itself, so it cannot search its own. Linux only, where a process may do that.
