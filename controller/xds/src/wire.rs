@@ -166,3 +166,28 @@ fn any(resource: &Resource) -> Any {
         value: resource.body().to_vec(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subscriber::{Abilities, Service};
+
+    /// The names of the subscription stay, so their memory does.
+    #[test]
+    fn a_stale_request_changes_no_account() {
+        let abilities = Abilities {
+            takes_hosts: false,
+            has_preflight: false,
+        };
+        let subscriber = Subscriber::new(Protocol::StateOfTheWorld, Service::Aggregated, abilities);
+        let memory = |nonce: &str| {
+            let request = DiscoveryRequest {
+                response_nonce: nonce.to_owned(),
+                ..DiscoveryRequest::default()
+            };
+            StateOfTheWorld::memory(&subscriber, ResourceType::Cluster, &request, 7)
+        };
+        assert_eq!(memory("stale"), 7);
+        assert_eq!(memory(""), 0);
+    }
+}

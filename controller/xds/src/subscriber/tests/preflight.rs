@@ -1,6 +1,7 @@
 //! Units first, live route configurations after them.
 
 use super::*;
+use ResourceType::VirtualHost;
 use limpet_resources::PREFLIGHT;
 
 /// The content of a virtual host, as [`Bed::responses`] shows it: with its key and its length.
@@ -13,8 +14,7 @@ fn asking(protocol: Protocol) -> Bed {
     let mut bed = Bed::new(protocol);
     bed.stream.has_preflight = true;
     for name in ["a", "b", "c", "d"] {
-        bed.resources
-            .insert_unit(resource(ResourceType::VirtualHost, name, "1"));
+        bed.resources.insert_unit(resource(VirtualHost, name, "1"));
     }
     bed.publish(&[
         (Listener, "web", "1"),
@@ -40,8 +40,7 @@ impl Bed {
     /// Publishes these units and these live routes.
     fn publish_units(&mut self, units: &[(&str, &str)], routes: &str) {
         for (name, content) in units {
-            self.resources
-                .insert_unit(resource(ResourceType::VirtualHost, name, content));
+            self.resources.insert_unit(resource(VirtualHost, name, content));
         }
         self.publish(&[(RouteConfiguration, "web", routes)]);
     }
@@ -137,6 +136,33 @@ fn a_node_that_has_the_routes_is_not_asked_again() {
     assert_eq!(bed.settle(), [""; 0]);
     bed.publish_units(&[("b", "2")], "2");
     let asked = format!("RouteConfiguration preflight=frame{}", unit("2"));
+    assert_eq!(bed.responses(), [asked]);
+}
+
+/// Its route configurations are as they were, because hosts are not part of them.
+#[test]
+fn a_node_that_comes_back_is_asked_about_changed_hosts() {
+    let mut bed = asking(Protocol::Delta);
+    bed.stream.takes_hosts = true;
+    bed.publish(&[(VirtualHost, "web/a", "1")]);
+    bed.ask(RouteConfiguration, &[PREFLIGHT]);
+    bed.settle();
+    bed.ask(RouteConfiguration, &["web"]);
+    bed.settle();
+    let version = |name: &str| bed.group.frames().get(name).unwrap().version().to_string();
+    let had = [PREFLIGHT, "web"].map(|name| (name.to_owned(), version(name)));
+    bed.resources.insert_unit(resource(VirtualHost, "a", "2"));
+    bed.publish(&[(VirtualHost, "web/a", "2")]);
+
+    bed.reconnect();
+    bed.come_with(Listener, &[], &[("web", "1")]);
+    let request = DeltaDiscoveryRequest {
+        resource_names_subscribe: had.iter().map(|(name, _)| name.clone()).collect(),
+        initial_resource_versions: had.into(),
+        ..DeltaDiscoveryRequest::default()
+    };
+    bed.stream.delta_request(RouteConfiguration, request, &bed.group);
+    let asked = format!("RouteConfiguration preflight=frame{}{}", unit("2"), unit("1").repeat(3));
     assert_eq!(bed.responses(), [asked]);
 }
 
