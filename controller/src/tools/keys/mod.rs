@@ -2,7 +2,7 @@
 
 pub(crate) mod count;
 pub(crate) mod generate;
-mod keyring_file;
+pub(crate) mod keyring_file;
 pub(crate) mod keys_file;
 mod lifetime;
 pub(crate) mod list;
@@ -11,5 +11,3 @@ pub(crate) mod rotate;
 pub(crate) mod rotation;
 pub(crate) mod source;
 pub(crate) mod wrap;
-
-pub(crate) use keyring_file::state_name;

@@ -22,8 +22,9 @@ use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, re
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{KeyringDelivery, Replicas, behind, digest};
 use crate::time_format;
+use crate::tools::keys::generate;
+use crate::tools::keys::keyring_file::state_name;
 use crate::tools::keys::rotation::{self, Step};
-use crate::tools::keys::{generate, state_name};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
 use limpet_core::keyring::KeyState;
