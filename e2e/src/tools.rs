@@ -108,9 +108,15 @@ pub fn haproxy() -> Result<PathBuf> {
 /// If the variable is not set or the program does not exist; the error says what to do.
 #[cfg(feature = "kube")]
 pub fn kube(program: &str) -> Result<PathBuf> {
-    let file = directory("KUBE_BIN")?.join(program);
+    program_of("KUBE_BIN", program, "e2e-kube")
+}
+
+/// A program in the directory that a variable names, which this target of make builds.
+#[cfg(feature = "kube")]
+fn program_of(variable: &str, program: &str, target: &str) -> Result<PathBuf> {
+    let file = directory(variable)?.join(program);
     if !file.is_file() {
-        bail!("KUBE_BIN has no {program}. `make e2e-kube` builds it.");
+        bail!("{variable} has no {program}. `make {target}` builds it.");
     }
     Ok(file)
 }
@@ -121,11 +127,7 @@ pub fn kube(program: &str) -> Result<PathBuf> {
 /// If the variable is not set or the program does not exist; the error says what to do.
 #[cfg(feature = "node")]
 pub fn node(program: &str) -> Result<PathBuf> {
-    let file = directory("NODE_BIN")?.join(program);
-    if !file.is_file() {
-        bail!("NODE_BIN has no {program}. `make e2e-node` builds it.");
-    }
-    Ok(file)
+    program_of("NODE_BIN", program, "e2e-node")
 }
 
 /// The archives of the images that a node's containerd gets (`NODE_IMAGES`): a directory.

@@ -11,7 +11,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_core::keyring::wrapped::wrap;
 use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
 use limpet_e2e::{Build, Config, Site};
-use search::Needles;
+use search::{Needles, key};
 use serde_json::{Value, json};
 
 use crate::dynamic_module::takes_the_module;
@@ -22,16 +22,6 @@ const LABELS: [&str; 4] = [
     "limpet keyring v1 mac",
     "limpet keyring v1 encipher",
 ];
-
-/// Keys that occur nowhere in Envoy by chance.
-fn key(number: u8) -> [u8; 32] {
-    std::array::from_fn(|i| {
-        u8::try_from(i)
-            .unwrap_or_default()
-            .wrapping_mul(number)
-            .wrapping_add(0x5a)
-    })
-}
 
 fn needles(numbers: &[u8]) -> Needles {
     let mut needles = Needles::default();

@@ -163,10 +163,7 @@ fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
             .collect(),
         ..HttpConnectionManager::default()
     };
-    Filter {
-        name: "envoy.filters.network.http_connection_manager".to_owned(),
-        config_type: Some(filter::ConfigType::TypedConfig(pack(manager))),
-    }
+    network_filter(manager)
 }
 
 /// A connection manager that takes no connections: it only has routes.
@@ -177,6 +174,10 @@ pub(super) fn unbound_manager(routes: &str) -> Filter {
         http_filters: vec![router()],
         ..HttpConnectionManager::default()
     };
+    network_filter(manager)
+}
+
+fn network_filter(manager: HttpConnectionManager) -> Filter {
     Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(filter::ConfigType::TypedConfig(pack(manager))),

@@ -64,11 +64,7 @@ pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, in
 pub fn served(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Resources {
     let (all, configurations) = live(graph, gateway, options, inputs);
     let mut all: Resources = all.into_iter().collect();
-    if !options
-        .routes_elsewhere
-        .iter()
-        .any(|elsewhere| elsewhere.is_of(gateway))
-    {
+    if options.elsewhere(gateway).is_none() {
         all.insert(preflight::routes());
     }
     for unit in preflight::units(&configurations) {
@@ -90,11 +86,7 @@ fn live(
     let used = Used::by(graph, gateway);
     let mut all = Vec::new();
     let mut filter = filter_config(used.policies(graph), options.access_log, inputs);
-    if let Some(elsewhere) = options
-        .routes_elsewhere
-        .iter()
-        .find(|elsewhere| elsewhere.is_of(gateway))
-    {
+    if let Some(elsewhere) = options.elsewhere(gateway) {
         filter.routes = elsewhere.table(graph, gateway);
         let filter = extension_config(&filter, options);
         let filter = resource(ResourceType::ExtensionConfig, &filter.name, &filter);

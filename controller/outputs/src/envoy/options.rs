@@ -3,6 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::{Deserialize, Serialize};
 
 use super::elsewhere::RoutesElsewhere;
+use limpet_api::ObjectName;
 use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM};
 
 /// What all Envoys share: the section `envoy` of the controller's configuration.
@@ -34,6 +35,13 @@ impl Default for EnvoyOptions {
             system_authorities: "/etc/ssl/certs/ca-certificates.crt".to_owned(),
             routes_elsewhere: Vec::new(),
         }
+    }
+}
+
+impl EnvoyOptions {
+    /// What says where the Envoys of this Gateway get their routes from, if not from here.
+    pub(super) fn elsewhere(&self, gateway: &ObjectName) -> Option<&RoutesElsewhere> {
+        self.routes_elsewhere.iter().find(|elsewhere| elsewhere.is_of(gateway))
     }
 }
 

@@ -22,20 +22,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use limpet_core::keyring::wrapped::wrap;
 use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
-use search::Needles;
+use search::{Needles, key};
 
 const TOKEN_LABELS: [&str; 2] = ["limpet token v1 mac", "limpet token v1 encipher"];
 const KEYRING_LABELS: [&str; 2] = ["limpet keyring v1 mac", "limpet keyring v1 encipher"];
-
-/// Keys that occur nowhere by chance.
-fn key(number: u8) -> [u8; 32] {
-    std::array::from_fn(|i| {
-        u8::try_from(i)
-            .unwrap_or_default()
-            .wrapping_mul(number)
-            .wrapping_add(0x5a)
-    })
-}
 
 /// Where the child's keys come from: a key in its environment, and keyrings with two others.
 const ENVIRONMENT: u8 = 29;

@@ -93,6 +93,16 @@ impl Needles {
     }
 }
 
+/// Keys that occur nowhere by chance.
+pub(crate) fn key(number: u8) -> [u8; 32] {
+    std::array::from_fn(|i| {
+        u8::try_from(i)
+            .unwrap_or_default()
+            .wrapping_mul(number)
+            .wrapping_add(0x5a)
+    })
+}
+
 /// The initial state of SHA-256 (FIPS 180-4, 5.3.3).
 const IV: [u32; 8] = [
     0x6a09_e667,
