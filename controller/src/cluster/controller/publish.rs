@@ -127,8 +127,10 @@ impl Builder {
         let mut tried = Arc::clone(&objects);
         let mut attempt = self.attempt(&tried, settings);
         // Each turn puts something else in the place of a route, and there are few such things.
+        let mut resources = None;
         while !self.quarantine.is_empty() {
-            let refused = self.quarantine.of(self.resources(&attempt.made).values(), &mut hits);
+            let of_attempt = resources.insert(self.resources(&attempt.made));
+            let refused = self.quarantine.of(of_attempt.values(), &mut hits);
             if refused.is_empty() || !self.quarantine.replace(Arc::make_mut(&mut tried), &objects, refused) {
                 break;
             }
@@ -143,7 +145,7 @@ impl Builder {
         let is_published = self.published.as_ref().is_some_and(|published| *published == made);
         let changes = (!is_published).then(|| Changes {
             life: self.life(&made.graph),
-            resources: self.resources(&made),
+            resources: resources.unwrap_or_else(|| self.resources(&made)),
             made,
         });
         Built {
