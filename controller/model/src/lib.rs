@@ -14,6 +14,7 @@ mod backend_tls_status;
 mod build;
 mod certificate;
 pub mod endpoints;
+mod envoys;
 pub mod expression;
 mod fair_share;
 mod features;
@@ -40,6 +41,7 @@ mod without_status;
 
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
+pub use envoys::envoys_name;
 pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
