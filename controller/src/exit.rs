@@ -6,8 +6,8 @@ use std::fmt;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  success
-  1  a configuration has an error, an object is not accepted, a token is refused, or it is too
-     early to remove a key
+  1  a configuration has an error, an object is not accepted, a token is refused, it is too
+     early to remove a key, or requests were under way when the time to drain was over
   2  the command could not do its work: a wrong argument, or a file that cannot be read";
 
 /// What a command that did its work found out: exit code 0 or 1.

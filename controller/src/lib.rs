@@ -24,11 +24,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use cli::{CheckArgs, CompletionsArgs, KeysCommand, ManArgs, TokenCommand};
+use cli::{CheckArgs, CompletionsArgs, DrainArgs, InstallArgs, KeysCommand, ManArgs, TokenCommand};
 use cluster::ClusterCommand;
 use exit::{EXIT_CODES, Verdict};
 use output::Output;
-use tools::{check, completions, keys, man, token};
+use tools::{check, completions, drain, install, keys, man, token};
 
 /// Signed session persistence for Envoy: check configurations, inspect tokens, manage keys, run the controller
 #[derive(Debug, Parser)]
@@ -52,6 +52,8 @@ enum Command {
     /// Generate, rotate and wrap keys
     #[command(subcommand)]
     Keys(KeysCommand),
+    Install(InstallArgs),
+    Drain(DrainArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -71,6 +73,8 @@ pub fn run() -> ExitCode {
         Command::Keys(KeysCommand::Revoke(args)) => keys::revoke::run(&args, format),
         Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, format),
         Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, format),
+        Command::Install(args) => install::run(&args, format),
+        Command::Drain(args) => drain::run(&args, format),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
     };

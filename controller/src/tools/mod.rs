@@ -2,6 +2,8 @@
 
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod drain;
+pub(crate) mod install;
 pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod token;

@@ -106,6 +106,8 @@ fn every_command_says_its_exit_codes() {
         &["keys", "list"],
         &["keys", "rotate"],
         &["keys", "wrap"],
+        &["install"],
+        &["drain"],
         &[],
     ] {
         let ran = limpet(&[command, &["--help"]].concat()).run().code(0);

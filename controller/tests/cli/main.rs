@@ -13,8 +13,10 @@ mod controller;
 mod destinations;
 mod docs;
 mod docs_tables;
+mod drain;
 mod dynamic_module;
 mod envoy_gateway;
+mod install;
 mod keys;
 #[cfg(feature = "controller")]
 mod migrate;

@@ -1,0 +1,152 @@
+//! `limpet drain`.
+
+mod admin;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use self::admin::{Admin, AdminError};
+use crate::cli::DrainArgs;
+use crate::exit::{Failure, Verdict};
+use crate::output::{self, Output};
+
+/// How long no client may have connected. Whoever leads clients to an Envoy learns after a while that it ends: one that
+/// has no client yet may get one.
+const QUIET: Duration = Duration::from_secs(10);
+/// How often clients are counted.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Listeners and connection managers that no client uses: the admin interface, and that of `limpet controller
+/// bootstrap` for readiness.
+const OF_NO_CLIENT: [&str; 2] = ["admin.", "limpet.ready."];
+
+/// The counters that are asked for: a regular expression, encoded.
+const STATS: &str = "/stats?filter=downstream_%28cx_active%7Ccx_total%7Crq_active%29%24";
+
+pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<Verdict, Failure> {
+    let begun = Instant::now();
+    let deadline = begun + args.time.get();
+    let admin = Admin::new(args.admin_port);
+    let failed = |error: AdminError| Failure(format!("Envoy's admin interface at {admin}: {error}"));
+    // Listeners stay open: a client that still comes is served.
+    for request in ["/healthcheck/fail", "/drain_listeners?graceful&skip_exit"] {
+        admin.post(request, deadline).map_err(failed)?;
+    }
+    let left = wait(&admin, deadline).map_err(failed)?;
+    report(&left, begun.elapsed(), form)
+}
+
+/// Waits until no client is left. Returns what was counted last.
+fn wait(admin: &Admin, deadline: Instant) -> Result<Clients, AdminError> {
+    let mut quiet_since = Instant::now();
+    let mut last: Result<Clients, AdminError> = Ok(Clients::default());
+    loop {
+        let now = admin.get(STATS, deadline).map(|text| Clients::read(&text));
+        match (&now, &last) {
+            (Err(error), _) if error.is_gone() => return now,
+            (Ok(now), Ok(last)) if now.are_gone() && now.total == last.total => {}
+            // An Envoy that does not answer in time may have clients.
+            _ => quiet_since = Instant::now(),
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || now.is_ok() && quiet_since.elapsed() >= QUIET {
+            // Without time for an answer, the last one counts.
+            return now.or(last);
+        }
+        if now.is_ok() || last.is_err() {
+            last = now;
+        }
+        thread::sleep(INTERVAL.min(left));
+    }
+}
+
+/// The clients of an Envoy.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Clients {
+    connections: u64,
+    requests: u64,
+    /// The connections since Envoy was started.
+    total: u64,
+}
+
+impl Clients {
+    /// Reads Envoy's statistics: `listener.<address>.downstream_cx_active: 1`, and the same of connection managers.
+    fn read(stats: &str) -> Self {
+        let mut clients = Self::default();
+        for line in stats.lines() {
+            let Some((name, value)) = line.split_once(": ") else {
+                continue;
+            };
+            let Ok(value) = value.parse::<u64>() else { continue };
+            let of_clients = |prefix| {
+                let name = name.strip_prefix(prefix)?;
+                // Those of one worker are parts of another.
+                let counts = !OF_NO_CLIENT.iter().any(|of| name.starts_with(of)) && !name.contains(".worker_");
+                name.rsplit_once('.').map(|(_, name)| name).filter(|_| counts)
+            };
+            match (of_clients("listener."), of_clients("http.")) {
+                (Some("downstream_cx_active"), _) => clients.connections += value,
+                (Some("downstream_cx_total"), _) => clients.total += value,
+                (_, Some("downstream_rq_active")) => clients.requests += value,
+                _ => {}
+            }
+        }
+        clients
+    }
+
+    fn are_gone(&self) -> bool {
+        self.connections == 0 && self.requests == 0
+    }
+}
+
+fn report(left: &Clients, took: Duration, form: Output) -> Result<Verdict, Failure> {
+    let Clients {
+        connections, requests, ..
+    } = left;
+    let seconds = took.as_secs();
+    match form {
+        Output::Json => {
+            let value = json!({"connections": connections, "requests": requests, "seconds": seconds});
+            output::print_json(&value)?;
+        }
+        Output::Text if left.are_gone() => output::print(&format!("drained: no client is left after {seconds} s\n"))?,
+        Output::Text => output::print(&format!(
+            "the time is over after {seconds} s: {connections} connections, {requests} requests under way\n"
+        ))?,
+    }
+    // A connection without a request loses nothing: its client connects anew.
+    Ok(if *requests == 0 { Verdict::Good } else { Verdict::Bad })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clients_of_the_admin_interface_do_not_count() {
+        let stats = "
+http.admin.downstream_rq_active: 1
+http.http-8080.downstream_rq_active: 2
+http.limpet.ready.downstream_rq_active: 1
+listener.0.0.0.0_8080.downstream_cx_active: 3
+listener.0.0.0.0_8080.downstream_cx_total: 40
+listener.0.0.0.0_8080.worker_0.downstream_cx_active: 1
+listener.0.0.0.0_8080.worker_1.downstream_cx_active: 2
+listener.[__]_8443.downstream_cx_active: 4
+listener.[__]_8443.downstream_cx_total: 50
+listener.admin.downstream_cx_active: 1
+listener.admin.downstream_cx_total: 7
+listener.admin.main_thread.downstream_cx_active: 1
+listener.limpet.ready.downstream_cx_active: 1
+listener.limpet.ready.downstream_cx_total: 8
+listener.0.0.0.0_8080.downstream_cx_length_ms: No recorded values";
+        let clients = Clients {
+            connections: 7,
+            requests: 2,
+            total: 90,
+        };
+        assert_eq!(Clients::read(stats), clients);
+    }
+}
