@@ -2,6 +2,11 @@ use limpet_api::ObjectName;
 
 use crate::short_hash;
 
+/// The port of the admin interface of a Gateway's Envoy.
+pub const ADMIN_PORT: u16 = 19000;
+/// The port where it says whether it is ready.
+pub const READY_PORT: u16 = 19001;
+
 /// The name of every object that belongs to the Envoys of a Gateway: at most 50 characters, so that a suffix has room
 /// in the 63 of a label. The hash keeps Gateways of several namespaces apart, because their objects may be in one.
 #[must_use]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::envoys::{ADMIN_PORT, READY_PORT};
 use super::graph::Hostname;
 use super::references::{References, Referrer};
 use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
@@ -206,6 +207,13 @@ fn read_listener<'a>(
             let message = format!("{field}.protocol: expected HTTP or HTTPS, found {other}");
             accepted = Condition::fails("Accepted", "UnsupportedProtocol", message);
         }
+    }
+    if [ADMIN_PORT, READY_PORT].contains(&listener.port) {
+        let message = format!(
+            "{field}.port: expected one that is not Envoy's own, like {ADMIN_PORT} and {READY_PORT}, found {}",
+            listener.port
+        );
+        accepted = Condition::fails("Accepted", "PortUnavailable", message);
     }
     let (kinds, refused) = kinds(listener);
     if let Some(kind) = refused

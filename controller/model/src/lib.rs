@@ -41,7 +41,7 @@ mod without_status;
 
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
-pub use envoys::envoys_name;
+pub use envoys::{ADMIN_PORT, READY_PORT, envoys_name};
 pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;

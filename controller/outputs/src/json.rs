@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use limpet_resources::Resource;
 
 /// The full names of the messages that are written, both those with an `Any` and those inside one.
-pub const ROOTS: [&str; 29] = [
+pub const ROOTS: [&str; 30] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -32,6 +32,7 @@ pub const ROOTS: [&str; 29] = [
     "envoy.extensions.filters.http.cors.v3.CorsPolicy",
     "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
     "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
+    "envoy.extensions.filters.http.health_check.v3.HealthCheck",
     "envoy.extensions.filters.http.router.v3.Router",
     "envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
     "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",

@@ -271,6 +271,9 @@ impl Controller {
             node_id,
             "--admin-port",
             "0",
+            // Several Envoys share the machine's addresses.
+            "--ready-port",
+            "0",
         ];
         let arguments: Vec<&str> = ["controller", "bootstrap"].into_iter().chain(arguments).collect();
         let output = tools::run_limpet(&arguments, &[])?;

@@ -135,6 +135,18 @@ fn a_bad_listener_does_not_keep_others_from_serving() {
             "spec.listeners[1].protocol",
         ),
         (
+            "{name: bad, port: 19000, protocol: HTTP}",
+            "Accepted",
+            "PortUnavailable",
+            "spec.listeners[1].port: expected one that is not Envoy's own, like 19000 and 19001, found 19000",
+        ),
+        (
+            "{name: bad, port: 19001, protocol: HTTPS, tls: {certificateRefs: [{name: good}]}}",
+            "Accepted",
+            "PortUnavailable",
+            "spec.listeners[1].port",
+        ),
+        (
             "{name: bad, port: 443, protocol: HTTPS}",
             "Accepted",
             "Invalid",

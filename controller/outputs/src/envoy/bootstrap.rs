@@ -1,11 +1,11 @@
 //! The bootstrap configuration of an Envoy.
 
 mod overload;
+mod ready;
 
 pub use overload::Limits;
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ pub struct BootstrapOptions {
     pub tls: Option<BootstrapTls>,
     /// The port of Envoy's admin interface, on 127.0.0.1.
     pub admin_port: u16,
+    /// Where Envoy says to everybody whether it is ready.
+    pub ready: SocketAddr,
     /// What the Envoy may use.
     pub limits: Limits,
 }
@@ -98,7 +100,7 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
             ..admin(options.admin_port)
         }),
         overload_manager: Some(overload::manager(options.limits)),
-        layered_runtime: Some(runtime()),
+        layered_runtime: Some(runtime([ready::most_connections()])),
         dynamic_resources: Some(DynamicResources {
             ads_config: Some(ApiConfigSource {
                 api_type: ApiType::DeltaGrpc.into(),
@@ -113,16 +115,25 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
                 }],
                 ..ApiConfigSource::default()
             }),
-            lds_config: Some(ads()),
-            cds_config: Some(ads()),
+            lds_config: Some(awaited()),
+            cds_config: Some(awaited()),
             ..DynamicResources::default()
         }),
         static_resources: Some(StaticResources {
             clusters: vec![controller(options)],
-            listeners: vec![preflight::listener()],
+            listeners: vec![preflight::listener(), ready::listener(options.ready)],
             ..StaticResources::default()
         }),
         ..Bootstrap::default()
+    }
+}
+
+/// What Envoy waits for as long as it takes. By default it is ready after half a minute without it, and clients would
+/// come to an Envoy that has no listeners, or no clusters for its routes.
+fn awaited() -> ConfigSource {
+    ConfigSource {
+        initial_fetch_timeout: duration(Duration::ZERO),
+        ..ads()
     }
 }
 
@@ -134,22 +145,23 @@ pub(super) fn admin(port: u16) -> Admin {
     }
 }
 
-/// Runtime settings, for which Envoy has no fields.
-pub(super) fn runtime() -> LayeredRuntime {
-    let fields = [
-        // One larger regular expression makes Envoy refuse all routes of a listener. The model lets none through. What
-        // is above its limit is for releases of RE2 that compile an expression to more than those of today.
-        (
-            "re2.max_program_size.error_level",
-            Kind::NumberValue(f64::from(Expression::MOST_INSTRUCTIONS / 4 * 5)),
-        ),
-    ];
-    let fields = fields.map(|(name, kind)| (name.to_owned(), Value { kind: Some(kind) }));
+/// Runtime settings, for which Envoy has no fields: those of every Envoy, and more.
+pub(super) fn runtime<const N: usize>(more: [(&'static str, f64); N]) -> LayeredRuntime {
+    // One larger regular expression makes Envoy refuse all routes of a listener. The model lets none through. What is
+    // above its limit is for releases of RE2 that compile an expression to more than those of today.
+    let program_size = f64::from(Expression::MOST_INSTRUCTIONS / 4 * 5);
+    let fields = [("re2.max_program_size.error_level", program_size)]
+        .into_iter()
+        .chain(more);
+    let fields = fields.map(|(name, value)| {
+        let kind = Some(Kind::NumberValue(value));
+        (name.to_owned(), Value { kind })
+    });
     LayeredRuntime {
         layers: vec![RuntimeLayer {
             name: "limpet".to_owned(),
             layer_specifier: Some(LayerSpecifier::StaticLayer(Struct {
-                fields: HashMap::from(fields),
+                fields: fields.collect(),
             })),
         }],
     }

@@ -197,7 +197,7 @@ fn steering(strict: bool) -> (&'static str, StatefulSession) {
     (name, config)
 }
 
-fn filter(name: &str, config: Any) -> HttpFilter {
+pub(super) fn filter(name: &str, config: Any) -> HttpFilter {
     HttpFilter {
         name: name.to_owned(),
         config_type: Some(ConfigType::TypedConfig(config)),

@@ -1,5 +1,6 @@
 //! Listeners, one for each port of a Gateway.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::accesslog::v3::{AccessLog, access_log};
@@ -48,7 +49,7 @@ pub(super) fn listener(port: u16, listeners: &[Listener], options: &EnvoyOptions
         } else {
             plain_name(port)
         },
-        address: Some(bind(options, port)),
+        address: Some(bind(options.listen_address, port)),
         // Reads the Server Name Indication.
         listener_filters: ends_tls.then(tls_inspector).into_iter().collect(),
         filter_chains,
@@ -76,11 +77,11 @@ fn has_certificates(listener: &Listener) -> bool {
     listener.certificates.as_ref().is_some_and(|names| !names.is_empty())
 }
 
-fn bind(options: &EnvoyOptions, port: u16) -> Address {
-    let mut bind = socket(&options.listen_address.to_string(), port);
+pub(super) fn bind(address: IpAddr, port: u16) -> Address {
+    let mut bind = socket(&address.to_string(), port);
     if let Some(address::Address::SocketAddress(socket)) = &mut bind.address {
         // One socket for IPv4 and IPv6.
-        socket.ipv4_compat = options.listen_address.is_ipv6() && options.listen_address.is_unspecified();
+        socket.ipv4_compat = address.is_ipv6() && address.is_unspecified();
     }
     bind
 }
@@ -177,7 +178,7 @@ pub(super) fn unbound_manager(routes: &str) -> Filter {
     network_filter(manager)
 }
 
-fn network_filter(manager: HttpConnectionManager) -> Filter {
+pub(super) fn network_filter(manager: HttpConnectionManager) -> Filter {
     Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(filter::ConfigType::TypedConfig(pack(manager))),

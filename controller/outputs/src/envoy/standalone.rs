@@ -55,7 +55,7 @@ pub fn static_bootstrap<'a>(
     let clusters = clusters.collect::<Result<_, DecodeError>>()?;
     Ok(Bootstrap {
         admin: Some(admin(admin_port)),
-        layered_runtime: Some(runtime()),
+        layered_runtime: Some(runtime([])),
         static_resources: Some(StaticResources {
             listeners,
             clusters,

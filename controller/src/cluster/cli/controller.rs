@@ -1,9 +1,11 @@
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::exit::EXIT_CODES;
 use limpet_api::ObjectName;
+use limpet_model::{ADMIN_PORT, READY_PORT};
 
 /// Watch the Gateway API objects and session policies of a Kubernetes cluster, and configure its Envoys
 ///
@@ -78,8 +80,14 @@ pub(crate) struct BootstrapArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,
     /// The port of Envoy's admin interface, on 127.0.0.1
-    #[arg(long, value_name = "PORT", default_value_t = 19000)]
+    #[arg(long, value_name = "PORT", default_value_t = ADMIN_PORT)]
     pub(crate) admin_port: u16,
+    /// The port where Envoy answers `GET /ready`: 200, or 503 once it drains. Everything else there is 404
+    #[arg(long, value_name = "PORT", default_value_t = READY_PORT)]
+    pub(crate) ready_port: u16,
+    /// The address of that port; `::` also takes IPv4
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    pub(crate) ready_address: IpAddr,
     /// The MiB of Envoy's heap near which it refuses requests and connections: three quarters of its memory
     #[arg(long, value_name = "MIB", default_value_t = 768, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_heap: u32,

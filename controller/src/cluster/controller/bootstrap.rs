@@ -29,6 +29,7 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure
         controller_port,
         tls,
         admin_port: args.admin_port,
+        ready: (args.ready_address, args.ready_port).into(),
         limits: Limits {
             heap: u64::from(args.max_heap) << 20,
             connections: args.max_connections,

@@ -1,6 +1,6 @@
 //! An Envoy that gets its configuration over ADS from the controller's own server.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Backend, Config, Envoy, Request, poll};
@@ -47,6 +47,7 @@ async fn a_change_of_weights_over_xds_moves_no_session() -> Result<()> {
         controller_port: controller.port(),
         tls: None,
         admin_port: 0,
+        ready: (Ipv4Addr::LOCALHOST, 0).into(),
         limits: LIMITS,
     });
     let envoy = Envoy::start(Config::made(json::typed(&bootstrap)?)).await?;

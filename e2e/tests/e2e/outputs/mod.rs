@@ -1,11 +1,13 @@
 //! The configuration that the controller makes of graphs, in a real Envoy.
 
 mod discovered;
+mod draining;
 mod expressions;
 mod fuzzed;
 mod graphs;
 mod overload;
 mod paths;
+mod readiness;
 mod rendered;
 mod sessions;
 mod shares;

@@ -1,5 +1,7 @@
 //! The limits of the controller's bootstrap.
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Result, ensure};
 use limpet_e2e::{Config, Connection, Site, poll};
 use limpet_outputs::envoy::{BootstrapOptions, Limits, bootstrap};
@@ -8,8 +10,8 @@ use limpet_outputs::json;
 use super::LIMITS;
 use super::graphs::gateway;
 
-/// `cookie.yaml` with the limits of a bootstrap.
-fn limited(limits: Limits) -> Result<Config> {
+/// `cookie.yaml` with the limits and the readiness of a bootstrap.
+pub(super) fn limited(limits: Limits) -> Result<Config> {
     let made = json::typed(&bootstrap(&BootstrapOptions {
         gateway: gateway(),
         node_id: None,
@@ -17,14 +19,23 @@ fn limited(limits: Limits) -> Result<Config> {
         controller_port: 18000,
         tls: None,
         admin_port: 0,
+        ready: (Ipv4Addr::LOCALHOST, 0).into(),
         limits,
     }))?;
     Ok(Config::load("cookie.yaml")?.edit(|bootstrap| {
-        for field in ["overload_manager", "admin"] {
+        for field in ["overload_manager", "admin", "layered_runtime"] {
             bootstrap[field] = made[field].clone();
+        }
+        let listeners = made["static_resources"]["listeners"].as_array().into_iter().flatten();
+        if let Some(present) = bootstrap["static_resources"]["listeners"].as_array_mut() {
+            // That of the preflight needs a control plane.
+            present.extend(listeners.filter(|listener| listener["name"] == READY).cloned());
         }
     }))
 }
+
+/// The listener that says whether Envoy is ready.
+pub(super) const READY: &str = "limpet.ready";
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_closed() -> Result<()> {

@@ -1,5 +1,6 @@
 //! Envoy and `limpet check` accept what the controller makes.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -167,6 +168,7 @@ fn envoy_accepts_the_controllers_bootstrap() -> Result<()> {
                 controller_port: 18000,
                 tls: tls.clone(),
                 admin_port: 9901,
+                ready: (Ipv6Addr::UNSPECIFIED, 19001).into(),
                 limits: LIMITS,
             };
             for (file, response) in bootstrap_secrets(&options) {

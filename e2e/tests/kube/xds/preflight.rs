@@ -1,5 +1,6 @@
 //! One bad virtual host among thousands costs no other, on running and on new Envoys.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -113,6 +114,7 @@ async fn start_envoy(control_plane: &ControlPlane, api_type: &str) -> Result<Pro
         controller_port: 1,
         tls: None,
         admin_port: 0,
+        ready: (Ipv4Addr::LOCALHOST, 0).into(),
         limits: Limits {
             heap: 512 << 20,
             connections: 1000,

@@ -52,7 +52,7 @@ pub(super) fn regex(pattern: &str) -> RegexMatcher {
     }
 }
 
-fn header(name: &str, value: StringMatcher) -> HeaderMatcher {
+pub(super) fn header(name: &str, value: StringMatcher) -> HeaderMatcher {
     HeaderMatcher {
         name: name.to_owned(),
         header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(value)),
@@ -70,7 +70,7 @@ pub(super) fn string_match(value: &ValueMatch) -> StringMatcher {
     }
 }
 
-fn exact(value: &str) -> StringMatcher {
+pub(super) fn exact(value: &str) -> StringMatcher {
     StringMatcher {
         match_pattern: Some(MatchPattern::Exact(value.to_owned())),
         ..StringMatcher::default()

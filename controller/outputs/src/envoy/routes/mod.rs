@@ -18,8 +18,8 @@ use envoy_types::pb::envoy::config::route::v3::route_action::{
 };
 use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::config::route::v3::{
-    DirectResponseAction, Route as EnvoyRoute, RouteAction, RouteConfiguration, VirtualHost as EnvoyVirtualHost,
-    WeightedCluster,
+    DirectResponseAction, HeaderMatcher, Route as EnvoyRoute, RouteAction, RouteConfiguration,
+    VirtualHost as EnvoyVirtualHost, WeightedCluster,
 };
 use envoy_types::pb::google::protobuf::Any;
 use limpet_core::token::Destination as ShortHash;
@@ -87,15 +87,11 @@ impl Routes<'_> {
     fn misdirected(&self, listener: &Listener, listeners: &[Listener]) -> Option<EnvoyVirtualHost> {
         let others = listeners.iter().filter(|other| other.name != listener.name);
         let domains: Vec<String> = others.map(|other| other.hostname.to_string()).collect();
-        let everything = EnvoyRoute {
-            r#match: Some(matching::route_match(&Match::default())),
-            ..EnvoyRoute::default()
-        };
         (!domains.is_empty()).then(|| EnvoyVirtualHost {
             // No listener has a virtual host of this name, because those have a slash.
             name: "misdirected".to_owned(),
             domains,
-            routes: vec![self.without_session(respond(421, everything))],
+            routes: vec![self.without_session(respond(421, everything()))],
             ..EnvoyVirtualHost::default()
         })
     }
@@ -322,6 +318,28 @@ fn to_one(
         .apply(&mut made);
     made.action = Some(action(route, forward, ClusterSpecifier::Cluster(cluster.0.clone())));
     made
+}
+
+fn everything() -> EnvoyRoute {
+    EnvoyRoute {
+        r#match: Some(matching::route_match(&Match::default())),
+        ..EnvoyRoute::default()
+    }
+}
+
+/// The virtual host of a listener that no Gateway has: it answers everything with this status.
+pub(super) fn answer_all(name: &str, status: u16) -> EnvoyVirtualHost {
+    EnvoyVirtualHost {
+        name: name.to_owned(),
+        domains: vec!["*".to_owned()],
+        routes: vec![respond(status, everything())],
+        ..EnvoyVirtualHost::default()
+    }
+}
+
+/// A match on a request's header, such as `:path`.
+pub(super) fn exactly(name: &str, value: &str) -> HeaderMatcher {
+    matching::header(name, matching::exact(value))
 }
 
 fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {

@@ -1,6 +1,7 @@
 //! Graphs, and the JSON of what Envoy gets.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod bootstrap;
 mod clusters;
 mod filter;
 mod listeners;
