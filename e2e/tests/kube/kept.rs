@@ -11,7 +11,7 @@ use crate::keyring::{KEK, KEYRING, KeyringSite};
 
 const FENCES: &str = "limpet-fences";
 
-/// Waits for an Event on a core object whose note contains these words. Returns the note.
+/// Waits for a warning about a core object whose note contains these words. Returns the note.
 pub(crate) async fn until_event(
     namespace: &Namespace,
     kind: &str,
@@ -19,6 +19,13 @@ pub(crate) async fn until_event(
     reason: &str,
     words: &str,
 ) -> Result<String> {
+    let event = event(namespace, kind, name, reason, words).await?;
+    assert_eq!(event["type"], "Warning");
+    Ok(event["note"].as_str().context("no note")?.to_owned())
+}
+
+/// Waits for an Event on a core object whose note contains these words.
+pub(crate) async fn event(namespace: &Namespace, kind: &str, name: &str, reason: &str, words: &str) -> Result<Value> {
     let mut seen = Vec::new();
     let told = async || {
         seen = namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
@@ -31,9 +38,8 @@ pub(crate) async fn until_event(
     };
     let event = poll::until(&format!("an event on the {kind} {name}"), told).await;
     let event = event.with_context(|| format!("{seen:#?}"))?;
-    assert_eq!(event["type"], "Warning");
     assert_eq!(event["regarding"]["namespace"], namespace.name());
-    Ok(event["note"].as_str().context("no note")?.to_owned())
+    Ok(event)
 }
 
 /// Checks that new sessions begin and this one continues.

@@ -1,11 +1,13 @@
 //! A key is revoked by an annotation of the Secret: in every Envoy at once, whichever replica serves it.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::poll;
 use serde_json::{Value, json};
 
-use crate::kept::until_event;
-use crate::keyring::{KEYRING, KeyringSite, key_encryption_key, key_of};
+use crate::kept::{event, until_event};
+use crate::keyring::{KEYRING, KeyringSite, SHORT_IDLE, key_encryption_key, key_of};
 
 async fn annotations(site: &KeyringSite) -> Result<Value> {
     Ok(site.namespace.get("v1/Secret", KEYRING).await?["metadata"]["annotations"].clone())
@@ -38,15 +40,12 @@ async fn an_annotation_revokes_a_key_in_every_envoy() -> Result<()> {
         (found["limpet.dev/revoked"] == "1" && found["limpet.dev/revoke"].is_null()).then_some(())
     };
     poll::until("every Envoy to know", done).await?;
-    until_event(
-        &site.namespace,
-        "Secret",
-        KEYRING,
-        "Revoked",
-        "every connected Envoy has the keyring",
-    )
-    .await?;
+    let words = "every connected Envoy has the keyring";
+    let event = event(&site.namespace, "Secret", KEYRING, "Revoked", words).await?;
+    assert_eq!(event["type"], "Normal");
     let log = site.controller.log()?;
+    let done: Vec<&str> = log.lines().filter(|line| line.contains(words)).collect();
+    ensure!(done.len() == 1 && done[0].contains("INFO"), "{done:?}");
     for envoy in ["one", "two"] {
         let told = |line: &&str| {
             line.contains("this Envoy honours no token of the revoked keys")
@@ -104,5 +103,31 @@ async fn a_revocation_continues_where_the_leader_died() -> Result<()> {
     site.controller.launch()?;
     let done = async || (annotations(&site).await.ok()?["limpet.dev/revoked"] == "1").then_some(());
     poll::until("every Envoy to know", done).await?;
+    site.session().await.map(drop)
+}
+
+#[tokio::test]
+async fn a_revocation_waits_for_longer_than_tokens_live() -> Result<()> {
+    let site = KeyringSite::start_with("late", "300ms", SHORT_IDLE).await?;
+    // It stays connected, and acknowledges nothing.
+    site.envoy.process().pause()?;
+    revoke(&site, "1").await?;
+    let since = Instant::now();
+    site.until_keys(&[(1, "revoked"), (2, "signing")]).await?;
+    // Twice as long as a token lives: two seconds, a tenth of that, and the skew.
+    let life = Duration::from_millis(2_700);
+    poll::until("the end of every token", async || {
+        (since.elapsed() > 2 * life).then_some(())
+    })
+    .await?;
+    assert_eq!(site.keys().await?[0], (1, "revoked".to_owned()));
+    let events = site.namespace.list("events.k8s.io/v1/Event", "").await?;
+    ensure!(events.iter().all(|event| event["reason"] != "Invalid"), "{events:#?}");
+    assert_eq!(annotations(&site).await?["limpet.dev/revoke"], "1");
+
+    site.envoy.process().go_on()?;
+    let done = async || (annotations(&site).await.ok()?["limpet.dev/revoked"] == "1").then_some(());
+    poll::until("every Envoy to know", done).await?;
+    site.until_keys(&[(2, "signing")]).await?;
     site.session().await.map(drop)
 }

@@ -1,5 +1,5 @@
 //! Diagnostics: what is wrong with the controller's own objects (its Secrets, its `ConfigMap`s and its pod), for a
-//! person to correct.
+//! person to correct; and news of them, which are told once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(crate) struct Diagnostic {
     pub(crate) message: String,
 }
 
-/// What is wrong with an object.
+/// What is wrong with an object, or new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// Its content.
@@ -32,7 +32,7 @@ pub(crate) enum Reason {
     CertificateEnds,
     /// Its key is revoked, and Envoys may not know yet.
     Revoking,
-    /// Every connected Envoy knows.
+    /// Every connected Envoy knows. These are news, and nothing is wrong.
     Revoked,
 }
 
@@ -48,7 +48,14 @@ impl Reason {
             Self::Revoked => "Revoked",
         }
     }
+
+    pub(crate) fn is_news(self) -> bool {
+        self == Self::Revoked
+    }
 }
+
+/// What news are about.
+const NEWS: &str = "news";
 
 /// All diagnostics, by what they are about: Secrets, or the field of a ConfigMap.
 #[derive(Debug, Clone)]
@@ -70,6 +77,20 @@ impl Diagnostics {
     /// The diagnostics about this.
     pub(crate) fn of(&self, about: &str) -> BTreeSet<Diagnostic> {
         self.0.borrow().get(about).cloned().unwrap_or_default()
+    }
+
+    /// Adds news, which stay until they are told.
+    pub(crate) fn announce(&self, news: Diagnostic) {
+        let mut all = self.of(NEWS);
+        all.insert(news);
+        self.set(NEWS, all);
+    }
+
+    /// Forgets news that are told.
+    pub(crate) fn forget(&self, told: &BTreeSet<Diagnostic>) {
+        let mut news = self.of(NEWS);
+        news.retain(|news| !told.contains(news));
+        self.set(NEWS, news);
     }
 
     /// Receives each change.
@@ -113,5 +134,24 @@ mod tests {
         assert!(follower.has_changed().unwrap());
         assert_eq!(diagnostics.of("ConfigMap").len(), 1);
         assert_eq!(diagnostics.of("Secret").len(), 0);
+    }
+
+    #[test]
+    fn news_stay_until_they_are_told() {
+        let diagnostics = Diagnostics::new();
+        let news = |name: &str| Diagnostic {
+            kind: "Secret",
+            name: name.to_owned(),
+            uid: String::new(),
+            reason: Reason::Revoked,
+            message: "key 1 is revoked".to_owned(),
+        };
+        diagnostics.announce(news("one"));
+        diagnostics.announce(news("two"));
+        diagnostics.set("Secret", BTreeSet::new());
+        diagnostics.forget(&[news("one")].into());
+        assert_eq!(diagnostics.of(NEWS), [news("two")].into());
+        diagnostics.forget(&[news("two")].into());
+        assert!(diagnostics.of(NEWS).is_empty());
     }
 }

@@ -171,7 +171,7 @@ impl KeyringFile {
             }
             Some(Phase::Retiring) => (
                 format!("3 of 3: key {signing} signs, and tokens of retiring keys are replaced as they come in"),
-                match going.first().and_then(|first| first.end) {
+                match going.iter().find(|going| going.retires).and_then(|first| first.end) {
                     Some(end) if end <= now => format!("`{rotate}`: retiring keys go"),
                     Some(end) => format!("{}, `{rotate}`: retiring keys go", time_format::words(end, now)),
                     None => format!("`{rotate} --force`: retiring keys go; since when they retire is not known"),

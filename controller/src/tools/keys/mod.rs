@@ -2,6 +2,7 @@
 
 pub(crate) mod count;
 pub(crate) mod generate;
+pub(crate) mod ids;
 pub(crate) mod keyring_file;
 pub(crate) mod keys_file;
 mod lifetime;

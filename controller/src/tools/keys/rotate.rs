@@ -40,7 +40,7 @@ fn rotate(
 ) -> Result<Result<(), String>, Failure> {
     let fresh = generate::secret()?;
     let going = rotation::going(&keyring.document, life);
-    let is_over = |going: &&Going| args.force || going.end.is_some_and(|end| end <= now);
+    let is_over = |going: &&Going| (args.force && going.retires) || going.end.is_some_and(|end| end <= now);
     let over: BTreeSet<u8> = going.iter().filter(is_over).map(|going| going.id).collect();
     let removes = !over.is_empty();
     keyring.step(&Step::Remove(over), now, fresh.clone())?;
@@ -58,7 +58,8 @@ fn rotate(
 
 /// Why the next step cannot be taken while these keys retire.
 fn too_early(going: &[Going], now: Timestamp, begin: bool) -> String {
-    let Some(end) = going.first().and_then(|first| first.end) else {
+    let first = going.iter().find(|going| going.retires);
+    let Some(end) = first.and_then(|first| first.end) else {
         return "it is not known since when keys retire; --force removes them anyway".to_owned();
     };
     let until = time_format::words(end, now);

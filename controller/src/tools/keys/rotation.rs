@@ -14,7 +14,8 @@ use limpet_core::time::Timestamp;
 
 /// How many keys may retire at once. Each one costs every Envoy some 500 bytes for each scope, and a request nothing.
 pub(crate) const MAX_RETIRING: usize = 8;
-/// How many revoked keys are remembered. Tokens of the others are those of unknown keys.
+/// How many revoked keys are remembered, besides those that one revocation names. Tokens of the others are those of
+/// unknown keys.
 pub(crate) const MAX_REVOKED: usize = 16;
 
 /// The phase of a rotation. Every Envoy must have one phase before the next one begins. Keys of former rotations may
@@ -56,10 +57,12 @@ pub(crate) enum Step {
     Remove(BTreeSet<u8>),
 }
 
-/// A key that goes: it retires or is revoked.
+/// A key that goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Going {
     pub(crate) id: u8,
+    /// Whether it retires; else it is revoked.
+    pub(crate) retires: bool,
     /// When no token of it can be alive; `None` if it is not known since when it goes.
     pub(crate) end: Option<Timestamp>,
 }
@@ -140,6 +143,7 @@ pub(crate) fn going(document: &KeyringDocument, life: Duration) -> Vec<Going> {
     let goes = |key: &&KeyDocument| matches!(key.state, KeyStateConfig::Retiring | KeyStateConfig::Revoked);
     let going = document.keys.iter().filter(goes).map(|key| Going {
         id: key.id,
+        retires: key.state == KeyStateConfig::Retiring,
         end: since(key).map(|since| since.after(life)),
     });
     let mut going: Vec<Going> = going.collect();
@@ -172,11 +176,12 @@ pub(crate) fn step(document: &mut KeyringDocument, step: &Step, now: Timestamp, 
     Ok(())
 }
 
-/// Adds a key with the next free id.
+/// Adds a key with the first free id after that of the newest key.
 fn add(document: &mut KeyringDocument, state: KeyStateConfig, now: Timestamp, fresh: Secret) -> Result<(), Unfit> {
-    let last = document.keys.get(signing(document)).map_or(0, |key| key.id);
+    let age = |key: &&KeyDocument| (created(key), key.state == KeyStateConfig::Signing, key.id);
+    let last = document.keys.iter().max_by_key(age).map_or(0, |key| key.id);
     let is_free = |id: &u8| document.keys.iter().all(|key| key.id != *id);
-    // The ids of removed keys come back after 255 rotations.
+    // The ids of removed keys come back after 255 new keys.
     let id = (1..=u8::MAX).map(|further| last.wrapping_add(further)).find(is_free);
     let id = id.ok_or_else(|| unknown("fewer than 256"))?;
     // Later than the other keys, whatever the clock says: the next phase recognizes the new key by that.
@@ -212,7 +217,7 @@ pub(crate) fn revoke(
         }
         key.secret = None;
     }
-    forget_oldest_revoked(document);
+    forget_oldest_revoked(document, ids);
     let mut states = document.keys.iter().map(|key| key.state);
     if states.any(|state| state == KeyStateConfig::Signing) {
         return Ok(());
@@ -225,11 +230,15 @@ pub(crate) fn revoke(
     Ok(())
 }
 
-fn forget_oldest_revoked(document: &mut KeyringDocument) {
-    let revoked = document.keys.iter().filter(|key| key.state == KeyStateConfig::Revoked);
+/// Those that were just revoked stay: who waits for their revocation looks for them.
+fn forget_oldest_revoked(document: &mut KeyringDocument, just_revoked: &BTreeSet<u8>) {
+    let is_revoked = |key: &&KeyDocument| key.state == KeyStateConfig::Revoked && !just_revoked.contains(&key.id);
+    let revoked = document.keys.iter().filter(is_revoked);
     let mut revoked: Vec<(Option<Timestamp>, u8)> = revoked.map(|key| (since(key), key.id)).collect();
     revoked.sort_unstable();
-    let excess = revoked.len().saturating_sub(MAX_REVOKED);
+    let excess = revoked
+        .len()
+        .saturating_sub(MAX_REVOKED.saturating_sub(just_revoked.len()));
     let forgotten: BTreeSet<u8> = revoked.into_iter().take(excess).map(|(_, id)| id).collect();
     document.keys.retain(|key| !forgotten.contains(&key.id));
 }

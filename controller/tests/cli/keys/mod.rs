@@ -30,7 +30,11 @@ impl Keyring {
         let keys = keys.iter().enumerate().map(|(i, (id, state, hours))| {
             let (created, since) = (ago(1000.0 - f64::from(u8::try_from(i).unwrap())), ago(*hours));
             let secret = [KEY, OTHER_KEY][i % 2];
-            json!({"id": id, "state": state, "secret": secret, "created": created, "since": since})
+            let mut key = json!({"id": id, "state": state, "created": created, "since": since});
+            if *state != "revoked" {
+                key["secret"] = secret.into();
+            }
+            key
         });
         Self::of(&json!({"keys": keys.collect::<Vec<_>>()}))
     }

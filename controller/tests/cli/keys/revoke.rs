@@ -57,6 +57,44 @@ fn another_key_signs_in_the_same_step() {
 }
 
 #[test]
+fn a_new_key_goes_on_after_the_newest_one() {
+    // An id that was removed before is not used while others are free.
+    let keyring = Keyring::with(&[(1, "retiring", 1.0), (3, "signing", 1.0)]);
+    keyring.limpet(&["revoke", "--key", "3"]).code(0);
+    assert_eq!(
+        keyring.states(),
+        states(&[(1, "retiring"), (3, "revoked"), (4, "signing")])
+    );
+    let keyring = Keyring::with(&[(2, "verifying", 1.0), (5, "signing", 1.0)]);
+    keyring.limpet(&["revoke", "--key", "5"]).code(0);
+    keyring.limpet(&["rotate"]).code(0);
+    assert_eq!(
+        keyring.states(),
+        states(&[(2, "signing"), (5, "revoked"), (6, "verifying")])
+    );
+}
+
+#[test]
+fn force_leaves_the_ids_of_revoked_keys() {
+    let keyring = Keyring::with(&[(1, "revoked", 1.0), (2, "retiring", 1.0), (3, "signing", 1.0)]);
+    keyring.limpet(&["rotate", "--force"]).code(0);
+    assert_eq!(keyring.states(), states(&[(1, "revoked"), (3, "signing")]));
+    keyring.limpet(&["rotate", "--force"]).code(0);
+    assert_eq!(
+        keyring.states(),
+        states(&[(1, "revoked"), (3, "signing"), (4, "verifying")])
+    );
+    // It goes when its tokens have ended.
+    let keyring = Keyring::with(&[(1, "revoked", 1.0), (2, "retiring", 0.0), (3, "signing", 1.0)]);
+    keyring
+        .limpet(&["list", "--longest-life", "2h"])
+        .code(0)
+        .says("in 1h 59m, `limpet keys rotate");
+    keyring.limpet(&["rotate", "--longest-life", "30m"]).code(0);
+    assert_eq!(keyring.states(), states(&[(2, "retiring"), (3, "signing")]));
+}
+
+#[test]
 fn a_dry_run_changes_nothing() {
     let keyring = Keyring::with(&[(1, "signing", 10.0)]);
     let before = keyring.text();

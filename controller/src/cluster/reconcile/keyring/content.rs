@@ -49,6 +49,16 @@ pub(super) struct Ring {
     pub(super) revocation: Option<Revocation>,
 }
 
+impl Ring {
+    /// The revoked keys that not every Envoy knows to be revoked.
+    pub(super) fn revoking(&self) -> Option<&BTreeSet<u8>> {
+        match &self.revocation {
+            Some(Revocation::Done(ids)) => Some(ids),
+            _ => None,
+        }
+    }
+}
+
 /// What `limpet.dev/revoke` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Revocation {

@@ -22,9 +22,9 @@ use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, re
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{KeyringDelivery, Replicas, behind, digest};
 use crate::time_format;
-use crate::tools::keys::generate;
 use crate::tools::keys::keyring_file::state_name;
 use crate::tools::keys::rotation::{self, Step};
+use crate::tools::keys::{generate, ids};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
 use limpet_core::keyring::KeyState;
@@ -76,8 +76,6 @@ pub(crate) struct Reconciler {
     waits: String,
     /// The revocation that not all Envoys know of yet.
     revoking: Option<Progress>,
-    /// The keys that this replica has seen revoked everywhere, as the leader.
-    revoked: Option<BTreeSet<u8>>,
     /// The published text, and since when it is published.
     published: Option<(String, Instant)>,
     /// When something was written that the watch has not shown yet.
@@ -176,7 +174,6 @@ impl Reconciler {
             replicas,
             waits: String::new(),
             revoking: None,
-            revoked: None,
             published: None,
             wrote: None,
             backoff: Backoff::of_the_api(),
@@ -223,27 +220,26 @@ impl Reconciler {
         });
     }
 
-    /// Reports what a person must correct.
-    fn complain(&self) {
-        let diagnostic = |which, reason, message| Diagnostic {
+    fn diagnostic(&self, which: Which, reason: Reason, message: String) -> Diagnostic {
+        Diagnostic {
             kind: SECRET,
             name: self.name(which).to_owned(),
             uid: self.state.uid(which),
             reason,
             message,
-        };
+        }
+    }
+
+    /// Reports what a person must correct.
+    fn complain(&self) {
+        let diagnostic = |which, reason, message| self.diagnostic(which, reason, message);
         let invalid = self.state.problems(time_format::now()).into_iter();
         let invalid = invalid.map(|(which, message)| diagnostic(which, Reason::Invalid, message));
         let refused = self.refused.iter();
         let refused = refused.map(|((which, reason), message)| diagnostic(*which, *reason, message.clone()));
-        let keyring = |reason, message| diagnostic(Which::Keyring, reason, message);
-        let revoking = self.state.revoking().map(|ids| {
-            let message = "until every Envoy knows, some may honour tokens of it";
-            keyring(Reason::Revoking, format!("{}; {message}", revocation::are_revoked(ids)))
-        });
-        let revoked = self.revoked.as_ref();
-        let revoked = revoked.map(|ids| keyring(Reason::Revoked, everywhere(ids)));
-        let diagnostics = invalid.chain(refused).chain(revoking).chain(revoked);
+        let revoking = self.state.revoking();
+        let revoking = revoking.map(|ids| diagnostic(Which::Keyring, Reason::Revoking, revocation::under_way(ids)));
+        let diagnostics = invalid.chain(refused).chain(revoking);
         let diagnostics: BTreeSet<Diagnostic> = diagnostics.collect();
         for diagnostic in diagnostics.difference(&self.diagnostics.of(SECRET)) {
             tracing::error!(
@@ -352,7 +348,7 @@ impl Reconciler {
             Write::Create(which, _) => (*which, "the key-encryption key is created".to_owned()),
             Write::Step(step, _) => (Which::Keyring, after_step(step)),
             Write::Revoke(ids, _) => (Which::Keyring, revocation::are_revoked(ids)),
-            Write::RevocationDone(ids, _) => (Which::Keyring, everywhere(ids)),
+            Write::RevocationDone(ids, _) => (Which::Keyring, revocation::everywhere(ids)),
         };
         let name = self.name(which).to_owned();
         let call = async {
@@ -371,8 +367,8 @@ impl Reconciler {
                 self.wrote = Some(Instant::now());
                 tracing::info!(secret = name, "{what}");
                 self.refused.remove(&(which, Reason::WriteRefused));
-                if let Write::RevocationDone(ids, _) = write {
-                    self.revoked = Some(ids);
+                if let Write::RevocationDone(..) = write {
+                    self.diagnostics.announce(self.diagnostic(which, Reason::Revoked, what));
                 }
                 self.complain();
                 Some(SEEN)
@@ -409,13 +405,12 @@ fn after_step(step: &Step) -> String {
         Step::Introduce => "rotation, phase 1 of 3: a new key verifies".to_owned(),
         Step::Sign(_) => "rotation, phase 2 of 3: the new key signs".to_owned(),
         Step::Retire(_) => "rotation, phase 3 of 3: the old key retires".to_owned(),
-        Step::Remove(ids) => format!("no token can be alive of what is gone: key {}", revocation::words(ids)),
+        Step::Remove(ids) => format!(
+            "{} removed: no token of {} can be alive",
+            revocation::keys_are(ids),
+            ids::keys(ids)
+        ),
     }
-}
-
-fn everywhere(ids: &BTreeSet<u8>) -> String {
-    let revoked = revocation::are_revoked(ids);
-    format!("{revoked}, and every connected Envoy has the keyring that says so")
 }
 
 pub(super) fn figures(document: &KeyringDocument) -> Figures {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
+use crate::tools::keys::ids;
 
 /// Revoked keys, and the Envoys of this replica that know.
 pub(super) struct Progress {
@@ -27,7 +28,7 @@ impl Progress {
 
     /// Logs the Envoys that have got what is published since the last call.
     pub(super) fn tell(&mut self, delivery: &Delivery, published: &PublishedFilter) {
-        let (keys, after) = (words(&self.ids), self.since.elapsed());
+        let (keys, after) = (ids::keys(&self.ids), self.since.elapsed());
         for (gateway, envoy) in delivery.envoys_with(published) {
             if self.told.insert((gateway.clone(), envoy.clone())) {
                 tracing::info!(
@@ -42,14 +43,40 @@ impl Progress {
     }
 }
 
-/// `key 3 is revoked`, or `keys 3 and 4 are revoked`.
-pub(super) fn are_revoked(ids: &BTreeSet<u8>) -> String {
-    let (keys, are) = if ids.len() == 1 { ("key", "is") } else { ("keys", "are") };
-    format!("{keys} {} {are} revoked", words(ids))
+/// `key 3 is`, or `keys 3 and 4 are`.
+pub(super) fn keys_are(ids: &BTreeSet<u8>) -> String {
+    let are = if ids.len() > 1 { "are" } else { "is" };
+    format!("{} {are}", ids::keys(ids))
 }
 
-/// `3`, or `3 and 4`.
-pub(super) fn words(ids: &BTreeSet<u8>) -> String {
-    let ids: Vec<String> = ids.iter().map(u8::to_string).collect();
-    ids.join(" and ")
+/// `key 3 is revoked`, or `keys 3 and 4 are revoked`.
+pub(super) fn are_revoked(ids: &BTreeSet<u8>) -> String {
+    format!("{} revoked", keys_are(ids))
+}
+
+/// Not every Envoy has the keyring.
+pub(super) fn under_way(ids: &BTreeSet<u8>) -> String {
+    let (revoked, keys) = (are_revoked(ids), ids::keys(ids));
+    format!("{revoked}; until every Envoy knows, some may honour tokens of {keys}")
+}
+
+/// Every connected Envoy has the keyring.
+pub(super) fn everywhere(ids: &BTreeSet<u8>) -> String {
+    format!(
+        "{}, and every connected Envoy has the keyring that says so",
+        are_revoked(ids)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_key_is_revoked_and_several_are() {
+        assert_eq!(are_revoked(&[3].into()), "key 3 is revoked");
+        assert_eq!(are_revoked(&[5, 3, 4].into()), "keys 3, 4 and 5 are revoked");
+        let expected = "keys 3 and 4 are revoked; until every Envoy knows, some may honour tokens of keys 3 and 4";
+        assert_eq!(under_way(&[3, 4].into()), expected);
+    }
 }

@@ -8,7 +8,7 @@ use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
 
 /// What the next step depends on, besides the keyring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Situation {
     pub(super) now: Timestamp,
     /// The age at which a signing key is replaced; zero: never by itself.
@@ -17,6 +17,8 @@ pub(super) struct Situation {
     pub(super) phase_time: Duration,
     /// Whether somebody asks for another key.
     pub(super) wanted: bool,
+    /// The revoked keys that not every Envoy knows to be revoked. They stay, whatever their age.
+    pub(super) revoking: BTreeSet<u8>,
     /// What Envoys have of this keyring; `None`: it was not published yet.
     pub(super) served: Option<Served>,
 }
@@ -51,7 +53,7 @@ pub(super) enum Due {
 pub(super) fn due(document: &KeyringDocument, situation: &Situation) -> Result<Due, Unfit> {
     let phase = rotation::phase(document)?;
     // How long keys have to stay is known once a configuration is published.
-    let removal = situation.served.map(|served| removal(document, situation.now, served));
+    let removal = situation.served.map(|served| removal(document, situation, served));
     if let Some(Due::Now(removal)) = removal {
         return Ok(Due::Now(removal));
     }
@@ -85,13 +87,14 @@ fn after(rest: Duration, step: impl FnOnce() -> Step) -> Due {
 }
 
 /// When the next key goes for good.
-fn removal(document: &KeyringDocument, now: Timestamp, served: Served) -> Due {
+fn removal(document: &KeyringDocument, situation: &Situation, served: Served) -> Due {
     let left = |going: &Going| match going.end {
-        Some(end) => end.since(now),
+        Some(end) => end.since(situation.now),
         // It is unknown since when it retires. Counting from the start of this process is safe.
         None => served.life.saturating_sub(served.since),
     };
-    let going = rotation::going(document, served.life);
+    let mut going = rotation::going(document, served.life);
+    going.retain(|going| !situation.revoking.contains(&going.id));
     let over: BTreeSet<u8> = going
         .iter()
         .filter(|going| left(going).is_zero())
@@ -156,6 +159,7 @@ mod tests {
             rotate_every: 10 * HOUR,
             phase_time: MINUTE,
             wanted: false,
+            revoking: BTreeSet::new(),
             served: Some(Served {
                 since: HOUR,
                 everywhere: true,

@@ -141,10 +141,7 @@ impl State {
 
     /// The keys that were revoked, until every Envoy knows.
     pub(super) fn revoking(&self) -> Option<&BTreeSet<u8>> {
-        match &self.ring.good.as_ref()?.revocation {
-            Some(Revocation::Done(ids)) => Some(ids),
-            _ => None,
-        }
+        self.ring.good.as_ref()?.revoking()
     }
 
     /// What a person must correct, and in which Secret.
@@ -226,6 +223,7 @@ impl State {
             rotate_every: self.config.rotate_every.get(),
             phase_time: self.config.phase_time.get(),
             wanted: ring.wanted.is_some(),
+            revoking: ring.revoking().cloned().unwrap_or_default(),
             served,
         }
     }
@@ -244,8 +242,8 @@ impl State {
             return revoke(secret, ring, ids, now, fresh);
         }
         let situation = self.situation(ring, now, served);
-        let rest = match (&ring.revocation, served) {
-            (Some(Revocation::Done(ids)), Some(served)) if served.everywhere => {
+        let rest = match (ring.revoking(), served) {
+            (Some(ids), Some(served)) if served.everywhere => {
                 let rest = situation.phase_time.saturating_sub(served.since);
                 if rest.is_zero() {
                     let done = content::with_revocation_done(secret.object());

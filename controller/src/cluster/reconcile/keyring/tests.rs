@@ -424,6 +424,9 @@ proptest! {
             prop_assert!(document.check().is_ok());
             let comes_back = document.keys.iter().any(|key| key.secret.as_ref().is_some_and(|it| revoked.contains(it)));
             prop_assert!(!comes_back, "a revoked key counts again");
+            let asked: BTreeSet<u8> = store.annotation(REVOKE).iter().filter_map(|id| id.parse().ok()).collect();
+            let there = document.keys.iter().map(|key| key.id).collect();
+            prop_assert!(asked.is_subset(&there), "a revocation has lost its key");
             let count = |state| document.keys.iter().filter(|key| key.state == state).count();
             prop_assert!(count(KeyStateConfig::Retiring) <= MAX_RETIRING);
             prop_assert!(count(KeyStateConfig::Revoked) <= MAX_REVOKED);

@@ -15,7 +15,8 @@ use limpet_api::ObjectName;
 pub(crate) struct DiagnosticEvents {
     recorder: EventRecorder,
     namespace: String,
-    diagnostics: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
+    diagnostics: Diagnostics,
+    followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
     leads: watch::Receiver<bool>,
 }
 
@@ -24,7 +25,7 @@ impl Reconcile for DiagnosticEvents {
 
     async fn changed(&mut self) -> Result<(), Closed> {
         tokio::select! {
-            changed = self.diagnostics.changed() => Ok(changed?),
+            changed = self.followed.changed() => Ok(changed?),
             changed = self.leads.changed() => Ok(changed?),
         }
     }
@@ -33,8 +34,13 @@ impl Reconcile for DiagnosticEvents {
         if !*self.leads.borrow_and_update() {
             return None;
         }
-        let problems = self.problems();
-        self.recorder.tell(problems).await
+        let all: BTreeSet<Diagnostic> = self.followed.borrow_and_update().values().flatten().cloned().collect();
+        let problems = self.problems(&all);
+        let again = self.recorder.tell(problems).await;
+        if again.is_none() {
+            self.diagnostics.forget(&all);
+        }
+        again
     }
 }
 
@@ -45,18 +51,18 @@ impl DiagnosticEvents {
         diagnostics: &Diagnostics,
         leads: watch::Receiver<bool>,
     ) -> Self {
-        let diagnostics = diagnostics.follow();
         Self {
             recorder,
             namespace,
-            diagnostics,
+            followed: diagnostics.follow(),
+            diagnostics: diagnostics.clone(),
             leads,
         }
     }
 
-    fn problems(&mut self) -> BTreeMap<Regarding, BTreeSet<Problem>> {
+    fn problems(&self, all: &BTreeSet<Diagnostic>) -> BTreeMap<Regarding, BTreeSet<Problem>> {
         let mut problems: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for diagnostic in self.diagnostics.borrow_and_update().values().flatten() {
+        for diagnostic in all {
             let regarding = Regarding {
                 kind: diagnostic.kind,
                 api_version: "v1".to_owned(),
@@ -66,6 +72,7 @@ impl DiagnosticEvents {
             problems.entry(regarding).or_default().insert(Problem {
                 reason: diagnostic.reason.name().to_owned(),
                 note: diagnostic.message.clone(),
+                is_news: diagnostic.reason.is_news(),
             });
         }
         problems

@@ -19,11 +19,13 @@ const MAX_NOTE: usize = 1024;
 /// How many bytes of an object's name go into the Event's name, which may have 253 bytes.
 const MAX_NAME: usize = 200;
 
-/// Something that a person must act on.
+/// Something that a person must act on, or wants to know.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Problem {
     pub(super) reason: String,
     pub(super) note: String,
+    /// Nothing is wrong: it is logged where it happens, and its Event is `Normal`.
+    pub(super) is_news: bool,
 }
 
 /// The object that an Event is about.
@@ -81,6 +83,7 @@ pub(super) fn problem(condition: &Condition) -> Problem {
     Problem {
         reason: condition.reason.to_owned(),
         note: condition.message.clone(),
+        is_news: false,
     }
 }
 
@@ -150,8 +153,8 @@ impl EventRecorder {
             let mut told = BTreeMap::new();
             for problem in problems {
                 let known = before.remove(&problem);
-                if known.is_none() {
-                    let Problem { reason, note } = &problem;
+                if known.is_none() && !problem.is_news {
+                    let Problem { reason, note, .. } = &problem;
                     tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, "{note}");
                 }
                 let outcome = if known == Some(Told::Settled) {
@@ -213,7 +216,7 @@ impl EventRecorder {
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
-            type_: Some("Warning".to_owned()),
+            type_: Some(if problem.is_news { "Normal" } else { "Warning" }.to_owned()),
             reason: Some(problem.reason.clone()),
             note: Some(shortened(&problem.note, MAX_NOTE).to_owned()),
             action: Some("Configure".to_owned()),

@@ -313,6 +313,7 @@ impl Reconciler {
                 let problem = Problem {
                     reason: "Invalid".to_owned(),
                     note: malformed.to_string(),
+                    is_news: false,
                 };
                 add(object.kind, &object.name, [problem].into());
             }

@@ -79,3 +79,45 @@ fn a_revocation_of_no_key_is_told_and_changes_nothing() {
         assert!(turn(&mut state, &mut store, 100, true));
     }
 }
+
+#[test]
+fn a_revocation_outlasts_the_life_of_its_key() {
+    use KeyStateConfig::{Revoked, Signing};
+    let (mut state, mut store) = established();
+    store.set_annotation(REVOKE, "1");
+    assert!(turn(&mut state, &mut store, 100, false));
+    // An Envoy does not answer for longer than tokens of the key live.
+    let late = 100 + 2 * LIFE.as_secs();
+    assert!(!turn(&mut state, &mut store, late, false));
+    assert_eq!(store.states(), [(1, Revoked), (2, Signing)]);
+    assert_eq!(state.problems(at(late)), []);
+    // It answers: that is told first, and then the id goes.
+    assert!(turn(&mut state, &mut store, late, true));
+    assert_eq!(store.annotation(REVOKED).unwrap(), "1");
+    assert!(turn(&mut state, &mut store, late, true));
+    assert_eq!(store.states(), [(2, Signing)]);
+}
+
+#[test]
+fn a_revocation_of_many_keys_keeps_all_their_ids() {
+    let (mut state, mut store) = established();
+    let mut document = store.document();
+    let last = u8::try_from(MAX_REVOKED).unwrap() + 4;
+    for id in 2..=last {
+        let mut key = document.keys[0].clone();
+        (key.id, key.state) = (id, KeyStateConfig::Retiring);
+        document.keys.push(key);
+    }
+    store.change(Which::Keyring, |secret| {
+        let json = serde_json::to_vec(&document).unwrap();
+        let data = secret.data.as_mut().unwrap();
+        data.insert("keyring.json".to_owned(), ByteString(json));
+    });
+    let ids: Vec<String> = (1..=last).map(|id| id.to_string()).collect();
+    store.set_annotation(REVOKE, &ids.join(","));
+    assert!(turn(&mut state, &mut store, 100, false));
+    look(&mut state, &store);
+    assert_eq!(state.problems(at(100)), []);
+    assert_eq!(state.revoking().unwrap().len(), ids.len());
+    assert_eq!(store.states().last().unwrap(), &(last + 1, KeyStateConfig::Signing));
+}
