@@ -16,12 +16,13 @@ pub(crate) enum KeysCommand {
 
 /// Say how many sessions may have a token of each key, as Envoys counted them
 ///
-/// It is an upper bound: sessions that have timed out, and those of clients that never come back, are among them. It
-/// leaves out what Envoys counted that do not run any more.
+/// It is an upper bound for these Envoys: sessions that have timed out, and those of clients that never come back, are
+/// among them. It leaves out tokens that an Envoy gave before it was started again, and those of other Envoys.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct CountArgs {
-    /// What each Envoy says at `/stats` or `/stats/prometheus` of its admin interface; `-` for the standard input
+    /// What each Envoy says at `/stats`, `/stats?format=json` or `/stats/prometheus` of its admin interface; `-` for
+    /// the standard input
     #[arg(required = true)]
     pub(crate) stats: Vec<String>,
 }
@@ -80,10 +81,10 @@ pub(crate) struct RotateArgs {
 pub(crate) struct RevokeArgs {
     /// The keyring file
     pub(crate) file: String,
-    /// The id of the key; give several ids to revoke several keys at once
-    #[arg(long, value_name = "ID", required = true, num_args = 1..)]
+    /// The id of the key; give several ids, like 3,4, to revoke several keys at once
+    #[arg(long, value_name = "ID", required = true, num_args = 1.., value_delimiter = ',')]
     pub(crate) key: Vec<u8>,
-    /// What each Envoy says at `/stats`: with it, say how many sessions this ends at most
+    /// What each Envoy says at `/stats`, as for `count`: with it, say how many sessions this ends at most
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) stats: Vec<String>,
     /// Print what the keyring would be, and change nothing

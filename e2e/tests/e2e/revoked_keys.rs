@@ -52,11 +52,19 @@ impl Pair {
         let mut files = Vec::new();
         for (number, envoy) in self.envoys().into_iter().enumerate() {
             let file: PathBuf = self.folder.path().join(format!("stats-{number}"));
-            let path = ["/stats?filter=limpet", "/stats/prometheus?filter=limpet"][number];
+            let path = ["/stats?format=json&filter=limpet", "/stats/prometheus?filter=limpet"][number];
             std::fs::write(&file, envoy.admin_text(path).await?)?;
             files.push(file.to_string_lossy().into_owned());
         }
         files.try_into().ok().context("two files")
+    }
+
+    /// What `limpet keys count` makes of the first Envoy's lines, and of its JSON.
+    async fn counted_in_both_forms(&self) -> Result<[Value; 2]> {
+        let file = self.folder.path().join("lines");
+        std::fs::write(&file, self.site.envoy.admin_text("/stats?filter=limpet").await?)?;
+        let json = &self.stats().await?[0];
+        Ok([Keyring::count(&[&file.to_string_lossy()])?, Keyring::count(&[json])?])
     }
 
     /// What `limpet keys count` says of a key.
@@ -98,6 +106,9 @@ async fn a_revoked_key_counts_nothing_and_no_request_fails() -> Result<()> {
             "the leaked key makes tokens: that is the emergency"
         );
     }
+
+    let [lines, json] = pair.counted_in_both_forms().await?;
+    assert_eq!(lines, json);
 
     // Before: as many sessions as there are clients.
     let stats = pair.stats().await?;

@@ -1,7 +1,10 @@
 //! `limpet keys count`: what Envoys counted of each key, from the texts of their `/stats`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::Read as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 
 use serde_json::{Value, json};
 
@@ -43,15 +46,21 @@ impl Counts {
     /// Reads the text of each Envoy; `-` is the standard input.
     ///
     /// # Errors
-    /// If one cannot be read, or has no counter of a key.
+    /// If one cannot be read, is given twice, or has no counter of a key.
     pub(super) fn read(files: &[String]) -> Result<Self, Failure> {
         let mut counts = Self::default();
+        let mut known = BTreeMap::new();
         for file in files {
-            let text = read(file).map_err(|error| Failure(format!("{file}: cannot be read: {error}")))?;
+            let (identity, text) = read(file).map_err(|error| Failure(format!("{file}: cannot be read: {error}")))?;
+            if let Some(other) = known.insert(identity, file) {
+                return Err(Failure(format!(
+                    "{file}: expected one file for each Envoy, found the one that {other} is"
+                )));
+            }
             if counts.add(&text) == 0 {
                 return Err(Failure(format!(
-                    "{file}: expected what an Envoy with the filter says at /stats or /stats/prometheus, found no \
-                     counter limpet.keys.<id>.given; with sdsKeys, there is none"
+                    "{file}: expected what an Envoy with the filter says at /stats, /stats?format=json or \
+                     /stats/prometheus, found no counter limpet.keys.<id>.given; with sdsKeys, there is none"
                 )));
             }
         }
@@ -61,8 +70,8 @@ impl Counts {
     /// Returns how many counters there were.
     fn add(&mut self, text: &str) -> usize {
         self.envoys += 1;
-        let counters = text.lines().filter_map(counter);
-        counters
+        counters(text)
+            .into_iter()
             .map(|(id, outcome, count)| {
                 let key = self.keys.entry(id).or_default();
                 if let Some(sum) = key.0.get_mut(outcome as usize) {
@@ -80,8 +89,15 @@ impl Counts {
 
     /// Where the numbers come from.
     pub(super) fn source(&self) -> String {
-        let envoys = if self.envoys == 1 { "Envoy" } else { "Envoys" };
-        format!("counted by {} {envoys} since they started", self.envoys)
+        let (envoys, they) = if self.envoys == 1 {
+            ("Envoy", "it")
+        } else {
+            ("Envoys", "they")
+        };
+        format!(
+            "counted by {} {envoys} since {they} started; earlier tokens, and those of other Envoys, are left out",
+            self.envoys
+        )
     }
 
     fn text(&self) -> String {
@@ -103,13 +119,29 @@ impl Counts {
     }
 }
 
-fn read(file: &str) -> std::io::Result<String> {
-    if file == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text)?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file)
+/// What a file is, whatever it is called: its device and its number there.
+type Identity = (u64, u64);
+
+fn read(file: &str) -> std::io::Result<(Identity, String)> {
+    let mut opened = if file == "-" {
+        File::from(std::io::stdin().as_fd().try_clone_to_owned()?)
+    } else {
+        File::open(file)?
+    };
+    let metadata = opened.metadata()?;
+    let mut text = String::new();
+    opened.read_to_string(&mut text)?;
+    Ok(((metadata.dev(), metadata.ino()), text))
+}
+
+/// The counters of keys in lines, or in Envoy's JSON.
+fn counters(text: &str) -> Vec<(u8, KeyOutcome, u64)> {
+    let Ok(Value::Object(json)) = serde_json::from_str(text) else {
+        return text.lines().filter_map(counter).collect();
+    };
+    let stats = json.get("stats").and_then(Value::as_array);
+    let line = |stat: &Value| counter(&format!("{}: {}", stat.get("name")?.as_str()?, stat.get("value")?));
+    stats.into_iter().flatten().filter_map(line).collect()
 }
 
 /// The counter of a key in a line like `wasmcustom.limpet.keys.3.given: 17`, or in Prometheus' form of it.

@@ -99,8 +99,35 @@ fn a_dry_run_changes_nothing() {
     let keyring = Keyring::with(&[(1, "signing", 10.0)]);
     let before = keyring.text();
     let ran = keyring.limpet(&["revoke", "--key", "1", "--dry-run"]).code(0);
-    ran.says("key 1    revoked").says("key 2    signing");
+    ran.says("key 1    revoked")
+        .says("key 2    signing")
+        .says("revoked  nothing, because of --dry-run; without it: key 1\n")
+        .says("next     the same without --dry-run\n");
     assert_eq!(keyring.text(), before);
+    let ran = keyring.limpet(&["revoke", "--key", "1", "--dry-run", "--format", "json"]);
+    let json = ran.code(0).json();
+    assert_eq!((&json["written"], &json["revoked"]), (&json!(false), &json!([1])));
+}
+
+#[test]
+fn a_second_revocation_says_that_nothing_changed() {
+    let keyring = Keyring::with(&[(1, "retiring", 10.0), (2, "retiring", 10.0), (3, "signing", 10.0)]);
+    let [one, _] = stats();
+    let revoke = |keys: &str, more: &[&str]| keyring.limpet(&[&["revoke", "--key", keys], more].concat());
+    let ran = revoke("1,2", &[]).code(0);
+    ran.says("revoked  keys 1 and 2\n").says("next     give this keyring");
+    let before = keyring.text();
+    for more in [&[][..], &["--dry-run"]] {
+        let ran = revoke("2", &[more, &["--stats", path(&one)]].concat()).code(0);
+        let ran = ran.says("revoked  nothing more: key 2 was revoked before, and nothing is written\n");
+        let is_news = ran.stdout.contains("at once") || ran.stdout.contains("ends ");
+        assert!(!is_news, "{}", ran.stdout);
+        let json = revoke("2", &[more, &["--format", "json"]].concat()).code(0).json();
+        assert_eq!((&json["written"], &json["revoked"]), (&json!(false), &json!([])));
+    }
+    assert_eq!(keyring.text(), before);
+    let ran = revoke("3,2", &[]).code(0);
+    ran.says("revoked  key 3; key 2 was revoked before\n");
 }
 
 #[test]
@@ -169,7 +196,7 @@ fn sessions_are_counted_over_all_envoys() {
     limpet(&count).run().code(0).says(
         "key 1    at most 3 sessions: given 9, replaced 4, ended 2\n\
          key 2    at most 2 sessions: given 2, replaced 0, ended 0\n\
-         source   counted by 2 Envoys since they started\n",
+         source   counted by 2 Envoys since they started; earlier tokens, and those of other Envoys, are left out\n",
     );
     let json = limpet(&[&count[..], &["--format", "json"]].concat())
         .run()
@@ -185,6 +212,51 @@ fn sessions_are_counted_over_all_envoys() {
 }
 
 #[test]
+fn an_envoy_is_counted_once() {
+    let [one, other] = stats();
+    let link = one.path().with_extension("link");
+    std::os::unix::fs::symlink(one.path(), &link).unwrap();
+    for again in [path(&one), link.to_str().unwrap()] {
+        let expected = format!(
+            "{again}: expected one file for each Envoy, found the one that {} is",
+            path(&one)
+        );
+        limpet(&["keys", "count", path(&one), path(&other), again])
+            .run()
+            .code(2)
+            .complains(&expected);
+        let keyring = Keyring::with(&[(1, "signing", 10.0)]);
+        let before = keyring.text();
+        keyring
+            .limpet(&["revoke", "--key", "1", "--stats", path(&one), again])
+            .code(2)
+            .complains(&expected);
+        assert_eq!(keyring.text(), before);
+    }
+    std::fs::remove_file(link).unwrap();
+}
+
+#[test]
+fn counters_are_read_in_json_too() {
+    let stats = json!({"stats": [
+        {"name": "wasmcustom.limpet.keys.1.given", "value": 7},
+        {"name": "wasmcustom.limpet.keys.1.replaced", "value": 4},
+        {"histograms": {"supported_quantiles": [0.0]}},
+    ]});
+    let stats = file(".json", &stats.to_string());
+    limpet(&["keys", "count", path(&stats)])
+        .run()
+        .code(0)
+        .says("key 1    at most 3 sessions: given 7, replaced 4, ended 0\n")
+        .says("counted by 1 Envoy since it started;");
+    let wrong = file(".json", "{\"stats\": 7}");
+    limpet(&["keys", "count", path(&wrong)])
+        .run()
+        .code(2)
+        .complains("/stats, /stats?format=json or /stats/prometheus, found no counter limpet.keys.<id>.given");
+}
+
+#[test]
 fn how_many_sessions_end_is_said_before() {
     let keyring = Keyring::with(&[(1, "retiring", 10.0), (2, "signing", 10.0)]);
     let [one, other] = stats();
@@ -194,7 +266,8 @@ fn how_many_sessions_end_is_said_before() {
             .limpet(&[&["revoke", "--dry-run", "--key"], keys, &stats, more].concat())
             .code(0)
     };
-    ends(&["1"], &[]).says("ends     at most 3 sessions, counted by 2 Envoys since they started\n");
+    ends(&["1"], &[]).says("ends     at most 3 sessions, counted by 2 Envoys since they started; earlier tokens");
     ends(&["1", "2"], &[]).says("ends     at most 5 sessions");
+    ends(&["1,2"], &[]).says("ends     at most 5 sessions");
     assert_eq!(ends(&["2"], &["--format", "json"]).json()["endsAtMost"], 2);
 }
