@@ -20,6 +20,7 @@ use tonic::{Code, Request, Status, Streaming};
 use super::admission::Share;
 use super::connection::Client;
 use super::counters::TurnedAway;
+use super::judgement::{Vote, judge};
 use super::limits::{self, NAMES_OF_STREAM, Pace};
 use super::log_rate::LogRate;
 use super::permission::Permission;
@@ -157,6 +158,8 @@ struct Live {
     connected: Arc<Connected>,
     cell: Arc<GroupCell>,
     sequence: watch::Receiver<u64>,
+    /// Changed while the units that others accept are not looked up.
+    judgements: watch::Receiver<u64>,
 }
 
 impl<W: Wire> StreamTask<W> {
@@ -185,8 +188,9 @@ impl<W: Wire> StreamTask<W> {
             let deadline = self
                 .live
                 .as_ref()
-                .and_then(|live| live.connected.subscriber().deadline());
+                .and_then(|live| live.connected.subscriber().deadline(Instant::now()));
             let wait = self.pace.next(Instant::now());
+            let judgements = self.live.as_ref().and_then(Live::awaited_judgements);
             let request = tokio::select! {
                 request = self.requests.message(), if wait.is_none() => match request {
                     Ok(Some(request)) => Some(request),
@@ -195,6 +199,7 @@ impl<W: Wire> StreamTask<W> {
                     Err(status) => return Err(self.failed(status)),
                 },
                 () = published(&mut self.live) => None,
+                () = judged(judgements) => None,
                 () = until(deadline) => None,
                 () = until(wait) => None,
                 () = until(Some(silent)), if self.live.is_none() => {
@@ -274,8 +279,14 @@ impl<W: Wire> StreamTask<W> {
         }
         let wildcard = subscriber.has_asked_for(resource_type) && W::names(&request).any(|name| name == "*");
         let answer = W::take_in(&mut subscriber, resource_type, request, &live.cell.group());
+        let has_voted = subscriber.has_voted();
         drop(subscriber);
         let shared = self.discovery.snapshots.shared();
+        let judged = || {
+            if has_voted {
+                shared.judgements_changed();
+            }
+        };
         match answer {
             Answer::None => {
                 self.pace.spend(wildcard, Instant::now());
@@ -288,12 +299,17 @@ impl<W: Wire> StreamTask<W> {
                     tracing::debug!(%node, %group, %resource_type, %name, version, "a node acknowledged a resource");
                 }
             }
-            Answer::Approved => {}
+            Answer::Approved => judged(),
+            Answer::Disbelieved(words) => {
+                judged();
+                let error = words.as_deref().unwrap_or("it refuses all routes");
+                tracing::warn!(%node, %group, error, "what a node refuses does not count");
+            }
             Answer::Disapproved(of, unit, message) => {
+                judged();
                 if let Some(unit) = unit {
                     shared.counters.unit_refused();
                     tracing::warn!(%node, %group, %unit, error = %message, "a node refused the routes of this object");
-                    shared.disapprovals.send_modify(|count| *count += 1);
                 } else {
                     tracing::info!(%node, %group, of, error = %message, "a node refused the routes of some objects");
                 }
@@ -314,13 +330,15 @@ impl<W: Wire> StreamTask<W> {
         Ok(())
     }
 
-    fn send(&self) -> Result<(), Status> {
-        let Some(live) = &self.live else {
+    fn send(&mut self) -> Result<(), Status> {
+        let Some(live) = &mut self.live else {
             return Ok(());
         };
+        live.look_up_judgements();
         let shared = self.discovery.snapshots.shared();
         let (node, group) = (&live.connected.node, &live.cell.name);
         let mut subscriber = live.connected.subscriber();
+        let was_silent = subscriber.is_silent();
         loop {
             let response = subscriber.next(&live.cell.group(), Instant::now());
             let Some(response) = response else { break };
@@ -333,6 +351,9 @@ impl<W: Wire> StreamTask<W> {
         }
         if let Some(took) = subscriber.preflight_ended(Instant::now()) {
             shared.counters.preflight_ended(took);
+        }
+        if subscriber.is_silent() && !was_silent {
+            shared.judgements_changed();
         }
         drop(subscriber);
         // A publication may leave nothing to send.
@@ -361,7 +382,13 @@ impl<W: Wire> StreamTask<W> {
         let subscriber = Subscriber::new(W::PROTOCOL, self.service, abilities(node));
         let identity = self.client.peer().identity.as_ref();
         let validity = identity.map(|identity| identity.validity);
-        let connected = Arc::new(Connected::new(Name::from(node.id.as_str()), validity, subscriber));
+        let origin = self.client.peer().address.into();
+        let connected = Arc::new(Connected::new(
+            Name::from(node.id.as_str()),
+            origin,
+            validity,
+            subscriber,
+        ));
         let cell = snapshots
             .shared()
             .connect(&node.cluster, self.number, Arc::clone(&connected));
@@ -384,7 +411,32 @@ impl<W: Wire> StreamTask<W> {
             connected,
             cell,
             sequence,
+            judgements: snapshots.shared().judgements.subscribe(),
         })
+    }
+}
+
+impl Live {
+    /// What tells that others may have come to another judgement, if that would make a difference to the node.
+    fn awaited_judgements(&self) -> Option<watch::Receiver<u64>> {
+        let waits = self.connected.subscriber().waits_for_judgement();
+        waits.then(|| self.judgements.clone())
+    }
+
+    /// Looks up which of the units that the node refuses most others accept.
+    fn look_up_judgements(&mut self) {
+        if !self.judgements.has_changed().unwrap_or_default() {
+            return;
+        }
+        self.judgements.mark_unchanged();
+        let subscriber = self.connected.subscriber();
+        let refused = subscriber.disapprovals();
+        let refused: Vec<_> = refused.map(|(name, version, _)| (Arc::clone(name), version)).collect();
+        // The others are locked one by one, and this is one of them.
+        drop(subscriber);
+        let judged = refused.iter().cloned().zip(judge(&self.cell, &refused));
+        let overruled = judged.filter_map(|(unit, judged)| (judged.vote == Some(Vote::Accepts)).then_some(unit));
+        self.connected.subscriber().overrule(overruled.collect());
     }
 }
 
@@ -396,6 +448,15 @@ async fn published(live: &mut Option<Live>) {
     match live {
         // `cell` holds the sender, so the channel is open.
         Some(live) => drop(live.sequence.changed().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until nodes may have come to another judgement.
+async fn judged(judgements: Option<watch::Receiver<u64>>) {
+    match judgements {
+        // The snapshots hold the sender, so the channel is open.
+        Some(mut judgements) => drop(judgements.changed().await),
         None => std::future::pending().await,
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::counters::{Counters, Counts, PreflightCounts, TurnedAway};
 use super::group::Group;
+use super::peer::Origin;
 use super::subscriber::Subscriber;
 use super::validity::Validity;
 use limpet_resources::{Name, Resource, ResourceType, Resources};
@@ -30,8 +31,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Counts the changes that [`Status`](crate::Status) reports.
     pub(super) changes: watch::Sender<u64>,
-    /// Counts the units of the preflight that nodes refused.
-    pub(super) disapprovals: watch::Sender<u64>,
+    /// Counts what may change what nodes say together to units of the preflight.
+    pub(super) judgements: watch::Sender<u64>,
 }
 
 /// A group, and the streams of its nodes.
@@ -48,6 +49,7 @@ pub(super) struct GroupCell {
 #[derive(Debug)]
 pub(super) struct Connected {
     pub(super) node: Name,
+    pub(super) origin: Origin,
     pub(super) since: SystemTime,
     /// When the node's certificate is valid, if it has one.
     pub(super) validity: Option<Validity>,
@@ -56,9 +58,10 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    pub(super) fn new(node: Name, validity: Option<Validity>, subscriber: Subscriber) -> Self {
+    pub(super) fn new(node: Name, origin: Origin, validity: Option<Validity>, subscriber: Subscriber) -> Self {
         Self {
             node,
+            origin,
             since: SystemTime::now(),
             validity,
             subscriber: Mutex::new(subscriber),
@@ -161,6 +164,11 @@ impl Shared {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
+    /// What nodes say together to units of the preflight may have changed.
+    pub(super) fn judgements_changed(&self) {
+        self.judgements.send_modify(|judgements| *judgements += 1);
+    }
+
     /// The group of this name, created if it does not exist.
     fn cell<'a>(groups: &'a mut Groups, name: &str) -> &'a Arc<GroupCell> {
         groups
@@ -199,6 +207,7 @@ impl Shared {
         lock(&cell.streams).remove(&number);
         self.drop_unused(&cell.name);
         self.status_changed();
+        self.judgements_changed();
     }
 
     /// Drops a group that is not published and has no streams.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
+use super::judgement::{Judgement, Vote, judge};
 use super::snapshots::{Connected, GroupCell, Shared, Snapshots};
 use limpet_resources::{Name, ResourceType, Version};
 
@@ -15,7 +16,7 @@ use limpet_resources::{Name, ResourceType, Version};
 pub struct Status {
     shared: Arc<Shared>,
     changes: watch::Receiver<u64>,
-    disapprovals: watch::Receiver<u64>,
+    judgements: watch::Receiver<u64>,
 }
 
 impl Snapshots {
@@ -52,6 +53,23 @@ pub struct Refusal {
     pub message: Arc<str>,
 }
 
+/// A unit of the preflight that most nodes of a group refuse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disapproval {
+    /// The group.
+    pub group: Name,
+    /// The name of the unit.
+    pub unit: Name,
+    /// The version that is refused.
+    pub version: Version,
+    /// The id of one of the nodes that refuse it.
+    pub node: Name,
+    /// The error message of that node.
+    pub message: Arc<str>,
+    /// How many addresses of nodes refuse it.
+    pub refusing: usize,
+}
+
 /// How many connected nodes of a group have acknowledged one version of a resource. Each node counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -81,39 +99,37 @@ impl Progress {
 
 impl Status {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let (changes, disapprovals) = (shared.changes.subscribe(), shared.disapprovals.subscribe());
+        let (changes, judgements) = (shared.changes.subscribe(), shared.judgements.subscribe());
         Self {
             shared,
             changes,
-            disapprovals,
+            judgements,
         }
     }
 
-    /// Waits until a node refuses a unit of the preflight.
-    pub async fn disapproved(&mut self) {
-        // As above.
-        let _ = self.disapprovals.changed().await;
+    /// Waits until [`Self::disapprovals`] may have changed.
+    pub async fn judged(&mut self) {
+        // `shared` holds the sender, so the channel is open.
+        let _ = self.judgements.changed().await;
     }
 
-    /// The published units that connected nodes of any group refuse.
+    /// The published units that most connected nodes of a group refuse. Nodes that refuse everything do not count, and
+    /// an address counts once.
     #[must_use]
-    pub fn disapprovals(&self) -> Vec<Refusal> {
-        let mut refusals = BTreeSet::new();
-        for stream in self.shared.cells().iter().flat_map(|cell| cell.streams()) {
-            refusals.extend(
-                stream
-                    .subscriber()
-                    .disapprovals()
-                    .map(|(name, version, message)| Refusal {
-                        resource_type: ResourceType::VirtualHost,
-                        name: Arc::clone(name),
-                        version,
-                        node: Arc::clone(&stream.node),
-                        message: Arc::clone(message),
-                    }),
-            );
-        }
-        refusals.into_iter().collect()
+    pub fn disapprovals(&self) -> Vec<Disapproval> {
+        self.shared.cells().iter().flat_map(|cell| disapprovals(cell)).collect()
+    }
+
+    /// How many addresses of connected nodes have a say in what the nodes of a group refuse.
+    #[must_use]
+    pub fn asked(&self, group: &str) -> usize {
+        let streams = self.shared.find(group).map(|cell| cell.streams());
+        let asked = streams.into_iter().flatten();
+        let origins: BTreeSet<_> = asked
+            .filter(|stream| stream.subscriber().has_a_say())
+            .map(|stream| stream.origin)
+            .collect();
+        origins.len()
     }
 
     /// Whether a connected node of any group has accepted a unit as it is published.
@@ -253,6 +269,30 @@ impl Status {
         let cell = self.shared.find(group);
         cell.map(|cell| by_node(cell.streams())).unwrap_or_default()
     }
+}
+
+fn disapprovals(cell: &GroupCell) -> Vec<Disapproval> {
+    let mut refused = BTreeMap::new();
+    for stream in cell.streams() {
+        for (unit, version, message) in stream.subscriber().disapprovals() {
+            let said = || (Arc::clone(&stream.node), Arc::clone(message));
+            refused.entry((Arc::clone(unit), version)).or_insert_with(said);
+        }
+    }
+    let units: Vec<_> = refused.keys().cloned().collect();
+    let judged = refused.into_iter().zip(judge(cell, &units));
+    let disapproval = |(((unit, version), (node, message)), judged): (_, Judgement)| Disapproval {
+        group: Arc::clone(&cell.name),
+        unit,
+        version,
+        node,
+        message,
+        refusing: judged.refusing,
+    };
+    judged
+        .filter(|(_, judged)| judged.vote == Some(Vote::Refuses))
+        .map(disapproval)
+        .collect()
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

@@ -141,7 +141,7 @@ impl Reconcile for Control {
                 self.tell_missing();
             }
             () = self.memory.changed() => self.mark(),
-            () = self.refusals.disapproved() => {
+            () = self.refusals.judged() => {
                 if self.publisher.note_refusals() {
                     self.mark();
                 }

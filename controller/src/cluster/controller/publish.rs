@@ -78,6 +78,8 @@ pub(crate) struct Builder {
     inputs: Arc<FilterInputs>,
     published: Option<Made>,
     quarantine: Arc<Quarantine>,
+    /// The Gateways whose Envoys say themselves what they refuse.
+    asked: BTreeSet<ObjectName>,
     /// Whether Envoys may still have earlier routes than the published ones.
     keeps_retained: bool,
 }
@@ -130,7 +132,7 @@ impl Builder {
         let mut resources = None;
         while !self.quarantine.is_empty() {
             let of_attempt = resources.insert(self.resources(&attempt.made));
-            let refused = self.quarantine.of(of_attempt.values(), &mut hits);
+            let refused = self.quarantine.of(of_attempt, &self.asked, &mut hits);
             if refused.is_empty() || !self.quarantine.replace(Arc::make_mut(&mut tried), &objects, refused) {
                 break;
             }
@@ -259,8 +261,18 @@ impl Publisher {
             inputs,
             published: self.published.clone(),
             quarantine: Arc::clone(&self.quarantine),
+            asked: self.asked(),
             keeps_retained,
         }
+    }
+
+    fn asked(&self) -> BTreeSet<ObjectName> {
+        let status = self.snapshots.status();
+        let gateways = self.published.iter().flat_map(|published| &published.gateways);
+        gateways
+            .filter(|gateway| status.asked(&gateway.to_string()) > 0)
+            .cloned()
+            .collect()
     }
 
     /// What Envoys made of what is published.
@@ -321,8 +333,9 @@ impl Publisher {
 
     /// Takes in what Envoys refuse. Returns whether anything is new, which a build has to look at.
     pub(crate) fn note_refusals(&mut self) -> bool {
-        let refusals = self.snapshots.status().disapprovals();
-        Arc::make_mut(&mut self.quarantine).note(refusals)
+        let status = self.snapshots.status();
+        let (refusals, asked) = (status.disapprovals(), |gateway: &str| status.asked(gateway));
+        Arc::make_mut(&mut self.quarantine).note(refusals, asked)
     }
 
     /// Takes in what the Envoys of other replicas refuse. Returns whether anything is new.

@@ -12,21 +12,30 @@ use crate::cluster::reconcile::status::shortened;
 use limpet_api::{GrpcRouteSpec, HttpRouteSpec, Kind, Object, ObjectName, ObjectRef};
 use limpet_model::{InPlace, Objects, Quarantined};
 use limpet_resources::{Name, Resources, Version};
-use limpet_xds::Refusal;
+use limpet_xds::Disapproval;
 
 /// How many bytes of Envoy's words are kept.
 const WORDS: usize = 1000;
 
-/// What was refused.
-type Refused = BTreeMap<(Name, Version), Arc<str>>;
+/// What was refused, by the name of the unit and its version.
+type Refused<T> = BTreeMap<(Name, Version), T>;
+
+/// What Envoys of this replica refused.
+#[derive(Debug, Clone)]
+struct Decided {
+    words: Arc<str>,
+    /// The Gateway whose Envoys refused it, and at how many addresses.
+    gateway: Name,
+    refusing: usize,
+}
 
 /// The refused units, and what can be served in their place.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Quarantine {
     /// By the Envoys of this replica.
-    refused: Refused,
+    refused: Refused<Decided>,
     /// By the Envoys of other replicas.
-    elsewhere: Refused,
+    elsewhere: Refused<Arc<str>>,
     /// The version of each route before the last change that an Envoy accepted.
     former: BTreeMap<ObjectRef, Route>,
 }
@@ -38,17 +47,26 @@ enum Route {
 }
 
 impl Quarantine {
-    /// Takes in what Envoys refuse. Returns whether anything is new.
-    pub(crate) fn note(&mut self, refusals: Vec<Refusal>) -> bool {
+    /// Takes in what Envoys refuse. `asked` says how many addresses of a Gateway's Envoys have a say: once those that
+    /// refused are no longer most of them, all are asked again. Returns whether there is anything to build.
+    pub(crate) fn note(&mut self, refusals: Vec<Disapproval>, asked: impl Fn(&str) -> usize) -> bool {
         let before = self.refused.len();
+        self.refused
+            .retain(|_, decided| 2 * decided.refusing > asked(&decided.gateway));
+        let mut is_changed = self.refused.len() != before;
         for refusal in refusals {
-            let words = || format!("Envoy {}: {}", refusal.node, refusal.message);
-            let key = (refusal.name.clone(), refusal.version);
-            self.refused
-                .entry(key)
-                .or_insert_with(|| shortened(&words(), WORDS).into());
+            let words = format!("Envoy {}: {}", refusal.node, refusal.message);
+            let key = (refusal.unit, refusal.version);
+            self.refused.entry(key).or_insert_with(|| {
+                is_changed = true;
+                Decided {
+                    words: shortened(&words, WORDS).into(),
+                    gateway: refusal.group,
+                    refusing: refusal.refusing,
+                }
+            });
         }
-        self.refused.len() != before
+        is_changed
     }
 
     /// Takes in what the Envoys of other replicas refuse. Returns whether anything is new.
@@ -64,10 +82,10 @@ impl Quarantine {
 
     /// What other replicas are told. Only what this one has seen: otherwise two would tell each other for ever.
     pub(crate) fn told(&self) -> BTreeSet<RefusedRoute> {
-        let told = self.refused.iter().map(|((unit, version), words)| RefusedRoute {
+        let told = self.refused.iter().map(|((unit, version), decided)| RefusedRoute {
             unit: unit.to_string(),
             version: version.to_string(),
-            words: words.to_string(),
+            words: decided.words.to_string(),
         });
         told.collect()
     }
@@ -77,16 +95,22 @@ impl Quarantine {
         self.refused.is_empty() && self.elsewhere.is_empty()
     }
 
-    /// The routes with units that were refused, and the refusals that say so.
-    pub(crate) fn of<'a>(
+    /// The routes with units that were refused, and the refusals that say so. Other replicas are believed for Gateways
+    /// that are not among `asked`: where this one has Envoys, these say it themselves.
+    pub(crate) fn of(
         &self,
-        resources: impl IntoIterator<Item = &'a Resources>,
+        resources: &BTreeMap<ObjectName, Resources>,
+        asked: &BTreeSet<ObjectName>,
         hits: &mut BTreeSet<(Name, Version)>,
     ) -> BTreeMap<ObjectRef, Arc<str>> {
         let mut found = BTreeMap::new();
-        for unit in resources.into_iter().flat_map(Resources::units) {
+        let units = resources
+            .iter()
+            .flat_map(|(gateway, resources)| resources.units().map(move |unit| (gateway, unit)));
+        for (gateway, unit) in units {
             let key = (Arc::clone(unit.name()), unit.version());
-            let words = self.refused.get(&key).or_else(|| self.elsewhere.get(&key));
+            let own = self.refused.get(&key).map(|decided| &decided.words);
+            let words = own.or_else(|| self.elsewhere.get(&key).filter(|_| !asked.contains(gateway)));
             if let (Some(words), Some(object)) = (words, object_of(unit.name())) {
                 found.insert(object, Arc::clone(words));
                 hits.insert(key);

@@ -28,6 +28,7 @@ impl Stream {
     fn connect(snapshots: &Snapshots, number: u64, node: &str, service: Service) -> Self {
         let stream = Arc::new(Connected::new(
             node.into(),
+            std::net::SocketAddr::from(([10, 0, 0, 1], 1)).into(),
             None,
             Subscriber::new(Protocol::Delta, service, Abilities::default()),
         ));

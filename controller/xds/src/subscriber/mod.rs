@@ -94,6 +94,8 @@ pub(super) enum Answer {
     Approved,
     /// The node refused some of this number of units, or this one.
     Disapproved(usize, Option<Name>, Arc<str>),
+    /// The node refused no units at all, with these words, or all units: it is not believed.
+    Disbelieved(Option<Arc<str>>),
 }
 
 impl Subscriber {
@@ -201,7 +203,7 @@ impl Subscriber {
             let catalogue = catalogue(self.takes_hosts, each, group);
             self.types[each].catch_up(catalogue, group.sequence());
         }
-        self.catch_up_preflight(group);
+        self.catch_up_preflight(group, now);
         self.offer_listeners_again(group, now);
         ResourceType::ALL
             .into_iter()

@@ -37,6 +37,10 @@ pub(super) struct Hold {
 }
 
 impl Hold {
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.since = Some(now);
+    }
+
     /// Starts the wait, and returns whether it is over.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
@@ -49,11 +53,13 @@ impl Hold {
 }
 
 impl Subscriber {
-    /// When to look again for something to send, even if no event comes.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let holds = [&self.updates_held, &self.removals_held, self.preflight.held()];
-        let holds = holds.iter().filter_map(|hold| hold.since).map(|since| since + PATIENCE);
-        holds.chain(self.listeners_again).min()
+    /// When to look again for something to send, even if no event comes. A wait that is over asks for nothing: what it
+    /// held back may wait for an answer that never comes.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        let holds = [&self.updates_held, &self.removals_held].into_iter();
+        let holds = holds.chain(self.preflight.holds()).filter_map(|hold| hold.since);
+        let ends = holds.map(|since| since + PATIENCE).chain(self.listeners_again);
+        ends.filter(|end| *end > now).min()
     }
 
     /// Offers refused listeners again after some time: another process may have held the port. Other refused resources

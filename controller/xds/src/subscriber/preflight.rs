@@ -7,9 +7,15 @@
 //! configurations wait until all units are accepted, but no longer than five seconds after the last answer. So do
 //! listeners: Envoy tells every route configuration that it waits for of a refusal, and its listener serves without
 //! routes then. Halving finds the bad ones; who publishes reads them from
-//! [`Status::disapprovals`](crate::Status::disapprovals) and publishes something else in their place. A node that does
-//! not ask for the preflight is served without it.
+//! [`Status::disapprovals`](crate::Status::disapprovals) and publishes something else in their place. What is known to
+//! be bad does not go live before, however long that takes. A node that does not ask for the preflight is served
+//! without it.
+//!
+//! A node that refuses something is then asked about no unit at all, which every Envoy accepts. Who refuses that, or
+//! all units, is not believed. Whether a refusal counts is for the nodes of the group together: see `judgement`. A node
+//! whose refusals do not count gets the live routes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +24,7 @@ use super::subscription::{Allowed, InFlight, Item, Subscription, version_of};
 use super::{Answer, Protocol, Response, Subscriber, catalogue};
 use crate::group::Group;
 use crate::hosts::with_hosts;
+use crate::judgement::Vote;
 use limpet_resources::{Name, PREFLIGHT, ResourceType, Version};
 
 /// What the node made of the units.
@@ -25,13 +32,42 @@ use limpet_resources::{Name, PREFLIGHT, ResourceType, Version};
 pub(super) struct Preflight {
     units: Subscription,
     held: Hold,
+    /// The wait for an answer.
+    unanswered: Hold,
+    is_silent: bool,
+    canary: Canary,
+    /// What it refuses and most others accept.
+    overruled: BTreeSet<(Name, Version)>,
     /// When the first of the units that it is asked about was sent.
     began: Option<Instant>,
 }
 
+/// What the node said to no units at all, since it refused one last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Canary {
+    #[default]
+    Unasked,
+    Accepted,
+    Refused,
+}
+
 impl Preflight {
-    pub(super) fn held(&self) -> &Hold {
-        &self.held
+    pub(super) fn holds(&self) -> [&Hold; 2] {
+        [&self.held, &self.unanswered]
+    }
+
+    fn wants_canary(&self) -> bool {
+        self.canary == Canary::Unasked && !self.units.refused.is_empty()
+    }
+
+    /// Whether the node has still to answer to something.
+    fn is_asking(&self) -> bool {
+        self.is_under_way() || self.units.has_updates() || self.wants_canary()
+    }
+
+    fn is_believed(&self) -> bool {
+        let refuses_all = self.units.refused.len() > 1 && self.units.has.is_empty();
+        self.canary != Canary::Refused && !refuses_all
     }
 
     pub(super) fn is_under_way(&self) -> bool {
@@ -57,19 +93,70 @@ impl Subscriber {
         held.is_some_and(|held| held.version == Some(version))
     }
 
+    /// What the node says to this version of a unit, as far as it counts.
+    pub(crate) fn vote(&self, unit: &str, version: Version) -> Option<Vote> {
+        let preflight = &self.preflight;
+        if !preflight.units.started {
+            return None;
+        }
+        if self.approves(unit, version) {
+            return Some(Vote::Accepts);
+        }
+        if preflight.is_silent {
+            return None;
+        }
+        let refused = preflight.units.refused.get(unit);
+        if preflight.is_asking() || refused.is_none_or(|refused| refused.version != version) {
+            return Some(Vote::Pending);
+        }
+        preflight.is_believed().then_some(Vote::Refuses)
+    }
+
+    /// Whether what the node refuses counts.
+    pub(crate) fn has_a_say(&self) -> bool {
+        let preflight = &self.preflight;
+        preflight.units.started && !preflight.is_silent && preflight.is_believed()
+    }
+
+    /// Whether the node has not answered for longer than others wait for it.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.preflight.is_silent
+    }
+
+    /// Whether the node has answered to all that it was asked about.
+    pub(crate) fn has_voted(&self) -> bool {
+        !self.preflight.is_asking()
+    }
+
+    /// Whether the node waits because of what it has refused.
+    pub(crate) fn waits_for_judgement(&self) -> bool {
+        let Preflight { units, overruled, .. } = &self.preflight;
+        let is_overruled = |name: &Name, version| overruled.contains(&(Arc::clone(name), version));
+        let mut refused = units.refused.iter();
+        self.preflight.is_believed() && refused.any(|(name, refused)| !is_overruled(name, refused.version))
+    }
+
+    /// Says which of the units that the node refuses most others accept.
+    pub(crate) fn overrule(&mut self, units: BTreeSet<(Name, Version)>) {
+        self.preflight.overruled = units;
+    }
+
     /// How long the node took to answer to all units that were new to it, once it has.
     pub(crate) fn preflight_ended(&mut self, now: Instant) -> Option<Duration> {
-        let Preflight { units, began, .. } = &mut self.preflight;
-        let is_over = units.in_flight.is_none() && !units.has_updates();
-        let began = began.take_if(|_| is_over)?;
+        let is_over = !self.preflight.is_asking();
+        let began = self.preflight.began.take_if(|_| is_over)?;
         Some(now.saturating_duration_since(began))
     }
 
-    pub(super) fn catch_up_preflight(&mut self, group: &Group) {
+    pub(super) fn catch_up_preflight(&mut self, group: &Group, now: Instant) {
         if !self.types[ResourceType::RouteConfiguration].subscribes(PREFLIGHT) {
-            self.preflight.units = Subscription::default();
+            self.preflight = Preflight {
+                held: std::mem::take(&mut self.preflight.held),
+                ..Preflight::default()
+            };
             return;
         }
+        self.preflight.is_silent = self.preflight.is_under_way() && self.preflight.unanswered.is_over(now);
         let units = &mut self.preflight.units;
         (units.started, units.wildcard) = (true, true);
         units.catch_up(group.units(), group.sequence());
@@ -109,15 +196,17 @@ impl Subscriber {
             .partition(|item| item.resource.is_some());
         // The node has nothing to forget: it has units only until the next ones.
         units.acknowledge(gone, group.units());
-        if items.is_empty() {
+        if items.is_empty() && !self.preflight.wants_canary() {
             return None;
         }
+        let units = &mut self.preflight.units;
         self.last_nonce += 1;
         let nonce = self.last_nonce;
         let hosts = items.iter().filter_map(|item| item.resource.as_ref());
         let resources = vec![Arc::new(with_hosts(frame, hosts))];
         units.in_flight = Some(InFlight { nonce, items });
         self.preflight.began.get_or_insert(now);
+        self.preflight.unanswered.begin(now);
         let routes = &mut self.types[ResourceType::RouteConfiguration];
         routes.sent_nonce = nonce;
         // Not the version of the preflight: a node that reconnects should be known by what it has besides.
@@ -142,16 +231,26 @@ impl Subscriber {
             .take_if(|in_flight| in_flight.nonce.to_string() == nonce)?;
         // Each answer is progress.
         self.preflight.held.end();
-        let answer = if let Some(error) = error {
+        self.preflight.unanswered.end();
+        self.preflight.is_silent = false;
+        let answer = if items.is_empty() {
+            self.preflight.canary = error.map_or(Canary::Accepted, |_| Canary::Refused);
+            if self.preflight.is_believed() {
+                Answer::Approved
+            } else {
+                Answer::Disbelieved(error.map(Arc::from))
+            }
+        } else if let Some(error) = error {
             let (count, message) = (items.len(), Arc::from(error));
             let only = items.first().filter(|_| count == 1).map(|item| Arc::clone(&item.name));
+            self.preflight.canary = Canary::Unasked;
             units.refuse(items, &message, group.units());
             Answer::Disapproved(count, only, message)
         } else {
             units.acknowledge(items, group.units());
             Answer::Approved
         };
-        if !units.has_updates() {
+        if !self.preflight.is_asking() {
             // Without units again, so that Envoy does not keep what it checked.
             let published = catalogue(self.takes_hosts, ResourceType::RouteConfiguration, group);
             self.types[ResourceType::RouteConfiguration].force(&PREFLIGHT.into(), published);
@@ -168,19 +267,19 @@ impl Subscriber {
             let of_type = &self.types[each];
             of_type.has_updates() || of_type.has_removals() || of_type.owed_an_answer
         };
-        let units = &self.preflight.units;
         let waits = if !REFERRING.into_iter().any(changes) {
             false
-        } else if units.started {
-            !units.is_settled()
+        } else if self.preflight.units.started {
+            self.preflight.is_asking()
         } else {
             let routes = group.catalogue(ResourceType::RouteConfiguration);
             self.has_preflight && routes.get(PREFLIGHT).is_some()
         };
         if !waits {
             self.preflight.held.end();
-            return true;
+        } else if !self.preflight.held.is_over(now) {
+            return false;
         }
-        self.preflight.held.is_over(now)
+        !self.waits_for_judgement()
     }
 }

@@ -7,6 +7,7 @@ mod certificates;
 mod clocks;
 mod envoys;
 mod keyless;
+mod liar;
 mod objects;
 mod own_rights;
 mod pods;

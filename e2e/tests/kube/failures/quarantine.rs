@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
-use limpet_e2e::{Answer, Request, poll};
-use serde_json::Value;
+use limpet_e2e::{Answer, Connection, Request, Tls, poll};
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::liar::Liar;
 use super::{message, objects};
+use crate::certificates::Authority;
 use crate::site::condition;
 
 const OTHERS: usize = 50;
@@ -38,11 +40,21 @@ spec:
     )
 }
 
-/// A Gateway with a wildcard route and 50 others, and a client of each of these.
+/// How a [`Street`] is built.
+#[derive(Clone, Copy, Default)]
+struct Plan {
+    /// The clients speak TLS, and one of the hosts has a listener of its own.
+    tls: bool,
+    /// Replicas that have Envoys, besides a leader that has none. Without any, the leader has some.
+    followers: usize,
+}
+
+/// A Gateway with a wildcard route and 50 others, and a client of each of these at each replica with Envoys.
 struct Street {
     namespace: Namespace,
-    controller: Controller,
-    web: SocketAddr,
+    controllers: Vec<Controller>,
+    authority: Option<Authority>,
+    doors: Vec<SocketAddr>,
     envoys: Vec<Proxy>,
     clients: JoinSet<Result<usize>>,
     done: Arc<AtomicBool>,
@@ -50,20 +62,33 @@ struct Street {
 }
 
 impl Street {
-    async fn start(prefix: &str) -> Result<Self> {
+    async fn start(prefix: &str, plan: Plan) -> Result<Self> {
         let cluster = Cluster::shared(Release::V1_2_1).await?;
         let namespace = cluster.namespace(prefix).await?;
         let pods = objects(&namespace).await?;
+        let authority = if plan.tls {
+            Some(listen_with_tls(&namespace).await?)
+        } else {
+            None
+        };
         let others: String = (0..OTHERS)
             .map(|number| route(&format!("other-{number}"), "1", "/other"))
             .collect();
         namespace.apply(&others).await?;
-        let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
-        let web = controller.address(8080);
+        let mut controllers = Vec::new();
+        for _ in 0..=plan.followers {
+            controllers.push(Controller::start(cluster.server(), &namespace, |_| ()).await?);
+        }
+        let with_envoys = controllers.split_off(usize::from(plan.followers > 0));
+        let port = if plan.tls { 8443 } else { 8080 };
+        let doors = with_envoys.iter().map(|controller| controller.address(port)).collect();
+        // Those with Envoys come first.
+        let controllers = with_envoys.into_iter().chain(controllers).collect();
         let mut street = Self {
             namespace,
-            controller,
-            web,
+            controllers,
+            authority,
+            doors,
             envoys: Vec::new(),
             clients: JoinSet::new(),
             done: Arc::default(),
@@ -71,38 +96,48 @@ impl Street {
         };
         street.add_envoys("first").await?;
         for number in 0..OTHERS {
-            let (host, done) = (format!("other-{number}.example"), Arc::clone(&street.done));
+            let host = format!("other-{number}.example");
             street.until(&host, "/", 200, Some("1")).await?;
-            street.clients.spawn(visit(web, host, done));
+            for door in &street.doors {
+                let (door, tls) = (*door, street.tls(&host)?);
+                street
+                    .clients
+                    .spawn(visit(door, tls, host.clone(), Arc::clone(&street.done)));
+            }
         }
         Ok(street)
     }
 
-    /// Two Envoys that share the port with those before, one for each form of the protocol.
+    fn tls(&self, host: &str) -> Result<Option<Tls>> {
+        let authority = self.authority.as_ref();
+        authority
+            .map(|authority| Tls::new(&authority.certificate, host))
+            .transpose()
+    }
+
+    /// Two Envoys of each door, which share the port with those before: one for each form of the protocol.
     async fn add_envoys(&mut self, name: &str) -> Result<()> {
-        let delta = self.controller.envoy("web", &format!("{name}-delta")).await?;
-        let world = self
-            .controller
-            .envoy_of_the_world("web", &format!("{name}-world"))
-            .await?;
-        for mut envoy in [delta, world] {
-            envoy.until_ready().await?;
-            self.envoys.push(envoy);
+        for controller in &self.controllers[..self.doors.len()] {
+            let delta = controller.envoy("web", &format!("{name}-delta")).await?;
+            let world = controller.envoy_of_the_world("web", &format!("{name}-world")).await?;
+            for mut envoy in [delta, world] {
+                envoy.until_ready().await?;
+                self.envoys.push(envoy);
+            }
         }
         Ok(())
     }
 
-    async fn get(&self, host: &str, path: &str) -> Result<Answer> {
-        Request::get(self.web, path).header("host", host).send().await
-    }
-
     /// Waits until every Envoy is likely to answer so.
     async fn until(&self, host: &str, path: &str, status: u16, version: Option<&str>) -> Result<()> {
+        let tls = self.tls(host)?;
         poll::until(&format!("{host}{path}: {status} {version:?}"), async || {
-            for _ in 0..8 * self.envoys.len() {
-                let answer = self.get(host, path).await.ok()?;
-                if answer.status != status || answer.header("x-version") != version {
-                    return None;
+            for door in &self.doors {
+                for _ in 0..8 * self.envoys.len() / self.doors.len() {
+                    let answer = get(*door, tls.as_ref(), host, path).await.ok()?;
+                    if answer.status != status || answer.header("x-version") != version {
+                        return None;
+                    }
                 }
             }
             Some(())
@@ -121,8 +156,10 @@ impl Street {
 
     /// Not one request of the other hosts has failed, and each Envoy has answered some.
     async fn leave(mut self) -> Result<()> {
+        let port = self.doors.first().context("no door")?.port();
         for envoy in &self.envoys {
-            envoy.admin().until_some("http.http-8080.downstream_rq_2xx").await?;
+            let answered = format!("http.http-{port}.downstream_rq_2xx");
+            envoy.admin().until_some(&answered).await?;
         }
         self.done.store(true, Ordering::Relaxed);
         while let Some(visits) = self.clients.join_next().await {
@@ -132,11 +169,40 @@ impl Street {
     }
 }
 
+/// Gives the Gateway two HTTPS listeners of one port. The first host has one for itself.
+async fn listen_with_tls(namespace: &Namespace) -> Result<Authority> {
+    let authority = Authority::new("street")?;
+    let certificate = authority.sign_all(&["*.example"])?;
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "street"},
+        "type": "kubernetes.io/tls",
+        "stringData": {"tls.crt": certificate.certificate, "tls.key": certificate.key},
+    });
+    namespace.apply_object(&secret).await?;
+    let tls = json!({"certificateRefs": [{"name": "street"}]});
+    let listeners = json!({"spec": {"listeners": [
+        {"name": "https", "port": 8443, "protocol": "HTTPS", "tls": tls},
+        {"name": "own", "port": 8443, "protocol": "HTTPS", "tls": tls, "hostname": "other-0.example"},
+    ]}});
+    namespace.merge("Gateway", "web", &listeners).await?;
+    Ok(authority)
+}
+
+async fn get(door: SocketAddr, tls: Option<&Tls>, host: &str, path: &str) -> Result<Answer> {
+    let request = Request::get(door, path).header("host", host);
+    let Some(tls) = tls else {
+        return request.send().await;
+    };
+    Connection::open_tls(door, tls, false).await?.send(request).await
+}
+
 /// Sends requests on new connections until `done`.
-async fn visit(web: SocketAddr, host: String, done: Arc<AtomicBool>) -> Result<usize> {
+async fn visit(door: SocketAddr, tls: Option<Tls>, host: String, done: Arc<AtomicBool>) -> Result<usize> {
     let mut visits = 0;
     while !done.load(Ordering::Relaxed) {
-        let answer = Request::get(web, "/").header("host", &host).send().await;
+        let answer = get(door, tls.as_ref(), &host, "/").await;
         let answer = answer.with_context(|| format!("visit {visits} of {host}"))?;
         let version = answer.header("x-version").context("an answer of another route")?;
         ensure!(answer.status == 200, "{host} {version}: {}", answer.status);
@@ -146,14 +212,11 @@ async fn visit(web: SocketAddr, host: String, done: Arc<AtomicBool>) -> Result<u
     Ok(visits)
 }
 
-#[tokio::test]
-async fn what_envoy_refuses_costs_its_own_route_alone() -> Result<()> {
-    let mut street = Street::start("street").await?;
+/// A changed route is refused: its former version is served on, and a neighbour's change arrives.
+async fn falls_back(street: &Street) -> Result<()> {
     let namespace = &street.namespace;
     namespace.apply(&route("bad", "1", "/other")).await?;
     street.until("bad.example", "/", 200, Some("1")).await?;
-
-    // A former version is served on, and a neighbour's change arrives.
     namespace.apply(&route("bad", "2", BAD_ACTION)).await?;
     let said = "Fall Back: Envoy refuses generation 2, so generation 1 stays in use";
     let bad = street.until_said("bad", "True/Accepted", said).await?;
@@ -163,9 +226,26 @@ async fn what_envoy_refuses_costs_its_own_route_alone() -> Result<()> {
     assert!(words.contains("limpet.test"), "Envoy's words: {words}");
     namespace.apply(&route("other-0", "2", "/other")).await?;
     street.until("other-0.example", "/", 200, Some("2")).await?;
-    street.until("bad.example", "/", 200, Some("1")).await?;
+    street.until("bad.example", "/", 200, Some("1")).await
+}
 
+/// New Envoys get the rest from their first request on, and the mark ends with the change.
+async fn recovers(street: &mut Street) -> Result<()> {
+    street.add_envoys("second").await?;
+    street.until("bad.example", "/", 200, Some("1")).await?;
+    let namespace = &street.namespace;
+    namespace.apply(&route("bad", "3", "/other")).await?;
+    street.until("bad.example", "/", 200, Some("3")).await?;
+    let good = |route: &Value| !route["status"].to_string().contains("PartiallyInvalid");
+    namespace.until("no mark", "HTTPRoute", "bad", good).await.map(drop)
+}
+
+#[tokio::test]
+async fn what_envoy_refuses_costs_its_own_route_alone() -> Result<()> {
+    let mut street = Street::start("street", Plan::default()).await?;
+    falls_back(&street).await?;
     // What has no former version is answered with 500, or not at all, and not by the wildcard route.
+    let namespace = &street.namespace;
     namespace.apply(&route("worse", "1", BAD_ACTION)).await?;
     namespace.apply(&route("worst", "1", BAD_MATCH)).await?;
     let said = "Envoy refuses generation 1, so its requests are answered with status 500";
@@ -175,18 +255,67 @@ async fn what_envoy_refuses_costs_its_own_route_alone() -> Result<()> {
     street.until_said("worst", "False/UnsupportedValue", said).await?;
     street.until("worst.example", "/", 404, None).await?;
 
-    // New Envoys get the rest from their first request on, and a new controller finds the same.
-    street.add_envoys("second").await?;
-    street.until("bad.example", "/", 200, Some("1")).await?;
+    recovers(&mut street).await?;
     street.until("worse.example", "/", 500, None).await?;
-    // The mark ends with the change.
-    let namespace = &street.namespace;
-    namespace.apply(&route("bad", "3", "/other")).await?;
-    namespace.apply(&route("worse", "2", "/other")).await?;
-    street.until("bad.example", "/", 200, Some("3")).await?;
+    street.namespace.apply(&route("worse", "2", "/other")).await?;
     street.until("worse.example", "/", 200, Some("2")).await?;
     street.until_said("worse", "True/Accepted", "").await?;
-    let good = |route: &Value| !route["status"].to_string().contains("PartiallyInvalid");
-    namespace.until("no mark", "HTTPRoute", "bad", good).await?;
+    street.leave().await
+}
+
+#[tokio::test]
+async fn what_envoy_refuses_costs_no_other_tls_listener() -> Result<()> {
+    let plan = Plan {
+        tls: true,
+        ..Plan::default()
+    };
+    let mut street = Street::start("tls-street", plan).await?;
+    falls_back(&street).await?;
+    recovers(&mut street).await?;
+    street.leave().await
+}
+
+/// The status is written by a replica that learns of the refusal from the others.
+#[tokio::test]
+async fn replicas_agree_on_what_envoys_refuse() -> Result<()> {
+    let plan = Plan {
+        followers: 2,
+        ..Plan::default()
+    };
+    let mut street = Street::start("streets", plan).await?;
+    let [one, two, leader] = &street.controllers[..] else {
+        anyhow::bail!("not three replicas");
+    };
+    for (controller, leads) in [(one, "0"), (two, "0"), (leader, "1")] {
+        assert_eq!(controller.metric("limpet_leader").await?, leads);
+    }
+    falls_back(&street).await?;
+    for controller in &street.controllers {
+        assert_eq!(controller.metric("limpet_quarantined_routes").await?, "1");
+    }
+    recovers(&mut street).await?;
+    street.leave().await
+}
+
+#[tokio::test]
+async fn an_envoy_that_lies_takes_no_route_away() -> Result<()> {
+    let street = Street::start("liar-street", Plan::default()).await?;
+    let controller = &street.controllers[0];
+    let group = format!("{}/web", street.namespace.name());
+    let all = Liar::connect(controller.xds(), &group, "all", "").await?;
+    let some = Liar::connect(controller.xds(), &group, "some", "told-otherwise").await?;
+    street
+        .namespace
+        .apply(&route("other-0", "told-otherwise", "/other"))
+        .await?;
+    street
+        .until("other-0.example", "/", 200, Some("told-otherwise"))
+        .await?;
+    for liar in [&all, &some] {
+        poll::until("lies", async || (liar.lies() > 0).then_some(())).await?;
+    }
+    assert_eq!(controller.metric("limpet_quarantined_routes").await?, "0");
+    let route = street.until_said("other-0", "True/Accepted", "").await?;
+    assert!(!route["status"].to_string().contains("PartiallyInvalid"), "{route}");
     street.leave().await
 }

@@ -48,13 +48,18 @@ fn street() -> Resources {
 fn heal(control_plane: &ControlPlane, mut resources: Resources, status: u32) -> JoinHandle<Result<Vec<String>>> {
     let (snapshots, mut told) = (control_plane.snapshots.clone(), control_plane.snapshots.status());
     tokio::spawn(async move {
-        told.disapproved().await;
-        let refused = told.disapprovals();
+        let refused = loop {
+            told.judged().await;
+            let refused = told.disapprovals();
+            if !refused.is_empty() {
+                break refused;
+            }
+        };
         put(&mut resources, BAD, status, false);
         snapshots.publish(GROUP, resources);
         Ok(refused
             .into_iter()
-            .map(|refusal| format!("{}: {}", refusal.name, refusal.message))
+            .map(|refused| format!("{}: {}", refused.unit, refused.message))
             .collect())
     })
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cluster::reconcile::replicas::Said;
 
 use limpet_resources::{Resource, ResourceType};
 use serde_json::json;
@@ -28,20 +29,39 @@ fn unit(content: &str) -> Resource {
     Resource::new(ResourceType::VirtualHost, unit_of(&a()), content.into())
 }
 
-fn refusal(content: &str) -> Refusal {
-    Refusal {
-        resource_type: ResourceType::VirtualHost,
-        name: unit_of(&a()).into(),
+fn refusal(content: &str) -> Disapproval {
+    Disapproval {
+        group: "shop/web".into(),
+        unit: unit_of(&a()).into(),
         version: unit(content).version(),
         node: "one".into(),
         message: "no ".repeat(1000).into(),
+        refusing: 1,
     }
 }
 
-fn resources(content: &str) -> Resources {
+fn gateway() -> ObjectName {
+    ObjectName::new("shop", "web")
+}
+
+fn resources(content: &str) -> BTreeMap<ObjectName, Resources> {
     let mut resources = Resources::new();
     resources.insert_unit(unit(content));
-    resources
+    [(gateway(), resources)].into()
+}
+
+/// One Envoy is connected.
+fn one(_: &str) -> usize {
+    1
+}
+
+/// The routes of `content` that were refused, where these Gateways have Envoys.
+fn found(
+    quarantine: &Quarantine,
+    content: &str,
+    hits: &mut BTreeSet<(Name, Version)>,
+) -> BTreeMap<ObjectRef, Arc<str>> {
+    quarantine.of(&resources(content), &[gateway()].into(), hits)
 }
 
 #[test]
@@ -92,17 +112,49 @@ fn only_what_envoys_took_is_remembered() {
 #[test]
 fn a_refusal_counts_as_long_as_it_is_in_the_way() {
     let mut quarantine = Quarantine::default();
-    assert!(quarantine.note(vec![refusal("bad"), refusal("worse")]));
-    assert!(!quarantine.note(vec![refusal("bad")]), "it is known");
+    assert!(quarantine.note(vec![refusal("bad"), refusal("worse")], one));
+    assert!(!quarantine.note(vec![refusal("bad")], one), "it is known");
     let mut hits = BTreeSet::new();
-    let found = quarantine.of([&resources("bad")], &mut hits);
-    assert_eq!(found.keys().collect::<Vec<_>>(), [&a()]);
-    assert!(found[&a()].len() <= WORDS, "the words are bounded");
-    assert!(quarantine.of([&resources("good")], &mut hits).is_empty());
+    let refused = found(&quarantine, "bad", &mut hits);
+    assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
+    assert!(refused[&a()].len() <= WORDS, "the words are bounded");
+    assert!(found(&quarantine, "good", &mut hits).is_empty());
 
     let known = quarantine.clone();
-    quarantine.note(vec![refusal("new")]);
+    quarantine.note(vec![refusal("new")], one);
     quarantine.forget(&known, &hits);
-    let mut is_refused = |content| !quarantine.of([&resources(content)], &mut BTreeSet::new()).is_empty();
+    let mut is_refused = |content| !found(&quarantine, content, &mut BTreeSet::new()).is_empty();
     assert_eq!(["bad", "worse", "new"].map(&mut is_refused), [true, false, true]);
+}
+
+#[test]
+fn all_are_asked_again_when_most_have_had_no_say() {
+    let mut quarantine = Quarantine::default();
+    assert!(quarantine.note(vec![refusal("bad")], one));
+    assert!(!quarantine.note(vec![], one));
+    assert!(!quarantine.note(vec![], |_| 0), "nobody is there to say otherwise");
+    assert!(quarantine.note(vec![], |_| 2));
+    assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
+    assert!(!quarantine.note(vec![], |_| 2));
+    let all = Disapproval {
+        refusing: 2,
+        ..refusal("bad")
+    };
+    assert!(quarantine.note(vec![all], |_| 2));
+    assert!(!quarantine.note(vec![], |_| 3));
+}
+
+#[test]
+fn other_replicas_count_where_no_envoy_is_connected() {
+    let mut quarantine = Quarantine::default();
+    let mut there = Quarantine::default();
+    there.note(vec![refusal("bad")], one);
+    let said = Said {
+        refused_routes: there.told(),
+        ..Said::default()
+    };
+    assert!(quarantine.note_elsewhere(&[("other".to_owned(), said)].into()));
+    let refused = quarantine.of(&resources("bad"), &BTreeSet::new(), &mut BTreeSet::new());
+    assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
+    assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
 }

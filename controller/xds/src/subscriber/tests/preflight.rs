@@ -1,6 +1,8 @@
 //! Units first, live route configurations after them.
 
 use super::*;
+use crate::judgement::Vote;
+use crate::subscriber::order::PATIENCE;
 use ResourceType::VirtualHost;
 use limpet_resources::PREFLIGHT;
 
@@ -103,7 +105,8 @@ fn a_bad_unit_is_found_and_holds_back_until_replaced() {
                 bed.ack(RouteConfiguration);
             }
         }
-        assert_eq!((asked, bed.disapprovals()), (5, vec!["b: no".to_owned()]));
+        // At last without any unit.
+        assert_eq!((asked, bed.disapprovals()), (6, vec!["b: no".to_owned()]));
         assert!(bed.refusals().is_empty(), "nothing live was refused");
         assert!(!bed.is_settled());
 
@@ -114,16 +117,91 @@ fn a_bad_unit_is_found_and_holds_back_until_replaced() {
     }
 }
 
-#[test]
-fn a_publisher_that_replaces_nothing_is_waited_for_in_vain() {
+/// The node refuses the unit `b`, and accepts no unit at all.
+fn refusing() -> Bed {
     let mut bed = settled(Protocol::Delta);
     bed.publish_units(&[("b", "bad")], "2");
     bed.responses();
     bed.nack(RouteConfiguration, "no");
+    assert_eq!(bed.responses(), ["RouteConfiguration preflight=frame"]);
+    bed.ack(RouteConfiguration);
     assert_eq!(bed.responses(), [""; 0]);
-    assert!(bed.stream.deadline().is_some());
-    bed.wait(crate::subscriber::order::PATIENCE);
-    assert_eq!(bed.responses(), ["RouteConfiguration preflight=frame web=2"]);
+    bed
+}
+
+#[test]
+fn known_bad_routes_do_not_go_live_with_time() {
+    let mut bed = refusing();
+    for _ in 0..3 {
+        bed.wait(PATIENCE);
+        assert_eq!(bed.responses(), [""; 0]);
+        assert_eq!(bed.stream.deadline(bed.now), None);
+    }
+    // Others that change do not take it with them.
+    bed.publish_units(&[("c", "2")], "3");
+    bed.responses();
+    bed.ack(RouteConfiguration);
+    bed.wait(PATIENCE);
+    assert_eq!(bed.responses(), [""; 0]);
+    bed.publish_units(&[("b", "1")], "4");
+    assert_eq!(bed.settle(), ["RouteConfiguration preflight=frame web=4"]);
+}
+
+#[test]
+fn a_node_that_most_others_overrule_gets_the_routes() {
+    let mut bed = refusing();
+    assert!(bed.stream.waits_for_judgement());
+    let version = resource(VirtualHost, "b", "bad").version();
+    assert_eq!(bed.stream.vote("b", version), Some(Vote::Refuses));
+    bed.stream.overrule([("b".into(), version)].into());
+    assert_eq!(bed.settle(), ["RouteConfiguration preflight=frame web=2"]);
+    assert!(!bed.is_settled());
+}
+
+#[test]
+fn who_refuses_even_no_unit_is_not_believed() {
+    for protocol in BOTH {
+        let mut bed = settled(protocol);
+        bed.publish_units(&[("b", "bad")], "2");
+        bed.responses();
+        bed.nack(RouteConfiguration, "no");
+        let version = resource(VirtualHost, "b", "bad").version();
+        assert_eq!(bed.stream.vote("b", version), Some(Vote::Pending));
+        bed.responses();
+        let answer = bed.nack(RouteConfiguration, "no");
+        assert_eq!(answer, Answer::Disbelieved(Some("no".into())));
+        assert_eq!(bed.stream.vote("b", version), None);
+        assert_eq!(bed.responses(), ["RouteConfiguration preflight=frame web=2"]);
+    }
+}
+
+#[test]
+fn who_refuses_all_units_is_not_believed() {
+    let mut bed = asking(Protocol::Delta);
+    bed.ask(RouteConfiguration, &[PREFLIGHT]);
+    let mut answers = Vec::new();
+    while bed.responses().iter().any(|sent| sent.contains('\u{12}')) {
+        answers.push(bed.nack(RouteConfiguration, "no"));
+    }
+    assert_eq!(answers.len(), 7);
+    assert_eq!(bed.ack(RouteConfiguration), Answer::Disbelieved(None));
+    assert_eq!(bed.settle()[0], "Listener web=1");
+}
+
+#[test]
+fn a_silent_node_has_no_vote_and_is_not_looked_at_again() {
+    let mut bed = settled(Protocol::Delta);
+    bed.publish_units(&[("b", "2")], "2");
+    bed.responses();
+    let version = resource(VirtualHost, "b", "2").version();
+    assert_eq!(bed.stream.vote("b", version), Some(Vote::Pending));
+    assert!(bed.stream.deadline(bed.now).is_some());
+    bed.wait(PATIENCE);
+    assert_eq!(bed.responses(), [""; 0]);
+    assert_eq!(bed.stream.vote("b", version), None);
+    assert_eq!(bed.stream.deadline(bed.now), None, "nothing comes of a look");
+    bed.ack(RouteConfiguration);
+    assert_eq!(bed.stream.vote("b", version), Some(Vote::Accepts));
 }
 
 #[test]
@@ -178,6 +256,6 @@ fn who_never_asks_for_the_preflight_is_served_without() {
     // It said that it would.
     let mut bed = asking(Protocol::Delta);
     assert_eq!(bed.responses(), [""; 0]);
-    bed.wait(crate::subscriber::order::PATIENCE);
+    bed.wait(PATIENCE);
     assert_eq!(bed.responses(), ["Listener web=1"]);
 }

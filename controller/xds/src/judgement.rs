@@ -1,0 +1,78 @@
+//! What the nodes of a group say together to a unit of the preflight. Pure.
+//!
+//! What one node refuses is taken from all nodes of the group, so a single one decides only while it is alone. A
+//! refusal counts if more than half of the group's nodes refuse. An address has one vote, which is what most of its
+//! nodes say: the name of a node is its own word. Nodes that have not answered yet are waited for, but not longer than
+//! live routes wait for them. Half is not enough: where as many accept a unit, to take it away would harm those who
+//! can serve it, and who refuses it loses no more than its virtual hosts, if it takes them one by one.
+
+use std::collections::BTreeMap;
+
+use super::peer::Origin;
+use super::snapshots::GroupCell;
+use limpet_resources::{Name, Version};
+
+/// What a node says to a unit. Of several streams of a node, the least counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Vote {
+    Refuses,
+    /// It has not answered yet.
+    Pending,
+    Accepts,
+}
+
+/// What the nodes of a group say together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Judgement {
+    /// `None`: nobody is asked.
+    pub(super) vote: Option<Vote>,
+    /// How many addresses refuse.
+    pub(super) refusing: usize,
+}
+
+/// What the nodes of a group say to each of these units.
+pub(super) fn judge(cell: &GroupCell, units: &[(Name, Version)]) -> Vec<Judgement> {
+    let mut said: BTreeMap<Origin, BTreeMap<Name, Vec<Option<Vote>>>> = BTreeMap::new();
+    for stream in cell.streams() {
+        let subscriber = stream.subscriber();
+        let votes = units.iter().map(|(unit, version)| subscriber.vote(unit, *version));
+        let nodes = said.entry(stream.origin).or_default();
+        let of_node = nodes
+            .entry(stream.node.clone())
+            .or_insert_with(|| vec![None; units.len()]);
+        for (known, vote) in of_node.iter_mut().zip(votes) {
+            *known = [*known, vote].into_iter().flatten().min();
+        }
+    }
+    let of_unit = |index: usize| {
+        let of_origin = |nodes: &BTreeMap<Name, Vec<Option<Vote>>>| {
+            let votes = nodes.values().filter_map(|votes| votes.get(index).copied().flatten());
+            majority(votes)
+        };
+        let votes: Vec<Vote> = said.values().filter_map(of_origin).collect();
+        Judgement {
+            vote: majority(votes.iter().copied()),
+            refusing: votes.iter().filter(|vote| **vote == Vote::Refuses).count(),
+        }
+    };
+    (0..units.len()).map(of_unit).collect()
+}
+
+/// What is certain, whatever those say that have not answered yet.
+fn majority(votes: impl Iterator<Item = Vote>) -> Option<Vote> {
+    let (mut all, mut refuse, mut accept) = (0, 0, 0);
+    for vote in votes {
+        all += 1;
+        refuse += usize::from(vote == Vote::Refuses);
+        accept += usize::from(vote == Vote::Accepts);
+    }
+    match all {
+        0 => None,
+        _ if 2 * refuse > all => Some(Vote::Refuses),
+        _ if 2 * accept >= all => Some(Vote::Accepts),
+        _ => Some(Vote::Pending),
+    }
+}
+
+#[cfg(test)]
+mod tests;
