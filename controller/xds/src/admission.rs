@@ -2,7 +2,7 @@
 //! that nobody without a certificate can take the place of an Envoy.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Semaphore, oneshot};
@@ -33,10 +33,16 @@ pub(super) struct Handshakes(Arc<Mutex<Table>>);
 struct Table {
     next: u64,
     under_way: BTreeMap<Origin, BTreeMap<u64, oneshot::Sender<()>>>,
+    /// The addresses of handshakes, who has to give way first last.
+    ranked: BTreeSet<(Rank, Origin)>,
     count: usize,
-    /// The addresses that have authenticated, the last one last.
-    known: VecDeque<Origin>,
+    /// The addresses that have authenticated, by when they did last, which is a number of `next`.
+    known: BTreeMap<Origin, u64>,
+    by_age: BTreeMap<u64, Origin>,
 }
+
+/// Whether an address has never authenticated, how many handshakes it has, and the oldest of them.
+type Rank = (bool, usize, Option<Reverse<u64>>);
 
 /// A handshake's place, until it is dropped.
 #[derive(Debug)]
@@ -50,12 +56,11 @@ pub(super) struct Handshake {
 impl Handshakes {
     pub(super) fn begin(&self, origin: Origin) -> Handshake {
         let mut table = lock(&self.0);
-        let number = table.next;
-        table.next += 1;
+        let number = table.next();
         let (place, displaced) = oneshot::channel();
-        let own = table.under_way.entry(origin).or_default();
-        own.insert(number, place);
-        let own = own.len();
+        let own = table.change(origin, |places| {
+            places.insert(number, place);
+        });
         table.count += 1;
         if own > HANDSHAKES_OF_ORIGIN {
             table.displace(origin);
@@ -75,13 +80,45 @@ impl Handshakes {
 }
 
 impl Table {
+    fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     /// The address that has to give way.
     fn heaviest(&self) -> Option<Origin> {
-        let key = |(origin, places): &(&Origin, &BTreeMap<u64, oneshot::Sender<()>>)| {
-            let oldest = places.keys().next().copied();
-            (!self.known.contains(origin), places.len(), Reverse(oldest))
-        };
-        self.under_way.iter().max_by_key(key).map(|(origin, _)| *origin)
+        self.ranked.last().map(|(_, origin)| *origin)
+    }
+
+    fn rank(&self, origin: Origin) -> Option<Rank> {
+        let places = self.under_way.get(&origin)?;
+        let oldest = places.keys().next().copied();
+        Some((!self.known.contains_key(&origin), places.len(), oldest.map(Reverse)))
+    }
+
+    /// Changes what the rank of an address depends on.
+    fn ranked(&mut self, origin: Origin, change: impl FnOnce(&mut Self)) {
+        if let Some(rank) = self.rank(origin) {
+            self.ranked.remove(&(rank, origin));
+        }
+        change(self);
+        if let Some(rank) = self.rank(origin) {
+            self.ranked.insert((rank, origin));
+        }
+    }
+
+    /// Changes the handshakes of an address. Returns how many it has then.
+    fn change(&mut self, origin: Origin, change: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<()>>)) -> usize {
+        let mut left = 0;
+        self.ranked(origin, |table| {
+            let places = table.under_way.entry(origin).or_default();
+            change(places);
+            left = places.len();
+            if left == 0 {
+                table.under_way.remove(&origin);
+            }
+        });
+        left
     }
 
     /// Ends the oldest handshake of this address: the receiver learns that the sender is gone.
@@ -93,22 +130,25 @@ impl Table {
     }
 
     fn remove(&mut self, origin: Origin, number: u64) {
-        let Some(places) = self.under_way.get_mut(&origin) else {
-            return;
-        };
-        if places.remove(&number).is_some() {
-            self.count -= 1;
-        }
-        if places.is_empty() {
-            self.under_way.remove(&origin);
-        }
+        let mut is_gone = false;
+        self.change(origin, |places| is_gone = places.remove(&number).is_some());
+        self.count -= usize::from(is_gone);
     }
 
     fn remember(&mut self, origin: Origin) {
-        self.known.retain(|known| *known != origin);
-        self.known.push_back(origin);
-        if self.known.len() > REMEMBERED {
-            self.known.pop_front();
+        let now = self.next();
+        self.ranked(origin, |table| {
+            if let Some(before) = table.known.insert(origin, now) {
+                table.by_age.remove(&before);
+            }
+            table.by_age.insert(now, origin);
+        });
+        if self.known.len() > REMEMBERED
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.ranked(oldest, |table| {
+                table.known.remove(&oldest);
+            });
         }
     }
 }
@@ -304,6 +344,38 @@ mod tests {
                 .count(),
             1
         );
+    }
+
+    /// Who gives way is found without a look at all addresses, and is the same that such a look would find.
+    #[test]
+    fn ranks_follow_every_change() {
+        let handshakes = Handshakes::default();
+        let mut under_way: Vec<Handshake> = Vec::new();
+        let mut state = 1_u64;
+        for turn in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let number = usize::try_from(state >> 33).unwrap();
+            let of = if turn % 3 == 0 { 2 * REMEMBERED } else { 50 };
+            if number % 7 < 4 {
+                under_way.push(handshakes.begin(origin(number % of)));
+            } else if !under_way.is_empty() {
+                let handshake = under_way.swap_remove(number % under_way.len());
+                if number % 2 == 0 {
+                    handshake.succeeded();
+                }
+            }
+            let table = lock(&handshakes.0);
+            let all: BTreeSet<_> = table
+                .under_way
+                .keys()
+                .map(|origin| (table.rank(*origin).unwrap(), *origin))
+                .collect();
+            assert_eq!(table.ranked, all);
+            assert!(table.count <= HANDSHAKES && table.known.len() <= REMEMBERED);
+            assert_eq!(table.known.len(), table.by_age.len());
+        }
+        drop(under_way);
+        assert!(lock(&handshakes.0).ranked.is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::hosts::{by_host, parent, with_hosts};
-use limpet_resources::{Name, PerType, Resource, ResourceType, Resources};
+use limpet_resources::{Name, PREFLIGHT, PerType, Resource, ResourceType, Resources};
 
 /// How many removed names are remembered. A stream that is further behind compares everything.
 const REMOVALS_KEPT: usize = 4096;
@@ -47,6 +47,18 @@ impl Group {
     /// The units of the preflight.
     pub(super) fn units(&self) -> &Catalogue {
         &self.units
+    }
+
+    /// The bytes that are sent to a node that asks for this name once more: of route configurations with their virtual
+    /// hosts, of the preflight with all units.
+    pub(super) fn weight(&self, resource_type: ResourceType, name: &str) -> usize {
+        let published = self.catalogue(resource_type).get(name);
+        let own = published.map_or(0, |resource| resource.body().len());
+        if resource_type != ResourceType::RouteConfiguration || name != PREFLIGHT {
+            return own;
+        }
+        let units = self.units.iter().map(|unit| unit.body().len());
+        own + units.sum::<usize>()
     }
 
     /// Replaces all resources. Returns whether anything changed.

@@ -8,6 +8,8 @@ pub(super) const NAME: usize = 1 << 10;
 pub(super) const NAMES_OF_STREAM: usize = 32 << 20;
 /// What a name takes beside its bytes: places in maps, and what is known of the resource.
 const NAME_OVERHEAD: usize = 128;
+/// The memory that the error messages of one stream may take. Of what is refused besides, the words are not kept.
+pub(super) const WORDS_OF_STREAM: usize = 1 << 20;
 /// The part of an error message that is kept, in bytes.
 const MESSAGE: usize = 4 << 10;
 /// How long a stream may be open before its first request.
@@ -27,8 +29,8 @@ pub(super) fn clip(message: &mut String) {
     }
 }
 
-/// The pace of requests that answer nothing. Answers come as fast as the server sends, but a client can ask again and
-/// again. Then it waits: nothing is lost.
+/// The pace of requests that answer nothing, or ask for something again. Answers come as fast as the server sends, but a
+/// client can ask again and again. Then it waits: nothing is lost.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// The time up to which requests are paid for. It may be ahead of now by [`Pace::AHEAD`].
@@ -40,6 +42,8 @@ impl Pace {
     const REQUEST: Duration = Duration::from_millis(10);
     /// The same for a change between some resources and all: it looks at every resource.
     const WILDCARD: Duration = Duration::from_secs(1);
+    /// What a megabyte costs that is sent again because the client asked for it again.
+    const MEGABYTE: Duration = Duration::from_millis(100);
     /// How much may be spent at once. That is a thousand requests, which is more than Envoy sends at its start.
     const AHEAD: Duration = Duration::from_secs(10);
 
@@ -50,6 +54,13 @@ impl Pace {
     /// A request that answered nothing.
     pub(super) fn spend(&mut self, wildcard: bool, now: Instant) {
         let cost = if wildcard { Self::WILDCARD } else { Self::REQUEST };
+        self.paid = self.paid.max(now) + cost;
+    }
+
+    /// A request for so many bytes that were sent before.
+    pub(super) fn spend_bytes(&mut self, bytes: usize, now: Instant) {
+        let micros = bytes as u128 * Self::MEGABYTE.as_micros() / (1 << 20);
+        let cost = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
         self.paid = self.paid.max(now) + cost;
     }
 
@@ -82,6 +93,20 @@ mod tests {
         let later = now + 100 * Pace::AHEAD;
         pace.spend(false, later);
         assert_eq!(pace.paid, later + Pace::REQUEST);
+    }
+
+    #[test]
+    fn what_is_sent_again_costs_what_it_weighs() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        pace.spend_bytes(0, now);
+        assert_eq!(pace.paid, now);
+        let mut at_once = 0;
+        while pace.next(now).is_none() {
+            pace.spend_bytes(4 << 20, now);
+            at_once += 1;
+        }
+        assert_eq!(at_once, 26);
     }
 
     #[test]

@@ -142,7 +142,7 @@ struct StreamTask<W: Wire> {
     client: Client,
     /// Of the memory that the client's address may use.
     share: Share,
-    /// The memory of the names that the node asks for.
+    /// The memory of the names that the node asks for. What it says to what it refuses is counted besides.
     memory: PerType<usize>,
     pace: Pace,
     service: Service,
@@ -266,19 +266,26 @@ impl<W: Wire> StreamTask<W> {
         let before = self.memory[resource_type];
         let after = W::memory(&subscriber, resource_type, &request, before);
         self.memory[resource_type] = after;
-        let all = ResourceType::ALL.into_iter().map(|each| self.memory[each]).sum();
+        let names: usize = ResourceType::ALL.into_iter().map(|each| self.memory[each]).sum();
+        let all = names + subscriber.words();
         let too_long = W::names(&request).any(|name| name.len() > limits::NAME);
         if too_long || all > NAMES_OF_STREAM || !self.share.set(all) {
             drop(subscriber);
             let words = if too_long {
                 format!("a resource's name has more than {} bytes", limits::NAME)
             } else {
-                format!("the stream asks for too many resources: their names take {all} bytes")
+                format!(
+                    "the stream asks for too many resources, or has refused too many: names and words take {all} bytes"
+                )
             };
             return Err(self.turn_away(TurnedAway::Request, Status::resource_exhausted(words)));
         }
         let wildcard = subscriber.has_asked_for(resource_type) && W::names(&request).any(|name| name == "*");
-        let answer = W::take_in(&mut subscriber, resource_type, request, &live.cell.group());
+        let published = live.cell.group();
+        let weight = W::weight(&subscriber, resource_type, &request, &published);
+        self.pace.spend_bytes(weight, Instant::now());
+        let answer = W::take_in(&mut subscriber, resource_type, request, &published);
+        drop(published);
         let has_voted = subscriber.has_voted();
         drop(subscriber);
         let shared = self.discovery.snapshots.shared();

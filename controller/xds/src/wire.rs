@@ -1,5 +1,7 @@
 //! The messages of the two forms of the protocol.
 
+use std::collections::BTreeSet;
+
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 use envoy_types::pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse, Resource as Message};
@@ -23,6 +25,8 @@ pub(super) trait Wire: Send + 'static {
     fn tidy(request: &mut Self::Request);
     /// All names of resources in the request.
     fn names(request: &Self::Request) -> impl Iterator<Item = &str>;
+    /// The bytes that the request makes the server send again.
+    fn weight(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, group: &Group) -> usize;
     /// The memory of the names of this type that the node asks for after the request, if it was `before`.
     fn memory(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, before: usize) -> usize;
     fn take_in(
@@ -62,6 +66,14 @@ impl Wire for Delta {
         let lists = [&request.resource_names_subscribe, &request.resource_names_unsubscribe];
         let had = request.initial_resource_versions.keys();
         lists.into_iter().flatten().chain(had).map(String::as_str)
+    }
+
+    fn weight(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, group: &Group) -> usize {
+        // What it gives up it may ask for again, as if that were new.
+        let lists = [&request.resource_names_subscribe, &request.resource_names_unsubscribe];
+        let known = lists.into_iter().flatten();
+        let known = known.filter(|name| subscriber.has_named(resource_type, name));
+        known.map(|name| group.weight(resource_type, name)).sum()
     }
 
     fn memory(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, before: usize) -> usize {
@@ -127,6 +139,17 @@ impl Wire for StateOfTheWorld {
         request.resource_names.iter().map(String::as_str)
     }
 
+    fn weight(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, group: &Group) -> usize {
+        if subscriber.is_stale(resource_type, &request.response_nonce) {
+            return 0;
+        }
+        let wanted: BTreeSet<&str> = Self::names(request).collect();
+        let gone = subscriber
+            .names(resource_type)
+            .filter(|name| !wanted.contains(&***name));
+        gone.map(|name| group.weight(resource_type, name)).sum()
+    }
+
     fn memory(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, before: usize) -> usize {
         if subscriber.is_stale(resource_type, &request.response_nonce) {
             return before;
@@ -171,6 +194,54 @@ fn any(resource: &Resource) -> Any {
 mod tests {
     use super::*;
     use crate::subscriber::{Abilities, Service};
+    use limpet_resources::{PREFLIGHT, Resources};
+
+    /// What Envoy does at its start costs nothing; to ask for the same again, or to give it up, costs what it weighs.
+    #[test]
+    fn what_is_asked_for_again_weighs_what_is_sent() {
+        const ROUTES: ResourceType = ResourceType::RouteConfiguration;
+        let mut resources = Resources::new();
+        let resource = |of_type, name: &str, bytes| Resource::new(of_type, name, vec![0; bytes]);
+        for (name, bytes) in [(PREFLIGHT, 10), ("web", 200), ("other", 1)] {
+            resources.insert(resource(ROUTES, name, bytes));
+        }
+        resources.insert(resource(ResourceType::VirtualHost, "web/a", 1000));
+        for name in ["a", "b"] {
+            resources.insert_unit(resource(ResourceType::VirtualHost, name, 5000));
+        }
+        let mut group = Group::default();
+        group.publish(resources);
+        let abilities = Abilities {
+            takes_hosts: true,
+            has_preflight: true,
+        };
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+
+        let mut subscriber = Subscriber::new(Protocol::Delta, Service::Aggregated, abilities);
+        let request = |more: &[&str], fewer: &[&str]| DeltaDiscoveryRequest {
+            resource_names_subscribe: names(more),
+            resource_names_unsubscribe: names(fewer),
+            ..DeltaDiscoveryRequest::default()
+        };
+        let first = request(&[PREFLIGHT, "web"], &[]);
+        let weight = |subscriber: &_, request: &_| Delta::weight(subscriber, ROUTES, request, &group);
+        assert_eq!(weight(&subscriber, &first), 0);
+        Delta::take_in(&mut subscriber, ROUTES, first, &group);
+        assert_eq!(weight(&subscriber, &request(&["other"], &["other"])), 0);
+        assert_eq!(weight(&subscriber, &request(&[PREFLIGHT], &[])), 10_010);
+        assert!((1200..1250).contains(&weight(&subscriber, &request(&[], &["web"]))));
+
+        let mut subscriber = Subscriber::new(Protocol::StateOfTheWorld, Service::Aggregated, abilities);
+        let request = |wanted: &[&str]| DiscoveryRequest {
+            resource_names: names(wanted),
+            ..DiscoveryRequest::default()
+        };
+        let weight = |subscriber: &_, request: &_| StateOfTheWorld::weight(subscriber, ROUTES, request, &group);
+        assert_eq!(weight(&subscriber, &request(&[PREFLIGHT, "web"])), 0);
+        StateOfTheWorld::take_in(&mut subscriber, ROUTES, request(&[PREFLIGHT, "web"]), &group);
+        assert_eq!(weight(&subscriber, &request(&[PREFLIGHT, "web", "other"])), 0);
+        assert_eq!(weight(&subscriber, &request(&["web"])), 10_010);
+    }
 
     /// The names of the subscription stay, so their memory does.
     #[test]

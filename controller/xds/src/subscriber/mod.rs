@@ -13,7 +13,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,7 +21,11 @@ use self::order::Hold;
 use self::preflight::Preflight;
 use self::subscription::{Allowed, InFlight, Item, Subscription, Unpublished, is_complete_state, version_of};
 use super::group::{Catalogue, Group};
+use super::limits::WORDS_OF_STREAM;
 use limpet_resources::{Name, PerType, Resource, ResourceType, Version};
+
+/// In the place of an error message for which there is no room.
+const LEFT_OUT: &str = "the node has refused too much for its words to be kept";
 
 /// Which of the two forms of the protocol a stream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +139,24 @@ impl Subscriber {
     /// Whether the node asked for this resource by its name.
     pub(super) fn has_named(&self, resource_type: ResourceType, name: &str) -> bool {
         self.types[resource_type].names.contains(name)
+    }
+
+    /// The names of this type that the node asked for.
+    pub(super) fn names(&self, resource_type: ResourceType) -> impl Iterator<Item = &Name> {
+        self.types[resource_type].names.iter()
+    }
+
+    /// The memory of the error messages that are kept.
+    pub(super) fn words(&self) -> usize {
+        let refused = ResourceType::ALL.into_iter().map(|each| &self.types[each].refused);
+        let refused = refused.chain([self.preflight.refused()]).flat_map(BTreeMap::values);
+        refused.map(|refused| refused.message.len()).sum()
+    }
+
+    /// The error message as it is kept.
+    fn kept(&self, error: &str) -> Arc<str> {
+        let has_room = self.words() + error.len() <= WORDS_OF_STREAM;
+        Arc::from(if has_room { error } else { LEFT_OUT })
     }
 
     /// Whether the node asked for anything of this type.
@@ -304,9 +326,9 @@ impl Subscriber {
         if error.is_none() || single {
             self.stop_expecting(resource_type, &items, error.is_some());
         }
+        let message = error.map(|error| self.kept(error));
         let subscription = &mut self.types[resource_type];
-        if let Some(error) = error {
-            let message = Arc::from(error);
+        if let Some(message) = message {
             subscription.refuse(items, &message, catalogue);
             return Answer::Refused(told, message);
         }

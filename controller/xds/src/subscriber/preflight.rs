@@ -15,12 +15,12 @@
 //! all units, is not believed. Whether a refusal counts is for the nodes of the group together: see `judgement`. A node
 //! whose refusals do not count gets the live routes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::order::{Hold, REFERRING};
-use super::subscription::{Allowed, InFlight, Item, Subscription, version_of};
+use super::subscription::{Allowed, InFlight, Item, Refused, Subscription, version_of};
 use super::{Answer, Protocol, Response, Subscriber, catalogue};
 use crate::group::Group;
 use crate::hosts::with_hosts;
@@ -52,6 +52,10 @@ enum Canary {
 }
 
 impl Preflight {
+    pub(super) fn refused(&self) -> &BTreeMap<Name, Refused> {
+        &self.units.refused
+    }
+
     pub(super) fn holds(&self) -> [&Hold; 2] {
         [&self.held, &self.unanswered]
     }
@@ -225,6 +229,7 @@ impl Subscriber {
 
     /// Takes in the answer to units, if this nonce is theirs.
     pub(super) fn answer_preflight(&mut self, nonce: &str, error: Option<&str>, group: &Group) -> Option<Answer> {
+        let message = error.map(|error| self.kept(error));
         let units = &mut self.preflight.units;
         let InFlight { items, .. } = units
             .in_flight
@@ -238,10 +243,10 @@ impl Subscriber {
             if self.preflight.is_believed() {
                 Answer::Approved
             } else {
-                Answer::Disbelieved(error.map(Arc::from))
+                Answer::Disbelieved(message)
             }
-        } else if let Some(error) = error {
-            let (count, message) = (items.len(), Arc::from(error));
+        } else if let Some(message) = message {
+            let count = items.len();
             let only = items.first().filter(|_| count == 1).map(|item| Arc::clone(&item.name));
             self.preflight.canary = Canary::Unasked;
             units.refuse(items, &message, group.units());

@@ -217,6 +217,27 @@ fn a_node_that_has_the_routes_is_not_asked_again() {
     assert_eq!(bed.responses(), [asked]);
 }
 
+#[test]
+fn the_words_of_a_node_take_a_bounded_memory() {
+    let mut bed = asking(Protocol::Delta);
+    for number in 0..2000 {
+        bed.resources
+            .insert_unit(resource(VirtualHost, &format!("unit-{number}"), "1"));
+    }
+    bed.publish(&[]);
+    bed.ask(RouteConfiguration, &[PREFLIGHT]);
+    let words = "no ".repeat(1000);
+    while bed.responses().iter().any(|sent| sent.contains('\u{12}')) {
+        bed.nack(RouteConfiguration, &words);
+    }
+    assert_eq!(bed.disapprovals().len(), 2004);
+    let kept = bed.stream.words();
+    assert!(
+        (WORDS_OF_STREAM / 2..WORDS_OF_STREAM + 2004 * 60).contains(&kept),
+        "{kept}"
+    );
+}
+
 /// Its route configurations are as they were, because hosts are not part of them.
 #[test]
 fn a_node_that_comes_back_is_asked_about_changed_hosts() {
