@@ -114,6 +114,39 @@ async fn redirected_sessions_do_not_mix() -> Result<()> {
     Ok(())
 }
 
+/// A proxy in front may name requests in its own way.
+#[tokio::test]
+async fn redirected_sessions_stay_whatever_the_request_id() -> Result<()> {
+    let mut policy = Carrier::Cookie.policy();
+    policy["strict"] = true.into();
+    let config = Config::load("cookie.yaml")?.policy(&policy).strict_routes();
+    let site = start(config.connection_manager(&json!({"preserve_external_request_id": true}))).await?;
+    let mut session = begun(&site.envoy, Carrier::Cookie).await?;
+    for length in [1, 64, 65, 200, 8000] {
+        let request = site.envoy.get("/2").header("x-request-id", &"x".repeat(length));
+        assert_stays(&mut session, request).await?;
+    }
+    Ok(())
+}
+
+/// A filter in front delays a request that begins again for longer than anything is remembered.
+#[tokio::test]
+async fn what_was_remembered_is_forgotten_after_seconds() -> Result<()> {
+    let delaying = json!([{
+        "name": "envoy.filters.http.fault",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+            "delay": {"fixed_delay": "10.1s", "percentage": {"numerator": 100}},
+            "headers": [{"name": "x-envoy-original-url", "present_match": true}],
+        },
+    }]);
+    let site = start(Config::load("cookie.yaml")?.prepend_filters(&delaying)).await?;
+    let session = begun(&site.envoy, Carrier::Cookie).await?;
+    let answer = session.bring(site.envoy.get("/1")).send().await?;
+    assert!(answer.set_cookie("limpet-session").is_some(), "{answer:?}");
+    Ok(())
+}
+
 /// A request that begins again is matched to the weighted route first.
 #[tokio::test]
 async fn redirected_sessions_stay_at_their_services() -> Result<()> {

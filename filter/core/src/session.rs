@@ -88,7 +88,7 @@ impl Session {
         let mut verdict = tokens.verdict;
         self.taken = to_remember(request, tokens.taken)?;
         if verdict.is_err_and(|why| why.outcome == RequestOutcome::NoToken)
-            && let Some(taken) = taken_before_redirect(request)?
+            && let Some(taken) = taken_before_redirect(request, now)?
         {
             // Tokens of other scopes are among them, so a refusal says nothing.
             verdict = self.bound_policy.first_alive(taken.tokens(), now).or(verdict);
@@ -128,10 +128,13 @@ impl Session {
         })
     }
 
-    /// The request has ended without a response. Envoy may begin it again at once.
-    pub fn end_unanswered(self, unanswered: &Unanswered) {
-        if let Some(taken) = self.taken {
-            unanswered.remember(*taken);
+    /// The request has ended without a response. Envoy may begin it again at once. Nothing is remembered if the proxy
+    /// does not tell the time.
+    pub fn end_unanswered(self, unanswered: &Unanswered, now: impl Fn() -> Result<Timestamp, ViewError>) {
+        if let Some(taken) = self.taken
+            && let Ok(now) = now()
+        {
+            unanswered.remember(*taken, now);
         }
     }
 
@@ -349,7 +352,7 @@ fn to_remember(request: &impl RequestView, tokens: Vec<u8>) -> Result<Option<Box
 }
 
 /// What was taken out of a request before Envoy began it again; `None` for any other request.
-fn taken_before_redirect(request: &impl RequestView) -> Result<Option<Box<Taken>>, ViewError> {
+fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<Option<Box<Taken>>, ViewError> {
     let Some(unanswered) = request.unanswered() else {
         return Ok(None);
     };
@@ -357,7 +360,7 @@ fn taken_before_redirect(request: &impl RequestView) -> Result<Option<Box<Taken>
         return Ok(None);
     }
     let request_id = request.header(REQUEST_ID_HEADER)?;
-    Ok(request_id.and_then(|id| unanswered.take(&id)).map(Box::new))
+    Ok(request_id.and_then(|id| unanswered.take(&id, now)).map(Box::new))
 }
 
 /// Whether this is a CORS preflight (the Fetch standard, "CORS-preflight request").

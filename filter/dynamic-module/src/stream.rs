@@ -70,7 +70,7 @@ impl Stream {
     pub(crate) fn on_complete(&mut self, exchange: &mut Exchange<'_>) {
         // Without a response, Envoy may begin the request again at once.
         if let Some(ongoing) = self.ongoing.take() {
-            ongoing.session.end_unanswered(&UNANSWERED);
+            ongoing.session.end_unanswered(&UNANSWERED, || Ok(host::now()));
         }
         let (Some(request), response) = self.outcome else {
             return;

@@ -35,7 +35,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // Without a response, Envoy may begin the request again at once.
         if let Some(ongoing) = self.ongoing.take() {
-            ongoing.session.end_unanswered(&UNANSWERED);
+            ongoing.session.end_unanswered(&UNANSWERED, host::now);
         }
     }
 }

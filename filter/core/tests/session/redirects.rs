@@ -2,12 +2,16 @@
 
 use limpet_core::Unanswered;
 use limpet_core::carrier::cookie_name::CookieNames;
+use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Form};
+use limpet_core::view::ViewError;
 use serde_json::json;
 
 use crate::world::*;
 
 const ID: &str = "1b4e28ba-2fa1-41d2-883f-0016d3cca427";
+/// When requests without a response end.
+const ENDED: u64 = 100;
 
 /// What an adapter remembers.
 fn nothing_yet() -> &'static Unanswered {
@@ -17,15 +21,19 @@ fn nothing_yet() -> &'static Unanswered {
 /// A request that ends without a response; returns the host that it was steered to.
 fn unanswered(site: &Site, request: &Request, remembered: &Unanswered) -> Option<String> {
     let mut session = site.session(request);
-    let plan = session.on_request(&mut request.clone(), at(1)).unwrap();
+    let plan = session.on_request(&mut request.clone(), at(ENDED)).unwrap();
     let host = plan.steering.map(|steering| steering.host.to_string());
-    session.end_unanswered(remembered);
+    session.end_unanswered(remembered, || Ok(at(ENDED)));
     host
 }
 
 fn steered_to(site: &Site, request: &Request) -> Option<String> {
+    steered_at(site, request, at(ENDED))
+}
+
+fn steered_at(site: &Site, request: &Request, now: Timestamp) -> Option<String> {
     let mut session = site.session(request);
-    let plan = session.on_request(&mut request.clone(), at(1)).unwrap();
+    let plan = session.on_request(&mut request.clone(), now).unwrap();
     plan.steering.map(|steering| steering.host.to_string())
 }
 
@@ -43,7 +51,7 @@ fn a_redirected_request_has_its_session() {
     // A chain of redirects.
     assert_eq!(unanswered(&site, &again, remembered), a());
     assert_eq!(unanswered(&site, &again, remembered), a());
-    let visit = site.visit(&again, &Response::by(A), at(1));
+    let visit = site.visit(&again, &Response::by(A), at(ENDED));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
     // It is forgotten with the response.
     assert_eq!(steered_to(&site, &again), None);
@@ -135,13 +143,66 @@ fn only_the_last_requests_are_remembered() {
 }
 
 #[test]
-fn a_request_without_a_short_id_is_not_remembered() {
+fn a_request_is_remembered_for_ten_seconds() {
     let site = Site::new(cookie_policy(json!({})));
-    for id in ["", &"x".repeat(65)] {
+    let ended = at(ENDED).unix_millis();
+    for (at, host) in [
+        (ended + 9_999, a()),
+        (ended + 10_000, None),
+        // The clock was set back.
+        (ended - 9_999, a()),
+        (ended - 10_000, None),
+    ] {
         let remembered = nothing_yet();
-        let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, id);
+        let request = bringing(&claims(A, self::at(0), self::at(0))).remembered(remembered, ID);
         unanswered(&site, &request, remembered);
-        let again = Request::new().remembered(remembered, id).redirected();
-        assert_eq!(steered_to(&site, &again), None);
+        let again = Request::new().remembered(remembered, ID).redirected();
+        let now = Timestamp::from_unix_millis(at);
+        assert_eq!(steered_at(&site, &again, now), host, "{at}");
+        if host.is_none() {
+            assert_eq!(steered_to(&site, &again), None, "forgotten at {at}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_remembered_without_the_time() {
+    let site = Site::new(cookie_policy(json!({})));
+    let remembered = nothing_yet();
+    let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, ID);
+    let mut session = site.session(&request);
+    session.on_request(&mut request.clone(), at(1)).unwrap();
+    session.end_unanswered(remembered, || {
+        Err(ViewError {
+            what: "the time",
+            status: 1,
+        })
+    });
+    let again = Request::new().remembered(remembered, ID).redirected();
+    assert_eq!(steered_to(&site, &again), None);
+}
+
+#[test]
+fn a_request_without_an_id_is_not_remembered() {
+    let site = Site::new(cookie_policy(json!({})));
+    let remembered = nothing_yet();
+    let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, "");
+    unanswered(&site, &request, remembered);
+    let again = Request::new().remembered(remembered, "").redirected();
+    assert_eq!(steered_to(&site, &again), None);
+}
+
+#[test]
+fn a_request_is_known_by_an_id_of_any_length() {
+    let site = Site::new(cookie_policy(json!({})));
+    for length in [1, 64, 65, 8000] {
+        let remembered = nothing_yet();
+        let [id, other] = ["a", "b"].map(|last| "x".repeat(length - 1) + last);
+        let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, &id);
+        unanswered(&site, &request, remembered);
+        let others = Request::new().remembered(remembered, &other).redirected();
+        assert_eq!(steered_to(&site, &others), None, "{length} bytes");
+        let again = Request::new().remembered(remembered, &id).redirected();
+        assert_eq!(steered_to(&site, &again), a(), "{length} bytes");
     }
 }
