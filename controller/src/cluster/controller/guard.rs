@@ -15,7 +15,7 @@ use limpet_model::endpoints::Endpoint;
 
 /// How often to check whether Envoys have the fence of an address that is held back.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often to look for fences that have expired.
+/// How often to look for fences that have expired, which makes room for others.
 const CLEAN: Duration = Duration::from_secs(60);
 
 /// Holds endpoints back whose address has a new owner, until Envoys have its fence.
@@ -143,8 +143,9 @@ impl Guard {
                 changed
             });
         }
-        let idle = self.fences.held_back().is_empty() && self.wanted.borrow().is_none();
-        self.look = Instant::now() + if idle { CLEAN } else { LOOK };
+        // Who writes the wanted list waits for nothing here, and there may never be room for a fence.
+        let holds = !self.fences.held_back().is_empty();
+        self.look = Instant::now() + if holds { LOOK } else { CLEAN };
         services
     }
 
@@ -154,5 +155,59 @@ impl Guard {
             held_back: self.fences.held_back().len(),
             unacknowledged: self.fences.unacknowledged(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limpet_outputs::{FilterInputs, FilterKeys};
+
+    use super::*;
+    use crate::cluster::reconcile::manifests::Written;
+    use limpet_model::endpoints::EndpointState;
+
+    fn service(namespace: &str) -> ObjectName {
+        ObjectName::new(namespace, "shop")
+    }
+
+    fn endpoints(count: u32, owner: &str) -> Vec<Endpoint> {
+        let endpoint = |n: u32| Endpoint {
+            address: (std::net::Ipv4Addr::from(n), 80).into(),
+            state: EndpointState::Ready,
+            owner: Some(owner.into()),
+        };
+        (0..count).map(endpoint).collect()
+    }
+
+    #[test]
+    fn fences_without_room_are_not_looked_at_all_the_time() {
+        let (keep, kept) = watch::channel(None);
+        let (wanted, wants) = watch::channel(None);
+        let delivery = Delivery::Objects {
+            written: watch::channel(Written::default()).1,
+            leads: watch::channel(true).1,
+        };
+        let published = PublishedFilter {
+            inputs: Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new()))),
+            life: Duration::from_secs(3600),
+            name: "limpet",
+            versions: BTreeMap::new(),
+            generation: 0,
+        };
+        let mut guard = Guard::new(kept, wanted, delivery);
+        let from: BTreeSet<Arc<str>> = ["routes".into()].into();
+        guard.lead(["first", "second"].map(|name| (service(name), from.clone())).into());
+        // One more than there is room for. Nobody waits for them: another namespace shows the new owner.
+        guard.endpoints(&service("first"), "http", endpoints(5001, "a"));
+        guard.endpoints(&service("first"), "http", Vec::new());
+        guard.endpoints(&service("second"), "http", endpoints(5001, "heir"));
+        assert!(guard.due() <= Instant::now(), "a change is looked at once");
+        guard.look(Some(&published));
+        let list = wants.borrow().clone();
+        assert_eq!(list.as_ref().map(List::len), Some(5000));
+        keep.send_replace(list);
+        guard.look(Some(&published));
+        assert!(wants.borrow().is_none(), "all there is room for is kept");
+        assert!(guard.due() > Instant::now() + CLEAN / 2);
     }
 }

@@ -190,9 +190,12 @@ impl Fences {
         self.list.with(&new, life, now)
     }
 
-    /// Forgets owners whose tokens have all expired.
+    /// Forgets owners whose tokens have all expired, and changes that no token is about any more: there may never have
+    /// been room for their fences.
     pub(crate) fn forget(&mut self, life: Duration, now: Timestamp) {
         self.owners.forget(life, now);
+        self.changes
+            .retain(|at, change| change.held || !change.fence(at).is_over(life, now));
     }
 
     /// The list of the ConfigMap.

@@ -38,6 +38,11 @@ impl Fence {
         }
     }
 
+    /// Whether every token that it is about has expired.
+    pub(super) fn is_over(&self, life: Duration, now: Timestamp) -> bool {
+        Timestamp::from_unix_seconds(self.not_before).after(life) <= now
+    }
+
     /// As the filter has it.
     pub(super) fn config(&self) -> FenceConfig {
         FenceConfig {
@@ -95,7 +100,7 @@ impl List {
     /// The list with new fences and without expired ones, and how many had to go because there are too many: the oldest
     /// of each namespace that has more than its share. `None`: the list need not be written.
     pub(crate) fn with(&self, new: &[Fence], life: Duration, now: Timestamp) -> Option<(Self, usize)> {
-        let is_over = |fence: &Fence| Timestamp::from_unix_seconds(fence.not_before).after(life) <= now;
+        let is_over = |fence: &Fence| fence.is_over(life, now);
         let over = self.iter().filter(|fence| is_over(fence)).count();
         // After each write of the list, every Envoy sets up the filter again. So expired fences go together.
         if new.is_empty() && (over == 0 || over < self.len() / 4) {
@@ -107,7 +112,8 @@ impl List {
         for at in &excess {
             all.0.remove(at);
         }
-        Some((all, excess.len()))
+        // What there is no room for is left out of every list, so a list without it need not be written again.
+        (all != *self).then_some((all, excess.len()))
     }
 
     /// What there is no room for.

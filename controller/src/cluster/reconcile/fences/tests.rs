@@ -259,6 +259,29 @@ fn a_namespace_with_many_fences_evicts_its_own() {
     assert_eq!(["victim", "many", "more"].map(count), [100, 2450, 2450]);
 }
 
+/// Who may write EndpointSlices may change more addresses than there is room for.
+#[test]
+fn a_change_without_room_is_forgotten_with_its_tokens() {
+    let mut fences = Fences::default();
+    let addresses: Vec<String> = (0..=5000).map(|n| format!("10.0.{}.{}:80", n / 256, n % 256)).collect();
+    let owned_by = |owner: &'static str| addresses.iter().map(move |at| (at.as_str(), owner)).collect::<Vec<_>>();
+    observe(&mut fences, "shop", &owned_by("a"), 0);
+    observe(&mut fences, "shop", &owned_by("heir"), 0);
+    let (list, dropped) = fences.wanted(LIFE, at(0)).unwrap();
+    assert_eq!((list.len(), dropped), (5000, 1));
+    fences.set_list(list, at(0));
+    release(&mut fences, false, 5000);
+    assert!(fences.wanted(LIFE, at(5000)).is_none(), "there is no room for more");
+
+    let over = 2000 + 3_600_000;
+    fences.forget(LIFE, at(over - 1));
+    fences.set_list(List::default(), at(over - 1));
+    let kept = fences.wanted(LIFE, at(over - 1)).map(|(list, _)| list.len());
+    assert_eq!(kept, Some(1), "now there is room");
+    fences.forget(LIFE, at(over));
+    assert!(fences.wanted(LIFE, at(over)).is_none(), "no session is so old");
+}
+
 #[test]
 fn a_list_that_cannot_be_read_is_told_by_its_field() {
     let fences = r#"[
