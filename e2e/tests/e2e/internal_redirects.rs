@@ -123,7 +123,7 @@ async fn redirected_sessions_stay_whatever_the_request_id() -> Result<()> {
     let site = start(config.connection_manager(&json!({"preserve_external_request_id": true}))).await?;
     let mut session = begun(&site.envoy, Carrier::Cookie).await?;
     for length in [1, 64, 65, 200, 8000] {
-        let request = site.envoy.get("/2").header("x-request-id", &"x".repeat(length));
+        let request = site.envoy.get("/2").header("x-request-id", "x".repeat(length));
         assert_stays(&mut session, request).await?;
     }
     Ok(())

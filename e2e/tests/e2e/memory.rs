@@ -1,5 +1,5 @@
-//! What the dynamic module leaves of keys in Envoy's memory, searched as somebody would who has a core dump. Texts in
-//! base64 are not looked for: the environment of a process stays what it is.
+//! What the filter leaves of keys in Envoy's memory, searched as somebody would who has a core dump. A wasm VM's memory
+//! is a part of it. Texts in base64 are not looked for: the environment of a process stays what it is.
 
 #[path = "../../../filter/core/tests/memory/search.rs"]
 #[allow(clippy::expect_used, reason = "a failed test")]
@@ -10,11 +10,9 @@ use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_core::keyring::wrapped::wrap;
 use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
-use limpet_e2e::{Build, Config, Site};
+use limpet_e2e::{Config, Site};
 use search::{Needles, key};
 use serde_json::{Value, json};
-
-use crate::dynamic_module::takes_the_module;
 
 const LABELS: [&str; 4] = [
     "limpet token v1 mac",
@@ -28,6 +26,13 @@ fn needles(numbers: &[u8]) -> Needles {
     for number in numbers {
         needles.key(&format!("key {number}"), &key(*number), &LABELS);
     }
+    needles
+}
+
+/// What stays of a key while it is in use.
+fn states(number: u8) -> Needles {
+    let mut needles = Needles::default();
+    needles.states(&format!("key {number}"), &key(number), &LABELS);
     needles
 }
 
@@ -50,11 +55,7 @@ fn filter(number: u8) -> Result<Value> {
 
 #[tokio::test]
 async fn no_key_is_left_in_envoys_memory() -> Result<()> {
-    if !takes_the_module()? {
-        return Ok(());
-    }
-    let config = Config::load("ecds.yaml")?.build(Build::Module);
-    let config = config.filter_environment(&["LIMPET_KEK"]);
+    let config = Config::load("ecds.yaml")?.filter_environment(&["LIMPET_KEK"]);
     let config = config.env("LIMPET_KEK", &BASE64_STANDARD.encode(key(101)));
     let mut site = Site::start(config.filter(&filter(43)?)).await?;
     let needles = needles(&[43, 71, 101]);
@@ -73,6 +74,11 @@ async fn no_key_is_left_in_envoys_memory() -> Result<()> {
         }
         let found = needles.search(site.envoy.pid()).context("Envoy's memory")?;
         assert!(found.is_empty(), "with key {number}: {found:#?}");
+        let in_use = states(number).search(site.envoy.pid())?;
+        assert!(
+            !in_use.is_empty(),
+            "with key {number}: the filter's memory was not searched"
+        );
         if number == 43 {
             site.envoy.update(|config| match filter(71) {
                 Ok(next) => config.filter(&next),
@@ -80,5 +86,7 @@ async fn no_key_is_left_in_envoys_memory() -> Result<()> {
             })?;
         }
     }
+    let former = states(43).search(site.envoy.pid())?;
+    assert!(former.is_empty(), "{former:#?}");
     Ok(())
 }

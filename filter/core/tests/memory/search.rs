@@ -9,6 +9,8 @@ use sha2::Sha256;
 
 /// How many bytes of a form are looked for at once: what one vector register holds.
 const LEN: usize = 16;
+const PAGE: usize = 4096;
+const ZEROS: [u8; PAGE + LEN - 1] = [0; PAGE + LEN - 1];
 const IPAD: u8 = 0x36;
 const OPAD: u8 = 0x5c;
 
@@ -81,11 +83,19 @@ impl Needles {
             if memory.read_exact(&mut bytes).is_err() {
                 continue;
             }
-            for window in bytes.windows(LEN) {
-                if begins[usize::from(u16::from_ne_bytes([window[0], window[1]]))]
-                    && let Some(name) = self.0.get(window)
-                {
-                    found.insert(format!("{name} ({region})"));
+            for page in (0..len).step_by(PAGE) {
+                // Also what begins in this page and ends in the next one.
+                let page = &bytes[page..len.min(page + PAGE + LEN - 1)];
+                // Most of what a virtual machine reserves was never used.
+                if page == &ZEROS[..page.len()] {
+                    continue;
+                }
+                for window in page.windows(LEN) {
+                    if begins[usize::from(u16::from_ne_bytes([window[0], window[1]]))]
+                        && let Some(name) = self.0.get(window)
+                    {
+                        found.insert(format!("{name} ({region})"));
+                    }
                 }
             }
         }
@@ -121,6 +131,9 @@ fn derived(hkdf: &Hkdf<Sha256>, label: &str) -> [u8; 32] {
     key
 }
 
+/// More than any machine has: what a sanitizer keeps addresses for, to note in it which memory may be used.
+const RESERVED: usize = 1 << 40;
+
 /// The writable regions of a process: name, first address and length.
 fn regions(process: u32) -> io::Result<Vec<(String, u64, usize)>> {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps"))?;
@@ -133,5 +146,9 @@ fn regions(process: u32) -> io::Result<Vec<(String, u64, usize)>> {
         let name = words.nth(3).unwrap_or("anonymous");
         writable.then(|| Some((name.to_owned(), start, usize::try_from(end - start).ok()?)))?
     };
-    Ok(maps.lines().filter_map(region).collect())
+    Ok(maps
+        .lines()
+        .filter_map(region)
+        .filter(|(_, _, len)| *len < RESERVED)
+        .collect())
 }
