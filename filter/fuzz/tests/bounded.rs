@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use limpet_fuzz::TARGETS;
+use limpet_fuzz::{Random, TARGETS};
 
 /// The longest input. Envoy limits all request headers to 60 KiB.
 const MAX_LEN: usize = 60 * 1024;
@@ -29,31 +29,6 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 fn from_environment(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
-}
-
-/// The `SplitMix64` generator.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(bound.max(1)).unwrap()).unwrap()
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[0]
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
-    }
 }
 
 /// Words that the parsers look for.
@@ -125,7 +100,7 @@ fn run(name: &str) {
     let seconds = from_environment("LIMPET_FUZZ_SECONDS").unwrap_or(2);
     let (begin, limit) = (Instant::now(), Duration::from_secs(seconds));
     let seeds: Vec<Vec<u8>> = corpus.into_iter().map(|(_, input)| input).collect();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut runs = 0;
     while runs < AT_LEAST || begin.elapsed() < limit {
         let mut input = match random.below(16) {

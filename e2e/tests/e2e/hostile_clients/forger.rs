@@ -10,6 +10,8 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal};
 use limpet_e2e::{OTHER_KEY, TEST_KEY};
 
+use crate::random::Random;
+
 /// An address that belongs to another backend by now.
 pub(crate) const FENCED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
@@ -61,7 +63,7 @@ pub(crate) struct Forger {
     impostor: Realm,
     host: SocketAddr,
     now: Duration,
-    random: u64,
+    random: Random,
 }
 
 impl Forger {
@@ -80,20 +82,12 @@ impl Forger {
             impostor: session.realm(1, OTHER_KEY)?,
             host,
             now,
-            random: u64::from(session.name.as_bytes()[0]),
+            random: Random::new(session.name.as_bytes()[0].into()),
         })
     }
 
-    /// The generator `SplitMix64`.
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
-        [(); N].map(|()| self.random().to_le_bytes()[0])
+        [(); N].map(|()| self.random.byte())
     }
 
     /// The claims of a token for this host, whose session began, and was last seen, this long ago.
@@ -113,7 +107,7 @@ impl Forger {
     }
 
     fn seal(&mut self, realm: fn(&Self) -> &Realm, claims: Claims) -> String {
-        let form = if self.random().is_multiple_of(2) {
+        let form = if self.random.number().is_multiple_of(2) {
             Form::Sealed
         } else {
             Form::Signed

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use limpet_e2e::Envoy;
 
 use super::config;
-use super::expressions::generator::Random;
+use crate::random::Random;
 
 #[allow(
     dead_code,

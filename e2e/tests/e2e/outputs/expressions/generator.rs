@@ -1,52 +1,6 @@
 //! Regular expressions at random, most of them valid for RE2, some not.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The `SplitMix64` generator.
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// Seeded by `LIMPET_FUZZ_SEED`, or by the clock. Prints the seed.
-    pub(crate) fn seeded() -> Self {
-        let clock = || {
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |now| now.subsec_nanos())
-        };
-        let seed = std::env::var("LIMPET_FUZZ_SEED")
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let seed = seed.unwrap_or_else(|| clock().into());
-        println!("LIMPET_FUZZ_SEED={seed}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next().to_le_bytes()[0]).collect()
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).unwrap_or(0)
-    }
-
-    pub(crate) fn pick<'a>(&mut self, items: &[&'a str]) -> &'a str {
-        items[self.below(items.len())]
-    }
-
-    /// Up to `most` of what `make` makes.
-    pub(crate) fn some(&mut self, least: usize, most: usize, mut make: impl FnMut(&mut Self) -> String) -> Vec<String> {
-        let count = least + self.below(most + 1 - least);
-        (0..count).map(|_| make(self)).collect()
-    }
-}
+use crate::random::Random;
 
 /// Pieces of expressions.
 pub(crate) struct Pieces {
@@ -196,7 +150,7 @@ fn random_branches(depth: usize) -> usize {
 fn repeated(random: &mut Random, pieces: &Pieces, depth: usize) -> String {
     let atom = atom(random, pieces, depth);
     let count = if random.below(3) == 0 {
-        random.pick(pieces.counts)
+        *random.pick(pieces.counts)
     } else {
         ""
     };
@@ -206,14 +160,14 @@ fn repeated(random: &mut Random, pieces: &Pieces, depth: usize) -> String {
 fn atom(random: &mut Random, pieces: &Pieces, depth: usize) -> String {
     match random.below(10) {
         0..5 => random
-            .some(1, 3, |random| random.pick(pieces.characters).to_owned())
+            .some(1, 3, |random| (*random.pick(pieces.characters)).to_owned())
             .concat(),
         5 | 6 => {
             let open = random.pick(&["[", "[", "[^", "[]", "[^-"]);
-            let items = random.some(1, 4, |random| random.pick(pieces.in_classes).to_owned());
+            let items = random.some(1, 4, |random| (*random.pick(pieces.in_classes)).to_owned());
             format!("{open}{}]", items.concat())
         }
-        7 => random.pick(pieces.others).to_owned(),
+        7 => (*random.pick(pieces.others)).to_owned(),
         _ if depth == 0 => "a".to_owned(),
         _ => {
             let open = random.pick(&["(", "(?:", "(?i:", "(?s:", "(?P<n>", "(?<m>", "(?-i:", "(?U:", "(?m:"]);

@@ -9,9 +9,10 @@ use limpet_e2e::{Config, Connection, Envoy, Request};
 use limpet_model::expression::Expression;
 use limpet_model::graph::{Action, Hostname, Match, PathMatch, Route, ValueMatch, VirtualHost};
 
-use self::generator::{ASCII, EVERYTHING, Random, expression};
+use self::generator::{ASCII, EVERYTHING, expression};
 use super::config;
 use super::graphs::{graph, listener, listening, route};
+use crate::random::Random;
 
 fn answer(status: u16, matches: Match) -> Route {
     let action = Action::Respond {
@@ -113,9 +114,7 @@ fn path(random: &mut Random, expression: &str) -> String {
         .collect();
     let character = |random: &mut Random| match own.get(random.below(own.len() + 3)) {
         Some(character) => character.to_string(),
-        None => random
-            .pick(&["a", "b", "c", "A", "K", "k", "/", ".", "1", "_", "-", "+", "(", "*"])
-            .to_owned(),
+        None => (*random.pick(&["a", "b", "c", "A", "K", "k", "/", ".", "1", "_", "-", "+", "(", "*"])).to_owned(),
     };
     format!("/{}", random.some(0, 6, character).concat())
 }
