@@ -138,14 +138,25 @@ impl Journeys {
         Ok(())
     }
 
+    /// Checks that every session kept its first backend. Failed requests do not count.
+    ///
+    /// # Errors
+    /// If a session has moved.
+    pub fn all_stayed(&self) -> Result<()> {
+        for journey in &self.0 {
+            let moves = journey.moves();
+            ensure!(moves.is_empty(), "a session moved: {:#?}", &moves[..1]);
+        }
+        Ok(())
+    }
+
     /// Checks that every session kept its first backend and its first token. Failed requests do not count.
     ///
     /// # Errors
     /// If a session has moved or has more than one token.
     pub fn none_moved(&self) -> Result<()> {
+        self.all_stayed()?;
         for journey in &self.0 {
-            let moves = journey.moves();
-            ensure!(moves.is_empty(), "a session moved: {:#?}", &moves[..1]);
             let tokens = journey.tokens();
             ensure!(
                 tokens.len() == 1,

@@ -185,27 +185,46 @@ pub(super) fn no_hosts(name: &str) -> Resource {
 
 /// A listener without TLS on a free port, with the routes of its name.
 pub(super) fn plain_listener(name: &str) -> Resource {
-    let manager = HttpConnectionManager {
-        stat_prefix: name.to_owned(),
+    listening(name, &manager(name, name, Vec::new()), None)
+}
+
+/// Takes the routes of this name, and requests through these filters to the router.
+fn manager(stat_prefix: &str, routes: &str, mut filters: Vec<HttpFilter>) -> HttpConnectionManager {
+    let config = http_filter::ConfigType::TypedConfig(any(&Router::default()));
+    filters.push(http_filter("router", config));
+    HttpConnectionManager {
+        stat_prefix: stat_prefix.to_owned(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
             config_source: Some(ads()),
-            route_config_name: name.to_owned(),
+            route_config_name: routes.to_owned(),
         })),
-        http_filters: vec![HttpFilter {
-            name: "router".to_owned(),
-            config_type: Some(http_filter::ConfigType::TypedConfig(any(&Router::default()))),
-            ..HttpFilter::default()
-        }],
+        http_filters: filters,
         ..HttpConnectionManager::default()
-    };
+    }
+}
+
+fn http_filter(name: &str, config: http_filter::ConfigType) -> HttpFilter {
+    HttpFilter {
+        name: name.to_owned(),
+        config_type: Some(config),
+        ..HttpFilter::default()
+    }
+}
+
+/// A listener on a free port.
+fn listening(name: &str, manager: &HttpConnectionManager, tls: Option<&DownstreamTlsContext>) -> Resource {
     let listener = Listener {
         name: name.to_owned(),
         address: Some(address(SocketAddr::from(([127, 0, 0, 1], 0)))),
         filter_chains: vec![FilterChain {
             filters: vec![Filter {
                 name: "http".to_owned(),
-                config_type: Some(filter::ConfigType::TypedConfig(any(&manager))),
+                config_type: Some(filter::ConfigType::TypedConfig(any(manager))),
             }],
+            transport_socket: tls.map(|tls| TransportSocket {
+                name: "tls".to_owned(),
+                config_type: Some(transport_socket::ConfigType::TypedConfig(any(tls))),
+            }),
             ..FilterChain::default()
         }],
         ..Listener::default()
@@ -267,25 +286,7 @@ pub(super) fn listener(name: &str, routes: &str, secret: &str, filter: &str) -> 
         type_urls: vec![HeaderMutationFilter::type_url()],
         ..ExtensionConfigSource::default()
     };
-    let filters = [
-        (filter, http_filter::ConfigType::ConfigDiscovery(discovered)),
-        ("router", http_filter::ConfigType::TypedConfig(any(&Router::default()))),
-    ];
-    let manager = HttpConnectionManager {
-        stat_prefix: "web".to_owned(),
-        route_specifier: Some(RouteSpecifier::Rds(Rds {
-            config_source: Some(ads()),
-            route_config_name: routes.to_owned(),
-        })),
-        http_filters: filters
-            .map(|(name, config)| HttpFilter {
-                name: name.to_owned(),
-                config_type: Some(config),
-                ..HttpFilter::default()
-            })
-            .to_vec(),
-        ..HttpConnectionManager::default()
-    };
+    let discovered = http_filter(filter, http_filter::ConfigType::ConfigDiscovery(discovered));
     let tls = DownstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             tls_certificate_sds_secret_configs: vec![SdsSecretConfig {
@@ -296,21 +297,5 @@ pub(super) fn listener(name: &str, routes: &str, secret: &str, filter: &str) -> 
         }),
         ..DownstreamTlsContext::default()
     };
-    let listener = Listener {
-        name: name.to_owned(),
-        address: Some(address(SocketAddr::from(([127, 0, 0, 1], 0)))),
-        filter_chains: vec![FilterChain {
-            filters: vec![Filter {
-                name: "http".to_owned(),
-                config_type: Some(filter::ConfigType::TypedConfig(any(&manager))),
-            }],
-            transport_socket: Some(TransportSocket {
-                name: "tls".to_owned(),
-                config_type: Some(transport_socket::ConfigType::TypedConfig(any(&tls))),
-            }),
-            ..FilterChain::default()
-        }],
-        ..Listener::default()
-    };
-    resource(ResourceType::Listener, name, &listener)
+    listening(name, &manager("web", routes, vec![discovered]), Some(&tls))
 }

@@ -9,9 +9,21 @@ use tempfile::TempDir;
 use super::*;
 use crate::certificates::Certificate;
 
-pub(super) const SERVER: &str = "limpet.example";
+const SERVER: &str = "limpet.example";
 
-pub(super) fn write(files: &TlsFiles, server: &Certificate, authority: &Authority) -> Result<()> {
+/// The files of a server that this authority signed, and whose clients it signs.
+pub(super) fn files(directory: &TempDir, authority: &Authority) -> Result<TlsFiles> {
+    let file = |name| directory.path().join(name);
+    let files = TlsFiles {
+        certificate: file("tls.crt"),
+        key: file("tls.key"),
+        client_ca: file("ca.crt"),
+    };
+    write(&files, &authority.sign(SERVER)?, authority)?;
+    Ok(files)
+}
+
+fn write(files: &TlsFiles, server: &Certificate, authority: &Authority) -> Result<()> {
     // Each file is replaced as a whole, as in a mounted Secret.
     for (file, text) in [
         (&files.certificate, &server.certificate),
@@ -60,13 +72,7 @@ async fn certificates_change_while_envoys_are_connected() -> Result<()> {
     let site = XdsSite::new()?;
     let (old, new) = (Authority::new("old")?, Authority::new("new")?);
     let directory = TempDir::new()?;
-    let file = |name| directory.path().join(name);
-    let files = TlsFiles {
-        certificate: file("tls.crt"),
-        key: file("tls.key"),
-        client_ca: file("ca.crt"),
-    };
-    write(&files, &old.sign(SERVER)?, &old)?;
+    let files = files(&directory, &old)?;
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let control_plane = ControlPlane::start_at(anywhere, Security::MutualTls(files.clone())).await?;
     control_plane.publish(&site.resources);

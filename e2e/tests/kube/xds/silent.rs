@@ -1,12 +1,12 @@
 //! Clients without a certificate that connect and say nothing, beside stock Envoys.
 
-use limpet_xds::{Security, TlsFiles};
+use limpet_xds::Security;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
-use super::rotation::{SERVER, envoy, write};
+use super::rotation::{envoy, files};
 use super::*;
 
 /// More than all handshakes that may be under way.
@@ -29,13 +29,7 @@ async fn silent_connections_delay_no_envoy() -> Result<()> {
     let site = XdsSite::new()?;
     let authority = Authority::new("authority")?;
     let directory = TempDir::new()?;
-    let file = |name| directory.path().join(name);
-    let files = TlsFiles {
-        certificate: file("tls.crt"),
-        key: file("tls.key"),
-        client_ca: file("ca.crt"),
-    };
-    write(&files, &authority.sign(SERVER)?, &authority)?;
+    let files = files(&directory, &authority)?;
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let control_plane = ControlPlane::start_at(anywhere, Security::MutualTls(files)).await?;
     control_plane.publish(&site.resources);
