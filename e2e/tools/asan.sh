@@ -17,9 +17,10 @@ runtime() {
   archive=$(rustc --print sysroot)/lib/rustlib/$triple/lib/librustc-stable_rt.asan.a
   rm -rf "$objects" && mkdir -p "$objects" "$modules/ours" "$modules/panicking" "$modules/beside" "$modules/broken"
   (cd "$objects" && ar x "$archive")
-  # It would make the runtime start before the program, which a library cannot.
+  # It would make the runtime start before the program, which a library cannot. Nor can it start twice, so it stays
+  # when Envoy lets go of a module.
   rm "$objects"/asan_preinit*.o
-  cc -shared -o "$modules/liblimpet_asan.so" "$objects"/*.o -lpthread -ldl -lm -lrt -lgcc_s
+  cc -shared -Wl,-z,nodelete -o "$modules/liblimpet_asan.so" "$objects"/*.o -lpthread -ldl -lm -lrt -lgcc_s
   cc -Wall -Werror -O2 -fPIC -c -o "$target/malloc.o" e2e/tools/asan/malloc.c
 }
 
@@ -34,14 +35,17 @@ build() {
   cp "$target/$5/$triple/debug/$3" "$modules/$4/liblimpet.so"
 }
 
-# tests DIRECTORY NAME: the tests of this name, with the module in the directory.
+# tests DIRECTORY NAME: the tests of this name, with the module in the directory. Where addresses are random, the
+# runtime may find no room and run the program again: an Envoy that has told its admin address already. Where they are
+# not, the allocator of the Envoy that is too old for the module always has the room that the runtime needs.
 tests() {
   FUNC_E=$(e2e/tools/func-e.sh) HAPROXY=$(e2e/tools/haproxy.sh) ENVOY_TOO_OLD=$(e2e/tools/envoy.sh 1.37.0) \
     LIMPET_BIN=${LIMPET_BIN:-${CARGO_TARGET_DIR:-target}/debug/limpet} LIMPET_FILTER=module \
     e2e/tools/with-envoy.sh "$version" env "LIMPET_MODULE=$modules/$1/liblimpet.so" \
     "LIMPET_PANICKING_MODULE=$modules/panicking/liblimpet.so" "LIMPET_BESIDE_OTHER=$modules/beside/liblimpet.so" \
     "ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:detect_stack_use_after_return=1:log_path=$reports/asan" \
-    e2e/tools/test-named.sh "$2" cargo test --locked -p limpet-e2e --test e2e
+    e2e/tools/test-named.sh "$2" setarch -R cargo test --locked -p limpet-e2e --test e2e -- \
+    --skip an_envoy_that_is_too_old_refuses_the_module_and_says_why
 }
 
 # A copy of the sources whose module reads a stream after it is destroyed.
