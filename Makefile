@@ -78,7 +78,7 @@ check: ## Check the format, clippy, the oldest supported Rust, licences, and adv
 	cargo clippy --locked $(host_crates) --all-targets --all-features -- -D warnings
 	@# The tools without the controller, as in the demo.
 	cargo clippy --locked -p limpet --no-default-features -- -D warnings
-	e2e/tools/wasm-target.sh cargo clippy --locked $(wasm_crates) --target wasm32-wasip1 -- -D warnings
+	e2e/tools/rust-target.sh wasm32-wasip1 cargo clippy --locked $(wasm_crates) --target wasm32-wasip1 -- -D warnings
 	@$(MAKE) msrv
 	e2e/tools/deny.sh
 
@@ -185,7 +185,7 @@ bench: build ## Measure what the filter costs: native code, then CPU per request
 	@echo "Measuring (about 5 minutes; run nothing else meanwhile)"
 	cargo bench --locked -p limpet-core
 	@# With every hook that the SDK exports, as in a filter that does not select them.
-	@CARGO_TARGET_WASM32_WASIP1_LINKER=rust-lld e2e/tools/wasm-target.sh \
+	@CARGO_TARGET_WASM32_WASIP1_LINKER=rust-lld e2e/tools/rust-target.sh wasm32-wasip1 \
 	cargo build --locked -p limpet-bench-noop --profile wasm --target wasm32-wasip1
 	@cp $(cargo_target)/wasm32-wasip1/wasm/limpet_bench_noop.wasm dist/bench-noop.wasm
 	@cargo build --locked --release -p limpet-e2e --bin bench

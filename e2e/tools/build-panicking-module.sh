@@ -3,11 +3,12 @@
 # only, so it is not in dist.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-target=${CARGO_TARGET_DIR:-target}
+output=${CARGO_TARGET_DIR:-target}
+target=$(uname -m)-unknown-linux-gnu
 
 echo "Building the dynamic module that panics, for the tests (10 seconds after the other one)" >&2
-cargo build --locked -p limpet-panicking-module --profile module
+e2e/tools/ship.sh "$target" -p limpet-panicking-module --profile module
 
-mkdir -p "$target/panicking"
-cp "$target/module/liblimpet_panicking.so" "$target/panicking/liblimpet.so.tmp"
-mv "$target/panicking/liblimpet.so.tmp" "$target/panicking/liblimpet.so"
+mkdir -p "$output/panicking"
+cp "$output/$target/module/liblimpet_panicking.so" "$output/panicking/liblimpet.so.tmp"
+mv "$output/panicking/liblimpet.so.tmp" "$output/panicking/liblimpet.so"

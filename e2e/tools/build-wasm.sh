@@ -6,7 +6,7 @@ target=wasm32-wasip1
 built=${CARGO_TARGET_DIR:-target}/$target/wasm/limpet_proxy_wasm.wasm
 
 echo "Building the wasm filter (about 1 minute the first time)" >&2
-build() { e2e/tools/wasm-target.sh cargo build --locked -p limpet-proxy-wasm --profile wasm --target "$target"; }
+build() { e2e/tools/ship.sh "$target" -p limpet-proxy-wasm --profile wasm; }
 exports_differ() { ! diff e2e/tools/wasm-exports.txt <(python3 e2e/tools/wasm_exports.py "$built") >&2; }
 
 build

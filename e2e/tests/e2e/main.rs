@@ -20,6 +20,7 @@ mod internal_redirects;
 mod keys;
 mod leaks;
 mod lifetimes;
+mod linkage;
 mod local_replies;
 mod memory;
 mod modes;

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# wasm-target.sh COMMAND...: runs a cargo command that needs the target wasm32-wasip1. The ways to get it, in order:
+# rust-target.sh TARGET COMMAND...: runs a cargo command that needs a target: wasm32-wasip1, or that of a static program,
+# x86_64-unknown-linux-musl. The ways to get it, in order:
 #   1. the toolchain has the target, or `rustup target add` adds it;
 #   2. if rustup is missing or cannot reach its server: cargo builds the target's standard library together with the
-#      filter. Its source is that of the same Rust version in Debian's rust-src, its C library Debian's wasi-libc. Both
-#      are unpacked below .tools; nothing is installed.
+#      program. Its source is that of the same Rust version in Debian's rust-src. The C library is Debian's wasi-libc for
+#      wasm; for Linux the command brings one (ship.sh). Packages are unpacked below .tools; nothing is installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-target=wasm32-wasip1
+target=$1
+shift
 
-say() { echo "wasm target: $*" >&2; }
+say() { echo "target $target: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 has_target() {
-  compgen -G "$(rustc --print target-libdir --target $target)/libstd-*.rlib" >/dev/null
+  compgen -G "$(rustc --print target-libdir --target "$target")/libstd-*.rlib" >/dev/null
 }
 
 # Unpacks rust-src and wasi-libc for Rust version $2 into the directory $1.
@@ -47,18 +49,18 @@ fetch_sources() {
 }
 
 release=$(rustc --version | awk '{ print $2 }')
-root=.tools/wasm-std/$release
+root=.tools/rust-src/$release
 if ! has_target && [[ ! -d $root ]] && command -v rustup >/dev/null; then
   say "adding $target with rustup (a download of 20 MB, some seconds)"
   RUST_BACKTRACE=0 timeout 180 rustup target add "$target" >&2 || say "rustup could not add it"
 fi
 
 if ! has_target; then
-  mkdir -p .tools/wasm-std
-  exec 9>.tools/wasm-std/lock
+  mkdir -p .tools/rust-src
+  exec 9>.tools/rust-src/lock
   flock 9
   if [[ ! -d $root ]]; then
-    say "building $target's standard library from Debian's source instead"
+    say "building the target's standard library from Debian's source instead"
     say "(a download of 50 MB, then 20 to 60 s with the first build)"
     fetch_sources "$root" "$release" ||
       die "neither rustup nor Debian has $target (reasons above). Try \`rustup target add $target\`."
@@ -68,7 +70,11 @@ if ! has_target; then
   # -Zbuild-std from the environment works for build and clippy. The odd variable is cargo's own and says where the
   # source is. Without it, the source would have to be linked into the shared toolchain.
   export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_abort __CARGO_TESTS_ONLY_SRC_ROOT=$library
-  export CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="-Lnative=$PWD/$root/usr/lib/wasm32-wasi"
+  if [[ $target == wasm32-wasip1 ]]; then
+    export CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="-Lnative=$PWD/$root/usr/lib/wasm32-wasi"
+  else
+    CARGO_UNSTABLE_BUILD_STD=std,panic_unwind
+  fi
 fi
 
 exec "$@"
