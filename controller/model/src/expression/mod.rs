@@ -36,26 +36,26 @@ impl Expression {
     ///
     /// # Errors
     /// If RE2 does not read it, if it means different things to different releases of Envoy, or if it is too large. The
-    /// message says what was found.
+    /// message says what was expected, whose limit it is, and what was found.
     pub fn parse(text: &str) -> Result<Self, String> {
         cache::get(text, || Self::translate(text))
     }
 
     fn translate(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("it is empty".to_owned());
+            return Err(not_re2("it is empty"));
         }
         if text.len() > Self::MOST_BYTES {
             let (most, found) = (Self::MOST_BYTES, text.len());
-            return Err(format!("expected at most {most} bytes, found {found}"));
+            return Err(over_limit(&format!("expected at most {most} bytes, found {found}")));
         }
         let node = parser::parse(text)?.without_outer_anchors();
         let instructions = size::of_program(&node);
         if instructions > Self::MOST_INSTRUCTIONS {
             let most = Self::MOST_INSTRUCTIONS;
-            return Err(format!(
+            return Err(over_limit(&format!(
                 "expected a program of at most {most} instructions, found {instructions}"
-            ));
+            )));
         }
         Ok(Self {
             text: print::print(&node),
@@ -88,6 +88,15 @@ impl Expression {
             self.text.clone()
         }
     }
+}
+
+fn not_re2(message: &str) -> String {
+    format!("expected a regular expression of RE2: {message}")
+}
+
+/// RE2 may well read it.
+fn over_limit(message: &str) -> String {
+    format!("expected a regular expression within Limpet's limits: {message}")
 }
 
 #[cfg(test)]

@@ -4,10 +4,15 @@ use std::mem::{replace, take};
 
 use super::class::{Class, Others, Set};
 use super::node::{Assertion, Node};
+use super::{not_re2, over_limit};
 
 /// The maximum nesting of groups.
 const DEPTH: u32 = 100;
 
+/// Parses an expression.
+///
+/// # Errors
+/// If RE2 does not read it, or it is beyond a limit of Limpet's. The message says which of the two.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
     let mut parser = Parser {
         text,
@@ -15,12 +20,13 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
         flags: Flags::default(),
         depth: 0,
         repeated: false,
+        over_limit: false,
     };
-    let node = parser.alternatives()?;
-    if parser.rest().is_empty() {
-        Ok(node)
-    } else {
-        Err("found ) without (".to_owned())
+    match parser.alternatives() {
+        Ok(node) if parser.rest().is_empty() => Ok(node),
+        Ok(_) => Err(not_re2("found ) without (")),
+        Err(message) if parser.over_limit => Err(over_limit(&message)),
+        Err(message) => Err(not_re2(&message)),
     }
 }
 
@@ -39,6 +45,8 @@ struct Parser<'t> {
     depth: u32,
     /// Whether the last token was a repetition.
     repeated: bool,
+    /// Whether an error is about a limit of Limpet's.
+    over_limit: bool,
 }
 
 impl<'t> Parser<'t> {
@@ -62,6 +70,12 @@ impl<'t> Parser<'t> {
             self.at += token.len();
         }
         found
+    }
+
+    /// Notes that an error is about the size of a class.
+    fn limited<T>(&mut self, result: Result<T, String>) -> Result<T, String> {
+        self.over_limit |= result.is_err();
+        result
     }
 
     /// What was read since `start`.
@@ -168,6 +182,7 @@ impl<'t> Parser<'t> {
             }
         }
         if self.depth == DEPTH {
+            self.over_limit = true;
             return Err(format!("expected at most {DEPTH} groups within each other"));
         }
         self.depth += 1;
@@ -235,7 +250,8 @@ impl<'t> Parser<'t> {
     /// What follows a backslash outside of classes.
     fn escape(&mut self, start: usize) -> Result<Node, String> {
         if let Some(set) = self.named_class(start)? {
-            return of_set(&set);
+            let node = of_set(&set);
+            return self.limited(node);
         }
         let assertion = [
             ("b", Assertion::WordBoundary),
@@ -288,7 +304,8 @@ impl<'t> Parser<'t> {
             format!("expected a general category, such as Lu, or a script, such as Greek, found {found}")
         })?;
         let checked = set.others().and_then(|_| self.with_case(set));
-        let set = checked.map_err(|expected| format!("expected a class of {expected}, found {found}"))?;
+        let checked = checked.map_err(|expected| format!("expected a class of {expected}, found {found}"));
+        let set = self.limited(checked)?;
         Ok(Some(set.negated_if(is_negated)))
     }
 
@@ -362,8 +379,9 @@ impl<'t> Parser<'t> {
             set.add(&self.class_item()?);
         }
         self.bump();
-        of_set(&set.negated_if(is_negated))
-            .map_err(|expected| format!("expected a class of {expected}, found {}", self.since(start)))
+        let node = of_set(&set.negated_if(is_negated))
+            .map_err(|expected| format!("expected a class of {expected}, found {}", self.since(start)));
+        self.limited(node)
     }
 
     fn class_item(&mut self) -> Result<Set, String> {
@@ -395,8 +413,10 @@ impl<'t> Parser<'t> {
         if last < first {
             return Err(format!("expected the smaller character first, found {found}"));
         }
-        self.with_case(Set::of(&[(first, last)]))
-            .map_err(|expected| format!("expected a class of {expected}, found {found}"))
+        let set = self
+            .with_case(Set::of(&[(first, last)]))
+            .map_err(|expected| format!("expected a class of {expected}, found {found}"));
+        self.limited(set)
     }
 
     fn class_character(&mut self) -> Result<char, String> {

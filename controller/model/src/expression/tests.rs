@@ -127,6 +127,32 @@ fn what_cannot_be_translated_is_named() {
     }
 }
 
+/// Who reads it wants to know whether to look into the syntax of RE2.
+#[test]
+fn a_refusal_says_whose_limit_it_is() {
+    let long = "a".repeat(5000);
+    for limited in [
+        &long,
+        ".{1000}",
+        &"(".repeat(101),
+        r"\p{Letter}",
+        "[à-\u{200}]",
+        r"[^\pL]",
+        r"\PL",
+    ] {
+        let found = printed(limited);
+        let expected = "refused: expected a regular expression within Limpet's limits: expected ";
+        assert!(found.starts_with(expected), "{found}");
+    }
+    for wrong in ["", "a)", "(", "[b-a]", r"\p{Nothing}", "[[:foo:]]", "(?=a)", "a**"] {
+        let found = printed(wrong);
+        assert!(
+            found.starts_with("refused: expected a regular expression of RE2: "),
+            "{found}"
+        );
+    }
+}
+
 /// Expressions that RE2 and Rust read alike, of ASCII.
 fn expressions() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![

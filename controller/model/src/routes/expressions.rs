@@ -89,7 +89,7 @@ impl Expressions {
         }
         let expression = Expression::parse(text).map_err(|message| Problem {
             field: field.to_owned(),
-            message: format!("expected a regular expression of RE2: {message}"),
+            message,
         })?;
         self.instructions = self.instructions.saturating_add(expression.instructions());
         if self.instructions > MOST_INSTRUCTIONS {
