@@ -22,6 +22,14 @@ pub(crate) fn read(file: &str) -> Result<Value, Failure> {
     read_with_text(file).map(|(_, value)| value)
 }
 
+/// The documents of a file: one of JSON, or all of YAML that are not empty.
+///
+/// # Errors
+/// If the file cannot be read, or is neither YAML nor JSON.
+pub(crate) fn read_all(file: &str) -> Result<Vec<Value>, Failure> {
+    documents(file, &read_text(file)?)
+}
+
 /// Reads a file, with its text.
 ///
 /// # Errors
@@ -54,19 +62,28 @@ pub(crate) fn read_text(file: &str) -> Result<String, Failure> {
 /// Parses the text of a file, whose name says whether it is JSON.
 ///
 /// # Errors
-/// If the text is empty, or neither YAML nor JSON.
+/// If the text is empty, has several documents, or is neither YAML nor JSON.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Value, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
-    let value = if is_json(file) {
-        let unique = serde_json::from_str(text).map(|Unique(value)| value);
-        unique.map_err(|error| failed(&format!("not JSON: {error}")))
-    } else {
-        yaml(text).map_err(|error| failed(&error))
-    }?;
-    match value {
-        Value::Null => Err(failed(&"empty")),
-        value => Ok(value),
+    let documents = documents(file, text)?;
+    let found = documents.len();
+    let mut documents = documents.into_iter();
+    match (documents.next(), documents.next()) {
+        (Some(one), None) => Ok(one),
+        (None, _) => Err(Failure(format!("{file}: empty"))),
+        _ => Err(Failure(format!("{file}: expected one document, found {found}"))),
     }
+}
+
+fn documents(file: &str, text: &str) -> Result<Vec<Value>, Failure> {
+    let values = if is_json(file) {
+        let unique = serde_json::from_str(text).map(|Unique(value)| vec![value]);
+        unique.map_err(|error| format!("not JSON: {error}"))
+    } else {
+        yaml(text)
+    };
+    let mut values = values.map_err(|error| Failure(format!("{file}: {error}")))?;
+    values.retain(|value| !value.is_null());
+    Ok(values)
 }
 
 /// Writes a new file, for its owner only.
@@ -118,11 +135,11 @@ pub(crate) fn is_json(file: &str) -> bool {
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
-fn yaml(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str_with_options(text, yaml_options()).map_err(|error| yaml_error(&error))
+fn yaml(text: &str) -> Result<Vec<Value>, String> {
+    serde_saphyr::from_multiple_with_options(text, yaml_options()).map_err(|error| yaml_error(&error))
 }
 
-pub(crate) fn yaml_options() -> serde_saphyr::Options {
+fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         // Errors show no snippet of the file, which may hold a key.
         with_snippet: false,
@@ -131,7 +148,7 @@ pub(crate) fn yaml_options() -> serde_saphyr::Options {
     }
 }
 
-pub(crate) fn yaml_error(error: &serde_saphyr::Error) -> String {
+fn yaml_error(error: &serde_saphyr::Error) -> String {
     let message = error.to_string();
     if message.contains("budget breached") {
         return format!("larger or deeper than any configuration ({message})");
@@ -211,14 +228,14 @@ mod tests {
     fn aliases_and_merge_keys_are_resolved() {
         let text = "a: &x {b: 1, c: 2}\nd: *x\ne: {<<: *x, c: 3}\n";
         let expected = json!({"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 2}, "e": {"b": 1, "c": 3}});
-        assert_eq!(yaml(text).unwrap(), expected);
+        assert_eq!(yaml(text).unwrap(), [expected]);
     }
 
     #[test]
     fn json_with_tabs_is_yaml_enough() {
         assert_eq!(
             yaml("{\n\t\"a\": [1,\n\t2],\"b\":\"x\\u00e9\"}").unwrap(),
-            json!({"a": [1, 2], "b": "xé"})
+            [json!({"a": [1, 2], "b": "xé"})]
         );
     }
 

@@ -1,6 +1,6 @@
 //! The filter's configuration in an object of another control plane: as it is, without a message of Envoy's around it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::filter_locator::Build;
 use super::node::Node;
@@ -14,6 +14,8 @@ pub(crate) struct ForeignConfig<'a> {
     pub(crate) build: Build,
     /// The environment variables that Envoy hands to a wasm filter.
     pub(crate) forwarded: BTreeSet<String>,
+    /// The variables that the object itself has for it.
+    pub(crate) values: BTreeMap<String, String>,
 }
 
 impl ForeignConfig<'_> {
@@ -47,7 +49,9 @@ pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<ForeignConfig<'a>>,
 /// Of Istio.
 fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<ForeignConfig<'a>> {
     let variables = spec.get("vmConfig").map(|vm| vm.list("env")).unwrap_or_default();
+    let value = |variable: &Node<'a>| Some((variable.text("name")?.to_owned(), variable.text("value")?.to_owned()));
     Some(ForeignConfig {
+        values: variables.iter().filter_map(value).collect(),
         node: spec.get("pluginConfig")?,
         build: Build::Wasm,
         forwarded: variables
@@ -66,6 +70,7 @@ fn extension_policy<'a>(spec: &Node<'a>) -> Vec<ForeignConfig<'a>> {
         (entry.text("name") == Some(FILTER_NAME)).then_some(ForeignConfig {
             node: entry.get("config")?,
             build,
+            values: BTreeMap::new(),
             forwarded: forwarded.map(str::to_owned).collect(),
         })
     };

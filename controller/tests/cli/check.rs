@@ -228,6 +228,7 @@ fn files_are_checked_though_one_cannot_be_read() {
         .says("envoy-configs/cookie.yaml: ok");
     for (ending, text, complaint) in [
         (".yaml", "a: [1\nb: 2\n", "neither YAML nor JSON: "),
+        (".yaml", "---\n", "empty"),
         (".yaml", "", "empty"),
         (".yaml", "a: 1\na: 2\n", "duplicate"),
         (".yaml", "a: *nobody\n", "unknown anchor at line 1"),
@@ -435,36 +436,50 @@ fn a_vm_that_stays_dead_is_told() {
     let mut open = with(Value::Null);
     open.pointer_mut(FILTER).unwrap()["typed_config"]["config"]["fail_open"] = true.into();
     assert_one(&open, "warning", "config", "take their tokens to backends");
+    // Envoy reads names in any case, and numbers in quotes.
+    for good in [json!("fail_reload"), json!("1")] {
+        assert_eq!(findings(&with(good)), (0, Vec::new()));
+    }
+    // Envoy 1.36 to 1.40 refuse these.
+    for wrong in [json!("FAIL_RELAOD"), json!(7), json!("7"), json!(true)] {
+        let expected = format!("expected FAIL_RELOAD, FAIL_CLOSED or FAIL_OPEN, found {wrong}: Envoy refuses it");
+        assert_one(&with(wrong), "error", "failure_policy", &expected);
+    }
 
     let mut plugin = example("istio/wasm-plugin.yaml");
     assert!(!findings(&plugin).1.iter().any(|found| found.contains("FAIL_RELOAD")));
     plugin["spec"]["failStrategy"] = "FAIL_OPEN".into();
     let told = |found: &String| found.starts_with("warning") && found.contains("expected failStrategy: FAIL_RELOAD");
     assert!(findings(&plugin).1.iter().any(told));
+    plugin["spec"]["failStrategy"] = "FAIL_CLOSED".into();
+    let expected = "expected FAIL_RELOAD, FAIL_CLOSE or FAIL_OPEN, found \"FAIL_CLOSED\": the API server refuses it";
+    let told = |found: &String| found.starts_with("error") && found.contains(expected);
+    assert!(findings(&plugin).1.iter().any(told));
 }
 
 #[test]
-fn a_fence_ahead_of_the_clock_is_told() {
-    let fenced = |not_before: u64| {
-        let config = json!({
-            "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-            "policies": {"web": {"cookie": {"name": "s"}}},
-            "fences": [{"address": "10.0.0.7", "notBefore": 1}, {"address": "10.0.0.8", "notBefore": not_before}],
-        });
-        file(".json", &config.to_string())
-    };
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
-    let ran = limpet(&["check", path(&fenced(now + 30)), "--deny-warnings"])
-        .env("LIMPET_KEY", KEY)
-        .run();
-    ran.code(0).says("ok");
-    limpet(&["check", path(&fenced(now + 3600)), "--deny-warnings"])
-        .env("LIMPET_KEY", KEY)
+fn each_document_of_a_file_is_checked() {
+    let resource = std::fs::read_to_string(checkout().join("envoy-configs/istio/wasm-plugin.yaml")).unwrap();
+    let others = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
+    let both = file(".yaml", &format!("---\n{others}---\n---\n{resource}"));
+    let name = path(&both);
+    limpet(&["check", name])
+        .run()
+        .code(0)
+        .says(&format!("{name}, document 1: ok"))
+        .says("not checked: no Limpet filter in it")
+        .says(&format!("{name}, document 2: ok"));
+    let filter = "keys: [{id: 1, env: A}]\npolicies: {web: {cookie: {name: 'a b'}}}\n";
+    let bad = file(".yaml", &format!("{resource}---\n{filter}"));
+    limpet(&["check", path(&bad)])
         .run()
         .code(1)
-        .says("fences[1].notBefore")
-        .says("expected a time at most 1m (clockSkew) from now");
+        .says(&format!("{}, document 2", path(&bad)))
+        .says("policies.web.cookie.name");
+    // Other commands read one document.
+    let two = file(".yaml", &format!("{filter}---\n{filter}"));
+    limpet(&["keys", "list", path(&two)])
+        .run()
+        .code(2)
+        .complains("expected one document, found 2");
 }

@@ -57,3 +57,12 @@ fn an_access_log_of_sessions_needs_the_module() {
     let shown = changed(|manager| manager["access_log"] = log.clone());
     assert_one(&shown, "warning", "access_log", "accessLog: true");
 }
+
+#[test]
+fn a_module_of_another_name_is_told() {
+    let other = changed(|manager| {
+        manager["http_filters"][0]["typed_config"]["dynamic_module_config"]["name"] = "limpit".into();
+    });
+    let expected = "expected limpet, found limpit: Envoy loads liblimpit.so, and Limpet's module is liblimpet.so";
+    assert_one(&other, "warning", "dynamic_module_config.name", expected);
+}

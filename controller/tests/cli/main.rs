@@ -16,6 +16,7 @@ mod docs_tables;
 mod drain;
 mod dynamic_module;
 mod envoy_gateway;
+mod filter_configs;
 mod install;
 mod keys;
 #[cfg(feature = "controller")]

@@ -122,3 +122,13 @@ fn all_files_for_an_envoy_are_checked_together() {
         .code(0)
         .says("not checked: no Limpet filter in it");
 }
+
+#[test]
+fn files_without_objects_are_told() {
+    for text in ["", "---\n", "# nothing\n"] {
+        limpet(&["render", "-f", "-"])
+            .run_with(text)
+            .code(2)
+            .complains("expected objects of Kubernetes, found none in -");
+    }
+}

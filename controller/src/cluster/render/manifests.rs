@@ -29,7 +29,7 @@ pub(crate) struct Files {
 /// `.json`.
 ///
 /// # Errors
-/// If a file cannot be read, is neither YAML nor JSON, or contains something that is no object.
+/// If a file cannot be read, is neither YAML nor JSON, or contains something that is no object; or if there is none.
 pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failure> {
     let watched = Watched {
         controller: Arc::from(settings.controller_name.as_str()),
@@ -43,14 +43,22 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         store: Store::new(watched.clone()),
         watched,
     };
+    let mut count = 0;
     for path in paths {
         for file in files(Path::new(path))? {
             let name = file.display().to_string();
-            for (index, value) in documents(&name)?.into_iter().enumerate() {
+            for (index, value) in config_file::read_all(&name)?.into_iter().enumerate() {
+                count += 1;
                 let place = format!("{name}, document {}", index + 1);
                 reader.add(&place, value)?;
             }
         }
+    }
+    if count == 0 {
+        let paths = paths.join(", ");
+        return Err(Failure(format!(
+            "expected objects of Kubernetes, found none in {paths}"
+        )));
     }
     let Reading {
         mut store,
@@ -74,17 +82,6 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         skipped.insert("ConfigMap".to_owned(), config_maps);
     }
     Ok(Files { store, skipped })
-}
-
-/// The documents of a file: one, or several in YAML. Empty ones are left out.
-fn documents(file: &str) -> Result<Vec<Value>, Failure> {
-    let text = config_file::read_text(file)?;
-    if config_file::is_json(file) {
-        return config_file::parse(file, &text).map(|value| vec![value]);
-    }
-    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, config_file::yaml_options())
-        .map_err(|error| Failure(format!("{file}: {}", config_file::yaml_error(&error))))?;
-    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
 }
 
 /// The file itself, or the manifests in the directory, sorted.

@@ -1,26 +1,44 @@
 //! What happens after the wasm filter's VM has ended. The dynamic module has no VM.
 
+use serde_json::Value;
+
 use super::report::Report;
 use crate::envoy_config::filter_locator::{Build, LocatedFilter};
 use crate::envoy_config::foreign_config::ForeignConfig;
 use crate::envoy_config::node::Node;
+
+/// Envoy's values, by their numbers. Without one, the VM stays dead.
+const POLICIES: [&str; 4] = ["UNSPECIFIED", "FAIL_RELOAD", "FAIL_CLOSED", "FAIL_OPEN"];
+/// Istio's values.
+const STRATEGIES: [&str; 3] = ["FAIL_RELOAD", "FAIL_CLOSE", "FAIL_OPEN"];
 
 /// Checks the filter in a configuration of Envoy.
 pub(super) fn check(report: &mut Report, filter: &LocatedFilter<'_>) {
     let Some(plugin) = filter.envoy.get("config").filter(|_| filter.build == Build::Wasm) else {
         return;
     };
-    let policy = plugin.get("failure_policy");
-    // Envoy reads the name of a value, or its number.
-    let reloads = |node: &Node<'_>| node.value == "FAIL_RELOAD" || node.value == 1;
-    if policy.as_ref().is_some_and(reloads) {
-        return;
+    let Some(node) = plugin.get("failure_policy") else {
+        return warn(report, &plugin, "failure_policy", plugin.flag("fail_open"));
+    };
+    match policy(node.value) {
+        Some("FAIL_RELOAD") => {}
+        Some(policy) => {
+            let opens = policy == "FAIL_OPEN" || plugin.flag("fail_open");
+            warn(report, &node, "failure_policy", opens);
+        }
+        None => refused(report, &node, ["FAIL_RELOAD", "FAIL_CLOSED", "FAIL_OPEN"], "Envoy"),
     }
-    let opens = policy
-        .as_ref()
-        .is_some_and(|node| node.value == "FAIL_OPEN" || node.value == 3);
-    let node = policy.unwrap_or_else(|| plugin.clone());
-    warn(report, &node, "failure_policy", opens || plugin.flag("fail_open"));
+}
+
+/// Envoy reads a name in any case, or a number, also in quotes.
+fn policy(value: &Value) -> Option<&'static str> {
+    let text = match value {
+        Value::Number(number) => number.to_string(),
+        value => value.as_str()?.to_owned(),
+    };
+    let named = POLICIES.iter().find(|name| name.eq_ignore_ascii_case(&text));
+    let numbered = || POLICIES.get(text.parse::<usize>().ok()?);
+    named.or_else(numbered).copied()
 }
 
 /// Checks the filter in an object of another control plane.
@@ -30,16 +48,27 @@ pub(super) fn check_foreign(report: &mut Report, root: &Node<'_>, found: &Foreig
     }
     if root.text("kind") == Some("WasmPlugin") {
         let spec = root.get("spec").unwrap_or_else(|| root.clone());
-        let strategy = spec.get("failStrategy");
-        if strategy.as_ref().is_none_or(|strategy| strategy.value != "FAIL_RELOAD") {
-            let opens = strategy.as_ref().is_some_and(|strategy| strategy.value == "FAIL_OPEN");
-            warn(report, &strategy.unwrap_or(spec), "failStrategy", opens);
+        let Some(node) = spec.get("failStrategy") else {
+            return warn(report, &spec, "failStrategy", false);
+        };
+        match node.value.as_str() {
+            Some("FAIL_RELOAD") => {}
+            Some(strategy) if STRATEGIES.contains(&strategy) => {
+                warn(report, &node, "failStrategy", strategy == "FAIL_OPEN");
+            }
+            _ => refused(report, &node, STRATEGIES, "the API server"),
         }
         return;
     }
     let message = "Envoy Gateway cannot say that Envoy replaces a VM that has ended: requests then fail until Envoy \
                    restarts. The dynamic module has no VM";
     report.note(&found.node, message);
+}
+
+fn refused(report: &mut Report, node: &Node<'_>, [reload, close, open]: [&str; 3], by: &str) {
+    let found = node.value;
+    let message = format!("expected {reload}, {close} or {open}, found {found}: {by} refuses it");
+    report.error(node, message);
 }
 
 fn warn(report: &mut Report, node: &Node<'_>, field: &str, opens: bool) {

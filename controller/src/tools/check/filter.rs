@@ -1,8 +1,9 @@
 //! The filter's own configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::report::{CheckedFilter, Report, Severity};
+use super::session_conflicts;
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
 use crate::time_format;
@@ -16,13 +17,28 @@ use limpet_core::{Filter, config};
 /// A key in place of one that only Envoy's environment has, to check the rest of the configuration with.
 const STAND_IN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
+/// A variable that nobody has.
+const UNKNOWN: &str = "LIMPET_STAND_IN";
+
+/// As seconds, it is the year 5138; as milliseconds, 1973.
+const MILLISECONDS: u64 = 100_000_000_000;
+
 /// What is known of the use of a configuration.
 #[derive(Default)]
 pub(super) struct Usage {
     /// The build that reads it, if that is known.
     pub(super) build: Option<Build>,
-    /// The variables that Envoy hands to a wasm filter.
+    /// The variables of its environment that Envoy hands to a wasm filter.
     pub(super) forwarded: BTreeSet<String>,
+    /// The variables that Envoy's configuration has for a wasm filter.
+    pub(super) values: BTreeMap<String, String>,
+}
+
+impl Usage {
+    /// The variable as the filter will see it, as far as it is known here.
+    fn variable(&self, name: &str) -> Option<String> {
+        self.values.get(name).cloned().or_else(|| std::env::var(name).ok())
+    }
 }
 
 /// Checks a configuration that stands at `node`; `require_environment`: all its variables must be set here.
@@ -44,13 +60,16 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
         keys: key_ids(&config),
         policies: config.policies.keys().cloned().collect(),
     });
-    // A module reads the environment of Envoy's process itself.
-    let forwarded = (usage.build == Some(Build::Wasm)).then_some(&usage.forwarded);
-    if !check_variables(report, node, &variables, forwarded) {
-        // The filter's own message would repeat what stands in `env`.
-        return;
+    check_fences(report, node, &mut config);
+    if usage.build.is_none() {
+        session_conflicts::check_alone(report, node, &config);
     }
-    let missing: Vec<&Variable> = variables.iter().filter(|variable| variable.is_missing()).collect();
+    let mut missing: Vec<&Variable> = variables.iter().filter(|variable| variable.is_missing(usage)).collect();
+    if !check_variables(report, node, &variables, usage) {
+        // The filter's own message would repeat what stands in `env`.
+        stand_in(&mut config, UNKNOWN);
+        missing.clear();
+    }
     if let Some(warning) = FencesAhead::new().bound(&mut config, time_format::now()) {
         report.field(Severity::Warning, node, warning.field(), warning.to_string());
     }
@@ -78,15 +97,9 @@ fn check_with_stand_ins(
 ) {
     if let (Some(_), Some(missing)) = (&config.wrapped_keys, missing) {
         // Nothing stands in for a key-encryption key, so a key stands in for the keyring.
-        config.wrapped_keys = None;
-        config.keys = Some(vec![KeyConfig {
-            id: 0,
-            env: Some(missing.name.clone()),
-            inline: None,
-            state: KeyStateConfig::Signing,
-        }]);
+        stand_in(&mut config, &missing.name);
     }
-    let environment = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| STAND_IN.to_owned()));
+    let environment = |name: &str| Some(usage.variable(name).unwrap_or_else(|| STAND_IN.to_owned()));
     let checked = match &config.sds_keys {
         Some(_) if usage.build != Some(Build::Wasm) => {
             let message = "not checked: the keyring, in a secret that Envoy discovers";
@@ -102,6 +115,29 @@ fn check_with_stand_ins(
             }
         }
         Err(error) => add_problems(report, node, error),
+    }
+}
+
+/// Puts one key into the place of the keyring.
+fn stand_in(config: &mut FilterConfig, variable: &str) {
+    (config.wrapped_keys, config.sds_keys) = (None, None);
+    config.keys = Some(vec![KeyConfig {
+        id: 0,
+        env: Some(variable.to_owned()),
+        inline: None,
+        state: KeyStateConfig::Signing,
+    }]);
+}
+
+/// A fence in milliseconds is no clock's fault. The filter lets it begin at once, and anew whenever an Envoy starts.
+fn check_fences(report: &mut Report, node: &Node<'_>, config: &mut FilterConfig) {
+    for (i, fence) in config.fences.iter_mut().enumerate() {
+        let found = fence.not_before;
+        if found >= MILLISECONDS {
+            let message = format!("expected seconds since 1970, found {found}, which are milliseconds");
+            report.field(Severity::Error, node, &format!("fences[{i}].notBefore"), message);
+            fence.not_before = 0;
+        }
     }
 }
 
@@ -128,8 +164,8 @@ struct Variable {
 }
 
 impl Variable {
-    fn is_missing(&self) -> bool {
-        self.needed && std::env::var_os(&self.name).is_none()
+    fn is_missing(&self, usage: &Usage) -> bool {
+        self.needed && usage.variable(&self.name).is_none()
     }
 }
 
@@ -155,21 +191,28 @@ fn variables(config: &FilterConfig) -> Vec<Variable> {
     keys.chain(wrapping).collect()
 }
 
-/// Whether every `env` is the name of a variable. A variable that Envoy does not hand to the filter is reported.
-fn check_variables(
-    report: &mut Report,
-    node: &Node<'_>,
-    variables: &[Variable],
-    forwarded: Option<&BTreeSet<String>>,
-) -> bool {
+/// Whether every `env` is the name of a variable. A variable that Envoy does not hand to the filter is reported, and
+/// one that everybody can read who sees Envoy's configuration.
+fn check_variables(report: &mut Report, node: &Node<'_>, variables: &[Variable], usage: &Usage) -> bool {
+    // A module reads the environment of Envoy's process itself.
+    let forwarded = (usage.build == Some(Build::Wasm)).then_some(&usage.forwarded);
     let mut plausible = true;
     for Variable {
-        field, name, needed, ..
+        field,
+        name,
+        needed,
+        holds,
     } in variables
     {
         if !source::is_variable(name) {
             plausible = false;
             report.field(Severity::Error, node, field, source::NO_VARIABLE);
+        } else if usage.values.contains_key(name) {
+            let message = format!(
+                "the {holds} is in environment_variables.key_values: Envoy shows it in /config_dump, so use it for \
+                 development only, and host_env_keys (in a WasmPlugin, valueFrom: HOST) otherwise"
+            );
+            report.field(Severity::Warning, node, field, message);
         } else if forwarded.is_some_and(|forwarded| !forwarded.contains(name)) {
             let message = format!(
                 "expected {name} in vm_config.environment_variables.host_env_keys (in a WasmPlugin, in vmConfig.env; \

@@ -20,7 +20,9 @@ mod session_conflicts;
 mod steering;
 mod version;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
 
 use crate::cli::CheckArgs;
 use crate::envoy_config::config_file;
@@ -31,14 +33,16 @@ use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
 use filter::Usage;
+use limpet_core::envoy::FILTER_NAME;
 use report::{Report, Severity};
 
 pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
     let mut documents = Vec::new();
     let mut unreadable = Vec::new();
     for file in &args.files {
-        match config_file::read(file) {
-            Ok(value) => documents.push((file.clone(), value)),
+        match config_file::read_all(file) {
+            Ok(values) if values.is_empty() => unreadable.push(format!("{file}: empty")),
+            Ok(values) => documents.extend(named(file, values)),
             Err(failure) => unreadable.push(failure.to_string()),
         }
     }
@@ -81,6 +85,20 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
     Ok(if bad { Verdict::Bad } else { Verdict::Good })
 }
 
+/// The documents of a file with names that tell them apart.
+fn named(file: &str, values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
+    let is_alone = values.len() == 1;
+    let named = move |(index, value)| {
+        let name = if is_alone {
+            file.to_owned()
+        } else {
+            format!("{file}, document {}", index + 1)
+        };
+        (name, value)
+    };
+    values.into_iter().enumerate().map(named)
+}
+
 /// What a document has.
 enum Contents {
     Filter,
@@ -95,7 +113,7 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: 
         check_foreign(report, root, found, args);
         return Contents::Filter;
     }
-    if !root.has_types() && !is_envoys(root) {
+    if !root.has_types() && !is_envoys(root) && !is_object(root) {
         filter::check(
             report,
             root,
@@ -124,6 +142,11 @@ fn is_envoys(root: &Node<'_>) -> bool {
         .any(|field| root.get(field).is_some())
 }
 
+/// Whether it is an object of Kubernetes.
+fn is_object(root: &Node<'_>) -> bool {
+    root.text("apiVersion").is_some() && root.text("kind").is_some()
+}
+
 /// Checks the filter in an object of another control plane, which has the filter's configuration and variables.
 fn check_foreign(
     report: &mut Report,
@@ -139,6 +162,7 @@ fn check_foreign(
                 let usage = Usage {
                     build: Some(found.build),
                     forwarded: found.forwarded,
+                    values: found.values,
                 };
                 filter::check(report, &found.node, &json, &usage, args.env);
             }
@@ -150,17 +174,13 @@ fn check_foreign(
 fn check_filter(report: &mut Report, filter: &LocatedFilter<'_>, args: &CheckArgs) {
     let configuration = &filter.configuration;
     let variables = filter.envoy.at(&["config", "vm_config", "environment_variables"]);
-    let mut forwarded = BTreeSet::new();
+    let (mut forwarded, mut values) = (BTreeSet::new(), BTreeMap::new());
     if let Some(variables) = &variables {
         let names = variables.list("host_env_keys");
         forwarded.extend(names.iter().filter_map(|name| name.value.as_str()).map(str::to_owned));
-        let values = variables.get("key_values");
-        forwarded.extend(
-            values
-                .iter()
-                .filter_map(|node| node.value.as_object())
-                .flat_map(|values| values.keys().cloned()),
-        );
+        let given = variables.get("key_values");
+        let given = given.iter().filter_map(|node| node.value.as_object()).flatten();
+        values.extend(given.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())));
     }
     if let Some(problem) = configuration.problem {
         report.error(&configuration.node, problem);
@@ -169,11 +189,26 @@ fn check_filter(report: &mut Report, filter: &LocatedFilter<'_>, args: &CheckArg
         let usage = Usage {
             build: Some(filter.build),
             forwarded,
+            values,
         };
         filter::check(report, &configuration.node, json, &usage, args.env);
     }
     failure_policy::check(report, filter);
     if filter.build == Build::Module {
+        check_module_name(report, filter);
         version::check(report, filter, args.envoy);
+    }
+}
+
+/// Envoy makes the name of the file from it.
+fn check_module_name(report: &mut Report, filter: &LocatedFilter<'_>) {
+    let Some(node) = filter.envoy.at(&["dynamic_module_config", "name"]) else {
+        return;
+    };
+    if let Some(found) = node.value.as_str().filter(|found| *found != FILTER_NAME) {
+        let message = format!(
+            "expected {FILTER_NAME}, found {found}: Envoy loads lib{found}.so, and Limpet's module is lib{FILTER_NAME}.so"
+        );
+        report.warning(&node, message);
     }
 }

@@ -1,12 +1,12 @@
 //! Sessions of one route configuration that get in each other's way.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::report::Report;
+use super::report::{Report, Severity};
 use super::session::Session;
 use crate::envoy_config::node::Node;
 use limpet_core::carrier::cookie_name::CookieNames;
-use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
+use limpet_core::config::schema::{CookieConfig, CookieModeConfig, FilterConfig};
 use limpet_core::token::Destination;
 
 /// Name, domain and path: a client keeps one cookie of each.
@@ -24,6 +24,40 @@ pub(super) struct SessionConflicts {
 /// Whether the filter writes the cookie; otherwise it is the application's, whose path is not known here.
 fn is_own(cookie: &CookieConfig) -> bool {
     cookie.mode == CookieModeConfig::Insert
+}
+
+/// Checks a configuration of the filter whose routes are not known: the sessions of its own table, and the policies
+/// that other routes may name.
+pub(super) fn check_alone(report: &mut Report, root: &Node<'_>, config: &FilterConfig) {
+    let mut conflicts = SessionConflicts::default();
+    let mut listed = BTreeSet::new();
+    for (entry, node) in config.routes.iter().zip(root.list("routes")) {
+        let scope = entry.scope.as_ref().unwrap_or(&entry.route);
+        if let Some(session) = Session::new(config, &entry.policy, scope) {
+            listed.insert(entry.policy.as_str());
+            conflicts.add_cookie(report, &session, &node);
+        }
+    }
+    let mut cookies: BTreeMap<CookieIdentity, &str> = BTreeMap::new();
+    for (name, policy) in &config.policies {
+        let Some(cookie) = policy
+            .cookie
+            .as_ref()
+            .filter(|cookie| is_own(cookie) && !cookie.per_scope)
+        else {
+            continue;
+        };
+        let identity = (cookie.name.clone(), cookie.domain.clone(), cookie.path.clone());
+        let other = *cookies.entry(identity).or_insert(name);
+        if other != name && !(listed.contains(other) && listed.contains(name.as_str())) {
+            let message = format!(
+                "not checked: whether one host has sessions of both {other} and {name}, in one cookie {}: each of the \
+                 two would end the other",
+                cookie.name
+            );
+            report.field(Severity::Note, root, &format!("policies.{name}"), message);
+        }
+    }
 }
 
 impl SessionConflicts {
