@@ -7,6 +7,7 @@ mod listeners;
 mod memory;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -37,6 +38,8 @@ pub struct Config {
     log_level: &'static str,
     /// The build of the filter, if it is not the one under test.
     build: Option<Build>,
+    /// Where Envoy is started.
+    folder: Option<PathBuf>,
 }
 
 impl Config {
@@ -75,6 +78,7 @@ impl Config {
             workers: 2,
             log_level: "info",
             build: None,
+            folder: None,
         };
         config
             .env("LIMPET_KEY", TEST_KEY)
@@ -100,6 +104,13 @@ impl Config {
     #[must_use]
     pub fn workers(mut self, workers: u8) -> Self {
         self.workers = workers;
+        self
+    }
+
+    /// Starts Envoy in this directory, where it looks for files without a directory of their own.
+    #[must_use]
+    pub fn within(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
         self
     }
 
@@ -175,6 +186,11 @@ impl Config {
     /// Envoy's log level.
     pub(crate) fn log_verbosity(&self) -> &str {
         self.log_level
+    }
+
+    /// Where Envoy is started.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.as_deref().unwrap_or(Path::new("."))
     }
 
     /// The number of Envoy's worker threads.

@@ -26,6 +26,7 @@ impl Process {
             // A replaced listener or process ends soon.
             .args(["--drain-time-s", "2", "--parent-shutdown-time-s", "3"])
             .envs(config.environment()?)
+            .current_dir(config.folder())
             .stdout(appended(run, "stdout")?)
             .stderr(appended(run, "stderr")?)
             .spawn()

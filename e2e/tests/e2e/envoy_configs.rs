@@ -1,11 +1,15 @@
 //! The configurations that people copy: Envoy and `limpet check` accept them unchanged, and they do what the README
 //! says.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Build, Config, Envoy, Keyring, Site, tools};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::sds_keys::gets_secrets;
 
@@ -200,6 +204,48 @@ async fn func_e_runs_the_quickstart() -> Result<()> {
     Ok(())
 }
 
+/// Others reach what somebody tries out only if that person says so.
+#[test]
+fn every_file_listens_on_the_loopback_alone() -> Result<()> {
+    for file in all() {
+        let text = std::fs::read_to_string(tools::checkout().join("envoy-configs").join(file))?;
+        let config: Value = serde_saphyr::from_str(&text)?;
+        for listener in config["static_resources"]["listeners"]
+            .as_array()
+            .context("no listeners")?
+        {
+            assert_eq!(listener["address"]["socket_address"]["address"], "127.0.0.1", "{file}");
+        }
+    }
+    Ok(())
+}
+
+/// The configuration that a command of the compose file starts Envoy with.
+fn in_container(command: &Value) -> Result<Value> {
+    let words: Vec<String> = serde_json::from_value(command.clone())?;
+    let (program, arguments) = words.split_first().context("no command")?;
+    let folder = TempDir::new()?;
+    let envoy = folder.path().join("envoy");
+    std::fs::write(&envoy, "#!/bin/sh\ntest \"$1\" = --config-yaml && echo \"$2\"\n")?;
+    std::fs::set_permissions(&envoy, Permissions::from_mode(0o755))?;
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH")?);
+    let output = Command::new(program)
+        // In the file, a dollar of the shell's is two.
+        .args(arguments.iter().map(|argument| argument.replace("$$", "$")))
+        .current_dir(tools::checkout())
+        .env("PATH", path)
+        .output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_saphyr::from_str(&String::from_utf8(output.stdout)?)?)
+}
+
+/// The published port reaches no loopback in a container.
+fn listening_everywhere(config: &Value) -> Value {
+    let mut config = config.clone();
+    config["static_resources"]["listeners"][0]["address"]["socket_address"]["address"] = "0.0.0.0".into();
+    config
+}
+
 /// A container engine may be missing here. So this compares the file with the files that it refers to.
 #[test]
 fn the_compose_file_fits_the_quickstart() -> Result<()> {
@@ -208,10 +254,7 @@ fn the_compose_file_fits_the_quickstart() -> Result<()> {
         |file: &str| -> Result<Value> { Ok(serde_saphyr::from_str(&std::fs::read_to_string(folder.join(file))?)?) };
     let (compose, quickstart) = (yaml("docker-compose.yaml")?, yaml("cookie.yaml")?);
     let envoy = &compose["services"]["envoy"];
-    assert_eq!(
-        envoy["command"],
-        serde_json::json!(["envoy", "-c", "envoy-configs/cookie.yaml"])
-    );
+    assert_eq!(in_container(&envoy["command"])?, listening_everywhere(&quickstart));
     for volume in envoy["volumes"].as_array().context("no volumes")? {
         let (here, there) = volume
             .as_str()

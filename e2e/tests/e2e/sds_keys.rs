@@ -117,6 +117,33 @@ async fn a_key_changes_with_the_secret_alone_and_no_session_is_lost() -> Result<
     Ok(())
 }
 
+/// `sds/keyring.yaml` as it is names a file of the directory that Envoy was started in.
+#[tokio::test]
+async fn the_shipped_secret_reads_the_working_directory() -> Result<()> {
+    if !gets_secrets()? {
+        return Ok(());
+    }
+    let keyring = Keyring::generate()?;
+    let folder = keyring.file();
+    let folder = folder.parent().context("no folder")?;
+    let site = Site::start(Config::load("module-sds.yaml")?.within(folder)).await?;
+    let signs_with = |key: u8| {
+        move |answer: &limpet_e2e::Answer| {
+            let token = answer.set_cookie("limpet-session").map(|cookie| cookie.value);
+            token.and_then(|token| key_of(&token).ok()) == Some(key)
+        }
+    };
+    let signs = "signs with the key of the file";
+    site.envoy.until_every_worker(signs, signs_with(1)).await?;
+    // A new file moves into the place of the old one, and no configuration changes.
+    keyring.rotate()?;
+    until_next_key_is_known(&site.envoy, &keyring, &site.backends[0]).await?;
+    keyring.rotate()?;
+    site.envoy.until_every_worker(signs, signs_with(2)).await?;
+    assert_eq!(site.envoy.metric("refused_secrets").await?, 0);
+    Ok(())
+}
+
 #[tokio::test]
 async fn requests_before_the_secret_arrives_have_no_sessions() -> Result<()> {
     if !gets_secrets()? {
