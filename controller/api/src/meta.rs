@@ -50,6 +50,14 @@ pub struct ObjectRef {
     pub name: ObjectName,
 }
 
+impl ObjectRef {
+    /// `<kind>/<namespace>/<name>`, with the kind in lower case: what the names of a route's rules begin with.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.kind.as_str().to_ascii_lowercase(), self.name)
+    }
+}
+
 impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)

@@ -96,12 +96,13 @@ pub(super) fn rule_names(
     let http = objects.http_routes.values().map(|route| (Kind::HttpRoute, &route.meta));
     let grpc = objects.grpc_routes.values().map(|route| (Kind::GrpcRoute, &route.meta));
     for (kind, meta) in http.chain(grpc) {
-        let route = rule_name::route_key(kind, meta);
+        let name = meta.object_name();
+        let route = ObjectRef { kind, name }.key();
         let known = former.of(&route, &meta.uid).to_vec();
         names.set(route, &meta.uid, known);
     }
     for state in routes.iter().filter(|state| !state.is_malformed) {
-        let (route, uid) = (rule_name::route_key(state.object.kind, state.meta), &state.meta.uid);
+        let (route, uid) = (state.object.key(), &state.meta.uid);
         if has_sessions(&state.object) || !names.of(&route, uid).is_empty() {
             names.set(route, uid, state.remembered.clone());
         }

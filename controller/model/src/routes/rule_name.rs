@@ -5,13 +5,14 @@ use super::rule::RouteRule;
 use crate::graph::{Match, PathMatch, RuleName, ValueMatch};
 use crate::rule_names::{Rule, RuleNames, Unnamed, assign};
 use crate::short_hash::short_hash;
-use limpet_api::{Kind, Meta};
+use limpet_api::{Kind, Meta, ObjectRef};
 
 /// Names the rules of a route `<kind>/<namespace>/<route>/<name>`. A rule without a name keeps the one that it is
 /// remembered by; a new one is called by a hash of its matches, which does not depend on their order. Returns what to
 /// remember of the route.
 pub(super) fn name_rules(kind: Kind, meta: &Meta, rules: &mut [RouteRule<'_>], former: &RuleNames) -> Vec<Unnamed> {
-    let route = route_key(kind, meta);
+    let name = meta.object_name();
+    let route = ObjectRef { kind, name }.key();
     let read: Vec<Rule<'_>> = rules
         .iter()
         .map(|rule| Rule {
@@ -24,16 +25,6 @@ pub(super) fn name_rules(kind: Kind, meta: &Meta, rules: &mut [RouteRule<'_>], f
         rule.name = RuleName(format!("{route}/{name}"));
     }
     remembered
-}
-
-/// What the names of a route's rules begin with.
-pub(super) fn route_key(kind: Kind, meta: &Meta) -> String {
-    format!(
-        "{}/{}/{}",
-        kind.as_str().to_ascii_lowercase(),
-        meta.namespace,
-        meta.name
-    )
 }
 
 /// Eight hexadecimal digits.

@@ -1,31 +1,185 @@
 //! Virtual hosts as resources of their own, so that a change travels as its host alone.
+//!
+//! Each route is encoded once, for its virtual hosts and for the preflight: encoded messages may be put together.
 
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 use super::resource;
 use limpet_resources::{Resource, ResourceType};
 
-/// The route configuration without virtual hosts, and its virtual hosts, one for each domain.
-///
-/// A virtual host is called `<route configuration>/<domain>`, so a domain never moves from one to another: Envoy
-/// refuses a domain that two have, even for the moment between two changes.
-pub(super) fn apart(mut configuration: RouteConfiguration) -> Vec<Resource> {
-    let mut all = Vec::new();
-    for host in std::mem::take(&mut configuration.virtual_hosts) {
-        for domain in &host.domains {
-            let name = format!("{}/{domain}", configuration.name);
-            let host = VirtualHost {
-                name: name.clone(),
-                domains: vec![domain.clone()],
-                ..host.clone()
-            };
-            all.push(resource(ResourceType::VirtualHost, &name, &host));
+/// The field `routes` of `VirtualHost`.
+const ROUTES: u32 = 3;
+
+/// A route configuration whose routes are encoded.
+pub(super) struct Encoded {
+    frame: RouteConfiguration,
+    hosts: Vec<Host>,
+}
+
+struct Host {
+    /// Without its routes and domains.
+    rest: VirtualHost,
+    domains: Vec<String>,
+    routes: Vec<EncodedRoute>,
+}
+
+/// A route, as a field of its virtual host.
+pub(super) struct EncodedRoute {
+    pub(super) name: String,
+    pub(super) field: Vec<u8>,
+}
+
+impl Encoded {
+    pub(super) fn of(mut configuration: RouteConfiguration) -> Self {
+        let hosts = std::mem::take(&mut configuration.virtual_hosts);
+        Self {
+            frame: configuration,
+            hosts: hosts.into_iter().map(Host::of).collect(),
         }
     }
-    all.push(resource(
-        ResourceType::RouteConfiguration,
-        &configuration.name,
-        &configuration,
-    ));
-    all
+
+    /// All routes, in their order.
+    pub(super) fn routes(&self) -> impl Iterator<Item = &EncodedRoute> {
+        self.hosts.iter().flat_map(|host| &host.routes)
+    }
+
+    /// The route configuration without virtual hosts, and its virtual hosts, one for each domain.
+    ///
+    /// A virtual host is called `<route configuration>/<domain>`, so a domain never moves from one to another: Envoy
+    /// refuses a domain that two have, even for the moment between two changes.
+    pub(super) fn apart(&self) -> Vec<Resource> {
+        let mut all = Vec::new();
+        for host in &self.hosts {
+            for domain in &host.domains {
+                let name = format!("{}/{domain}", self.frame.name);
+                let fields = host.routes.iter().map(|route| &*route.field);
+                all.push(virtual_host(&name, domain, fields, &host.rest));
+            }
+        }
+        let frame = resource(ResourceType::RouteConfiguration, &self.frame.name, &self.frame);
+        all.push(frame);
+        all
+    }
+}
+
+impl Host {
+    fn of(mut host: VirtualHost) -> Self {
+        let encoded = |route: envoy_types::pb::envoy::config::route::v3::Route| {
+            let mut field = Vec::new();
+            encode_key(ROUTES, WireType::LengthDelimited, &mut field);
+            encode_varint(route.encoded_len() as u64, &mut field);
+            field.extend_from_slice(&route.encode_to_vec());
+            EncodedRoute {
+                name: route.name,
+                field,
+            }
+        };
+        let routes = std::mem::take(&mut host.routes).into_iter().map(encoded).collect();
+        host.name.clear();
+        Self {
+            domains: std::mem::take(&mut host.domains),
+            rest: host,
+            routes,
+        }
+    }
+}
+
+/// A virtual host of one domain, with these routes and what `rest` has besides, in the order of the fields.
+pub(super) fn virtual_host<'a>(
+    name: &str,
+    domain: &str,
+    routes: impl IntoIterator<Item = &'a [u8]>,
+    rest: &VirtualHost,
+) -> Resource {
+    let named = VirtualHost {
+        name: name.to_owned(),
+        domains: vec![domain.to_owned()],
+        ..VirtualHost::default()
+    };
+    let mut body = named.encode_to_vec();
+    routes.into_iter().for_each(|route| body.extend_from_slice(route));
+    body.extend_from_slice(&rest.encode_to_vec());
+    Resource::new(ResourceType::VirtualHost, name, body)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+    use envoy_types::pb::envoy::config::route::v3::Route;
+
+    use super::*;
+    use crate::envoy::preflight;
+
+    fn routes(names: &[&str]) -> Vec<Route> {
+        let route = |name: &&str| Route {
+            name: (*name).to_owned(),
+            ..Route::default()
+        };
+        names.iter().map(route).collect()
+    }
+
+    #[test]
+    fn what_is_put_together_is_what_encoding_it_gives() {
+        let hosts = [
+            (
+                "a",
+                vec!["a.example", "b.example"],
+                routes(&["httproute/shop/one/1", "httproute/shop/two/1"]),
+            ),
+            (
+                "c",
+                vec!["c.example"],
+                routes(&["httproute/shop/one/2", "httproute/shop/one/1", ""]),
+            ),
+        ];
+        let whole = |name: &str, domain: &str, routes: Vec<Route>| VirtualHost {
+            name: name.to_owned(),
+            domains: vec![domain.to_owned()],
+            routes,
+            include_request_attempt_count: true,
+            ..VirtualHost::default()
+        };
+        let configuration = RouteConfiguration {
+            name: "web".to_owned(),
+            virtual_hosts: hosts
+                .iter()
+                .map(|(name, domains, routes)| VirtualHost {
+                    domains: domains.iter().map(ToString::to_string).collect(),
+                    ..whole(name, "", routes.clone())
+                })
+                .collect(),
+            ..RouteConfiguration::default()
+        };
+        let encoded = Encoded::of(configuration);
+        let apart = encoded.apart();
+        let expected = [("a.example", 0), ("b.example", 0), ("c.example", 1)];
+        assert_eq!(apart.len(), expected.len() + 1);
+        for (made, (domain, host)) in apart.iter().zip(expected) {
+            let name = format!("web/{domain}");
+            assert_eq!(&**made.name(), name);
+            assert_eq!(made.body(), whole(&name, domain, hosts[host].2.clone()).encode_to_vec());
+        }
+        let frame = RouteConfiguration::decode(apart[3].body()).unwrap();
+        assert_eq!((&*frame.name, frame.virtual_hosts.len()), ("web", 0));
+
+        let units = preflight::units(encoded.routes());
+        let expected = [
+            (
+                "httproute/shop/one",
+                routes(&["httproute/shop/one/1", "httproute/shop/one/2"]),
+            ),
+            ("httproute/shop/two", routes(&["httproute/shop/two/1"])),
+        ];
+        assert_eq!(units.len(), expected.len());
+        for (unit, (name, routes)) in units.iter().zip(expected) {
+            let host = VirtualHost {
+                include_request_attempt_count: false,
+                ..whole(name, name, routes)
+            };
+            assert_eq!((&**unit.name(), unit.body()), (name, &*host.encode_to_vec()));
+        }
+    }
 }

@@ -67,11 +67,12 @@ pub fn served(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, input
     if options.elsewhere(gateway).is_none() {
         all.insert(preflight::routes());
     }
-    for unit in preflight::units(&configurations) {
+    let configurations: Vec<_> = configurations.into_iter().map(hosts::Encoded::of).collect();
+    for unit in preflight::units(configurations.iter().flat_map(hosts::Encoded::routes)) {
         all.insert_unit(unit);
     }
     for configuration in configurations {
-        all.extend(hosts::apart(configuration));
+        all.extend(configuration.apart());
     }
     all
 }

@@ -1,14 +1,14 @@
 //! The preflight: what Envoy says to the routes of each object, before they go live. `limpet-xds` says how.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
-use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{Struct, Value};
-use prost::Message;
 
+use super::hosts::{EncodedRoute, virtual_host};
 use super::listeners::unbound_manager;
 use super::pack::{no, socket};
 use super::resource;
@@ -54,26 +54,18 @@ pub(super) fn routes() -> Resource {
 
 /// One unit for each object that routes come from, under the name that the names of its rules begin with. A route that
 /// is in several virtual hosts is in the unit once.
-pub(super) fn units(configurations: &[RouteConfiguration]) -> Vec<Resource> {
-    let mut units: BTreeMap<&str, (BTreeSet<Vec<u8>>, Vec<&Route>)> = BTreeMap::new();
-    let hosts = configurations.iter().flat_map(|of| &of.virtual_hosts);
-    for route in hosts.flat_map(|host| &host.routes) {
-        if let Some(object) = object_of(&route.name) {
-            let (known, routes) = units.entry(object).or_default();
-            if known.insert(route.encode_to_vec()) {
-                routes.push(route);
-            }
+pub(super) fn units<'a>(routes: impl Iterator<Item = &'a EncodedRoute>) -> Vec<Resource> {
+    let mut known: HashSet<&[u8]> = HashSet::new();
+    let mut units: BTreeMap<&str, Vec<&[u8]>> = BTreeMap::new();
+    for route in routes {
+        // Routes of two objects differ, because their names do.
+        if let Some(object) = object_of(&route.name)
+            && known.insert(&route.field)
+        {
+            units.entry(object).or_default().push(&route.field);
         }
     }
-    let unit = |(object, (_, routes)): (&str, (_, Vec<&Route>))| {
-        let host = VirtualHost {
-            name: object.to_owned(),
-            domains: vec![object.to_owned()],
-            routes: routes.into_iter().cloned().collect(),
-            ..VirtualHost::default()
-        };
-        resource(ResourceType::VirtualHost, object, &host)
-    };
+    let unit = |(object, routes): (&str, Vec<&[u8]>)| virtual_host(object, object, routes, &VirtualHost::default());
     units.into_iter().map(unit).collect()
 }
 

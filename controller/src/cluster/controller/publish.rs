@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::metrics::Metrics;
-use super::quarantine::{Quarantine, Standing, unit_of};
+use super::quarantine::{Quarantine, Standing};
 use super::retained_policies::{RetainedPolicies, retained_policies};
 use super::target::Target;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
@@ -356,7 +356,7 @@ impl Publisher {
         let standing = |object: &ObjectRef| {
             if refused.contains(object) {
                 Standing::Refused
-            } else if status.is_approved(&unit_of(object)) {
+            } else if status.is_approved(&object.key()) {
                 Standing::Accepted
             } else {
                 Standing::Unknown

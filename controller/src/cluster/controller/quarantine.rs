@@ -250,10 +250,5 @@ fn object_of(unit: &str) -> Option<ObjectRef> {
     Some(ObjectRef { kind, name })
 }
 
-/// The name of a route's unit.
-pub(crate) fn unit_of(object: &ObjectRef) -> String {
-    format!("{}/{}", object.kind.as_str().to_ascii_lowercase(), object.name)
-}
-
 #[cfg(test)]
 mod tests;

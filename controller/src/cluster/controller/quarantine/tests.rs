@@ -26,13 +26,13 @@ fn a() -> ObjectRef {
 }
 
 fn unit(content: &str) -> Resource {
-    Resource::new(ResourceType::VirtualHost, unit_of(&a()), content.into())
+    Resource::new(ResourceType::VirtualHost, a().key(), content.into())
 }
 
 fn refusal(content: &str) -> Disapproval {
     Disapproval {
         group: "shop/web".into(),
-        unit: unit_of(&a()).into(),
+        unit: a().key().into(),
         version: unit(content).version(),
         node: "one".into(),
         message: "no ".repeat(1000).into(),
