@@ -11,6 +11,15 @@ const ANY: &str = "*";
 /// The API's default.
 const MAX_AGE: u32 = 5;
 
+/// Where an origin stands for many: the expression that it becomes.
+pub(super) fn expression(origin: &str) -> Option<String> {
+    let lower = origin.to_ascii_lowercase();
+    let (scheme, host, port) = parts(&lower)?;
+    // Any number of labels.
+    let rest = host.strip_prefix(ANY)?;
+    Some(format!("{scheme}://[^/:]+{}{port}", Expression::escape(rest)))
+}
+
 pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
     let origins = wanted.allow_origins.iter().enumerate();
     let allow_origins = origins.map(|(index, text)| origin(&format!("{field}.allowOrigins[{index}]"), text));
@@ -70,10 +79,8 @@ fn origin(field: &str, text: &str) -> Result<ValueMatch, Problem> {
             message: format!("expected * or an origin such as https://*.example.com, found {text:?}"),
         });
     };
-    Ok(match host.strip_prefix(ANY) {
-        // Any number of labels.
-        Some(rest) => {
-            let text = format!("{scheme}://[^/:]+{}{port}", Expression::escape(rest));
+    Ok(match expression(text) {
+        Some(text) => {
             let expression = Expression::parse(&text).map_err(|message| Problem {
                 field: field.to_owned(),
                 message,

@@ -3,10 +3,13 @@
 //! RE2 takes time in proportion to the length of a value and the size of its program, so the sizes of all expressions
 //! together bound what a request can cost.
 
+use std::collections::BTreeSet;
+
 use crate::expression::Expression;
 use crate::graph::Match;
 use crate::problem::Problem;
 
+use super::cors;
 use super::rule::RuleInput;
 
 /// The Gateway API allows 16.
@@ -43,6 +46,7 @@ impl Expressions {
             .enumerate()
             .map(|(index, rule)| read(&mut expressions, index, rule));
         let mut rules: Vec<RuleInput<'_>> = read.collect();
+        expressions.count_origins(&rules);
         if let Some(problem) = expressions.exceeded {
             for rule in &mut rules {
                 rule.matches = Err(problem.clone());
@@ -60,6 +64,19 @@ impl Expressions {
         self.matches = self.matches.saturating_add(count);
         if self.matches > MOST_MATCHES {
             self.exceed("matches", MOST_MATCHES, self.matches);
+        }
+    }
+
+    /// Counts the origins of CORS filters that become expressions. Rules often have the same ones, so each counts once.
+    fn count_origins(&mut self, rules: &[RuleInput<'_>]) {
+        let filters = rules.iter().flat_map(|rule| rule.filters);
+        let origins = filters
+            .filter_map(|filter| filter.cors.as_ref())
+            .flat_map(|cors| &cors.allow_origins);
+        let origins: BTreeSet<String> = origins.filter_map(|origin| cors::expression(origin)).collect();
+        for origin in &origins {
+            // What is wrong with one is for the filter to say.
+            let _ = self.expression("", origin);
         }
     }
 

@@ -155,6 +155,18 @@ fn matches(count: usize, expression: &str) -> String {
     )
 }
 
+/// One rule whose CORS filter has as many origins that stand for many.
+fn origins(count: usize, first: usize) -> String {
+    let origins: Vec<_> = (first..first + count)
+        .map(|number| format!("'https://*.o{number}.example'"))
+        .collect();
+    format!(
+        "  - {{matches: [{{path: {{value: /x}}}}], backendRefs: [{{name: v1, port: 80}}], \
+         filters: [{{type: CORS, cors: {{allowOrigins: [{}]}}}}]}}\n",
+        origins.join(", ")
+    )
+}
+
 #[test]
 fn a_route_over_its_budget_is_refused_alone() {
     let long = format!("[{}]", "a".repeat(4000));
@@ -178,6 +190,11 @@ fn a_route_over_its_budget_is_refused_alone() {
             matches(128, "a"),
             matches(1, "a"),
             "at most 128 regular expressions in a route, found at least 129",
+        ),
+        (
+            origins(64, 0) + &origins(64, 0),
+            origins(64, 64),
+            "at most 4000 instructions in the programs of its regular expressions in a route, found at least 4038",
         ),
         (
             matches(8, &long),
