@@ -75,7 +75,9 @@ impl Proxy {
             .arg("--admin-address-path")
             .arg(&address)
             .args(["--disable-hot-restart", "--concurrency", "2"])
-            .args(["--file-flush-interval-msec", "50", "--drain-time-s", "2"]);
+            // Connections of a replaced listener end within 5 seconds by themselves (`drain_timeout` of the HTTP
+            // connection manager). Envoy would cut off what is left of them after this time.
+            .args(["--file-flush-interval-msec", "50", "--drain-time-s", "6"]);
         let mut process = Daemon::start("envoy", &mut command, directory.path())?;
         let admin = process.until_ready(async || Admin::read(&address)).await?;
         Ok(Self {

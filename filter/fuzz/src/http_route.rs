@@ -189,8 +189,20 @@ impl Choices<'_> {
     }
 
     fn path(&mut self) -> String {
-        let text = self.text();
-        if self.below(4) == 3 { text } else { format!("/{text}") }
+        match self.below(8) {
+            0 => self.text(),
+            1..4 => format!("/{}", self.text()),
+            _ => self.pick(&["/", "/shop", "/a/[b-d]*", "/a|/b"]),
+        }
+    }
+
+    /// Mostly one of these, which are good: an object is refused for a single bad one, and the rest of it with it.
+    fn mostly(&mut self, good: &[&str]) -> String {
+        if self.below(8) == 7 {
+            self.text()
+        } else {
+            self.pick(good)
+        }
     }
 
     fn name(&mut self) -> String {
@@ -209,8 +221,14 @@ impl Choices<'_> {
                 "backendRefs": choices.some(2, Self::backend),
             });
             match choices.below(6) {
-                1 => rule["timeouts"] = json!({"request": choices.text(), "backendRequest": "1s"}),
-                2 => rule["retry"] = json!({"attempts": choices.byte(), "codes": [400 + u16::from(choices.byte())]}),
+                1 => {
+                    let request = choices.mostly(&["1s", "10s", "1m"]);
+                    rule["timeouts"] = json!({"request": request, "backendRequest": "1s"});
+                }
+                2 => {
+                    let code = 400 + u16::from(choices.byte()) % 208;
+                    rule["retry"] = json!({"attempts": choices.below(8), "codes": [code]});
+                }
                 3 => rule["sessionPersistence"] = json!({"sessionName": choices.name(), "type": "Cookie"}),
                 4 => rule["sessionPersistence"] = json!({"sessionName": choices.name(), "type": "Header"}),
                 5 => rule["name"] = choices.text().into(),
@@ -226,18 +244,23 @@ impl Choices<'_> {
             "queryParams": self.some(2, Self::named),
         });
         if self.below(4) > 0 {
-            let kind = self.pick(&["RegularExpression", "PathPrefix", "Exact", "Glob"]);
+            let kind = self.mostly(&["RegularExpression", "PathPrefix", "Exact"]);
             found["path"] = json!({"type": kind, "value": self.path()});
         }
         if self.below(4) == 3 {
-            found["method"] = self.pick(&["GET", "POST", "a b", ""]).into();
+            found["method"] = self.mostly(&["GET", "POST", "PURGE"]).into();
         }
         found
     }
 
     fn named(&mut self) -> Value {
-        let kind = self.pick(&["RegularExpression", "Exact", "RegularExpression", "Other"]);
-        json!({"type": kind, "name": self.name(), "value": self.text()})
+        let kind = self.mostly(&["RegularExpression", "Exact"]);
+        let value = if self.below(2) == 0 {
+            self.text()
+        } else {
+            self.pick(&["a", "[0-9]+", "a.*|b"])
+        };
+        json!({"type": kind, "name": self.name(), "value": value})
     }
 
     fn backend(&mut self) -> Value {
@@ -246,23 +269,30 @@ impl Choices<'_> {
         } else {
             json!([])
         };
-        json!({"name": self.pick(&["v1", "v2", "gone"]), "port": 80, "weight": self.byte(), "filters": filters})
+        json!({"name": self.pick(&["v1", "v2", "v1", "gone"]), "port": 80, "weight": self.byte(), "filters": filters})
     }
 
     fn changes(&mut self) -> Value {
-        let change = |choices: &mut Self| json!({"name": choices.name(), "value": choices.text()});
+        let name = |choices: &mut Self| choices.mostly(&["a", "x-b", "x-c", "A"]);
+        let change = |choices: &mut Self| json!({"name": name(choices), "value": choices.mostly(&["1", "a b", "%"])});
         json!({
             "set": self.some(1, change),
             "add": self.some(1, change),
-            "remove": self.some(1, |choices| choices.name().into()),
+            "remove": self.some(1, |choices| name(choices).into()),
         })
     }
 
     fn changed_path(&mut self) -> Value {
-        match self.below(2) {
-            0 => json!({"type": "ReplaceFullPath", "replaceFullPath": self.path()}),
-            _ => json!({"type": "ReplacePrefixMatch", "replacePrefixMatch": self.path()}),
+        let path = self.mostly(&["/", "/a", "/a/b/"]);
+        // The other type needs a rule that matches prefixes alone.
+        match self.below(4) {
+            0 => json!({"type": "ReplacePrefixMatch", "replacePrefixMatch": path}),
+            _ => json!({"type": "ReplaceFullPath", "replaceFullPath": path}),
         }
+    }
+
+    fn origin(&mut self) -> String {
+        format!("https://{}", self.mostly(&["*.a.example", "a.example:8443", "*"]))
     }
 
     fn filter(&mut self) -> Value {
@@ -270,17 +300,20 @@ impl Choices<'_> {
             0 => json!({"type": "RequestHeaderModifier", "requestHeaderModifier": self.changes()}),
             1 => json!({"type": "ResponseHeaderModifier", "responseHeaderModifier": self.changes()}),
             2 => json!({"type": "RequestRedirect", "requestRedirect": {
-                "scheme": self.pick(&["http", "https", "gopher"]), "hostname": self.name(), "path": self.changed_path(),
-                "statusCode": 300 + u16::from(self.byte() % 9),
+                "scheme": self.mostly(&["http", "https"]), "hostname": self.mostly(&["a.example", "b.example"]),
+                "path": self.changed_path(),
+                "statusCode": 301 + u16::from(self.byte() % 2) + if self.below(8) == 7 { 2 } else { 0 },
             }}),
-            3 => json!({"type": "URLRewrite", "urlRewrite": {"hostname": self.name(), "path": self.changed_path()}}),
+            3 => json!({"type": "URLRewrite", "urlRewrite": {
+                "hostname": self.mostly(&["a.example", "b.example"]), "path": self.changed_path(),
+            }}),
             4 => json!({"type": "RequestMirror", "requestMirror": {
-                "backendRef": {"name": self.pick(&["v1", "gone"]), "port": 80}, "percent": self.byte(),
+                "backendRef": {"name": self.pick(&["v1", "v2", "v1", "gone"]), "port": 80}, "percent": self.below(103),
             }}),
             5 => json!({"type": "CORS", "cors": {
-                "allowOrigins": self.some(2, |choices| format!("https://{}", choices.text()).into()),
-                "allowMethods": [self.pick(&["GET", "*", "a b"])], "allowHeaders": [self.name()],
-                "exposeHeaders": [self.name()], "maxAge": self.byte(),
+                "allowOrigins": self.some(2, |choices| choices.origin().into()),
+                "allowMethods": [self.mostly(&["GET", "*", "POST"])], "allowHeaders": [self.mostly(&["a", "x-b"])],
+                "exposeHeaders": [self.mostly(&["a", "x-b"])], "maxAge": self.byte(),
             }}),
             _ => json!({"type": self.text()}),
         }
