@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Release};
-use limpet_e2e::poll;
+use limpet_e2e::{Request, poll};
 use serde_json::{Value, json};
 
 use super::browsers::Browsers;
@@ -319,4 +319,48 @@ async fn bad_objects_do_not_affect_the_others() -> Result<()> {
     assert!(problems.is_empty(), "{problems}");
 
     browsers.leave().await
+}
+
+/// An expression whose program is too large, and many whose programs are too large together. The schemas take both.
+#[tokio::test]
+async fn a_route_over_its_budget_answers_500_alone() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("budget").await?;
+    let _pods = objects(&namespace).await?;
+    let rule = |expression: &str| {
+        json!({
+            "matches": [{"path": {"type": "RegularExpression", "value": expression}}],
+            "backendRefs": [{"name": "web", "port": 80}],
+        })
+    };
+    let one = json!([rule("/a{2000}"), {"matches": [{"path": {"value": "/good"}}], "backendRefs": [{"name": "web", "port": 80}]}]);
+    let many: Value = (0..5).map(|number| rule(&format!("/{number}a{{900}}"))).collect();
+    for (name, rules) in [("one", one), ("many", many), ("neighbour", json!([rule("/a{900}|/")]))] {
+        namespace.apply_object(&route(name, &rules)).await?;
+    }
+    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let mut envoy = controller.envoy("web", "one").await?;
+    envoy.until_ready().await?;
+    let web = controller.address(8080);
+    for (host, path, status) in [
+        ("one.example", "/aaaa", 500),
+        ("one.example", "/good", 200),
+        ("many.example", "/0aaa", 500),
+        ("neighbour.example", "/", 200),
+        ("elsewhere.example", "/", 200),
+    ] {
+        let answered = async || {
+            let answer = Request::get(web, path).header("host", host).send().await.ok()?;
+            (answer.status == status).then_some(())
+        };
+        poll::until(&format!("{status} of {host}{path}"), answered).await?;
+    }
+    for (name, words) in [
+        ("one", "at most 1000 instructions"),
+        ("many", "at most 4000 instructions"),
+    ] {
+        let said = |route: &Value| route["status"].to_string().contains(words);
+        namespace.until(words, "HTTPRoute", name, said).await?;
+    }
+    Ok(())
 }
