@@ -41,4 +41,8 @@ image limpet "$(named limpet: docker.io/library)" --entrypoint limpet --user 655
 # shellcheck disable=SC2046
 image envoy "$(named envoyproxy/ docker.io)" --entrypoint envoy $(programs bash cat grep sleep) \
   "/usr/local/bin/envoy=$ENVOY_BIN"
+# The same Envoy under another name, for a rollout.
+# shellcheck disable=SC2046
+image other-envoy limpet.dev/e2e/envoy:2 --entrypoint envoy $(programs bash cat grep sleep) \
+  "/usr/local/bin/envoy=$ENVOY_BIN"
 exec "$@"

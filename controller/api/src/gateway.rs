@@ -11,12 +11,16 @@ use super::decode::{Spec, text};
 pub struct GatewayClassSpec {
     /// The name of the controller that serves its Gateways.
     pub controller_name: String,
+    /// How the Envoys of its Gateways run.
+    #[serde(default)]
+    pub parameters_ref: Option<ParametersRef>,
 }
 
 impl Spec for GatewayClassSpec {
     fn readable(spec: &Value) -> Self {
         Self {
             controller_name: text(spec, "controllerName"),
+            ..Self::default()
         }
     }
 }
@@ -57,9 +61,15 @@ pub struct AddressRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Infrastructure {
-    /// Refused: Limpet has no parameters.
+    /// How its Envoys run.
     #[serde(default)]
     pub parameters_ref: Option<ParametersRef>,
+    /// Labels for everything that belongs to its Envoys.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations for the same.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// A reference to parameters.
@@ -73,6 +83,9 @@ pub struct ParametersRef {
     pub kind: String,
     /// Its name.
     pub name: String,
+    /// Its namespace, which only a GatewayClass names.
+    #[serde(default)]
+    pub namespace: Option<String>,
 }
 
 /// TLS of a whole Gateway. No field of it is read, so the fields that are set are listed as unread.

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{GATEWAY_GROUP, GATEWAY_X_GROUP};
+use super::{GATEWAY_GROUP, GATEWAY_X_GROUP, LIMPET_GROUP};
 
 /// The kinds that are read. Kinds that an object merely names, as a backend reference may, stay text.
 ///
@@ -15,6 +15,8 @@ pub enum Kind {
     BackendTlsPolicy,
     /// The endpoints of a Service.
     EndpointSlice,
+    /// How the Envoys of Gateways run.
+    EnvoyDeployment,
     /// A route of gRPC requests.
     GrpcRoute,
     /// What listens for requests.
@@ -37,10 +39,11 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::BackendLbPolicy,
         Self::BackendTlsPolicy,
         Self::EndpointSlice,
+        Self::EnvoyDeployment,
         Self::GrpcRoute,
         Self::Gateway,
         Self::GatewayClass,
@@ -59,6 +62,7 @@ impl Kind {
             Self::BackendLbPolicy => "BackendLBPolicy",
             Self::BackendTlsPolicy => "BackendTLSPolicy",
             Self::EndpointSlice => "EndpointSlice",
+            Self::EnvoyDeployment => "EnvoyDeployment",
             Self::GrpcRoute => "GRPCRoute",
             Self::Gateway => "Gateway",
             Self::GatewayClass => "GatewayClass",
@@ -77,6 +81,7 @@ impl Kind {
         match self {
             Self::Namespace | Self::Service => "",
             Self::EndpointSlice => "discovery.k8s.io",
+            Self::EnvoyDeployment => LIMPET_GROUP,
             Self::XBackend | Self::XBackendTrafficPolicy => GATEWAY_X_GROUP,
             Self::BackendLbPolicy
             | Self::BackendTlsPolicy

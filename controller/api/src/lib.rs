@@ -7,6 +7,7 @@
 mod backend;
 mod backend_tls_policy;
 mod decode;
+mod envoy_deployment;
 mod error;
 mod gateway;
 mod grpc_route;
@@ -23,6 +24,10 @@ pub use backend_tls_policy::{
     BackendTlsPolicySpec, BackendValidation, CaCertificateRef, SubjectAltName, TlsPolicyTarget,
 };
 pub use decode::{Spec, object, readable};
+pub use envoy_deployment::{
+    Autoscaling, Build, Container, EnvoyDeploymentSpec, EnvoyPod, EnvoyService, Patches, ServiceRef, ServiceType,
+    TrafficPolicy,
+};
 pub use error::DecodeError;
 pub use gateway::{
     AddressRequest, AllowedRoutes, GatewayClassSpec, GatewaySpec, GatewayTls, Infrastructure, KindRef, LabelSelector,
@@ -37,10 +42,12 @@ pub use route::{
     BackendRef, Cors, Filter, Fraction, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, Redirect,
     RequestMirror, Rewrite,
 };
-pub use service::{ServicePort, ServiceSpec};
+pub use service::{Ingress, ServicePort, ServiceSpec};
 pub use session::{CookieSettings, HeaderSettings, PolicyTarget, SessionPersistence, SessionPolicySpec};
 
 /// The API group of the Gateway API.
 pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
+/// The API group of Limpet's own kinds.
+pub const LIMPET_GROUP: &str = "limpet.dev";
 /// The API group of the Gateway API's experiments.
 pub const GATEWAY_X_GROUP: &str = "gateway.networking.x-k8s.io";

@@ -20,6 +20,32 @@ pub struct ServiceSpec {
     /// The labels of its pods.
     #[serde(default)]
     pub selector: BTreeMap<String, String>,
+    /// Its address within the cluster, or `None`.
+    #[serde(rename = "clusterIP", default)]
+    pub cluster_ip: Option<String>,
+    /// All of them, if it has one of each family.
+    #[serde(rename = "clusterIPs", default)]
+    pub cluster_ips: Vec<String>,
+    /// More addresses, which lead to the cluster's nodes.
+    #[serde(rename = "externalIPs", default)]
+    pub external_ips: Vec<String>,
+    /// Of an `ExternalName`.
+    #[serde(default)]
+    pub external_name: Option<String>,
+    /// Where its load balancer can be reached. It is read from its status.
+    #[serde(skip)]
+    pub ingress: Vec<Ingress>,
+}
+
+/// Where a load balancer can be reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Ingress {
+    /// An IP address.
+    #[serde(default)]
+    pub ip: Option<String>,
+    /// Or a host name.
+    #[serde(default)]
+    pub hostname: Option<String>,
 }
 
 impl Spec for ServiceSpec {}

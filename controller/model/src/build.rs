@@ -8,7 +8,7 @@ use super::route_report::route_report;
 use super::routes::RouteState;
 use super::sessions::{RuleFacts, RuleSession, former_sessions, pruned_policies, sessions};
 use super::{
-    Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
+    Envoys, Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
     without_status,
 };
 use limpet_api::{Kind, ObjectRef};
@@ -76,6 +76,11 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
         rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
         sessions: former_sessions(objects),
     };
+    graph.envoys = gateways
+        .iter()
+        .filter(|(_, gateway)| gateway.envoys != Envoys::default())
+        .map(|(name, gateway)| ((*name).clone(), gateway.envoys.clone()))
+        .collect();
     let forgot = graph.memory.fit(&pruned_policies(objects), most_bytes);
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
     sessions.without_status.extend(tls_without_status);

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::envoys::{ADMIN_PORT, READY_PORT};
+use super::envoys::{ADMIN_PORT, Envoys, Layer, READY_PORT, envoys, of_class, speaks_http};
 use super::graph::Hostname;
 use super::references::{References, Referrer};
-use super::reports::{ClassReport, Condition, GatewayReport, ListenerReport};
+use super::reports::{Address, ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
 use super::{Objects, Settings, addresses};
 use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
@@ -17,8 +17,12 @@ pub(super) struct GatewayState<'a> {
     pub(super) listeners: Vec<ListenerState<'a>>,
     /// Why no listener serves.
     refused: Option<Condition>,
-    /// Why it does not have the addresses that it asks for.
-    not_usable: Option<Condition>,
+    /// Its Envoys, and why their parameters are invalid. What is served stays.
+    pub(super) envoys: Envoys,
+    parameters: Option<Condition>,
+    /// Where it can be reached, if that is known, and why it does not have the addresses that it asks for.
+    addresses: Option<Vec<Address>>,
+    without_address: Option<Condition>,
     /// Unsupported fields without which the object is still served.
     ignored: Vec<String>,
 }
@@ -48,6 +52,9 @@ impl ListenerState<'_> {
 /// Of a Gateway or a listener that asks for them.
 const CLIENT_CERTIFICATES: &str = "client certificates (validation of the frontend) are not supported";
 
+/// Of a Gateway whose parameters are invalid.
+const UNCHANGED: &str = "Its Envoys stay as they are, because its parameters are invalid";
+
 /// The reports on our classes, and the names of the accepted ones.
 pub(super) fn classes<'a>(
     objects: &'a Objects,
@@ -63,13 +70,11 @@ pub(super) fn classes<'a>(
             accepted.insert(name.as_str());
             continue;
         }
-        let unread = Unread::new(&class.unread);
-        let condition = if let Some(field) = unread.below("spec.parametersRef").first() {
-            let message = format!("{field}: expected none, because classes have no parameters");
-            Condition::fails("Accepted", "InvalidParameters", message)
-        } else {
-            accepted.insert(name.as_str());
-            Condition::holds("Accepted", "Accepted", "Its Gateways are served")
+        // Its Gateways are served in any case: a mistake in the parameters must not end what runs.
+        accepted.insert(name.as_str());
+        let condition = match of_class(class, objects).and_then(|layer| layer.check()) {
+            Ok(()) => Condition::holds("Accepted", "Accepted", "Its Gateways are served"),
+            Err(message) => Condition::fails("Accepted", "InvalidParameters", message),
         };
         let report = ClassReport {
             observed_generation: class.meta.generation,
@@ -123,7 +128,10 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
         object,
         listeners: object.spec.listeners.iter().map(read).collect(),
         refused: None,
-        not_usable: None,
+        envoys: Envoys::default(),
+        parameters: None,
+        addresses: None,
+        without_address: None,
         ignored: Vec::new(),
     }
 }
@@ -146,18 +154,17 @@ fn gateway<'a>(
     });
     let malformed = object.malformed.as_ref();
     let malformed = malformed.map(|error| Condition::fails("Accepted", "Invalid", error.to_string()));
-    let parameters = object.spec.infrastructure.parameters_ref.as_ref().map(|found| {
-        let message = format!(
-            "spec.infrastructure.parametersRef: expected none, because Gateways have no parameters, found {} {}",
-            found.kind, found.name
-        );
-        Condition::fails("Accepted", "InvalidParameters", message)
-    });
-    let refused = malformed
-        .or(tls)
-        .or(parameters)
-        .or_else(|| addresses::unsupported(&object.spec));
-    let not_usable = addresses::not_usable(&object.spec, &settings.addresses).filter(|_| refused.is_none());
+    let refused = malformed.or(tls).or_else(|| addresses::unsupported(&object.spec));
+    let (mut envoys, wrong) = envoys(object, class_layer(object, objects), objects, settings);
+    // What is there stays until the mistake is mended.
+    envoys.unchanged |= object.malformed.is_some();
+    let parameters = wrong.map(|message| Condition::fails("Accepted", "InvalidParameters", message));
+    let addresses = addresses::of_gateway(&envoys, objects);
+    let without_address = match &parameters {
+        _ if refused.is_some() => None,
+        Some(_) => Some(Condition::fails("Programmed", "Invalid", UNCHANGED)),
+        None => addresses::missing(&object.spec, &envoys, addresses.as_deref()),
+    };
     let mut listeners: Vec<ListenerState<'a>> = object
         .spec
         .listeners
@@ -179,9 +186,21 @@ fn gateway<'a>(
         object,
         listeners,
         refused,
-        not_usable,
+        envoys,
+        parameters,
+        addresses,
+        without_address,
         ignored,
     }
+}
+
+/// The parameters of a Gateway's class.
+fn class_layer<'a>(object: &Object<GatewaySpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
+    let name = &object.spec.gateway_class_name;
+    let class = objects.gateway_classes.get(name);
+    class.map_or(Ok(Layer::default()), |class| {
+        of_class(class, objects).map_err(|message| format!("GatewayClass {name}: {message}"))
+    })
 }
 
 fn read_listener<'a>(
@@ -314,10 +333,6 @@ fn tls(
     Ok(names)
 }
 
-fn speaks_http(listener: &Listener) -> bool {
-    matches!(listener.protocol.as_str(), "HTTP" | "HTTPS")
-}
-
 /// The kinds of routes that may attach, and the first requested kind that is unknown.
 fn kinds(listener: &Listener) -> (Vec<Kind>, Option<&KindRef>) {
     if !speaks_http(listener) {
@@ -386,7 +401,7 @@ impl GatewayState<'_> {
             .filter(|state| !state.serves())
             .map(|state| state.listener.name.as_str())
             .collect();
-        let accepted = match &self.refused {
+        let accepted = match self.refused.as_ref().or(self.parameters.as_ref()) {
             Some(condition) => condition.clone(),
             None if self.listeners.is_empty() => Condition::fails(
                 "Accepted",
@@ -406,8 +421,9 @@ impl GatewayState<'_> {
         };
         GatewayReport {
             observed_generation: self.object.meta.generation,
-            conditions: std::iter::once(accepted).chain(self.not_usable.clone()).collect(),
+            conditions: std::iter::once(accepted).chain(self.without_address.clone()).collect(),
             listeners: self.listeners.iter().map(listener_report).collect(),
+            addresses: self.addresses.clone(),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
+use super::envoys::Envoys;
 use super::memory::Memory;
 use super::objects::SessionPolicyName;
 use limpet_api::{ObjectName, ObjectRef};
@@ -38,6 +39,9 @@ pub struct Graph {
     /// The namespaces of the routes that lead to a Service.
     #[serde(skip)]
     pub led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    /// The Envoys of Gateways, where anything is known of them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub envoys: BTreeMap<ObjectName, Envoys>,
     /// The certificates of listeners, by their Secrets.
     #[serde(serialize_with = "names")]
     pub certificates: BTreeMap<ObjectName, Certificate>,

@@ -41,7 +41,7 @@ mod without_status;
 
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
-pub use envoys::{ADMIN_PORT, READY_PORT, envoys_name};
+pub use envoys::{ADMIN_PORT, EnvoyDeployment, Envoys, READY_PORT, envoys_name};
 pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;
@@ -51,6 +51,6 @@ pub use references::{MANAGED_BY, MANAGER, References, Referrer, is_ours, selecto
 pub use reports::Reports;
 pub use session_fields::{CookiePath, SessionFields};
 pub use sessions::check_defaults;
-pub use settings::{CONTROLLER_NAME, Gateways, Settings};
+pub use settings::{CONTROLLER_NAME, Gateways, ManagedEnvoys, Settings};
 pub use short_hash::short_hash;
 pub use unsupported::{Extent, Unsupported};

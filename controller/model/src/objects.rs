@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::certificate::{Authorities, Certificate};
 use super::memory::Memory;
 use limpet_api::{
-    BackendRef, BackendTlsPolicySpec, DecodeError, Filter, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec,
-    Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec,
-    XBackendSpec,
+    BackendRef, BackendTlsPolicySpec, DecodeError, EnvoyDeploymentSpec, Filter, GatewayClassSpec, GatewaySpec,
+    GrpcRouteSpec, HttpRouteSpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec,
+    ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
 
 /// The objects that a graph is built from. They come from an API server or from files.
@@ -35,6 +35,8 @@ pub struct Objects {
     /// The objects that such policies name (`ConfigMap`): the certificates of authorities in them, or why there are
     /// none.
     pub authorities: BTreeMap<ObjectName, Result<Authorities, String>>,
+    /// `EnvoyDeployment`.
+    pub envoy_deployments: BTreeMap<ObjectName, Object<EnvoyDeploymentSpec>>,
     /// The Secrets that listeners name: their certificates, or why they are not valid certificates.
     pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
     /// Namespaces with their labels.
@@ -109,6 +111,7 @@ impl Objects {
             policies,
             of(|_| Kind::XBackend, same, &self.backends),
             of(|_| Kind::BackendTlsPolicy, same, &self.backend_tls_policies),
+            of(|_| Kind::EnvoyDeployment, same, &self.envoy_deployments),
         ]
         .into_iter()
         .flatten()

@@ -115,6 +115,19 @@ pub struct GatewayReport {
     pub conditions: Vec<Condition>,
     /// Of its listeners, in their order.
     pub listeners: Vec<ListenerReport>,
+    /// Where it can be reached. `None`: not known here, so what its status says stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub addresses: Option<Vec<Address>>,
+}
+
+/// Where a Gateway can be reached.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Address {
+    /// `IPAddress` or `Hostname`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The address.
+    pub value: String,
 }
 
 /// Of a listener.

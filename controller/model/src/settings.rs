@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::session_fields::SessionFields;
+use limpet_api::EnvoyDeploymentSpec;
 use limpet_core::time::GatewayDuration;
 
 /// The `controllerName` of our GatewayClasses, and of our entries in statuses.
@@ -16,8 +17,8 @@ pub struct Settings {
     pub gateways: Gateways,
     /// The namespaces whose objects are read; all of them if empty.
     pub namespaces: BTreeSet<String>,
-    /// The IP addresses and hostnames that Gateways can be reached at.
-    pub addresses: Vec<String>,
+    /// If the controller keeps the Envoys of Gateways: how.
+    pub managed: Option<ManagedEnvoys>,
     /// What sessions have if no object says otherwise.
     pub session_defaults: SessionFields,
     /// The longest timeout that sessions may have: a key of tokens retires for as long as the longest one.
@@ -30,12 +31,21 @@ impl Default for Settings {
             controller_name: CONTROLLER_NAME.to_owned(),
             gateways: Gateways::Ours,
             namespaces: BTreeSet::new(),
-            addresses: Vec::new(),
+            managed: None,
             session_defaults: SessionFields::default(),
             // As long as a key signs by default.
             max_session_life: Duration::from_secs(30 * 24 * 3600).into(),
         }
     }
+}
+
+/// How the controller keeps the Envoys of Gateways.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ManagedEnvoys {
+    /// Where their objects are; in the namespace of each Gateway if `None`.
+    pub namespace: Option<String>,
+    /// What neither Gateways nor classes say.
+    pub defaults: EnvoyDeploymentSpec,
 }
 
 /// Whose Gateways are read.

@@ -3,12 +3,14 @@
 //! - `filter`: the filter's configuration, which all outputs share. `used`: the part of a graph that the Envoys of one
 //!   Gateway need.
 //! - `envoy`, `json`: resources for Envoys of our own GatewayClass, and messages as JSON.
+//! - `envoys`: the Envoys of our own GatewayClass, as objects of Kubernetes.
 //! - `istio`, `envoy_gateway`: objects for these control planes. `manifests`: what both share. `control_plane`: the
 //!   choice between them.
 
 mod control_plane;
 pub mod envoy;
 pub mod envoy_gateway;
+pub mod envoys;
 mod filter;
 pub mod istio;
 pub mod json;

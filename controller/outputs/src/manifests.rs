@@ -38,6 +38,8 @@ pub struct Manifests {
     pub objects: Vec<Manifest>,
     /// What the objects cannot express.
     pub unsupported: Vec<Unsupported>,
+    /// Gateways whose objects stay as they are: they are neither written nor deleted.
+    pub unchanged: BTreeSet<ObjectName>,
 }
 
 impl Manifests {
@@ -66,7 +68,11 @@ pub struct Manifest {
     pub gateways: BTreeSet<ObjectName>,
     /// The owner, in the same namespace. The cluster deletes both together.
     pub owner: Option<Owner>,
-    /// The `spec` of the object.
+    /// Labels besides those that say who has written it.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// The `spec` of the object; null if its kind has none.
     pub spec: Value,
 }
 
@@ -94,7 +100,7 @@ pub enum Stage {
 /// A kind that is written.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Definition {
-    /// The API group.
+    /// The API group; empty for the core group.
     pub group: &'static str,
     /// The API version, without the group.
     pub version: &'static str,
@@ -132,11 +138,17 @@ impl Manifest {
     /// The object as it is written by the controller that `label` names.
     #[must_use]
     pub fn object(&self, label: &str) -> Value {
+        let mut labels = self.labels.clone();
+        labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+        labels.insert(CONTROLLER_LABEL.to_owned(), label.to_owned());
         let mut metadata = json!({
             "name": self.name.name,
             "namespace": self.name.namespace,
-            "labels": {MANAGED_BY: MANAGER, CONTROLLER_LABEL: label},
+            "labels": labels,
         });
+        if let (false, Value::Object(metadata)) = (self.annotations.is_empty(), &mut metadata) {
+            metadata.insert("annotations".to_owned(), json!(self.annotations));
+        }
         // Objects from files have no uid.
         if let Some(owner) = self.owner.as_ref().filter(|owner| !owner.uid.is_empty()) {
             let owner = json!([{
@@ -149,12 +161,15 @@ impl Manifest {
                 metadata.insert("ownerReferences".to_owned(), owner);
             }
         }
-        json!({
+        let mut object = json!({
             "apiVersion": self.definition.api_version(),
             "kind": self.definition.kind,
             "metadata": metadata,
-            "spec": self.spec,
-        })
+        });
+        if let (false, Value::Object(object)) = (self.spec.is_null(), &mut object) {
+            object.insert("spec".to_owned(), self.spec.clone());
+        }
+        object
     }
 }
 
@@ -162,13 +177,22 @@ impl Definition {
     /// Group and version, as in `apiVersion`.
     #[must_use]
     pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            return self.version.to_owned();
+        }
         format!("{}/{}", self.group, self.version)
     }
 }
 
-/// A controller's name as a label value, which is limited to 63 characters and has no slash.
+/// A controller's name as a label value.
 #[must_use]
 pub fn controller_label(controller_name: &str) -> String {
+    label_value(controller_name)
+}
+
+/// A label value, which is limited to 63 characters and has no slash.
+#[must_use]
+pub fn label_value(text: &str) -> String {
     const LONGEST: usize = 63;
     let legal = |c: char| {
         if c.is_ascii_alphanumeric() || "-_.".contains(c) {
@@ -177,11 +201,11 @@ pub fn controller_label(controller_name: &str) -> String {
             '_'
         }
     };
-    let label: String = controller_name.chars().map(legal).collect();
+    let label: String = text.chars().map(legal).collect();
     if label.len() <= LONGEST {
         return label;
     }
-    let hash = limpet_model::short_hash(controller_name.as_bytes());
+    let hash = limpet_model::short_hash(text.as_bytes());
     let head: String = label.chars().take(LONGEST - hash.len() - 1).collect();
     format!("{head}-{hash}")
 }

@@ -1,7 +1,7 @@
 //! The controller's configuration file, which `limpet controller` and `limpet render` read.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::envoy_config::config_file;
 use crate::exit::Failure;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::GatewayDuration;
-use limpet_model::{CONTROLLER_NAME, Gateways, SessionFields, Settings, check_defaults};
+use limpet_model::{CONTROLLER_NAME, Gateways, ManagedEnvoys, SessionFields, Settings, check_defaults};
 use limpet_outputs::ControlPlane;
-use limpet_outputs::envoy::EnvoyOptions;
+use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, ManagedOptions, Surroundings};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
 
@@ -39,8 +39,6 @@ pub(crate) struct Config {
     pub(crate) max_session_life: GatewayDuration,
     /// The namespaces whose objects are read; if empty, all.
     pub(crate) namespaces: Vec<String>,
-    /// The IP addresses or hostnames in the statuses of Gateways.
-    pub(crate) addresses: Vec<String>,
     /// Options for all Envoys.
     pub(crate) envoy: EnvoyOptions,
     pub(crate) keyring: KeyringConfig,
@@ -105,7 +103,6 @@ impl Default for Config {
             session_defaults: SessionFields::default(),
             max_session_life: Settings::default().max_session_life,
             namespaces: Vec::new(),
-            addresses: Vec::new(),
             envoy: EnvoyOptions::default(),
             keyring: KeyringConfig::default(),
             fences: "limpet-fences".to_owned(),
@@ -282,9 +279,39 @@ impl Config {
             controller_name: self.controller_name.clone().unwrap_or_else(|| own_name.to_owned()),
             gateways: self.control_plane(output).map(gateways).unwrap_or_default(),
             namespaces: self.namespaces.iter().cloned().collect(),
-            addresses: self.addresses.clone(),
+            managed: self.managed(output),
             session_defaults: self.session_defaults.clone(),
             max_session_life: self.max_session_life,
+        }
+    }
+
+    /// How Envoys are kept, if they are.
+    fn managed(&self, output: OutputKind) -> Option<ManagedEnvoys> {
+        let options = self.envoy.managed.as_ref().filter(|_| output == OutputKind::Envoy)?;
+        let own = || options.surroundings.namespace.clone();
+        Some(ManagedEnvoys {
+            namespace: (options.namespace == EnvoysNamespace::Controller).then(own),
+            defaults: options.defaults.clone(),
+        })
+    }
+
+    /// Takes in the namespace of everything that the controller keeps for itself.
+    pub(crate) fn complete(&mut self, namespace: &str) {
+        let surroundings = Surroundings {
+            namespace: namespace.to_owned(),
+            xds_port: self.xds.address.port(),
+            tls: !self.xds.plain_text,
+            key_encryption_keys: self
+                .keyring
+                .file
+                .is_none()
+                .then(|| self.keyring.key_encryption_key_secret.clone()),
+        };
+        if let Some(ManagedOptions {
+            surroundings: known, ..
+        }) = &mut self.envoy.managed
+        {
+            *known = surroundings;
         }
     }
 
@@ -314,15 +341,6 @@ impl Config {
             address: *address,
             security,
         }
-    }
-
-    /// The addresses with their types in the Gateway API.
-    pub(crate) fn addresses(&self) -> Vec<(&'static str, String)> {
-        let typed = |address: &String| {
-            let is_ip = address.parse::<IpAddr>().is_ok();
-            (if is_ip { "IPAddress" } else { "Hostname" }, address.clone())
-        };
-        self.addresses.iter().map(typed).collect()
     }
 }
 

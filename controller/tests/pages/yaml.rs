@@ -14,8 +14,7 @@ enum Kind {
 }
 
 /// Fields that a configuration of the controller begins with, and none of the filter does.
-const OF_THE_CONTROLLER: [&str; 12] = [
-    "addresses",
+const OF_THE_CONTROLLER: [&str; 11] = [
     "controllerName",
     "envoy",
     "envoyGateway",

@@ -10,6 +10,7 @@ mod definitions;
 mod demo;
 mod deploy;
 mod elsewhere;
+mod envoys;
 mod failures;
 mod fences;
 mod folder;

@@ -204,7 +204,6 @@ async fn a_gateway_does_not_get_what_cannot_be_had() -> Result<()> {
     namespace.gateway_class().await?;
     let class = namespace.name();
     for (name, fields) in [
-        ("static", "addresses: [{value: 192.0.2.1}]"),
         ("unusable", "addresses: [{value: 192.0.2.9}]"),
         ("named", "addresses: [{type: NamedAddress, value: pool}]"),
         (
@@ -222,10 +221,8 @@ spec: {{gatewayClassName: {class}, listeners: [{{name: http, port: 8080, protoco
         );
         namespace.apply(&gateway).await?;
     }
-    let change = |config: &mut Value| config["addresses"] = json!(["192.0.2.1"]);
-    let _controller = Controller::start(cluster.server(), &namespace, change).await?;
+    let _controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     for (name, accepted, programmed) in [
-        ("static", "True/Accepted", "False/Pending"),
         ("unusable", "True/Accepted", "False/AddressNotUsable"),
         ("named", "False/UnsupportedAddress", "False/Invalid"),
         ("parameters", "False/InvalidParameters", "False/Invalid"),

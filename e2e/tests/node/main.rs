@@ -2,6 +2,7 @@
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod deploy;
+mod managed;
 mod rollouts;
 mod site;
 mod test_bed;

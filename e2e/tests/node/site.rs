@@ -61,7 +61,7 @@ impl Site {
 
         admin.apply_object(&application()).await?;
         admin.apply_object(&service_of_application()).await?;
-        admin.apply_object(&routes()).await?;
+        admin.apply_object(&routes("web")).await?;
         until_rolled_out(&admin, APPLICATION).await?;
         let mut visitor = site.visitor();
         poll::until("a session", async || {
@@ -109,7 +109,7 @@ pub(crate) async fn restart(client: &Client, deployment: &str) -> Result<BTreeSe
 }
 
 /// Waits until all pods of a Deployment are ready and have its present template, and no others are left.
-async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
+pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
     let mut last = Value::Null;
     let rolled_out = poll::until_within(ROLLOUT, &format!("the rollout of {deployment}"), async || {
         let object = client.get("apps/v1/Deployment", deployment).await.ok()?;
@@ -146,7 +146,7 @@ async fn pods(client: &Client, deployment: &str) -> Result<BTreeSet<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-fn deployed(file: &str) -> Result<String> {
+pub(crate) fn deployed(file: &str) -> Result<String> {
     let file = tools::checkout().join("controller/deploy").join(file);
     fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
 }
@@ -211,8 +211,8 @@ fn service_of_application() -> Value {
     })
 }
 
-/// The carriers of [`limpet_e2e::Carrier`], each at its path.
-fn routes() -> Value {
+/// Routes of a Gateway, with its name: the carriers of [`limpet_e2e::Carrier`], each at its path.
+pub(crate) fn routes(gateway: &str) -> Value {
     let rule = |path: &str, session: Value| {
         json!({
             "matches": [{"path": {"type": "PathPrefix", "value": path}}],
@@ -223,9 +223,9 @@ fn routes() -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "HTTPRoute",
-        "metadata": {"name": APPLICATION},
+        "metadata": {"name": gateway},
         "spec": {
-            "parentRefs": [{"name": "web"}],
+            "parentRefs": [{"name": gateway}],
             "rules": [
                 rule("/cookie", json!({"type": "Cookie", "cookie": {"name": "limpet-session"}})),
                 rule("/header", json!({"type": "Header", "header": {"name": "x-session"}})),

@@ -1,94 +1,145 @@
-//! What a Gateway asks for that cannot be had: addresses and parameters.
+//! The addresses of Gateways.
 
 use super::{CLASS, expect, objects, of_type};
-use limpet_api::ObjectName;
-use limpet_model::reports::{Condition, ConditionStatus::False};
-use limpet_model::{Settings, build};
+use limpet_api::{Ingress, ObjectName};
+use limpet_model::reports::{ConditionStatus::False, GatewayReport};
+use limpet_model::{ManagedEnvoys, Settings, build, envoys_name};
 
-/// The conditions of a Gateway with these fields, and whether it is served.
-fn gateway(fields: &str) -> (Vec<Condition>, bool) {
+/// The Gateway `shop/web` with these fields, and its Service with these, if there is one; and whether it is served.
+fn gateway(fields: &str, service: Option<(&str, &[&str])>) -> (GatewayReport, bool) {
+    let name = ObjectName::new("shop", "web");
+    let envoys = envoys_name(&name);
+    let (spec, ingress) = service.unwrap_or_default();
+    let other = if service.is_some() { "" } else { "other-" };
     let manifests = format!(
         "{CLASS}
+kind: Service
+metadata: {{namespace: limpet-system, name: {other}{envoys}}}
+spec: {{{spec}}}
+---
 kind: Gateway
 metadata: {{namespace: shop, name: web}}
 spec: {{gatewayClassName: limpet, listeners: [{{name: http, port: 80, protocol: HTTP}}], {fields}}}"
     );
+    let mut objects = objects::read(&manifests);
+    if let Some(service) = objects.services.get_mut(&ObjectName::new("limpet-system", &envoys)) {
+        let ip = |ip: &&str| Ingress {
+            ip: Some((*ip).to_owned()),
+            hostname: None,
+        };
+        service.spec.ingress = ingress.iter().map(ip).collect();
+    }
     let settings = Settings {
-        addresses: vec![
-            "192.0.2.1".to_owned(),
-            "2001:db8::1".to_owned(),
-            "Shop.Example".to_owned(),
-        ],
+        managed: Some(ManagedEnvoys {
+            namespace: Some("limpet-system".to_owned()),
+            ..ManagedEnvoys::default()
+        }),
         ..Settings::default()
     };
-    let (graph, mut reports) = build(&objects::read(&manifests), &settings);
-    let name = ObjectName::new("shop", "web");
+    let (graph, mut reports) = build(&objects, &settings);
     let report = reports.gateways.remove(&name).expect("a report");
-    (report.conditions, graph.gateways.contains_key(&name))
+    (report, graph.gateways.contains_key(&name))
+}
+
+/// Addresses as texts.
+fn values(report: &GatewayReport) -> Vec<&str> {
+    let addresses = report.addresses.iter().flatten();
+    addresses.map(|address| address.value.as_str()).collect()
 }
 
 #[test]
 fn an_address_of_an_unknown_type_is_not_supported() {
-    for (kind, found) in [
-        ("NamedAddress", "NamedAddress"),
-        ("example.com/pool", "example.com/pool"),
-    ] {
-        let (conditions, is_served) = gateway(&format!("addresses: [{{type: {kind}, value: a}}]"));
+    for found in ["NamedAddress", "example.com/pool"] {
+        let (report, is_served) = gateway(&format!("addresses: [{{type: {found}, value: a}}]"), None);
         let words = format!("spec.addresses[0].type: expected IPAddress or Hostname, found {found}");
-        expect(of_type(&conditions, "Accepted"), False, "UnsupportedAddress", &[&words]);
+        let accepted = of_type(&report.conditions, "Accepted");
+        expect(accepted, False, "UnsupportedAddress", &[&words]);
         assert!(!is_served);
     }
 }
 
 #[test]
-fn an_address_that_the_controller_does_not_have_is_not_usable() {
+fn a_gateway_has_the_addresses_of_its_service() {
+    let balancer = "type: LoadBalancer, clusterIP: 10.0.0.1";
+    let both = "type: ClusterIP, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 'fd00::1']";
+    for (service, ingress, expected) in [
+        (
+            balancer,
+            &["192.0.2.1", "192.0.2.2"][..],
+            &["192.0.2.1", "192.0.2.2"][..],
+        ),
+        (both, &[], &["10.0.0.1", "fd00::1"]),
+        ("clusterIP: 10.0.0.1", &[], &["10.0.0.1"]),
+        ("type: NodePort, clusterIP: 10.0.0.1", &[], &["10.0.0.1"]),
+        (
+            "type: ClusterIP, clusterIP: 10.0.0.1, externalIPs: [192.0.2.9]",
+            &[],
+            &["192.0.2.9", "10.0.0.1"],
+        ),
+        ("type: ExternalName, externalName: shop.example", &[], &["shop.example"]),
+    ] {
+        let (report, is_served) = gateway("", Some((service, ingress)));
+        assert_eq!(values(&report), expected, "{service}");
+        assert_eq!(report.conditions.len(), 1, "{:?}", report.conditions);
+        assert!(is_served);
+    }
+}
+
+#[test]
+fn without_an_address_a_gateway_is_not_programmed() {
+    for service in [
+        None,
+        Some(("type: LoadBalancer", &[][..])),
+        Some(("clusterIP: None", &[])),
+    ] {
+        let (report, is_served) = gateway("", service);
+        let words = "has no address yet";
+        expect(
+            of_type(&report.conditions, "Programmed"),
+            False,
+            "AddressNotAssigned",
+            &[words],
+        );
+        assert_eq!(report.addresses, Some(Vec::new()));
+        assert!(is_served);
+    }
+}
+
+#[test]
+fn an_address_that_the_service_does_not_get_is_not_usable() {
+    let service = Some(("type: LoadBalancer", &["192.0.2.1"][..]));
     for value in [
         "value: 192.0.2.2",
         "type: Hostname, value: other.example",
         "value: nonsense",
     ] {
-        let (conditions, is_served) = gateway(&format!("addresses: [{{value: 192.0.2.1}}, {{{value}}}]"));
-        assert!(of_type(&conditions, "Accepted").is_true());
-        let words = "spec.addresses[1].value: expected an address of the controller's configuration (192.0.2.1, \
-                     2001:db8::1, Shop.Example), found ";
-        expect(of_type(&conditions, "Programmed"), False, "AddressNotUsable", &[words]);
+        let (report, is_served) = gateway(&format!("addresses: [{{value: 192.0.2.1}}, {{{value}}}]"), service);
+        assert!(of_type(&report.conditions, "Accepted").is_true());
+        let words = "spec.addresses[1].value: expected an address that the Service gets, which has 192.0.2.1, found ";
+        expect(
+            of_type(&report.conditions, "Programmed"),
+            False,
+            "AddressNotUsable",
+            &[words],
+        );
         assert!(is_served, "the addresses that are there work");
     }
-}
-
-#[test]
-fn addresses_of_the_controllers_configuration_are_usable() {
-    for addresses in [
-        "{value: 192.0.2.1}, {value: '2001:DB8:0::1'}, {type: Hostname, value: shop.example}",
-        "{type: IPAddress}, {type: Hostname, value: ''}",
-    ] {
-        let (conditions, is_served) = gateway(&format!("addresses: [{addresses}]"));
-        assert_eq!(conditions.len(), 1, "{conditions:?}");
-        assert_eq!(conditions[0].message, "It is valid");
-        assert!(conditions[0].is_true() && is_served);
-    }
-}
-
-#[test]
-fn an_address_to_assign_needs_one_of_its_type() {
-    let manifests = format!(
-        "{CLASS}
-kind: Gateway
-metadata: {{namespace: shop, name: web}}
-spec: {{gatewayClassName: limpet, listeners: [{{name: http, port: 80, protocol: HTTP}}], addresses: [{{type: Hostname}}]}}"
+    let (report, _) = gateway("addresses: [{type: Hostname}]", service);
+    let words = "spec.addresses[0]: expected a Hostname, the Service has 192.0.2.1";
+    expect(
+        of_type(&report.conditions, "Programmed"),
+        False,
+        "AddressNotAssigned",
+        &[words],
     );
-    let (_, reports) = build(&objects::read(&manifests), &Settings::default());
-    let conditions = &reports.gateways[&ObjectName::new("shop", "web")].conditions;
-    let words = "spec.addresses[0]: expected a Hostname in the controller's configuration, found none";
-    expect(of_type(conditions, "Programmed"), False, "AddressNotAssigned", &[words]);
 }
 
 #[test]
-fn a_gateway_with_parameters_is_not_accepted() {
-    let (conditions, is_served) =
-        gateway("infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: x}, labels: {a: b}}");
-    let words =
-        "spec.infrastructure.parametersRef: expected none, because Gateways have no parameters, found ConfigMap x";
-    expect(of_type(&conditions, "Accepted"), False, "InvalidParameters", &[words]);
-    assert!(!is_served);
+fn an_address_may_be_written_in_several_ways() {
+    let service = Some(("type: LoadBalancer", &["2001:db8::1"][..]));
+    for asked in ["{value: '2001:DB8:0::1'}", "{type: IPAddress}"] {
+        let (report, is_served) = gateway(&format!("addresses: [{asked}]"), service);
+        assert_eq!(report.conditions.len(), 1, "{:?}", report.conditions);
+        assert!(is_served);
+    }
 }

@@ -10,6 +10,7 @@
 mod addresses;
 mod backend_tls;
 mod documented;
+mod envoys;
 mod expressions;
 mod foreign;
 mod gateways;

@@ -42,6 +42,7 @@ fn add(objects: &mut Objects, value: &Value) {
         "Service" => insert!(services),
         "XBackend" => insert!(backends),
         "BackendTLSPolicy" => insert!(backend_tls_policies),
+        "EnvoyDeployment" => insert!(envoy_deployments),
         // Its data are taken for certificates; there are none without data.
         "ConfigMap" => {
             let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();

@@ -4,7 +4,8 @@
 //! bytes: everything is sorted, and no map of a message has more than one entry, because `prost` encodes map entries in
 //! any order.
 //!
-//! - `options`: the section `envoy` of the controller's configuration.
+//! - `options`: the section `envoy` of the controller's configuration. `managed`: the part about Envoys that the
+//!   controller keeps.
 //! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters
 //!   and endpoints. `backend_tls`: TLS towards them. `filter`: the filter and its configuration. `code`: the server
 //!   that Envoy downloads the wasm filter from.
@@ -22,6 +23,7 @@ mod elsewhere;
 pub(super) mod filter;
 mod hosts;
 mod listeners;
+mod managed;
 mod options;
 pub(super) mod pack;
 mod preflight;
@@ -36,6 +38,7 @@ use prost::Message;
 pub use bootstrap::{BootstrapOptions, BootstrapTls, Limits, bootstrap, bootstrap_secrets};
 pub use elsewhere::RoutesElsewhere;
 pub use filter::extension_config;
+pub use managed::{EnvoysNamespace, ManagedOptions, Surroundings};
 pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 pub use standalone::static_bootstrap;
 

@@ -3,6 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::{Deserialize, Serialize};
 
 use super::elsewhere::RoutesElsewhere;
+use super::managed::ManagedOptions;
 use limpet_api::ObjectName;
 use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM};
 
@@ -23,6 +24,9 @@ pub struct EnvoyOptions {
     pub system_authorities: String,
     /// Gateways whose Envoys get their routes from another control plane, and only the filter from here.
     pub routes_elsewhere: Vec<RoutesElsewhere>,
+    /// If the controller keeps the Envoys of Gateways: how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managed: Option<ManagedOptions>,
 }
 
 impl Default for EnvoyOptions {
@@ -34,6 +38,7 @@ impl Default for EnvoyOptions {
             key_encryption_key_env: "LIMPET_KEY_ENCRYPTION_KEY".to_owned(),
             system_authorities: "/etc/ssl/certs/ca-certificates.crt".to_owned(),
             routes_elsewhere: Vec::new(),
+            managed: None,
         }
     }
 }

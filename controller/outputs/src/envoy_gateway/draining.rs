@@ -32,6 +32,8 @@ pub(super) fn patches(source: &Source<'_>, rules: &[SessionRule<'_>]) -> Vec<Man
                 name: ObjectName::new(&gateway.namespace, &name(gateway)),
                 gateways: [gateway.clone()].into(),
                 owner: owner(source, gateway),
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
                 spec: json!({
                     "targetRef": {"group": GATEWAY_GROUP, "kind": "Gateway", "name": gateway.name},
                     "type": "JSONPatch",

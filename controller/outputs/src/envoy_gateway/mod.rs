@@ -80,5 +80,9 @@ pub(super) fn manifests(source: &Source<'_>, options: &EnvoyGatewayOptions) -> M
     if options.draining {
         objects.extend(draining::patches(source, &rules));
     }
-    Manifests { objects, unsupported }
+    Manifests {
+        objects,
+        unsupported,
+        ..Manifests::default()
+    }
 }

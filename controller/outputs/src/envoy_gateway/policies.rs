@@ -28,6 +28,8 @@ pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules
                 name: ObjectName::new(&route.name.namespace, &name(rule)),
                 gateways: rule.origin.gateways.clone(),
                 owner: owner(source, rule),
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
                 spec: json!({
                     "targetRefs": [target(rule)],
                     // A user's policy for the whole Gateway stays in force beside this one.

@@ -1,6 +1,6 @@
 //! The filters around ours, and a default that takes the place of ours until its configuration arrives.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
@@ -28,6 +28,8 @@ pub(super) fn manifest(source: &Source<'_>, gateway: &ObjectName) -> Manifest {
         name: object_name(gateway, format!("limpet-chain-{}", gateway.name)),
         gateways: BTreeSet::from([gateway.clone()]),
         owner: owned_by_gateway(source, gateway),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
         spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches(&plugin::name(gateway))}),
     }
 }

@@ -1,6 +1,6 @@
 //! The filter and its configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -60,6 +60,8 @@ pub(super) fn manifest(
         name: name(gateway),
         gateways: BTreeSet::from([gateway.clone()]),
         owner: owned_by_gateway(source, gateway),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
         spec,
     })
 }

@@ -1,6 +1,6 @@
 //! The sessions of rules: metadata for their routes, and a route for each destination of a split.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::config::route::v3::Route as EnvoyRoute;
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
@@ -53,6 +53,8 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
                 name: object_name(gateway, name(gateway, origin, rule)),
                 gateways: BTreeSet::from([gateway.clone()]),
                 owner: owner(source, gateway, origin),
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
                 spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches}),
             });
         }

@@ -35,6 +35,7 @@ use tokio::task::JoinSet;
 use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
 use crate::cluster::config::Config;
 use crate::cluster::kube::{Connection, connect};
+use crate::cluster::reconcile::manifests::Written;
 use crate::cluster::reconcile::status::{self, Facts, Inputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
 use crate::exit::{Failure, Verdict};
@@ -44,6 +45,7 @@ use control::{Control, Outlets, Sources};
 use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
+use target::Target;
 
 /// Runs the controller until a signal ends it, or a subcommand.
 pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failure> {
@@ -69,9 +71,10 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
     Ok(Verdict::Good)
 }
 
-async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
+async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let Connection { client, .. } = connect(kubeconfig).await.map_err(|error| failed(&error))?;
+    config.complete(&config.leader_election.namespace(&client).to_owned());
     let listener = addresses::bind("http.address", config.http.address).await?;
     let instance = instance();
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
@@ -99,6 +102,14 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
     };
 
     let mut reconcilers = filter.tasks;
+    let (envoys, without_envoys) = match &context.config.envoy.managed {
+        Some(options) if context.settings.judges() => {
+            let (envoys, writer, written) = target::envoys(&context, options);
+            reconcilers.spawn(reconcile_loop::run(writer));
+            (Some(envoys), written)
+        }
+        _ => (None, watch::channel(Written::default()).1),
+    };
     let (services, without_service) = services::Reconciler::new(
         context.client.clone(),
         feeds.reported.clone(),
@@ -115,6 +126,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         delivery,
         replicas: filter.replicas.clone(),
         without_service,
+        without_envoys,
     };
     if let Some(certificates) = deliverer.certificates() {
         reconcilers.spawn(certificates::follow(
@@ -124,6 +136,7 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
         ));
     }
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
+    let target = Target { envoys, ..target };
     let publisher = Publisher::new(snapshots, metrics.clone(), context.config.envoy.clone(), target);
     let control = Control::new(
         &context,
@@ -164,7 +177,6 @@ async fn serve(config: Config, output: OutputKind, kubeconfig: Option<&Path>) ->
 fn start_statuses(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, metrics: &Metrics) {
     let facts = Facts {
         controller: context.settings.controller_name.clone(),
-        addresses: context.config.addresses(),
         ..Facts::default()
     };
     let statuses = status::Reconciler::new(

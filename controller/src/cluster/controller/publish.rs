@@ -17,7 +17,8 @@ use limpet_core::config::schema::FilterConfig;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
 use limpet_model::{Memory, Objects, Reports, Settings};
-use limpet_outputs::envoy::{self, EnvoyOptions};
+use limpet_outputs::envoy::{self, EnvoyOptions, ManagedOptions};
+use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, filter_config, variables};
 use limpet_resources::{Name, ResourceType, Resources, Version};
@@ -68,6 +69,8 @@ struct Made {
     inputs: Arc<FilterInputs>,
     retained: RetainedPolicies,
     manifests: Option<Arc<Manifests>>,
+    /// The Envoys that the controller keeps.
+    envoys: Option<Arc<Manifests>>,
 }
 
 /// Builds on a thread of its own.
@@ -75,6 +78,7 @@ struct Made {
 pub(crate) struct Builder {
     options: Arc<EnvoyOptions>,
     plane: Option<Arc<ControlPlane>>,
+    managed: Option<Arc<ManagedOptions>>,
     inputs: Arc<FilterInputs>,
     published: Option<Made>,
     quarantine: Arc<Quarantine>,
@@ -171,16 +175,16 @@ impl Builder {
         // A Gateway without any route gets resources, too.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
         let retained = self.retained(&graph);
-        let manifests = self.plane.as_ref().map(|plane| {
-            let source = Source {
-                objects,
-                graph: &graph,
-                options: &self.options,
-                inputs: &self.inputs,
-                retained_policies: &retained,
-            };
-            Arc::new(plane.manifests(&source))
-        });
+        let source = Source {
+            objects,
+            graph: &graph,
+            options: &self.options,
+            inputs: &self.inputs,
+            retained_policies: &retained,
+        };
+        let manifests = self.plane.as_ref().map(|plane| Arc::new(plane.manifests(&source)));
+        let managed = self.managed.as_ref();
+        let envoys = managed.map(|managed| Arc::new(envoys::manifests(&source, managed)));
         if let Some(manifests) = &manifests {
             reports.add_unsupported(&graph, &manifests.unsupported);
         }
@@ -190,6 +194,7 @@ impl Builder {
             inputs: Arc::clone(&self.inputs),
             retained,
             manifests,
+            envoys,
         };
         Attempt {
             made,
@@ -258,6 +263,7 @@ impl Publisher {
         Builder {
             options: Arc::clone(&self.options),
             plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
+            managed: self.target.envoys.as_ref().map(|envoys| Arc::clone(&envoys.options)),
             inputs,
             published: self.published.clone(),
             quarantine: Arc::clone(&self.quarantine),
@@ -311,6 +317,7 @@ impl Publisher {
             self.leave(&made.gateways);
             let sent = self.publish_resources(&made.graph, resources, &mut endpoints);
             let mut clusters = sent.clusters;
+            self.hand_over_envoys(&made);
             if self.hand_over_objects(&made) {
                 clusters.extend(fenced_clusters(&made.graph, &mut endpoints));
             }
@@ -421,6 +428,19 @@ impl Publisher {
             variables: variables(&config).into_iter().collect(),
         })));
         true
+    }
+
+    /// Passes on what is wanted for the Envoys that the controller keeps.
+    fn hand_over_envoys(&mut self, made: &Made) {
+        if let (Some(envoys), Some(manifests)) = (&self.target.envoys, &made.envoys) {
+            self.generation += 1;
+            envoys.wanted.send_replace(Some(Arc::new(Wanted {
+                generation: self.generation,
+                manifests: Arc::clone(manifests),
+                gateways: made.gateways.clone(),
+                variables: BTreeSet::new(),
+            })));
+        }
     }
 
     /// The published configuration of the filter.

@@ -1,15 +1,17 @@
 //! Who gets what is built: Envoys get resources over xDS, or a control plane gets objects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::context::Context;
 use crate::cluster::reconcile::delivery::Delivery;
-use crate::cluster::reconcile::manifests::{self, Wanted};
+use crate::cluster::reconcile::manifests::{self, Recipient, Wanted, Written};
 use crate::cluster::reconcile::reconcile_loop;
 use crate::exit::Failure;
 use limpet_outputs::ControlPlane;
+use limpet_outputs::envoy::{EnvoysNamespace, ManagedOptions};
 
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -17,6 +19,15 @@ pub(crate) struct Target {
     pub(crate) delivery: Delivery,
     /// For a control plane.
     pub(crate) objects: Option<Objects>,
+    /// To the reconciler that keeps the Envoys of our Gateways.
+    pub(crate) envoys: Option<Envoys>,
+}
+
+/// Where the objects of Envoys go.
+#[derive(Debug)]
+pub(crate) struct Envoys {
+    pub(crate) options: Arc<ManagedOptions>,
+    pub(crate) wanted: watch::Sender<Option<Arc<Wanted>>>,
 }
 
 /// Where objects for a control plane go.
@@ -51,13 +62,14 @@ pub(crate) async fn target(
         let target = Target {
             delivery: Delivery::Xds(snapshots.status()),
             objects: None,
+            envoys: None,
         };
         return Ok((target, Deliverer::Server(server)));
     };
     let (wanting, wanted) = watch::channel(None);
     let (writer, written) = manifests::Reconciler::new(
         client.clone(),
-        plane.clone(),
+        Recipient::Plane(plane.clone()),
         &context.settings.controller_name,
         config.propagation_time.get(),
         wanted,
@@ -72,8 +84,32 @@ pub(crate) async fn target(
             plane: Arc::new(plane),
             wanted: wanting,
         }),
+        envoys: None,
     };
     Ok((target, Deliverer::Writer(Box::new(writer))))
+}
+
+/// The task that keeps the Envoys of our Gateways, where it gets what is wanted, and where it tells what it could not
+/// write.
+pub(crate) fn envoys(
+    context: &Context,
+    options: &ManagedOptions,
+) -> (Envoys, manifests::Reconciler, watch::Receiver<Written>) {
+    let own = (options.namespace == EnvoysNamespace::Controller).then(|| options.surroundings.namespace.clone());
+    let (wanting, wanted) = watch::channel(None);
+    let (writer, written) = manifests::Reconciler::new(
+        context.client.clone(),
+        Recipient::Envoys(own),
+        &context.settings.controller_name,
+        Duration::ZERO,
+        wanted,
+        context.leads.clone(),
+    );
+    let envoys = Envoys {
+        options: Arc::new(options.clone()),
+        wanted: wanting,
+    };
+    (envoys, writer, written)
 }
 
 impl Deliverer {

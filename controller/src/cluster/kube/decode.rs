@@ -1,13 +1,16 @@
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use super::item::Item;
-use super::own_status::{Digest, status_digest};
+use super::own_status::{Digest, status_digests};
 use super::pruned::{LAST_APPLIED, pruned};
 use limpet_api::{
-    BackendTlsPolicySpec, DecodeError, GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, Kind, Object,
-    ObjectName, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec, readable,
+    BackendTlsPolicySpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec, GatewaySpec, GrpcRouteSpec,
+    HttpRouteSpec, Ingress, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
+    readable,
 };
 use limpet_model::SessionPolicyKind;
 use limpet_model::endpoints::EndpointSlice;
@@ -18,8 +21,8 @@ pub(crate) struct Entry {
     pub(super) name: ObjectName,
     pub(super) uid: String,
     pub(super) version: String,
-    /// The digest of our part of its status, if we write statuses of its kind.
-    pub(super) status: Option<Digest>,
+    /// The digests of our part of its status, with and without addresses, if we write statuses of its kind.
+    pub(super) status: Option<(Digest, Digest)>,
     pub(super) content: Content,
 }
 
@@ -34,6 +37,7 @@ pub(super) enum Content {
     SessionPolicy(SessionPolicyKind, Object<SessionPolicySpec>),
     XBackend(Object<XBackendSpec>),
     BackendTlsPolicy(Object<BackendTlsPolicySpec>),
+    EnvoyDeployment(Object<EnvoyDeploymentSpec>),
     Namespace(BTreeMap<String, String>),
     Slice(EndpointSlice),
 }
@@ -53,23 +57,26 @@ pub(super) enum ItemForm {
     Labels,
     /// The metadata and the spec.
     Spec(fn(&Value) -> Content),
+    /// Of a Service also where its load balancer can be reached, which is in its status.
+    Service,
 }
 
 pub(super) fn form(kind: Kind) -> Form {
     let spec: fn(&Value) -> Content = match kind {
         Kind::EndpointSlice => return Form::Slice,
         Kind::Namespace => return Form::Item(ItemForm::Labels),
+        Kind::Service => return Form::Item(ItemForm::Service),
         Kind::BackendLbPolicy => |value| Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
         Kind::BackendTlsPolicy => |value| Content::BackendTlsPolicy(readable(value)),
         Kind::XBackendTrafficPolicy => {
             |value| Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
         }
+        Kind::EnvoyDeployment => |value| Content::EnvoyDeployment(readable(value)),
         Kind::Gateway => |value| Content::Gateway(readable(value)),
         Kind::GatewayClass => |value| Content::GatewayClass(readable(value)),
         Kind::GrpcRoute => |value| Content::GrpcRoute(readable(value)),
         Kind::HttpRoute => |value| Content::HttpRoute(readable(value)),
         Kind::ReferenceGrant => |value| Content::ReferenceGrant(readable(value)),
-        Kind::Service => |value| Content::Service(readable(value)),
         Kind::XBackend => |value| Content::XBackend(readable(value)),
     };
     Form::Item(ItemForm::Spec(spec))
@@ -85,27 +92,41 @@ pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) ->
         ),
         uid: meta.uid.clone().unwrap_or_default(),
         version: meta.resource_version.clone().unwrap_or_default(),
-        status: status_digest(kind, &item.status, controller),
+        status: status_digests(kind, &item.status, controller),
         content: match form {
             ItemForm::Labels => Content::Namespace(meta.labels.unwrap_or_default()),
-            ItemForm::Spec(read) => {
-                let pruned = pruned(kind, &meta, item.spec.as_ref());
-                let mut meta = ours(meta);
-                if !pruned.is_empty()
-                    && let Value::Object(meta) = &mut meta
-                {
-                    meta.insert("pruned".to_owned(), serde_json::json!(pruned));
-                }
-                let mut value = Map::from_iter([("metadata".to_owned(), meta)]);
-                value.extend(item.spec.map(|spec| ("spec".to_owned(), spec)));
-                read(&Value::Object(value))
+            ItemForm::Spec(read) => read(&with_spec(kind, meta, item.spec)),
+            ItemForm::Service => {
+                let mut service: Object<ServiceSpec> = readable(&with_spec(kind, meta, item.spec));
+                service.spec.ingress = ingress(&item.status);
+                Content::Service(service)
             }
         },
     }
 }
 
+/// Metadata and spec.
+fn with_spec(kind: Kind, meta: ObjectMeta, spec: Option<Value>) -> Value {
+    let pruned = pruned(kind, &meta, spec.as_ref());
+    let mut meta = ours(meta);
+    if !pruned.is_empty()
+        && let Value::Object(meta) = &mut meta
+    {
+        meta.insert("pruned".to_owned(), serde_json::json!(pruned));
+    }
+    let mut value = Map::from_iter([("metadata".to_owned(), meta)]);
+    value.extend(spec.map(|spec| ("spec".to_owned(), spec)));
+    Value::Object(value)
+}
+
+fn ingress(status: &Value) -> Vec<Ingress> {
+    let ingress = status.get("loadBalancer").and_then(|balancer| balancer.get("ingress"));
+    let all = ingress.map(Vec::<Ingress>::deserialize);
+    all.and_then(Result::ok).unwrap_or_default()
+}
+
 /// The metadata that `limpet_api` reads. The rest is dropped to save memory.
-fn ours(mut meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Value {
+fn ours(mut meta: ObjectMeta) -> Value {
     meta.managed_fields = None;
     meta.owner_references = None;
     // kubectl keeps a whole copy of the object there.
@@ -128,6 +149,7 @@ impl Content {
             Self::SessionPolicy(_, object) => object.malformed.as_ref(),
             Self::XBackend(object) => object.malformed.as_ref(),
             Self::BackendTlsPolicy(object) => object.malformed.as_ref(),
+            Self::EnvoyDeployment(object) => object.malformed.as_ref(),
             Self::Namespace(_) | Self::Slice(_) => None,
         }
     }

@@ -28,7 +28,7 @@ impl KindExt for Kind {
             Self::GrpcRoute => &["v1", "v1alpha2"],
             Self::BackendLbPolicy => &["v1alpha2"],
             Self::BackendTlsPolicy => &["v1", "v1alpha3"],
-            Self::XBackend | Self::XBackendTrafficPolicy => &["v1alpha1"],
+            Self::EnvoyDeployment | Self::XBackend | Self::XBackendTrafficPolicy => &["v1alpha1"],
         }
     }
 

@@ -68,11 +68,25 @@ impl EntryList {
             Kind::GatewayClass
             | Kind::Gateway
             | Kind::EndpointSlice
+            | Kind::EnvoyDeployment
             | Kind::Namespace
             | Kind::ReferenceGrant
             | Kind::Service => None,
         }
     }
+}
+
+/// The digests of our part of a status with and without addresses; `None` for kinds whose status we never write.
+pub(super) fn status_digests(kind: Kind, status: &Value, controller: &str) -> Option<(Digest, Digest)> {
+    let whole = status_digest(kind, status, controller)?;
+    if status.get("addresses").is_none() {
+        return Some((whole, whole));
+    }
+    let mut without = status.clone();
+    if let Value::Object(fields) = &mut without {
+        fields.remove("addresses");
+    }
+    Some((whole, status_digest(kind, &without, controller)?))
 }
 
 /// The digest of our part of a status; `None` for kinds whose status we never write.

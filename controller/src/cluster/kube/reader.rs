@@ -31,9 +31,10 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Whether objects of the kind are read. Another control plane follows policies for TLS itself.
+    /// Whether objects of the kind are read. Another control plane follows policies for TLS itself, and has Envoys of its
+    /// own.
     pub(crate) fn reads(&self, kind: Kind) -> bool {
-        self.serves || kind != Kind::BackendTlsPolicy
+        self.serves || !matches!(kind, Kind::BackendTlsPolicy | Kind::EnvoyDeployment)
     }
 
     /// The kinds that are read.

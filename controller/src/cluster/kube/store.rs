@@ -41,6 +41,8 @@ pub(crate) struct Observed {
     pub(crate) version: String,
     /// The digest of our part of its status.
     pub(crate) status: Digest,
+    /// The same without the addresses of a Gateway, which may be somebody else's.
+    pub(crate) without_addresses: Digest,
 }
 
 /// What objects say of themselves, as the watches last saw it.
@@ -278,7 +280,13 @@ impl Store {
             content,
         } = entry;
         if let Some(status) = status {
-            let observed = Observed { uid, version, status };
+            let (status, without_addresses) = status;
+            let observed = Observed {
+                uid,
+                version,
+                status,
+                without_addresses,
+            };
             if self.observed.get(&kind).and_then(|known| known.get(&name)) != Some(&observed) {
                 let all = Arc::make_mut(&mut self.observed);
                 all.entry(kind).or_default().insert(name.clone(), observed);
@@ -321,6 +329,7 @@ impl Store {
             Content::Service(object) => put!(services, name, object),
             Content::XBackend(object) => put!(backends, name, object),
             Content::BackendTlsPolicy(object) => put!(backend_tls_policies, name, object),
+            Content::EnvoyDeployment(object) => put!(envoy_deployments, name, object),
             Content::Namespace(labels) => put!(namespaces, name.name, labels),
             Content::SessionPolicy(kind, object) => {
                 let name = SessionPolicyName { kind, name };
@@ -356,6 +365,7 @@ impl Store {
             Kind::Service => take!(services, name),
             Kind::XBackend => take!(backends, name),
             Kind::BackendTlsPolicy => take!(backend_tls_policies, name),
+            Kind::EnvoyDeployment => take!(envoy_deployments, name),
             Kind::Namespace => take!(namespaces, &name.name),
             Kind::BackendLbPolicy => take!(session_policies, &policy(SessionPolicyKind::BackendLbPolicy)),
             Kind::XBackendTrafficPolicy => take!(session_policies, &policy(SessionPolicyKind::XBackendTrafficPolicy)),
@@ -385,6 +395,7 @@ impl Store {
             Kind::Service => objects.services.keys().cloned().collect(),
             Kind::XBackend => objects.backends.keys().cloned().collect(),
             Kind::BackendTlsPolicy => objects.backend_tls_policies.keys().cloned().collect(),
+            Kind::EnvoyDeployment => objects.envoy_deployments.keys().cloned().collect(),
             Kind::Namespace => objects.namespaces.keys().map(cluster_wide).collect(),
             Kind::BackendLbPolicy => policies(SessionPolicyKind::BackendLbPolicy).collect(),
             Kind::XBackendTrafficPolicy => policies(SessionPolicyKind::XBackendTrafficPolicy).collect(),

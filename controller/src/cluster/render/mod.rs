@@ -140,6 +140,7 @@ fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
                 },
                 spec: GatewayClassSpec {
                     controller_name: (*controller).to_owned(),
+                    parameters_ref: None,
                 },
                 unread: Vec::new(),
                 malformed: None,

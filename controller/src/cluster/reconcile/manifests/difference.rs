@@ -6,24 +6,48 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use limpet_api::ObjectName;
-use limpet_outputs::manifests::{Definition, Manifest};
+use limpet_model::envoys_name;
+use limpet_outputs::manifests::{Definition, Manifests};
 
 /// Our existing objects.
-pub(super) type Live = BTreeMap<(&'static Definition, ObjectName), DynamicObject>;
+pub(super) type Live = BTreeMap<Key, DynamicObject>;
+
+/// A kind and a name.
+pub(super) type Key = (&'static Definition, ObjectName);
+
+/// What the API server made of what was applied, where it is not the same: it writes quantities in its own way, and
+/// leaves out what is empty. As applied, and as it is there.
+pub(super) type Kept = BTreeMap<Key, (Value, Value)>;
+
+/// Remembers what the API server made of what was applied.
+pub(super) fn keep(kept: &mut Kept, key: Key, applied: &Value, written: &DynamicObject) {
+    kept.remove(&key);
+    if !is_as_wanted(applied, written, None)
+        && let (Some(applied), Some(written)) = (applied.get("spec"), written.data.get("spec"))
+    {
+        kept.insert(key, (applied.clone(), written.clone()));
+    }
+}
 
 /// Whether an existing object has everything that is wanted, and nothing that was removed from `spec`.
 ///
 /// The API server adds defaults, so the existing object may have more fields. Whether a field was removed shows in the
 /// annotation `digest` of what was last applied: if it differs, the object is applied again. The managed fields would
 /// tell it, too, but are complex to interpret.
-pub(super) fn is_as_wanted(wanted: &Value, live: &DynamicObject) -> bool {
+///
+/// `kept` says what the API server has made of it before.
+pub(super) fn is_as_wanted(wanted: &Value, live: &DynamicObject, kept: Option<&(Value, Value)>) -> bool {
     let Ok(live) = serde_json::to_value(live) else {
         return false;
     };
     let parts = ["labels", "annotations", "ownerReferences"];
     let metadata = |object: &Value, part: &str| object.get("metadata").and_then(|all| all.get(part)).cloned();
     let has = |part: &str| metadata(wanted, part).is_none_or(|wanted| covers(metadata(&live, part).as_ref(), &wanted));
-    parts.into_iter().all(has) && wanted.get("spec").is_none_or(|wanted| covers(live.get("spec"), wanted))
+    let has_spec = |wanted: &Value| {
+        let is_kept = kept.is_some_and(|(applied, there)| applied == wanted && live.get("spec") == Some(there));
+        is_kept || covers(live.get("spec"), wanted)
+    };
+    parts.into_iter().all(has) && wanted.get("spec").is_none_or(has_spec)
 }
 
 /// Whether `live` has all of `wanted`.
@@ -42,11 +66,13 @@ fn covers(live: Option<&Value>, wanted: &Value) -> bool {
 /// Our existing objects that are not wanted.
 pub(super) fn excess<'a>(
     live: &'a Live,
-    wanted: &[Manifest],
+    manifests: &Manifests,
 ) -> impl Iterator<Item = (&'static Definition, &'a ObjectName, &'a DynamicObject)> + use<'a> {
-    let wanted: BTreeSet<_> = wanted.iter().map(|one| (one.definition, one.name.clone())).collect();
+    let wanted = manifests.objects.iter();
+    let wanted: BTreeSet<_> = wanted.map(|one| (one.definition, one.name.clone())).collect();
+    let unchanged: BTreeSet<String> = manifests.unchanged.iter().map(envoys_name).collect();
     live.iter()
-        .filter(move |(key, _)| !wanted.contains(key))
+        .filter(move |(key, _)| !wanted.contains(key) && !unchanged.contains(&key.1.name))
         .map(|((definition, name), object)| (*definition, name, object))
 }
 
@@ -75,7 +101,7 @@ mod tests {
     fn defaults_of_the_server_are_no_difference() {
         let spec = json!({"list": [{"a": 1}], "text": "t"});
         let there = json!({"list": [{"a": 1, "added": true}], "text": "t", "also": "added"});
-        assert!(is_as_wanted(&wanted(&spec), &live(&there, "1")));
+        assert!(is_as_wanted(&wanted(&spec), &live(&there, "1"), None));
     }
 
     #[test]
@@ -87,8 +113,8 @@ mod tests {
             json!({"list": [{"a": 1}]}),
             json!({}),
         ] {
-            assert!(!is_as_wanted(&wanted(&spec), &live(&there, "1")), "{there}");
+            assert!(!is_as_wanted(&wanted(&spec), &live(&there, "1"), None), "{there}");
         }
-        assert!(!is_as_wanted(&wanted(&spec), &live(&spec, "2")));
+        assert!(!is_as_wanted(&wanted(&spec), &live(&spec, "2"), None));
     }
 }

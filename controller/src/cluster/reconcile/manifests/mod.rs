@@ -1,14 +1,19 @@
-//! Our objects for another control plane: creates, corrects and deletes them. Only the leader writes.
+//! Our objects for another control plane, and for the Envoys that we keep: creates, corrects and deletes them. Only the
+//! leader writes.
 //!
 //! - `difference`: compares existing objects with the wanted ones. Pure.
 //! - `reconciler`: writes them, stage by stage.
+//! - `recipient`: who the objects are for. `scale`: how many pods a Deployment has, where somebody else decides that.
 //! - `proxies`: whether proxies have the environment variables that the filter needs.
 //! - `written`: what was written, for statuses and for rotations of the keyring.
 
 mod difference;
 mod proxies;
+mod recipient;
 mod reconciler;
+mod scale;
 mod written;
 
+pub(crate) use recipient::Recipient;
 pub(crate) use reconciler::Reconciler;
 pub(crate) use written::{Wanted, Written};

@@ -9,8 +9,10 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::difference::{Live, excess, is_as_wanted};
+use super::difference::{Kept, Live, excess, is_as_wanted, keep};
 use super::proxies;
+use super::recipient::Recipient;
+use super::scale;
 use super::written::{Wanted, Written};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
@@ -18,7 +20,7 @@ use crate::cluster::timer::at;
 use limpet_api::ObjectName;
 use limpet_model::Extent;
 use limpet_model::reports::Condition;
-use limpet_outputs::ControlPlane;
+use limpet_outputs::envoys;
 use limpet_outputs::manifests::{
     CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Objection, Stage, controller_label,
 };
@@ -27,12 +29,14 @@ use limpet_outputs::manifests::{
 const LOOK: Duration = Duration::from_secs(10);
 /// How many problems a Gateway's condition repeats.
 const TOLD: usize = 3;
+/// The reason of a Gateway whose Envoys cannot be kept as they should be.
+const ENVOYS_NOT_WRITTEN: &str = "EnvoysNotWritten";
 /// The annotation with a digest of what was last applied, see `difference`.
 const DIGEST: &str = "limpet.dev/digest";
 
 pub(crate) struct Reconciler {
     client: Client,
-    plane: ControlPlane,
+    recipient: Recipient,
     label: String,
     /// How long proxies need to get what was written.
     propagation: Duration,
@@ -42,6 +46,7 @@ pub(crate) struct Reconciler {
     backoff: Backoff,
     /// When all proxies should have the generation that was written last.
     settles: Option<Instant>,
+    kept: Kept,
 }
 
 /// Messages by Gateway.
@@ -56,6 +61,8 @@ struct Found {
     refusals: Problems,
     /// What the control plane accepts only in part.
     parts: Problems,
+    /// The Gateways that ask for an address which the API server refuses.
+    without_address: BTreeSet<ObjectName>,
     /// Whether something was written. The control plane may still object to it.
     wrote: bool,
 }
@@ -76,6 +83,9 @@ impl Found {
     }
 
     fn refuse(&mut self, manifest: &Manifest, problem: &str) {
+        if *manifest.definition == envoys::SERVICE && asks_for_an_address(&manifest.spec) {
+            self.without_address.extend(manifest.gateways.iter().cloned());
+        }
         for gateway in &manifest.gateways {
             let of_gateway = self.problems.entry(gateway.clone()).or_default();
             of_gateway.insert(problem.to_owned());
@@ -85,6 +95,23 @@ impl Found {
     /// Whether the next check may wait.
     fn is_settled(&self) -> bool {
         self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
+    }
+
+    /// What is wrong with the objects of a Gateway's Envoys.
+    fn of_envoys(&self, gateway: &ObjectName) -> Option<Condition> {
+        let problems: Vec<&str> = self
+            .problems
+            .get(gateway)?
+            .iter()
+            .take(TOLD)
+            .map(String::as_str)
+            .collect();
+        let reason = if self.without_address.contains(gateway) {
+            "AddressNotUsable"
+        } else {
+            ENVOYS_NOT_WRITTEN
+        };
+        Some(Condition::fails("Programmed", reason, problems.join("; ")))
     }
 
     fn condition(&self, gateway: &ObjectName, name: &str) -> Condition {
@@ -111,6 +138,10 @@ struct There {
     live: Live,
     /// The kinds that the API server does not serve.
     not_served: BTreeSet<&'static Definition>,
+    /// The namespaces that could not be read, and why.
+    unreadable: BTreeMap<String, String>,
+    /// The Deployments that somebody's autoscaler scales.
+    autoscaled: BTreeSet<String>,
 }
 
 /// How a round ended.
@@ -151,7 +182,7 @@ impl Reconcile for Reconciler {
                 Some(if found.is_settled() { LOOK } else { LOOK / 5 })
             }
             Err(error) => {
-                tracing::warn!(%error, "the objects for {} cannot be written", self.plane.name());
+                tracing::warn!(%error, "the objects for {} cannot be written", self.recipient.name());
                 Some(self.backoff.next())
             }
         }
@@ -161,7 +192,7 @@ impl Reconcile for Reconciler {
 impl Reconciler {
     pub(crate) fn new(
         client: Client,
-        plane: ControlPlane,
+        recipient: Recipient,
         controller_name: &str,
         propagation: Duration,
         wanted: watch::Receiver<Option<Arc<Wanted>>>,
@@ -170,7 +201,7 @@ impl Reconciler {
         let (told, written) = watch::channel(Written::default());
         let reconciler = Self {
             client,
-            plane,
+            recipient,
             label: controller_label(controller_name),
             propagation,
             wanted,
@@ -178,16 +209,18 @@ impl Reconciler {
             told,
             backoff: Backoff::of_the_api(),
             settles: None,
+            kept: Kept::new(),
         };
         (reconciler, written)
     }
 
     fn tell(&mut self, wanted: &Wanted, found: &Found) {
-        let name = self.plane.name();
-        let conditions = wanted
-            .gateways
-            .iter()
-            .map(|gateway| (gateway.clone(), found.condition(gateway, name)));
+        let condition = |gateway: &ObjectName| match &self.recipient {
+            Recipient::Plane(plane) => Some(found.condition(gateway, plane.name())),
+            Recipient::Envoys(_) => found.of_envoys(gateway),
+        };
+        let conditions = wanted.gateways.iter();
+        let conditions = conditions.filter_map(|gateway| Some((gateway.clone(), condition(gateway)?)));
         let conditions: BTreeMap<_, _> = conditions.collect();
         let is_new = self.told.borrow().generation != wanted.generation;
         // Proxies do not have what could not be written.
@@ -208,7 +241,8 @@ impl Reconciler {
     /// Writes everything that differs, and deletes what is not wanted.
     async fn round(&mut self, wanted: &Wanted) -> Result<Round, Error> {
         let mut found = Found::default();
-        let there = self.live().await?;
+        let there = self.live(wanted).await?;
+        self.kept.retain(|key, _| there.live.contains_key(key));
         let manifests = &wanted.manifests.objects;
         for stage in [Stage::Filter, Stage::Routes] {
             let Some(wrote) = self.write_stage(stage, manifests, &there, &mut found).await? else {
@@ -217,13 +251,13 @@ impl Reconciler {
             found.wrote |= wrote;
             let later = || {
                 let mut later = manifests.iter().filter(|manifest| manifest.stage > stage);
-                later.any(|manifest| !is_there(manifest, &self.object(manifest), &there.live))
+                later.any(|manifest| !self.is_there(manifest, &self.object(manifest), &there.live))
             };
             if wrote && later() && self.outdated_within(self.propagation).await {
                 return Ok(Round::Outdated);
             }
         }
-        for (definition, name, object) in excess(&there.live, manifests) {
+        for (definition, name, object) in excess(&there.live, &wanted.manifests) {
             if !*self.leads.borrow() {
                 return Ok(Round::Outdated);
             }
@@ -235,7 +269,7 @@ impl Reconciler {
 
     /// Returns whether an object was written; `None`: this replica does not lead any more.
     async fn write_stage(
-        &self,
+        &mut self,
         stage: Stage,
         manifests: &[Manifest],
         there: &There,
@@ -251,7 +285,7 @@ impl Reconciler {
                 Outcome::Unchanged => {
                     let object = there.live.get(&(manifest.definition, manifest.name.clone()));
                     let object = object.and_then(|object| serde_json::to_value(object).ok());
-                    for objection in object.iter().flat_map(|object| self.plane.objections(object)) {
+                    for objection in object.iter().flat_map(|object| self.recipient.objections(object)) {
                         found.object_to(manifest, &objection);
                     }
                 }
@@ -270,7 +304,10 @@ impl Reconciler {
             if !manifests.iter().any(|manifest| manifest.gateways.contains(gateway)) {
                 continue;
             }
-            match proxies::missing(&self.client, &self.plane.proxies(gateway), &wanted.variables).await {
+            let Some(proxies) = self.recipient.proxies(gateway) else {
+                continue;
+            };
+            match proxies::missing(&self.client, &proxies, &wanted.variables).await {
                 Ok(Some(missing)) => {
                     found.refusals.entry(gateway.clone()).or_default().insert(missing);
                 }
@@ -297,27 +334,60 @@ impl Reconciler {
         true
     }
 
-    async fn live(&self) -> Result<There, Error> {
+    async fn live(&self, wanted: &Wanted) -> Result<There, Error> {
         let mut there = There::default();
-        let label = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={}", self.label);
-        for definition in self.plane.definitions() {
-            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(definition));
-            match api.list(&ListParams::default().labels(&label)).await {
-                Ok(list) => {
-                    for object in list {
-                        let meta = &object.metadata;
-                        let namespace = meta.namespace.as_deref().unwrap_or_default();
-                        let name = ObjectName::new(namespace, meta.name.as_deref().unwrap_or_default());
-                        there.live.insert((definition, name), object);
-                    }
-                }
-                Err(Error::Api(status)) if status.code == 404 => {
-                    there.not_served.insert(*definition);
-                }
-                Err(error) => return Err(error),
+        for namespace in self.recipient.namespaces(&wanted.gateways) {
+            for definition in self.recipient.definitions() {
+                self.list(definition, namespace.as_deref(), &mut there).await?;
             }
         }
         Ok(there)
+    }
+
+    /// Lists our objects of a kind; of autoscalers all, for somebody else's.
+    async fn list(
+        &self,
+        definition: &'static Definition,
+        namespace: Option<&str>,
+        there: &mut There,
+    ) -> Result<(), Error> {
+        let resource = resource(definition);
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let label = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={}", self.label);
+        let params = ListParams::default();
+        let are_autoscalers = *definition == envoys::AUTOSCALER;
+        let params = if are_autoscalers { params } else { params.labels(&label) };
+        match (api.list(&params).await, namespace) {
+            (Ok(list), _) => {
+                for object in list {
+                    if are_autoscalers && !self.is_ours(&object) {
+                        there.autoscaled.extend(scale::scaled(&object).map(str::to_owned));
+                        continue;
+                    }
+                    let meta = &object.metadata;
+                    let namespace = meta.namespace.as_deref().unwrap_or_default();
+                    let name = ObjectName::new(namespace, meta.name.as_deref().unwrap_or_default());
+                    there.live.insert((definition, name), object);
+                }
+            }
+            (Err(Error::Api(status)), _) if status.code == 404 => {
+                there.not_served.insert(definition);
+            }
+            // Other namespaces do not wait for a right in this one.
+            (Err(Error::Api(status)), Some(namespace)) if status.code == 403 => {
+                there.unreadable.insert(namespace.to_owned(), status.message);
+            }
+            (Err(error), _) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self, object: &DynamicObject) -> bool {
+        let label = |name: &str| object.metadata.labels.as_ref().and_then(|labels| labels.get(name));
+        label(MANAGED_BY).is_some_and(|by| by == MANAGER) && label(CONTROLLER_LABEL) == Some(&self.label)
     }
 
     /// The object with the annotation that `difference` needs.
@@ -325,14 +395,20 @@ impl Reconciler {
         let mut object = manifest.object(&self.label);
         let digest = limpet_model::short_hash(object.to_string().as_bytes());
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-            metadata.insert("annotations".to_owned(), serde_json::json!({DIGEST: digest}));
+            let annotations = metadata.entry("annotations").or_insert_with(|| serde_json::json!({}));
+            if let Value::Object(annotations) = annotations {
+                annotations.insert(DIGEST.to_owned(), digest.into());
+            }
         }
         object
     }
 
     /// Writes an object if it differs.
-    async fn keep(&self, manifest: &Manifest, there: &There) -> Result<Outcome, Error> {
-        let There { live, not_served } = there;
+    async fn keep(&mut self, manifest: &Manifest, there: &There) -> Result<Outcome, Error> {
+        let There { live, not_served, .. } = there;
+        if let Some(why) = there.unreadable.get(&manifest.name.namespace) {
+            return Ok(Outcome::Refused(why.clone()));
+        }
         if not_served.contains(manifest.definition) {
             let Definition {
                 plural, group, version, ..
@@ -342,7 +418,11 @@ impl Reconciler {
             )));
         }
         let mut object = self.object(manifest);
-        if is_there(manifest, &object, live) {
+        let key = (manifest.definition, manifest.name.clone());
+        if let Some(known) = live.get(&key).filter(|_| *manifest.definition == envoys::DEPLOYMENT) {
+            scale::leave(&mut object, known, &there.autoscaled);
+        }
+        if self.is_there(manifest, &object, live) {
             return Ok(Outcome::Unchanged);
         }
         let api = self.api(manifest.definition, &manifest.name);
@@ -354,7 +434,7 @@ impl Reconciler {
                 "expected no other {kind} {name}; the existing one belongs to somebody else"
             ))
         };
-        match live.get(&(manifest.definition, manifest.name.clone())) {
+        match live.get(&key) {
             Some(known) => {
                 // Overwrites what others changed, but not another object that has the same name now.
                 params = params.force();
@@ -369,8 +449,9 @@ impl Reconciler {
             }
         }
         match api.patch(&name.name, &params, &Patch::Apply(&object)).await {
-            Ok(_) => {
+            Ok(written) => {
                 tracing::info!(kind, object = %name, "written");
+                keep(&mut self.kept, key, &object, &written);
                 Ok(Outcome::Written)
             }
             // Somebody else created it first.
@@ -408,6 +489,12 @@ impl Reconciler {
         Ok(())
     }
 
+    fn is_there(&self, manifest: &Manifest, object: &Value, live: &Live) -> bool {
+        let key = (manifest.definition, manifest.name.clone());
+        live.get(&key)
+            .is_some_and(|known| is_as_wanted(object, known, self.kept.get(&key)))
+    }
+
     fn api(&self, definition: &Definition, name: &ObjectName) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &name.namespace, &resource(definition))
     }
@@ -420,9 +507,11 @@ enum Outcome {
     Refused(String),
 }
 
-fn is_there(manifest: &Manifest, object: &Value, live: &Live) -> bool {
-    let known = live.get(&(manifest.definition, manifest.name.clone()));
-    known.is_some_and(|known| is_as_wanted(object, known))
+/// Whether a Service asks for an address.
+fn asks_for_an_address(spec: &Value) -> bool {
+    ["clusterIP", "loadBalancerIP"]
+        .iter()
+        .any(|field| spec.get(field).is_some())
 }
 
 fn resource(definition: &Definition) -> ApiResource {

@@ -16,12 +16,12 @@ pub(crate) type Desired = BTreeMap<Kind, BTreeMap<ObjectName, Option<(Digest, Wa
 pub(crate) struct Facts {
     /// The `controllerName` of our entries.
     pub(crate) controller: String,
-    /// The addresses of Gateways, by type and value.
-    pub(crate) addresses: Vec<(&'static str, String)>,
     /// The condition `Programmed` of each Gateway.
     pub(crate) programmed: BTreeMap<ObjectName, Condition>,
     /// The `XBackend`s whose Service may not be written.
     pub(crate) without_service: Refused,
+    /// The Gateways whose Envoys are not kept as they should be: why they are not programmed.
+    pub(crate) without_envoys: BTreeMap<ObjectName, Condition>,
 }
 
 /// The reason of an `XBackend` whose Service may not be written.
@@ -94,11 +94,17 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
     for listener in &mut listeners {
         listener.conditions = with_programmed(&listener.conditions);
     }
+    let mut conditions = with_programmed(&report.conditions);
+    // It is the reason why there is no address, and why no Envoy is connected.
+    if let Some(without) = facts.without_envoys.get(name).filter(|_| !is_refused) {
+        conditions.retain(|condition| condition.kind != without.kind);
+        conditions.push(without.clone());
+    }
     Some(Wanted::Whole {
         generation: report.observed_generation,
-        conditions: with_programmed(&report.conditions),
+        conditions,
         rest: Rest::Gateway(GatewayStatus {
-            addresses: facts.addresses.clone(),
+            addresses: report.addresses.clone(),
             listeners,
         }),
     })

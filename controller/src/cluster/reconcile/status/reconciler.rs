@@ -14,6 +14,7 @@ use super::shape::Wanted;
 use super::writer::{self, Job, Outcome};
 use crate::cluster::kube::{Backoff, Digest, Observation};
 use crate::cluster::reconcile::delivery::Delivery;
+use crate::cluster::reconcile::manifests::Written;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
 use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
@@ -37,6 +38,8 @@ pub(crate) struct Inputs {
     pub(crate) replicas: Replicas,
     /// The `XBackend`s whose Service may not be written.
     pub(crate) without_service: watch::Receiver<Refused>,
+    /// What became of the Envoys that we keep.
+    pub(crate) without_envoys: watch::Receiver<Written>,
 }
 
 pub(crate) struct Reconciler {
@@ -73,6 +76,7 @@ impl Reconcile for Reconciler {
             changed = inputs.observation.changed() => changed?,
             changed = self.leads.changed() => changed?,
             () = changed_or_never(&mut inputs.without_service) => {}
+            () = changed_or_never(&mut inputs.without_envoys) => {}
             () = inputs.delivery.changed() => return Ok(()),
             () = inputs.replicas.changed() => return Ok(()),
         }
@@ -164,8 +168,13 @@ impl Reconciler {
         };
         let without_service = self.inputs.without_service.borrow_and_update().clone();
         let is_known = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
-        if !is_known || programmed != self.facts.programmed || without_service != self.facts.without_service {
+        let without_envoys = self.inputs.without_envoys.borrow_and_update().conditions.clone();
+        let is_same = programmed == self.facts.programmed
+            && without_service == self.facts.without_service
+            && without_envoys == self.facts.without_envoys;
+        if !is_known || !is_same {
             self.log_refusals(&programmed);
+            self.facts.without_envoys = without_envoys;
             self.facts.programmed = programmed;
             self.facts.without_service = without_service;
             self.desired = desired(&reported.reports, &self.facts);
@@ -207,7 +216,12 @@ impl Reconciler {
                 };
                 let written = self.written.get(&(*kind, name.clone()));
                 let is_written = written.is_some_and(|(version, of)| *version == observed.version && *of == digest);
-                if observed.status == digest || is_written {
+                let there = if wanted.leaves_addresses() {
+                    observed.without_addresses
+                } else {
+                    observed.status
+                };
+                if there == digest || is_written {
                     continue;
                 }
                 jobs.push(Job {
@@ -360,6 +374,7 @@ mod tests {
             delivery: Delivery::Xds(snapshots.status()),
             replicas,
             without_service: watch::channel(Refused::new()).1,
+            without_envoys: watch::channel(Written::default()).1,
         };
         let recorder = EventRecorder::new(client.clone(), "limpet.dev/test".to_owned(), "one".to_owned());
         let facts = Facts::default();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster::kube::{EntryList, is_own_condition, is_own_entry, items};
 use limpet_api::{Kind, ParentRef};
 use limpet_model::SUPPORTED_FEATURES;
-use limpet_model::reports::{Condition, ConditionStatus, ListenerReport};
+use limpet_model::reports::{Address, Condition, ConditionStatus, ListenerReport};
 
 /// The maximum length of a message (`metav1.Condition` allows 32,768 characters).
 const MAX_MESSAGE: usize = 30_000;
@@ -24,6 +24,13 @@ pub(crate) enum Wanted {
     Entries(Vec<Entry>),
 }
 
+impl Wanted {
+    /// Whether the addresses in the status stay as they are.
+    pub(crate) fn leaves_addresses(&self) -> bool {
+        matches!(self, Self::Whole { rest: Rest::Gateway(gateway), .. } if gateway.addresses.is_none())
+    }
+}
+
 /// What the status of an object with one controller has besides conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rest {
@@ -35,8 +42,8 @@ pub(crate) enum Rest {
 /// What the status of a Gateway has besides conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GatewayStatus {
-    /// By type and value.
-    pub(crate) addresses: Vec<(&'static str, String)>,
+    /// `None`: what is there stays, since somebody else has written it.
+    pub(crate) addresses: Option<Vec<Address>>,
     /// In the order of the listeners.
     pub(crate) listeners: Vec<ListenerReport>,
 }
@@ -125,11 +132,11 @@ fn merge_entries(names: &EntryList, status: &Value, entries: &[Entry], controlle
 }
 
 fn merge_gateway(merged: &mut Map<String, Value>, status: &Value, gateway: &GatewayStatus, generation: i64, now: &str) {
-    if gateway.addresses.is_empty() {
-        merged.remove("addresses");
-    } else {
-        let address = |(kind, value): &(&str, String)| json!({"type": kind, "value": value});
-        merged.insert("addresses".to_owned(), gateway.addresses.iter().map(address).collect());
+    if let Some(addresses) = &gateway.addresses {
+        merged.insert("addresses".to_owned(), json!(addresses));
+        if addresses.is_empty() {
+            merged.remove("addresses");
+        }
     }
     let listener = |report: &ListenerReport| {
         let known = items(status, "listeners").find(|known| known["name"] == *report.name);

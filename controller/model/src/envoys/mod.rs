@@ -1,0 +1,191 @@
+//! The Envoys of a Gateway: who runs them, and how.
+//!
+//! - `parameters`: the `EnvoyDeployment`s of Gateway and class, one over the other.
+//! - `name`: the name of everything that belongs to them.
+
+mod name;
+mod parameters;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+pub use name::{ADMIN_PORT, READY_PORT, envoys_name};
+pub(super) use parameters::{Layer, of_class, of_gateway};
+
+use super::{Objects, Settings};
+use limpet_api::{
+    Build, EnvoyDeploymentSpec, GatewaySpec, Infrastructure, Listener, Object, ObjectName, Patches, ServiceRef,
+    ServiceType,
+};
+use parameters::{check, check_foreign, over};
+
+/// The annotation of a Gateway whose Envoys somebody else runs: the Service that leads to them.
+const SERVICE: &str = "limpet.dev/service";
+
+/// The Envoys of a Gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Envoys {
+    /// What the controller keeps for them; `None`: somebody else runs them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<EnvoyDeployment>,
+    /// The build of the filter, if it is not that of the controller's configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Build>,
+    /// Whether what is there for them stays as it is, because their parameters are invalid.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unchanged: bool,
+    /// The Service that leads to them, if it is known.
+    #[serde(skip)]
+    pub(super) service: Option<ObjectName>,
+}
+
+/// What the controller keeps for the Envoys of a Gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvoyDeployment {
+    /// The name of all objects.
+    pub name: ObjectName,
+    /// The parameters, without patches.
+    pub parameters: EnvoyDeploymentSpec,
+    /// The patches, in the order in which they are applied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<Patches>,
+    /// The ports of the Gateway's listeners.
+    pub ports: BTreeSet<u16>,
+    /// The IP addresses that the Gateway asks for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// Labels that all objects and pods get.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations that they get.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The Envoys of this Gateway, and what is wrong with its parameters, with their field.
+pub(super) fn envoys(
+    gateway: &Object<GatewaySpec>,
+    class: Result<Layer<'_>, String>,
+    objects: &Objects,
+    settings: &Settings,
+) -> (Envoys, Option<String>) {
+    let layers = class.and_then(|class| Ok([class, of_gateway(gateway, objects)?]));
+    let merged = layers.and_then(|layers| merge(&layers, settings));
+    match merged {
+        Ok((parameters, patches)) => (with_parameters(gateway, parameters, patches, settings), None),
+        Err(message) => {
+            let envoys = Envoys {
+                unchanged: true,
+                service: by_annotation(gateway).or_else(|| own_name(gateway, settings)),
+                ..Envoys::default()
+            };
+            (envoys, Some(message))
+        }
+    }
+}
+
+/// The parameters, the later layers over the earlier ones, and the patches.
+fn merge(layers: &[Layer<'_>], settings: &Settings) -> Result<(EnvoyDeploymentSpec, Vec<Patches>), String> {
+    let managed = settings.managed.as_ref();
+    let mut merged = managed.map(|managed| managed.defaults.clone()).unwrap_or_default();
+    let mut patches = vec![std::mem::take(&mut merged.patch)];
+    for layer in layers {
+        let Some(object) = layer.object else { continue };
+        check(&object.spec).map_err(|message| layer.at(&message))?;
+        if layer.is_of_a_gateway {
+            let elsewhere = managed.and_then(|managed| managed.namespace.as_deref());
+            let elsewhere = elsewhere.filter(|namespace| *namespace != object.meta.namespace);
+            elsewhere
+                .map_or(Ok(()), |namespace| check_foreign(&object.spec, namespace))
+                .map_err(|message| layer.at(&message))?;
+        }
+        if managed.is_none() && object.spec.managed == Some(true) {
+            return Err(
+                layer.at("spec.managed: expected false, because the controller keeps no Envoys: \
+                                 its configuration has no envoy.managed"),
+            );
+        }
+        patches.push(object.spec.patch.clone());
+        merged = over(object.spec.clone(), merged);
+    }
+    patches.retain(|patches| *patches != Patches::default());
+    Ok((merged, patches))
+}
+
+fn with_parameters(
+    gateway: &Object<GatewaySpec>,
+    parameters: EnvoyDeploymentSpec,
+    patches: Vec<Patches>,
+    settings: &Settings,
+) -> Envoys {
+    let filter = parameters.filter;
+    let name = own_name(gateway, settings).filter(|_| parameters.managed != Some(false));
+    let Some(name) = name else {
+        let by_parameters = parameters.service_ref.map(|ServiceRef { namespace, name }| {
+            let namespace = namespace.as_deref().unwrap_or(&gateway.meta.namespace);
+            ObjectName::new(namespace, &name)
+        });
+        return Envoys {
+            filter,
+            service: by_annotation(gateway).or(by_parameters),
+            ..Envoys::default()
+        };
+    };
+    let Infrastructure {
+        labels, annotations, ..
+    } = gateway.spec.infrastructure.clone();
+    let listeners = gateway.spec.listeners.iter().filter(|listener| speaks_http(listener));
+    let ports: BTreeSet<u16> = listeners
+        .map(|listener| listener.port)
+        .filter(|port| ![ADMIN_PORT, READY_PORT].contains(port))
+        .collect();
+    let addresses = gateway.spec.addresses.iter();
+    let addresses = addresses.filter_map(|asked| asked.value.clone().filter(|value| !value.is_empty()));
+    Envoys {
+        filter,
+        // A Service needs a port.
+        unchanged: ports.is_empty(),
+        service: Some(name.clone()),
+        deployment: Some(EnvoyDeployment {
+            name,
+            parameters,
+            patches,
+            ports,
+            addresses: addresses
+                .filter(|value| value.parse::<std::net::IpAddr>().is_ok())
+                .collect(),
+            labels,
+            annotations,
+        }),
+    }
+}
+
+/// Whether a listener can serve.
+pub(super) fn speaks_http(listener: &Listener) -> bool {
+    matches!(listener.protocol.as_str(), "HTTP" | "HTTPS")
+}
+
+/// The name of what the controller keeps; `None`: it keeps no Envoys.
+fn own_name(gateway: &Object<GatewaySpec>, settings: &Settings) -> Option<ObjectName> {
+    let managed = settings.managed.as_ref()?;
+    let namespace = managed.namespace.as_deref().unwrap_or(&gateway.meta.namespace);
+    Some(ObjectName::new(namespace, &envoys_name(&gateway.meta.object_name())))
+}
+
+/// The Service that the Gateway's annotation names: `[namespace/]name`.
+fn by_annotation(gateway: &Object<GatewaySpec>) -> Option<ObjectName> {
+    let text = gateway.meta.annotations.get(SERVICE).filter(|text| !text.is_empty())?;
+    let (namespace, name) = text.split_once('/').unwrap_or((&gateway.meta.namespace, text));
+    Some(ObjectName::new(namespace, name))
+}
+
+impl EnvoyDeployment {
+    /// The type of the Service.
+    #[must_use]
+    pub fn service_type(&self) -> ServiceType {
+        self.parameters.service.kind.unwrap_or_default()
+    }
+}

@@ -1,0 +1,248 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::Objects;
+use limpet_api::{
+    Autoscaling, Container, EnvoyDeploymentSpec, EnvoyPod, EnvoyService, GatewayClassSpec, GatewaySpec, Kind, Object,
+    ObjectName, ParametersRef, Patches,
+};
+
+/// What one parametersRef adds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Layer<'a> {
+    /// `None`: there is no parametersRef.
+    pub(super) object: Option<&'a Object<EnvoyDeploymentSpec>>,
+    /// Whether who writes Gateways in a namespace says it, and not who runs the cluster.
+    pub(super) is_of_a_gateway: bool,
+}
+
+impl Layer<'_> {
+    /// What is wrong with it by itself.
+    ///
+    /// # Errors
+    /// With the object and the field.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let object = self.object.map_or(Ok(()), |object| check(&object.spec));
+        object.map_err(|message| self.at(&message))
+    }
+
+    /// A message about this object.
+    pub(super) fn at(&self, message: &str) -> String {
+        let name = self.object.map(|object| object.meta.object_name().to_string());
+        format!("{} {}: {message}", Kind::EnvoyDeployment, name.unwrap_or_default())
+    }
+}
+
+/// The parameters of a class.
+///
+/// # Errors
+/// If they cannot be had, with the field.
+pub(crate) fn of_class<'a>(class: &Object<GatewayClassSpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
+    let Some(reference) = &class.spec.parameters_ref else {
+        return Ok(Layer::default());
+    };
+    let Some(namespace) = reference.namespace.as_deref() else {
+        return Err("spec.parametersRef.namespace: expected the namespace of the EnvoyDeployment".to_owned());
+    };
+    layer("spec.parametersRef", reference, namespace, objects)
+}
+
+/// The parameters of a Gateway, which are in its namespace.
+///
+/// # Errors
+/// If they cannot be had, with the field.
+pub(crate) fn of_gateway<'a>(gateway: &Object<GatewaySpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
+    match &gateway.spec.infrastructure.parameters_ref {
+        None => Ok(Layer::default()),
+        Some(reference) => {
+            let field = "spec.infrastructure.parametersRef";
+            let layer = layer(field, reference, &gateway.meta.namespace, objects)?;
+            Ok(Layer {
+                is_of_a_gateway: true,
+                ..layer
+            })
+        }
+    }
+}
+
+fn layer<'a>(
+    field: &str,
+    reference: &ParametersRef,
+    namespace: &str,
+    objects: &'a Objects,
+) -> Result<Layer<'a>, String> {
+    let ParametersRef { group, kind, name, .. } = reference;
+    if Kind::find(group, kind) != Some(Kind::EnvoyDeployment) {
+        return Err(format!(
+            "{field}: expected an {} of group {}, found {kind} of group {group:?}",
+            Kind::EnvoyDeployment,
+            Kind::EnvoyDeployment.group()
+        ));
+    }
+    let name = ObjectName::new(namespace, name);
+    let Some(object) = objects.envoy_deployments.get(&name) else {
+        return Err(format!(
+            "{field}: expected EnvoyDeployment {name}, which does not exist"
+        ));
+    };
+    let layer = Layer {
+        object: Some(object),
+        is_of_a_gateway: false,
+    };
+    if let Some(error) = &object.malformed {
+        return Err(format!("{field}: {}", layer.at(&error.to_string())));
+    }
+    if let Some(unknown) = object.unread.first() {
+        return Err(format!(
+            "{field}: {}",
+            layer.at(&format!("{unknown}: there is no such field"))
+        ));
+    }
+    Ok(layer)
+}
+
+/// What no definition of the kind refuses, and cannot be.
+///
+/// # Errors
+/// With the field.
+pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
+    if spec.replicas.is_some() && spec.autoscaling.is_some() {
+        return Err("spec.replicas: expected none, because spec.autoscaling is set".to_owned());
+    }
+    if let Some(autoscaling) = &spec.autoscaling {
+        check_autoscaling(autoscaling)?;
+    }
+    if spec.service_ref.is_some() && spec.managed != Some(false) {
+        return Err("spec.serviceRef: expected it with managed: false alone; \
+                    the controller knows the Service of managed Envoys"
+            .to_owned());
+    }
+    let patches = [
+        ("deployment", &spec.patch.deployment),
+        ("service", &spec.patch.service),
+        ("podDisruptionBudget", &spec.patch.pod_disruption_budget),
+    ];
+    for (name, patch) in patches {
+        if let Some(patch) = patch {
+            check_patch(&format!("spec.patch.{name}"), patch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Who may write in the namespace of a Gateway must not run programs of their own in that of the controller, next to its
+/// keys.
+///
+/// # Errors
+/// With the field.
+pub(super) fn check_foreign(spec: &EnvoyDeploymentSpec, namespace: &str) -> Result<(), String> {
+    let given = [
+        ("spec.envoy.image", spec.envoy.image.is_some()),
+        ("spec.limpet.image", spec.limpet.image.is_some()),
+        ("spec.pod.imagePullSecrets", spec.pod.image_pull_secrets.is_some()),
+        ("spec.patch", spec.patch != Patches::default()),
+    ];
+    match given.iter().find(|(_, is_set)| *is_set) {
+        None => Ok(()),
+        Some((field, _)) => Err(format!(
+            "{field}: expected it in the parameters of the GatewayClass alone, because the Envoys run in namespace \
+             {namespace}"
+        )),
+    }
+}
+
+fn check_autoscaling(autoscaling: &Autoscaling) -> Result<(), String> {
+    let Autoscaling {
+        min_replicas,
+        max_replicas,
+        cpu_utilization,
+    } = autoscaling;
+    let min = min_replicas.unwrap_or(1);
+    if min == 0 {
+        return Err("spec.autoscaling.minReplicas: expected at least 1, found 0".to_owned());
+    }
+    if *max_replicas < min {
+        return Err(format!(
+            "spec.autoscaling.maxReplicas: expected at least {min}, which is minReplicas, found {max_replicas}"
+        ));
+    }
+    if *cpu_utilization == Some(0) {
+        return Err("spec.autoscaling.cpuUtilization: expected at least 1, found 0".to_owned());
+    }
+    Ok(())
+}
+
+/// A patch cannot say whose object it is, nor which pods belong to it.
+fn check_patch(field: &str, patch: &Map<String, Value>) -> Result<(), String> {
+    let refuse = |path: &str| Err(format!("{field}.{path}: expected none, because the controller sets it"));
+    if let Some(name) = patch.keys().find(|name| !["metadata", "spec"].contains(&name.as_str())) {
+        return Err(format!("{field}.{name}: expected metadata and spec alone"));
+    }
+    let metadata = patch.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    if let Some((name, _)) = metadata
+        .into_iter()
+        .find(|(name, _)| !["labels", "annotations"].contains(&name.as_str()))
+    {
+        return refuse(&format!("metadata.{name}"));
+    }
+    if patch.get("spec").is_some_and(|spec| spec.get("selector").is_some()) {
+        return refuse("spec.selector");
+    }
+    Ok(())
+}
+
+/// These parameters, and the lower ones where these say nothing. Patches are applied one after the other, so they are
+/// not merged here.
+pub(super) fn over(upper: EnvoyDeploymentSpec, lower: EnvoyDeploymentSpec) -> EnvoyDeploymentSpec {
+    // Who says one does not mean the other any more.
+    let (replicas, autoscaling) = match (upper.replicas, upper.autoscaling) {
+        (None, None) => (lower.replicas, lower.autoscaling),
+        own => own,
+    };
+    EnvoyDeploymentSpec {
+        managed: upper.managed.or(lower.managed),
+        service_ref: upper.service_ref.or(lower.service_ref),
+        replicas,
+        autoscaling,
+        filter: upper.filter.or(lower.filter),
+        envoy: container(upper.envoy, lower.envoy),
+        limpet: container(upper.limpet, lower.limpet),
+        service: EnvoyService {
+            kind: upper.service.kind.or(lower.service.kind),
+            annotations: both(upper.service.annotations, lower.service.annotations),
+            external_traffic_policy: upper
+                .service
+                .external_traffic_policy
+                .or(lower.service.external_traffic_policy),
+            load_balancer_class: upper.service.load_balancer_class.or(lower.service.load_balancer_class),
+        },
+        pod: pod(upper.pod, lower.pod),
+        ..EnvoyDeploymentSpec::default()
+    }
+}
+
+fn container(upper: Container, lower: Container) -> Container {
+    Container {
+        image: upper.image.or(lower.image),
+        resources: upper.resources.or(lower.resources),
+    }
+}
+
+fn pod(upper: EnvoyPod, lower: EnvoyPod) -> EnvoyPod {
+    EnvoyPod {
+        labels: both(upper.labels, lower.labels),
+        annotations: both(upper.annotations, lower.annotations),
+        node_selector: upper.node_selector.or(lower.node_selector),
+        tolerations: upper.tolerations.or(lower.tolerations),
+        affinity: upper.affinity.or(lower.affinity),
+        topology_spread_constraints: upper.topology_spread_constraints.or(lower.topology_spread_constraints),
+        priority_class_name: upper.priority_class_name.or(lower.priority_class_name),
+        image_pull_secrets: upper.image_pull_secrets.or(lower.image_pull_secrets),
+    }
+}
+
+fn both(upper: BTreeMap<String, String>, mut lower: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    lower.extend(upper);
+    lower
+}

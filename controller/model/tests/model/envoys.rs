@@ -1,0 +1,263 @@
+//! Who runs the Envoys of a Gateway, and how.
+
+use super::{CLASS, expect, objects, of_type};
+use limpet_api::{Autoscaling, EnvoyDeploymentSpec, ObjectName};
+use limpet_model::reports::ConditionStatus::False;
+use limpet_model::{ADMIN_PORT, Envoys, ManagedEnvoys, READY_PORT, Settings, build, envoys_name};
+use serde_json::json;
+
+const REFERENCE: &str = "infrastructure: {parametersRef: {group: limpet.dev, kind: EnvoyDeployment, name: own}}";
+
+/// In the controller's namespace, with five pods by default.
+fn managed() -> Settings {
+    Settings {
+        managed: Some(ManagedEnvoys {
+            namespace: Some("limpet-system".to_owned()),
+            defaults: EnvoyDeploymentSpec {
+                replicas: Some(5),
+                ..EnvoyDeploymentSpec::default()
+            },
+        }),
+        ..Settings::default()
+    }
+}
+
+fn in_its_namespace() -> Settings {
+    let mut settings = managed();
+    settings.managed.as_mut().expect("managed").namespace = None;
+    settings
+}
+
+struct Built {
+    envoys: Envoys,
+    conditions: Vec<limpet_model::reports::Condition>,
+    is_served: bool,
+}
+
+/// The Gateway `shop/web`, whose parameters are `shop/own` and those of its class `system/class`.
+fn with(class: &str, own: &str, settings: &Settings) -> Built {
+    gateway(
+        &format!(
+            "
+kind: GatewayClass
+metadata: {{name: limpet}}
+spec:
+  controllerName: limpet.dev/controller
+  parametersRef: {{group: limpet.dev, kind: EnvoyDeployment, name: class, namespace: system}}
+---
+kind: EnvoyDeployment
+metadata: {{namespace: system, name: class}}
+spec: {{{class}}}
+---
+kind: EnvoyDeployment
+metadata: {{namespace: shop, name: own}}
+spec: {{{own}}}
+---"
+        ),
+        REFERENCE,
+        settings,
+    )
+}
+
+fn gateway(others: &str, fields: &str, settings: &Settings) -> Built {
+    let manifests = format!(
+        "{others}
+kind: Gateway
+metadata: {{namespace: shop, name: web}}
+spec:
+  gatewayClassName: limpet
+  listeners: [{{name: http, port: 80, protocol: HTTP}}, {{name: tls, port: 443, protocol: HTTPS}}]
+  {fields}"
+    );
+    let (mut graph, mut reports) = build(&objects::read_any(&manifests), settings);
+    let name = ObjectName::new("shop", "web");
+    Built {
+        envoys: graph.envoys.remove(&name).unwrap_or_default(),
+        conditions: reports.gateways.remove(&name).expect("a report").conditions,
+        is_served: graph.gateways.contains_key(&name),
+    }
+}
+
+fn replicas(built: Built) -> (Option<u32>, Option<Autoscaling>) {
+    let parameters = built.envoys.deployment.expect("a Deployment").parameters;
+    (parameters.replicas, parameters.autoscaling)
+}
+
+#[test]
+fn the_controller_keeps_envoys_only_if_it_should() {
+    let without = gateway(CLASS, "", &Settings::default());
+    assert_eq!(without.envoys, Envoys::default());
+    for (settings, namespace) in [(managed(), "limpet-system"), (in_its_namespace(), "shop")] {
+        let fields = "infrastructure: {labels: {team: shop}, annotations: {cost: '1'}}";
+        let built = gateway(CLASS, fields, &settings);
+        let deployment = built.envoys.deployment.expect("a Deployment");
+        let expected = envoys_name(&ObjectName::new("shop", "web"));
+        assert_eq!(deployment.name, ObjectName::new(namespace, &expected));
+        assert_eq!(deployment.ports, [80, 443].into());
+        assert_eq!(deployment.parameters.replicas, Some(5));
+        assert_eq!(
+            (&*deployment.labels["team"], &*deployment.annotations["cost"]),
+            ("shop", "1")
+        );
+    }
+    let by_hand = with("managed: true", "managed: false", &managed());
+    assert_eq!(by_hand.envoys.deployment, None);
+}
+
+#[test]
+fn what_the_gateway_says_is_over_what_its_class_says() {
+    assert_eq!(replicas(with("replicas: 3", "replicas: 1", &managed())).0, Some(1));
+    assert_eq!(replicas(with("replicas: 3", "", &managed())).0, Some(3));
+    assert_eq!(replicas(with("", "", &managed())).0, Some(5));
+    let (replicas_of_class, autoscaling) = replicas(with("replicas: 3", "autoscaling: {maxReplicas: 9}", &managed()));
+    assert_eq!(
+        (replicas_of_class, autoscaling.map(|of| of.max_replicas)),
+        (None, Some(9))
+    );
+    let (of_gateway, autoscaling) = replicas(with("autoscaling: {maxReplicas: 9}", "replicas: 2", &managed()));
+    assert_eq!((of_gateway, autoscaling), (Some(2), None));
+
+    let class =
+        "envoy: {image: a, resources: {limits: {memory: 1Gi}}}, service: {type: NodePort, annotations: {a: '1'}}";
+    let own = "envoy: {image: b}, service: {annotations: {b: '2'}}";
+    let merged = with(class, own, &in_its_namespace())
+        .envoys
+        .deployment
+        .expect("a Deployment");
+    let expected = json!({
+        "replicas": 5,
+        "envoy": {"image": "b", "resources": {"limits": {"memory": "1Gi"}}},
+        "service": {"type": "NodePort", "annotations": {"a": "1", "b": "2"}},
+    });
+    assert_eq!(json!(merged.parameters), expected);
+}
+
+#[test]
+fn patches_are_applied_one_after_the_other() {
+    let patch = |name: &str| format!("patch: {{service: {{metadata: {{labels: {{a: {name}}}}}}}}}");
+    let built = with(&patch("class"), &patch("own"), &in_its_namespace());
+    let patches = built.envoys.deployment.expect("a Deployment").patches;
+    assert_eq!(patches.len(), 2);
+    assert_eq!(
+        json!(patches[1]),
+        json!({"service": {"metadata": {"labels": {"a": "own"}}}})
+    );
+}
+
+#[test]
+fn invalid_parameters_are_named_and_change_nothing() {
+    let elsewhere = "spec.infrastructure.parametersRef: expected EnvoyDeployment shop/own, which does not exist";
+    let foreign = "found ConfigMap of group \"\"";
+    for (built, words) in [
+        (gateway(CLASS, REFERENCE, &managed()), elsewhere),
+        (
+            gateway(
+                CLASS,
+                "infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: own}}",
+                &managed(),
+            ),
+            foreign,
+        ),
+        (
+            with("replicas: -1", "", &managed()),
+            "EnvoyDeployment system/class: spec.replicas: ",
+        ),
+        (
+            with("", "filter: Lua", &managed()),
+            "EnvoyDeployment shop/own: spec.filter: ",
+        ),
+        (
+            with("", "replica: 1", &managed()),
+            "EnvoyDeployment shop/own: spec.replica: there is no such field",
+        ),
+        (
+            with("", "replicas: 1, autoscaling: {maxReplicas: 2}", &managed()),
+            "EnvoyDeployment shop/own: spec.replicas: expected none",
+        ),
+        (
+            with("", "autoscaling: {maxReplicas: 0}", &managed()),
+            "spec.autoscaling.maxReplicas: expected at least 1",
+        ),
+        (
+            with("", "autoscaling: {maxReplicas: 1, minReplicas: 0}", &managed()),
+            "minReplicas: expected at least 1",
+        ),
+        (
+            with("", "serviceRef: {name: a}", &managed()),
+            "spec.serviceRef: expected it with managed: false",
+        ),
+        (
+            with("", "managed: true", &Settings::default()),
+            "spec.managed: expected false",
+        ),
+        (
+            with("", "patch: {deployment: {kind: Pod}}", &in_its_namespace()),
+            "spec.patch.deployment.kind: expected metadata and spec alone",
+        ),
+        (
+            with("", "patch: {service: {metadata: {name: a}}}", &in_its_namespace()),
+            "spec.patch.service.metadata.name: expected none",
+        ),
+        (
+            with(
+                "",
+                "patch: {podDisruptionBudget: {spec: {selector: {}}}}",
+                &in_its_namespace(),
+            ),
+            "spec.patch.podDisruptionBudget.spec.selector: expected none",
+        ),
+    ] {
+        expect(
+            of_type(&built.conditions, "Accepted"),
+            False,
+            "InvalidParameters",
+            &[words],
+        );
+        assert!(
+            built.is_served && built.envoys.unchanged && built.envoys.deployment.is_none(),
+            "{words}"
+        );
+    }
+}
+
+/// The namespace of the controller has its keys.
+#[test]
+fn a_gateway_runs_no_programs_in_the_controllers_namespace() {
+    for (own, field) in [
+        ("envoy: {image: a}", "spec.envoy.image"),
+        ("limpet: {image: a}", "spec.limpet.image"),
+        ("pod: {imagePullSecrets: [{name: a}]}", "spec.pod.imagePullSecrets"),
+        ("patch: {deployment: {spec: {}}}", "spec.patch"),
+    ] {
+        let words =
+            format!("EnvoyDeployment shop/own: {field}: expected it in the parameters of the GatewayClass alone");
+        let built = with("", own, &managed());
+        expect(
+            of_type(&built.conditions, "Accepted"),
+            False,
+            "InvalidParameters",
+            &[&words],
+        );
+        assert!(built.envoys.unchanged);
+        for good in [with(own, "", &managed()), with("", own, &in_its_namespace())] {
+            assert!(of_type(&good.conditions, "Accepted").is_true(), "{field}");
+        }
+    }
+}
+
+#[test]
+fn a_gateway_without_a_port_keeps_what_it_has() {
+    for port in [ADMIN_PORT, READY_PORT] {
+        let manifests = format!(
+            "{CLASS}
+kind: Gateway
+metadata: {{namespace: shop, name: web}}
+spec: {{gatewayClassName: limpet, listeners: [{{name: own, port: {port}, protocol: HTTP}}]}}"
+        );
+        let (graph, _) = build(&objects::read(&manifests), &managed());
+        assert!(
+            graph.envoys[&ObjectName::new("shop", "web")].unchanged,
+            "a Service needs a port"
+        );
+    }
+}

@@ -1,0 +1,69 @@
+use limpet_api::EnvoyDeploymentSpec;
+use serde::{Deserialize, Serialize};
+
+/// The section `envoy.managed` of the controller's configuration: that it keeps the Envoys of Gateways.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ManagedOptions {
+    /// Whose namespace everything is in.
+    pub namespace: EnvoysNamespace,
+    /// The image of the command and the filter.
+    pub limpet_image: String,
+    /// The image of Envoy.
+    pub envoy_image: String,
+    /// `host:port` of the xDS server; by default, the Service `limpet-controller` in the controller's namespace.
+    pub xds: Option<String>,
+    /// What neither Gateways nor classes say.
+    pub defaults: EnvoyDeploymentSpec,
+    /// What the rest of the configuration says.
+    #[serde(skip)]
+    pub surroundings: Surroundings,
+}
+
+/// Whose namespace everything that belongs to Envoys is in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EnvoysNamespace {
+    /// The controller's, which keeps keys away from who may read Secrets in the namespaces of Gateways.
+    #[default]
+    Controller,
+    /// That of each Gateway.
+    Gateway,
+}
+
+/// What Envoys need, and what the rest of the configuration says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The controller's namespace.
+    pub namespace: String,
+    /// The port of its xDS server.
+    pub xds_port: u16,
+    /// Whether Envoys authenticate themselves to it.
+    pub tls: bool,
+    /// The Secret with the key-encryption keys, if the keyring is in Secrets.
+    pub key_encryption_keys: Option<String>,
+}
+
+impl Default for ManagedOptions {
+    fn default() -> Self {
+        Self {
+            namespace: EnvoysNamespace::default(),
+            limpet_image: concat!("limpet:", env!("CARGO_PKG_VERSION")).to_owned(),
+            envoy_image: "envoyproxy/envoy:v1.40.0".to_owned(),
+            xds: None,
+            defaults: EnvoyDeploymentSpec::default(),
+            surroundings: Surroundings::default(),
+        }
+    }
+}
+
+impl ManagedOptions {
+    /// The address of the xDS server, for Envoys.
+    #[must_use]
+    pub fn xds(&self) -> String {
+        let Surroundings {
+            namespace, xds_port, ..
+        } = &self.surroundings;
+        let own = || format!("limpet-controller.{namespace}:{xds_port}");
+        self.xds.clone().unwrap_or_else(own)
+    }
+}

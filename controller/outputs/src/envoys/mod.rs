@@ -1,0 +1,255 @@
+//! The Envoys of Gateways, as objects of Kubernetes: for each Gateway a Deployment, a Service, a `ServiceAccount`, a
+//! `PodDisruptionBudget` and, if it is asked for, a `HorizontalPodAutoscaler`.
+//!
+//! - `pod`: the pods. `strategic`: strategic merge patches.
+
+mod pod;
+mod strategic;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use serde_json::{Map, Value, json};
+
+use crate::envoy::{EnvoysNamespace, ManagedOptions};
+use crate::manifests::{Definition, Manifest, Manifests, Owner, Source, Stage, label_value};
+use limpet_api::{Autoscaling, GATEWAY_GROUP, Kind, ObjectName, Patches, ServiceType};
+use limpet_model::EnvoyDeployment;
+
+/// The labels of everything that belongs to the Envoys of a Gateway.
+pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
+/// The label with the namespace.
+pub const GATEWAY_NAMESPACE: &str = "limpet.dev/gateway-namespace";
+
+/// How many pods, if nobody says so.
+const REPLICAS: u32 = 2;
+/// How much of their CPU pods use at most on average, in percent.
+const CPU_UTILIZATION: u32 = 80;
+
+const SERVICE_ACCOUNT: Definition = Definition {
+    group: "",
+    version: "v1",
+    kind: "ServiceAccount",
+    plural: "serviceaccounts",
+};
+/// Of Services.
+pub const SERVICE: Definition = Definition {
+    group: "",
+    version: "v1",
+    kind: "Service",
+    plural: "services",
+};
+/// Of Deployments.
+pub const DEPLOYMENT: Definition = Definition {
+    group: "apps",
+    version: "v1",
+    kind: "Deployment",
+    plural: "deployments",
+};
+const DISRUPTION_BUDGET: Definition = Definition {
+    group: "policy",
+    version: "v1",
+    kind: "PodDisruptionBudget",
+    plural: "poddisruptionbudgets",
+};
+/// Of horizontal autoscalers.
+pub const AUTOSCALER: Definition = Definition {
+    group: "autoscaling",
+    version: "v2",
+    kind: "HorizontalPodAutoscaler",
+    plural: "horizontalpodautoscalers",
+};
+
+/// The kinds that are written, in this order.
+pub const DEFINITIONS: &[&Definition] = &[&SERVICE_ACCOUNT, &SERVICE, &DISRUPTION_BUDGET, &DEPLOYMENT, &AUTOSCALER];
+
+/// The objects that should exist.
+#[must_use]
+pub fn manifests(source: &Source<'_>, options: &ManagedOptions) -> Manifests {
+    let mut manifests = Manifests::default();
+    for (gateway, envoys) in &source.graph.envoys {
+        if envoys.unchanged {
+            manifests.unchanged.insert(gateway.clone());
+        } else if let Some(deployment) = &envoys.deployment {
+            let wanted = Wanted {
+                gateway,
+                deployment,
+                options,
+                listen_address: source.options.listen_address,
+                owner: owner(source, gateway, options),
+            };
+            manifests.objects.extend(wanted.manifests());
+        }
+    }
+    manifests.sort(DEFINITIONS);
+    manifests
+}
+
+/// Only an object in the same namespace can be an owner.
+fn owner(source: &Source<'_>, gateway: &ObjectName, options: &ManagedOptions) -> Option<Owner> {
+    let object = source.objects.gateways.get(gateway)?;
+    (options.namespace == EnvoysNamespace::Gateway).then(|| Owner {
+        api_version: format!("{GATEWAY_GROUP}/v1"),
+        kind: Kind::Gateway.as_str(),
+        name: gateway.name.clone(),
+        uid: object.meta.uid.clone(),
+    })
+}
+
+/// What one Gateway wants.
+struct Wanted<'a> {
+    gateway: &'a ObjectName,
+    deployment: &'a EnvoyDeployment,
+    options: &'a ManagedOptions,
+    listen_address: IpAddr,
+    owner: Option<Owner>,
+}
+
+impl Wanted<'_> {
+    fn manifests(&self) -> Vec<Manifest> {
+        let mut all = vec![
+            self.manifest(&SERVICE_ACCOUNT, Value::Null, |_| None),
+            self.manifest(&SERVICE, self.service(), |patches| patches.service.as_ref()),
+            self.manifest(&DISRUPTION_BUDGET, self.disruption_budget(), |patches| {
+                patches.pod_disruption_budget.as_ref()
+            }),
+            self.manifest(&DEPLOYMENT, self.pods(), |patches| patches.deployment.as_ref()),
+        ];
+        if let Some(autoscaling) = &self.deployment.parameters.autoscaling {
+            let autoscaler = self.autoscaler(autoscaling);
+            all.push(self.manifest(&AUTOSCALER, autoscaler, |_| None));
+        }
+        all
+    }
+
+    /// An object with its patches. They change neither whose it is nor which pods belong to it.
+    fn manifest(
+        &self,
+        definition: &'static Definition,
+        spec: Value,
+        patch_of: impl Fn(&Patches) -> Option<&Map<String, Value>>,
+    ) -> Manifest {
+        let mut annotations = self.deployment.annotations.clone();
+        if *definition == SERVICE {
+            annotations.extend(self.deployment.parameters.service.annotations.clone());
+        }
+        let mut object = Map::from_iter([
+            (
+                "metadata".to_owned(),
+                json!({"labels": self.labels(), "annotations": annotations}),
+            ),
+            ("spec".to_owned(), spec),
+        ]);
+        for patch in self.deployment.patches.iter().filter_map(patch_of) {
+            strategic::patch(&mut object, patch);
+        }
+        let texts = |name: &str| texts(object.get("metadata").and_then(|metadata| metadata.get(name)));
+        let mut labels = texts("labels");
+        labels.extend(self.labels());
+        Manifest {
+            stage: Stage::Routes,
+            definition,
+            name: self.deployment.name.clone(),
+            gateways: BTreeSet::from([self.gateway.clone()]),
+            owner: self.owner.clone(),
+            labels,
+            annotations: texts("annotations"),
+            spec: object.remove("spec").unwrap_or_default(),
+        }
+    }
+
+    /// The labels that pods are selected by. They never change.
+    fn selector(&self) -> BTreeMap<String, String> {
+        let instance = self.deployment.name.name.clone();
+        let labels = [
+            ("app.kubernetes.io/name", "limpet-envoy".to_owned()),
+            ("app.kubernetes.io/instance", instance),
+        ];
+        labels.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    /// The labels of all objects. What the Gateway asks for gives way.
+    fn labels(&self) -> BTreeMap<String, String> {
+        let mut labels = self.deployment.labels.clone();
+        labels.extend(self.selector());
+        labels.insert(GATEWAY_NAME.to_owned(), label_value(&self.gateway.name));
+        labels.insert(GATEWAY_NAMESPACE.to_owned(), self.gateway.namespace.clone());
+        labels
+    }
+
+    fn pods(&self) -> Value {
+        let mut spec = json!({
+            "selector": {"matchLabels": self.selector()},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": self.template(),
+        });
+        let parameters = &self.deployment.parameters;
+        if let (None, Value::Object(spec)) = (&parameters.autoscaling, &mut spec) {
+            let replicas = parameters.replicas.unwrap_or(REPLICAS);
+            spec.insert("replicas".to_owned(), replicas.into());
+        }
+        spec
+    }
+
+    fn service(&self) -> Value {
+        let parameters = &self.deployment.parameters.service;
+        let kind = self.deployment.service_type();
+        let ports = self.deployment.ports.iter();
+        let ports: Vec<Value> = ports
+            .map(|port| json!({"name": format!("port-{port}"), "port": port, "targetPort": port, "protocol": "TCP"}))
+            .collect();
+        let mut spec = json!({"type": kind, "selector": self.selector(), "ports": ports});
+        let Value::Object(fields) = &mut spec else { return spec };
+        let mut set = |name: &str, value: Option<Value>| fields.extend(value.map(|value| (name.to_owned(), value)));
+        if kind != ServiceType::ClusterIp {
+            // By default, Envoy sees the addresses of clients.
+            let policy = parameters
+                .external_traffic_policy
+                .map_or(json!("Local"), |policy| json!(policy));
+            set("externalTrafficPolicy", Some(policy));
+        }
+        if kind == ServiceType::LoadBalancer {
+            let class = parameters.load_balancer_class.as_ref();
+            set("loadBalancerClass", class.map(|class| json!(class)));
+        }
+        let asked = &self.deployment.addresses;
+        match (kind, asked.first()) {
+            (ServiceType::LoadBalancer, first) => set("loadBalancerIP", first.map(|first| json!(first))),
+            (ServiceType::ClusterIp | ServiceType::NodePort, Some(first)) => {
+                set("clusterIP", Some(json!(first)));
+                set("clusterIPs", Some(json!(asked)));
+            }
+            _ => {}
+        }
+        spec
+    }
+
+    fn disruption_budget(&self) -> Value {
+        // Not `minAvailable`: the only pod of a Deployment could never be evicted.
+        json!({"maxUnavailable": 1, "selector": {"matchLabels": self.selector()}})
+    }
+
+    fn autoscaler(&self, autoscaling: &Autoscaling) -> Value {
+        let utilization = autoscaling.cpu_utilization.unwrap_or(CPU_UTILIZATION);
+        json!({
+            "scaleTargetRef": {
+                "apiVersion": DEPLOYMENT.api_version(),
+                "kind": DEPLOYMENT.kind,
+                "name": self.deployment.name.name,
+            },
+            "minReplicas": autoscaling.min_replicas.unwrap_or(REPLICAS.min(autoscaling.max_replicas)),
+            "maxReplicas": autoscaling.max_replicas,
+            "metrics": [{
+                "type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": utilization}},
+            }],
+        })
+    }
+}
+
+/// The texts of this map.
+fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
+    let entries = map.and_then(Value::as_object).into_iter().flatten();
+    let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+    entries.filter_map(text).collect()
+}

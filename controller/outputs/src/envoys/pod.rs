@@ -1,0 +1,242 @@
+//! The pods of a Gateway's Envoys. Nothing in them needs a shell.
+
+use serde_json::{Map, Value, json};
+
+use super::Wanted;
+use limpet_api::Container;
+use limpet_model::{ADMIN_PORT, READY_PORT};
+
+/// How long a pod that ends gives clients to go elsewhere, in seconds.
+const DRAIN_TIME: u32 = 30;
+/// Longer than that.
+const GRACE_PERIOD: u32 = DRAIN_TIME * 2;
+
+/// Where the command, the filter and the bootstrap are.
+const FOLDER: &str = "/etc/limpet";
+/// Where the certificate for the xDS server is.
+const CERTIFICATE: &str = "/etc/limpet-xds";
+/// Of the Secret with the certificate, after the Envoys' name.
+const CERTIFICATE_SUFFIX: &str = "-xds";
+
+/// The user of all containers: nobody.
+const USER: u32 = 65532;
+
+impl Wanted<'_> {
+    pub(super) fn template(&self) -> Value {
+        let pod = &self.deployment.parameters.pod;
+        let mut labels = pod.labels.clone();
+        labels.extend(self.labels());
+        let mut annotations = self.deployment.annotations.clone();
+        annotations.extend(pod.annotations.clone());
+        json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": self.pod()})
+    }
+
+    fn pod(&self) -> Value {
+        let parameters = &self.deployment.parameters.pod;
+        let mut spec = json!({
+            "serviceAccountName": self.deployment.name.name,
+            "automountServiceAccountToken": false,
+            "securityContext": {
+                "runAsNonRoot": true,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "fsGroup": USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+                // Listeners have the ports of their Gateway, such as 80.
+                "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}],
+            },
+            "terminationGracePeriodSeconds": GRACE_PERIOD,
+            "initContainers": [self.install(), self.bootstrap()],
+            "containers": [self.envoy()],
+            "volumes": self.volumes(),
+            "topologySpreadConstraints": [{
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": self.selector()},
+            }],
+        });
+        let given = [
+            (
+                "nodeSelector",
+                parameters.node_selector.as_ref().map(|value| json!(value)),
+            ),
+            ("tolerations", parameters.tolerations.as_ref().map(|value| json!(value))),
+            ("affinity", parameters.affinity.as_ref().map(|value| json!(value))),
+            (
+                "priorityClassName",
+                parameters.priority_class_name.as_ref().map(|value| json!(value)),
+            ),
+            (
+                "imagePullSecrets",
+                parameters.image_pull_secrets.as_ref().map(|value| json!(value)),
+            ),
+            (
+                "topologySpreadConstraints",
+                parameters
+                    .topology_spread_constraints
+                    .as_ref()
+                    .map(|value| json!(value)),
+            ),
+        ];
+        if let Value::Object(spec) = &mut spec {
+            let given = given
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+            spec.extend(given);
+        }
+        spec
+    }
+
+    /// Brings the command and both builds of the filter.
+    fn install(&self) -> Value {
+        json!({
+            "name": "install",
+            "image": self.limpet_image(),
+            "args": ["install", "--to", FOLDER],
+            "resources": self.limpet_resources(),
+            "securityContext": unprivileged(),
+            "volumeMounts": [{"name": "limpet", "mountPath": FOLDER}],
+        })
+    }
+
+    /// Writes Envoy's bootstrap.
+    fn bootstrap(&self) -> Value {
+        let mut arguments: Vec<String> = ["controller", "bootstrap", "--gateway"].map(str::to_owned).into();
+        arguments.extend([
+            self.gateway.to_string(),
+            "--node-id".to_owned(),
+            "$(POD_NAME)".to_owned(),
+        ]);
+        arguments.extend(["--xds".to_owned(), self.options.xds()]);
+        let mut mounts = vec![json!({"name": "limpet", "mountPath": FOLDER})];
+        if self.options.surroundings.tls {
+            for (option, file) in [("--ca", "ca.crt"), ("--certificate", "tls.crt"), ("--key", "tls.key")] {
+                arguments.extend([option.to_owned(), format!("{CERTIFICATE}/{file}")]);
+            }
+            mounts.push(certificate_mount());
+        }
+        if self.listen_address.is_ipv6() {
+            arguments.extend(["--ready-address".to_owned(), self.listen_address.to_string()]);
+        }
+        if let Some(heap) = self.max_heap() {
+            arguments.extend(["--max-heap".to_owned(), heap.to_string()]);
+        }
+        arguments.extend(["--folder".to_owned(), FOLDER.to_owned()]);
+        json!({
+            "name": "bootstrap",
+            "image": self.limpet_image(),
+            "args": arguments,
+            "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            "resources": self.limpet_resources(),
+            "securityContext": unprivileged(),
+            "volumeMounts": mounts,
+        })
+    }
+
+    fn envoy(&self) -> Value {
+        let Container { image, resources } = &self.deployment.parameters.envoy;
+        let image = image.as_ref().unwrap_or(&self.options.envoy_image);
+        let resources = resources.clone().map_or_else(
+            || json!({"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}),
+            Value::Object,
+        );
+        let ports = self.deployment.ports.iter();
+        let ports: Vec<Value> = ports
+            .map(|port| json!({"name": format!("port-{port}"), "containerPort": port, "protocol": "TCP"}))
+            .collect();
+        let mut mounts = vec![json!({"name": "limpet", "mountPath": FOLDER, "readOnly": true})];
+        if self.options.surroundings.tls {
+            mounts.push(certificate_mount());
+        }
+        let drain = format!("{DRAIN_TIME}s");
+        let mut container = json!({
+            "name": "envoy",
+            "image": image,
+            "command": ["envoy", "-c", format!("{FOLDER}/envoy.yaml"), "--drain-time-s", DRAIN_TIME.to_string()],
+            // The dynamic module, if that is the build of the filter.
+            "env": [{"name": "ENVOY_DYNAMIC_MODULES_SEARCH_PATH", "value": FOLDER}],
+            "ports": ports,
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": READY_PORT}, "periodSeconds": 5},
+            "lifecycle": {"preStop": {"exec": {"command": [
+                format!("{FOLDER}/limpet"), "drain", "--admin-port", ADMIN_PORT.to_string(), "--time", drain,
+            ]}}},
+            "resources": resources,
+            "securityContext": unprivileged(),
+            "volumeMounts": mounts,
+        });
+        if let (Some(secret), Value::Object(container)) =
+            (&self.options.surroundings.key_encryption_keys, &mut container)
+        {
+            container.insert("envFrom".to_owned(), json!([{"secretRef": {"name": secret}}]));
+        }
+        container
+    }
+
+    fn volumes(&self) -> Vec<Value> {
+        let mut volumes = vec![json!({"name": "limpet", "emptyDir": {"sizeLimit": "128Mi"}})];
+        if self.options.surroundings.tls {
+            let secret = format!("{}{CERTIFICATE_SUFFIX}", self.deployment.name.name);
+            volumes.push(json!({"name": "xds", "secret": {"secretName": secret}}));
+        }
+        volumes
+    }
+
+    fn limpet_image(&self) -> &str {
+        let image = self.deployment.parameters.limpet.image.as_ref();
+        image.unwrap_or(&self.options.limpet_image)
+    }
+
+    fn limpet_resources(&self) -> Value {
+        let resources = self.deployment.parameters.limpet.resources.clone();
+        let default = || json!({"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}});
+        resources.map_or_else(default, Value::Object)
+    }
+
+    /// The MiB of Envoy's heap near which it refuses requests: three quarters of its limit, if one is given.
+    fn max_heap(&self) -> Option<u64> {
+        let limit = self
+            .deployment
+            .parameters
+            .envoy
+            .resources
+            .as_ref()?
+            .get("limits")?
+            .get("memory")?;
+        let bytes = bytes(limit.as_str()?)?;
+        Some((bytes / 4 * 3) >> 20).filter(|heap| *heap > 0)
+    }
+}
+
+/// The bytes of a quantity, as Kubernetes writes it.
+fn bytes(quantity: &str) -> Option<u64> {
+    let digits = quantity.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = quantity.get(digits.len()..)?;
+    let factor: u64 = match unit {
+        "" => 1,
+        "k" => 1000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn certificate_mount() -> Value {
+    json!({"name": "xds", "mountPath": CERTIFICATE, "readOnly": true})
+}
+
+fn unprivileged() -> Map<String, Value> {
+    let settings = json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]},
+    });
+    match settings {
+        Value::Object(settings) => settings,
+        _ => Map::new(),
+    }
+}

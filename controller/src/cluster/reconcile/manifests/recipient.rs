@@ -1,0 +1,57 @@
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use limpet_api::ObjectName;
+use limpet_outputs::manifests::{Definition, Objection, Proxies};
+use limpet_outputs::{ControlPlane, envoys};
+
+/// Who the objects are for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Recipient {
+    /// Another control plane.
+    Plane(ControlPlane),
+    /// The cluster, which runs the Envoys that the controller keeps: in this namespace, or in those of Gateways.
+    Envoys(Option<String>),
+}
+
+impl Recipient {
+    /// The name, for messages.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Plane(plane) => plane.name(),
+            Self::Envoys(_) => "Envoys",
+        }
+    }
+
+    pub(super) fn definitions(&self) -> &'static [&'static Definition] {
+        match self {
+            Self::Plane(plane) => plane.definitions(),
+            Self::Envoys(_) => envoys::DEFINITIONS,
+        }
+    }
+
+    /// The namespaces that have objects of ours. `None`: all of them.
+    pub(super) fn namespaces(&self, gateways: &BTreeSet<ObjectName>) -> BTreeSet<Option<String>> {
+        match self {
+            Self::Plane(_) => BTreeSet::from([None]),
+            Self::Envoys(Some(own)) => BTreeSet::from([Some(own.clone())]),
+            Self::Envoys(None) => gateways.iter().map(|gateway| Some(gateway.namespace.clone())).collect(),
+        }
+    }
+
+    pub(super) fn objections(&self, object: &Value) -> Vec<Objection> {
+        match self {
+            Self::Plane(plane) => plane.objections(object),
+            Self::Envoys(_) => Vec::new(),
+        }
+    }
+
+    /// The pods of a Gateway's proxies, if somebody else writes them.
+    pub(super) fn proxies(&self, gateway: &ObjectName) -> Option<Proxies> {
+        match self {
+            Self::Plane(plane) => Some(plane.proxies(gateway)),
+            Self::Envoys(_) => None,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How many pods a Deployment has: where a `HorizontalPodAutoscaler` decides that, it is not written.
+
+use std::collections::BTreeSet;
+
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+use crate::cluster::kube::FIELD_MANAGER;
+use limpet_outputs::envoys::DEPLOYMENT;
+
+/// The Deployment that an autoscaler scales.
+pub(super) fn scaled(autoscaler: &DynamicObject) -> Option<&str> {
+    let target = autoscaler.data.get("spec")?.get("scaleTargetRef")?;
+    target
+        .get("name")?
+        .as_str()
+        .filter(|_| target["kind"] == DEPLOYMENT.kind)
+}
+
+/// Leaves the number of pods to who decides it: `autoscaled` are the Deployments that have an autoscaler.
+///
+/// A field that is not applied any more would get its default, which is one pod. So the number that is there is applied,
+/// unless somebody else has set it.
+pub(super) fn leave(object: &mut Value, live: &DynamicObject, autoscaled: &BTreeSet<String>) {
+    let name = live.metadata.name.as_deref().unwrap_or_default();
+    let Some(Value::Object(spec)) = object.get_mut("spec") else {
+        return;
+    };
+    if spec.contains_key("replicas") && !autoscaled.contains(name) {
+        return;
+    }
+    spec.remove("replicas");
+    if !is_somebody_elses(live) {
+        let now = live.data.get("spec").and_then(|spec| spec.get("replicas"));
+        spec.extend(now.map(|now| ("replicas".to_owned(), json!(now))));
+    }
+}
+
+/// Whether somebody else has set the number of pods.
+fn is_somebody_elses(live: &DynamicObject) -> bool {
+    let mut managers = live.metadata.managed_fields.iter().flatten();
+    managers.any(|entry| {
+        let fields = entry.fields_v1.as_ref();
+        entry.manager.as_deref() != Some(FIELD_MANAGER)
+            && fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(manager: &str) -> DynamicObject {
+        serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "a",
+                "managedFields": [{"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}],
+            },
+            "spec": {"replicas": 7},
+        }))
+        .unwrap()
+    }
+
+    fn left(object: Value, manager: &str, autoscaled: bool) -> Value {
+        let mut object = object;
+        let autoscaled = if autoscaled {
+            BTreeSet::from(["a".to_owned()])
+        } else {
+            BTreeSet::new()
+        };
+        leave(&mut object, &live(manager), &autoscaled);
+        object["spec"]["replicas"].take()
+    }
+
+    #[test]
+    fn the_number_of_pods_is_the_autoscalers() {
+        let (asked, none) = (json!({"spec": {"replicas": 2}}), json!({"spec": {}}));
+        assert_eq!(left(asked.clone(), FIELD_MANAGER, false), 2);
+        assert_eq!(left(asked.clone(), FIELD_MANAGER, true), 7);
+        assert_eq!(left(asked, "kube-controller-manager", true), Value::Null);
+        assert_eq!(left(none.clone(), FIELD_MANAGER, false), 7);
+        assert_eq!(left(none, "kube-controller-manager", false), Value::Null);
+    }
+}
