@@ -41,7 +41,10 @@ mod without_status;
 
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
-pub use envoys::{ADMIN_PORT, EnvoyDeployment, Envoys, READY_PORT, envoys_name};
+pub use envoys::{
+    ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, GATEWAY_NAMESPACE, READY_PORT, envoys_certificate, envoys_keys,
+    envoys_labels, envoys_name, envoys_uri,
+};
 pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;
 pub use graph::Graph;

@@ -9,6 +9,7 @@ use kube::Client;
 use serde::Deserialize;
 
 use crate::cluster::cli::OutputKind;
+use crate::cluster::reconcile::certificates::AuthorityConfig;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
@@ -19,6 +20,7 @@ use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, ManagedOptions, Surroundings};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
+use limpet_xds::{Security, TlsFiles, TlsInMemory};
 
 /// The reference of all fields is `docs/reference/controller-configuration.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -64,15 +66,43 @@ pub(crate) struct XdsConfig {
     pub(crate) plain_text: bool,
 }
 
-/// The files of mutual TLS, in PEM. They are read again when they change.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+/// Mutual TLS: files in PEM, which are read again when they change, or the controller's own authority.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct TlsConfig {
     /// The server's certificate, and the chain up to its authority.
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
     /// The authorities that sign the clients' certificates.
-    pub(crate) client_ca: PathBuf,
+    client_ca: Option<PathBuf>,
+    authority: Option<AuthorityConfig>,
+}
+
+/// Where the certificates of mutual TLS come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum TlsSource<'a> {
+    Files(TlsFiles),
+    Authority(&'a AuthorityConfig),
+}
+
+impl TlsConfig {
+    fn source(&self) -> Result<TlsSource<'_>, String> {
+        let Self {
+            certificate,
+            key,
+            client_ca,
+            authority,
+        } = self;
+        match (certificate, key, client_ca, authority) {
+            (Some(certificate), Some(key), Some(client_ca), None) => Ok(TlsSource::Files(TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                client_ca: client_ca.clone(),
+            })),
+            (None, None, None, Some(authority)) => Ok(TlsSource::Authority(authority)),
+            _ => Err("xds.tls: expected either authority, or certificate, key and clientCa".to_owned()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -192,7 +222,7 @@ impl Config {
         if output != OutputKind::Envoy {
             return Ok(());
         }
-        let limpet_xds::Options { address, security } = self.xds_options();
+        let limpet_xds::Options { address, security } = self.xds_options(&TlsInMemory::default());
         if !security.permits(address) {
             return Err(format!(
                 "xds.address: {address} is not a loopback address, and secrets are served: \
@@ -248,6 +278,11 @@ impl Config {
         }
         if xds.tls.is_some() && xds.plain_text {
             return Err("xds.plainText: expected false, or no xds.tls".to_owned());
+        }
+        if let Some(TlsSource::Authority(authority)) = xds.tls.as_ref().map(TlsConfig::source).transpose()? {
+            authority
+                .check()
+                .map_err(|message| format!("xds.tls.authority.{message}"))?;
         }
         Ok(())
     }
@@ -322,23 +357,24 @@ impl Config {
         self.max_idle.or(is_shorter.then_some(self.max_session_life))
     }
 
-    pub(crate) fn xds_options(&self) -> limpet_xds::Options {
-        let XdsConfig {
-            address,
-            tls,
-            plain_text,
-        } = &self.xds;
-        let security = match tls {
-            Some(tls) => limpet_xds::Security::MutualTls(limpet_xds::TlsFiles {
-                certificate: tls.certificate.clone(),
-                key: tls.key.clone(),
-                client_ca: tls.client_ca.clone(),
-            }),
-            None if *plain_text => limpet_xds::Security::PlaintextAnywhere,
-            None => limpet_xds::Security::PlaintextOnLoopback,
+    /// The controller's own authority for xDS, if it has one.
+    pub(crate) fn authority(&self) -> Option<&AuthorityConfig> {
+        match self.xds.tls.as_ref()?.source() {
+            Ok(TlsSource::Authority(authority)) => Some(authority),
+            _ => None,
+        }
+    }
+
+    /// `tls` is what gets the certificates of our own authority.
+    pub(crate) fn xds_options(&self, tls: &TlsInMemory) -> limpet_xds::Options {
+        let security = match self.xds.tls.as_ref().and_then(|tls| tls.source().ok()) {
+            Some(TlsSource::Files(files)) => Security::MutualTls(files),
+            Some(TlsSource::Authority(_)) => Security::MutualTlsInMemory(tls.clone()),
+            None if self.xds.plain_text => Security::PlaintextAnywhere,
+            None => Security::PlaintextOnLoopback,
         };
         limpet_xds::Options {
-            address: *address,
+            address: self.xds.address,
             security,
         }
     }

@@ -112,7 +112,11 @@ async fn authenticate(
     stream: TcpStream,
     mut handshake: Handshake,
 ) -> Result<(TlsStream, Identity), (TurnedAway, String)> {
-    let acceptor = TlsAcceptor::from(tls.current());
+    let config = tls.current().ok_or_else(|| {
+        let words = "the server has no certificate yet".to_owned();
+        (TurnedAway::Handshake, words)
+    })?;
+    let acceptor = TlsAcceptor::from(config);
     let stream = tokio::select! {
         result = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => match result {
             Ok(Ok(stream)) => stream,

@@ -32,7 +32,7 @@
 //! - Order is kept between types (make before break).
 //! - A refused response is halved until the bad resource is found; the others are accepted. A refused resource is not
 //!   sent again until it changes, except for listeners, whose port may have been taken for a while.
-//! - Certificates are read again when their files change.
+//! - Certificates are read again when their files change, or are those that were handed over last ([`TlsInMemory`]).
 //! - Virtual hosts that are published as such are sent one by one to nodes that can take them so, and within their
 //!   route configurations to others.
 //! - Units of the preflight are accepted by a node before its routes change: see [`Resources::insert_unit`].
@@ -78,5 +78,5 @@ pub use permission::Permission;
 pub use server::{Options, Security, Server, ServerError};
 pub use snapshots::Snapshots;
 pub use status::{Disapproval, Node, Progress, Refusal, Status};
-pub use tls::{TlsError, TlsFiles};
+pub use tls::{TlsError, TlsFiles, TlsInMemory, TlsPem};
 pub use validity::{CertificateRole, CertificateUse, Validity};

@@ -31,8 +31,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// `None` if this is no certificate.
-    pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+    /// What this certificate says; `None` if it is none. Nobody has verified it.
+    #[must_use]
+    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let (mut uris, mut dns_names) = (Vec::new(), Vec::new());
         let names = certificate.subject_alternative_name().ok()?;

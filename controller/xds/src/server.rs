@@ -20,7 +20,7 @@ use super::log_rate::LogRate;
 use super::permission::Permission;
 use super::service::Discovery;
 use super::snapshots::Snapshots;
-use super::tls::{Tls, TlsError, TlsFiles};
+use super::tls::{Tls, TlsError, TlsFiles, TlsInMemory};
 
 /// How long a node may be silent before the server pings it.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -53,6 +53,8 @@ pub struct Options {
 pub enum Security {
     /// Clients with a certificate of a known authority, over mutual TLS.
     MutualTls(TlsFiles),
+    /// The same, with certificates that are handed over while the server runs.
+    MutualTlsInMemory(TlsInMemory),
     /// All clients on this machine, in plain text. Permitted on a loopback address only.
     PlaintextOnLoopback,
     /// All clients, in plain text. Resources may contain keys and certificates, so use this only where something else
@@ -115,6 +117,7 @@ impl Server {
         }
         let tls = match security {
             Security::MutualTls(files) => Some(Arc::new(Tls::load(files)?)),
+            Security::MutualTlsInMemory(in_memory) => Some(Arc::new(Tls::InMemory(in_memory))),
             Security::PlaintextAnywhere | Security::PlaintextOnLoopback => None,
         };
         let failed = |error| ServerError::Listen { address, error };

@@ -1,5 +1,6 @@
-//! Mutual TLS with certificate files that may change while the server runs.
+//! Mutual TLS with certificates that may change while the server runs: those of files, or those that are handed over.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -29,7 +30,55 @@ pub struct TlsFiles {
     pub client_ca: PathBuf,
 }
 
-/// Why the certificate files cannot be used.
+/// What [`TlsInMemory::hand_over`] takes, as PEM.
+#[derive(Clone, Copy)]
+pub struct TlsPem<'a> {
+    /// The server's certificate, followed by its chain.
+    pub certificate: &'a [u8],
+    /// The certificate's private key.
+    pub key: &'a [u8],
+    /// The authorities that sign client certificates.
+    pub client_ca: &'a [u8],
+    /// Where these authorities are kept, for people.
+    pub kept_in: &'a str,
+}
+
+impl fmt::Debug for TlsPem<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TlsPem").finish_non_exhaustive()
+    }
+}
+
+/// The certificates of mutual TLS that a program hands over instead of files. Until it has, handshakes fail.
+#[derive(Debug, Clone, Default)]
+pub struct TlsInMemory(Arc<Mutex<Option<Read>>>);
+
+impl TlsInMemory {
+    /// Takes these certificates for new connections. Those that are open go on.
+    ///
+    /// # Errors
+    /// If they cannot be used. Former ones stay in use then.
+    pub fn hand_over(&self, pem: &TlsPem<'_>) -> Result<(), TlsError> {
+        let read = read(
+            &Pem::of("memory", pem.certificate),
+            &Pem::of("memory", pem.key),
+            &Pem::of(pem.kept_in, pem.client_ca),
+        )?;
+        *lock(&self.0) = Some(read);
+        Ok(())
+    }
+}
+
+/// One that is handed over is another one than all others, whatever is in it.
+impl PartialEq for TlsInMemory {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for TlsInMemory {}
+
+/// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -58,7 +107,14 @@ pub enum TlsError {
 
 /// The TLS configuration of new connections.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(super) enum Tls {
+    Files(FollowedFiles),
+    InMemory(TlsInMemory),
+}
+
+/// Files, and what they said when they were read last.
+#[derive(Debug)]
+pub(super) struct FollowedFiles {
     files: TlsFiles,
     state: Mutex<State>,
 }
@@ -69,7 +125,7 @@ struct State {
     seen: Stamps,
 }
 
-/// What the files say.
+/// What the certificates say.
 #[derive(Debug)]
 struct Read {
     config: Arc<ServerConfig>,
@@ -84,15 +140,30 @@ impl Tls {
         // Take the stamps before reading: a change in between is then read again.
         let seen = files.stamps();
         let read = files.read()?;
-        Ok(Self {
-            files,
-            state: Mutex::new(State { read, seen }),
-        })
+        let state = Mutex::new(State { read, seen });
+        Ok(Self::Files(FollowedFiles { files, state }))
     }
 
     /// The TLS configuration for a new connection. Changed files are read again. While they are invalid, the last good
-    /// ones stay in use.
-    pub(super) fn current(&self) -> Arc<ServerConfig> {
+    /// ones stay in use. `None`: nothing was handed over yet.
+    pub(super) fn current(&self) -> Option<Arc<ServerConfig>> {
+        match self {
+            Self::Files(followed) => Some(followed.current()),
+            Self::InMemory(TlsInMemory(read)) => lock(read).as_ref().map(|read| Arc::clone(&read.config)),
+        }
+    }
+
+    /// The certificates that are in use.
+    pub(super) fn uses(&self) -> Vec<CertificateUse> {
+        match self {
+            Self::Files(followed) => lock(&followed.state).read.uses.clone(),
+            Self::InMemory(TlsInMemory(read)) => lock(read).as_ref().map(|read| read.uses.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+impl FollowedFiles {
+    fn current(&self) -> Arc<ServerConfig> {
         let mut state = lock(&self.state);
         let stamps = self.files.stamps();
         if stamps != state.seen {
@@ -107,11 +178,6 @@ impl Tls {
         }
         Arc::clone(&state.read.config)
     }
-
-    /// The certificates that are in use.
-    pub(super) fn uses(&self) -> Vec<CertificateUse> {
-        lock(&self.state).read.uses.clone()
-    }
 }
 
 impl TlsFiles {
@@ -123,61 +189,87 @@ impl TlsFiles {
     }
 
     fn read(&self) -> Result<Read, TlsError> {
-        let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
-        let provider = Arc::new(ring::default_provider());
-        let mut authorities = RootCertStore::empty();
-        let known = certificates(&self.client_ca)?;
-        for authority in &known {
-            authorities.add(authority.clone()).map_err(unusable)?;
+        read(
+            &Pem::read(&self.certificate)?,
+            &Pem::read(&self.key)?,
+            &Pem::read(&self.client_ca)?,
+        )
+    }
+}
+
+/// A text in PEM, and where it comes from. It may be a key.
+struct Pem {
+    from: PathBuf,
+    text: Zeroizing<Vec<u8>>,
+}
+
+impl Pem {
+    fn of(from: &str, text: &[u8]) -> Self {
+        Self {
+            from: from.into(),
+            text: Zeroizing::new(text.to_vec()),
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider));
-        let verifier = verifier
-            .build()
-            .map_err(|error| TlsError::Unusable(error.to_string()))?;
-        let key = Zeroizing::new(bytes(&self.key)?);
-        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| TlsError::Pem {
-            path: self.key.clone(),
+    }
+
+    fn read(path: &Path) -> Result<Self, TlsError> {
+        let text = fs::read(path).map_err(|error| TlsError::Read {
+            path: path.to_owned(),
             error,
         })?;
-        let own = certificates(&self.certificate)?;
-        let read = |role, path: &Path, certificates: &[_]| {
-            let whose = path.display().to_string();
-            Validity::first(certificates).map(|validity| CertificateUse { role, whose, validity })
-        };
-        let uses = [
-            read(CertificateRole::Server, &self.certificate, &own),
-            read(CertificateRole::Authority, &self.client_ca, &known),
-        ];
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(unusable)?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(own, key)
-            .map_err(unusable)?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Read {
-            config: Arc::new(config),
-            uses: uses.into_iter().flatten().collect(),
+        Ok(Self {
+            from: path.to_owned(),
+            text: Zeroizing::new(text),
         })
     }
-}
 
-fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|error| TlsError::Read {
-        path: path.to_owned(),
-        error,
-    })
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let text = bytes(path)?;
-    let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|error| TlsError::Pem {
-        path: path.to_owned(),
-        error,
-    })?;
-    if certificates.is_empty() {
-        return Err(TlsError::NoCertificate(path.to_owned()));
+    fn invalid(&self, error: pem::Error) -> TlsError {
+        TlsError::Pem {
+            path: self.from.clone(),
+            error,
+        }
     }
-    Ok(certificates)
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+        let certificates = CertificateDer::pem_slice_iter(&self.text).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.map_err(|error| self.invalid(error))?;
+        if certificates.is_empty() {
+            return Err(TlsError::NoCertificate(self.from.clone()));
+        }
+        Ok(certificates)
+    }
+}
+
+fn read(certificate: &Pem, key: &Pem, client_ca: &Pem) -> Result<Read, TlsError> {
+    let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
+    let provider = Arc::new(ring::default_provider());
+    let mut authorities = RootCertStore::empty();
+    let known = client_ca.certificates()?;
+    for authority in &known {
+        authorities.add(authority.clone()).map_err(unusable)?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider));
+    let verifier = verifier
+        .build()
+        .map_err(|error| TlsError::Unusable(error.to_string()))?;
+    let private = PrivateKeyDer::from_pem_slice(&key.text).map_err(|error| key.invalid(error))?;
+    let own = certificate.certificates()?;
+    let read = |role, of: &Pem, certificates: &[_]| {
+        let whose = of.from.display().to_string();
+        Validity::first(certificates).map(|validity| CertificateUse { role, whose, validity })
+    };
+    let uses = [
+        read(CertificateRole::Server, certificate, &own),
+        read(CertificateRole::Authority, client_ca, &known),
+    ];
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(own, private)
+        .map_err(unusable)?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Read {
+        config: Arc::new(config),
+        uses: uses.into_iter().flatten().collect(),
+    })
 }

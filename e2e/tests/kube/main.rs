@@ -1,6 +1,7 @@
 //! What Limpet's controller does in a real cluster with a real Envoy.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod authority;
 mod backend_tls;
 mod certificates;
 mod changes;
@@ -18,6 +19,7 @@ mod kept;
 mod keyring;
 mod load;
 mod misdirected;
+mod mounted;
 mod objects;
 mod pages;
 mod revoked_keys;

@@ -1,11 +1,18 @@
+use std::collections::BTreeMap;
+
 use limpet_api::ObjectName;
 
+use crate::references::{MANAGED_BY, MANAGER};
 use crate::short_hash;
 
 /// The port of the admin interface of a Gateway's Envoy.
 pub const ADMIN_PORT: u16 = 19000;
 /// The port where it says whether it is ready.
 pub const READY_PORT: u16 = 19001;
+/// The label with the name of the Gateway that an object belongs to (GEP-1762).
+pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
+/// The label with its namespace: the object may be in another one.
+pub const GATEWAY_NAMESPACE: &str = "limpet.dev/gateway-namespace";
 
 /// The name of every object that belongs to the Envoys of a Gateway: at most 50 characters, so that a suffix has room
 /// in the 63 of a label. The hash keeps Gateways of several namespaces apart, because their objects may be in one.
@@ -15,6 +22,42 @@ pub fn envoys_name(gateway: &ObjectName) -> String {
     // A Gateway's name may have dots, a Service's may not, and it begins with a letter.
     let head: String = gateway.name.replace('.', "-").chars().take(32).collect();
     format!("limpet-{}-{hash}", head.trim_end_matches('-'))
+}
+
+/// The labels of every object that belongs to the Envoys of a Gateway.
+#[must_use]
+pub fn envoys_labels(gateway: &ObjectName) -> BTreeMap<String, String> {
+    // A Gateway's name may be longer than a label.
+    let fits = gateway.name.len() <= 63;
+    let name = if fits {
+        gateway.name.clone()
+    } else {
+        envoys_name(gateway)
+    };
+    let labels = [
+        (GATEWAY_NAME, name.as_str()),
+        (GATEWAY_NAMESPACE, &gateway.namespace),
+        (MANAGED_BY, MANAGER),
+    ];
+    labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+/// The Secret with the certificate that the Envoys of a Gateway show to the xDS server.
+#[must_use]
+pub fn envoys_certificate(gateway: &ObjectName) -> String {
+    format!("{}-xds", envoys_name(gateway))
+}
+
+/// The Secret with the key-encryption keys for the Envoys of a Gateway, where they cannot use the controller's own.
+#[must_use]
+pub fn envoys_keys(gateway: &ObjectName) -> String {
+    format!("{}-keys", envoys_name(gateway))
+}
+
+/// The URI in the certificate of a Gateway's Envoys: who shows it gets what is for this Gateway, and nothing else.
+#[must_use]
+pub fn envoys_uri(gateway: &ObjectName) -> String {
+    format!("spiffe://limpet.dev/gateway/{gateway}")
 }
 
 #[cfg(test)]

@@ -14,12 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::envoy::{EnvoysNamespace, ManagedOptions};
 use crate::manifests::{Definition, Manifest, Manifests, Owner, Source, Stage, label_value};
 use limpet_api::{Autoscaling, GATEWAY_GROUP, Kind, ObjectName, Patches, ServiceType};
-use limpet_model::EnvoyDeployment;
-
-/// The labels of everything that belongs to the Envoys of a Gateway.
-pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
-/// The label with the namespace.
-pub const GATEWAY_NAMESPACE: &str = "limpet.dev/gateway-namespace";
+use limpet_model::{EnvoyDeployment, GATEWAY_NAME, GATEWAY_NAMESPACE};
 
 /// How many pods, if nobody says so.
 const REPLICAS: u32 = 2;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Wanted;
 use limpet_api::Container;
-use limpet_model::{ADMIN_PORT, READY_PORT};
+use limpet_model::{ADMIN_PORT, READY_PORT, envoys_certificate};
 
 /// How long a pod that ends gives clients to go elsewhere, in seconds.
 const DRAIN_TIME: u32 = 30;
@@ -15,8 +15,6 @@ const GRACE_PERIOD: u32 = DRAIN_TIME * 2;
 const FOLDER: &str = "/etc/limpet";
 /// Where the certificate for the xDS server is.
 const CERTIFICATE: &str = "/etc/limpet-xds";
-/// Of the Secret with the certificate, after the Envoys' name.
-const CERTIFICATE_SUFFIX: &str = "-xds";
 
 /// The user of all containers: nobody.
 const USER: u32 = 65532;
@@ -176,7 +174,7 @@ impl Wanted<'_> {
     fn volumes(&self) -> Vec<Value> {
         let mut volumes = vec![json!({"name": "limpet", "emptyDir": {"sizeLimit": "128Mi"}})];
         if self.options.surroundings.tls {
-            let secret = format!("{}{CERTIFICATE_SUFFIX}", self.deployment.name.name);
+            let secret = envoys_certificate(self.gateway);
             volumes.push(json!({"name": "xds", "secret": {"secretName": secret}}));
         }
         volumes

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use limpet_core::time::Timestamp;
 use limpet_xds::{CertificateRole, CertificateUse, Certificates};
+use tokio::sync::watch;
 
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
 use crate::time_format;
@@ -18,13 +19,44 @@ const PART: u32 = 4;
 /// How often it is told of again.
 const AGAIN: Duration = Duration::from_secs(24 * 3600);
 
+/// The certificates of xDS that are in use: those of the server and of connected Envoys, and those in the Secrets of
+/// Gateways.
+#[derive(Debug, Clone)]
+pub(crate) struct InUse {
+    of_server: Certificates,
+    first_secret: Option<watch::Receiver<Option<CertificateUse>>>,
+}
+
+impl InUse {
+    /// `first_secret` is of the Secrets' the one that ends first.
+    pub(crate) fn new(of_server: Certificates, first_secret: Option<watch::Receiver<Option<CertificateUse>>>) -> Self {
+        Self {
+            of_server,
+            first_secret,
+        }
+    }
+
+    /// The certificate of each role that ends first.
+    pub(crate) fn firsts(&self) -> Vec<CertificateUse> {
+        let in_secret = self.first_secret.as_ref().and_then(|first| first.borrow().clone());
+        let mut firsts: BTreeMap<CertificateRole, CertificateUse> = BTreeMap::new();
+        for one in self.of_server.in_use().into_iter().chain(in_secret) {
+            let first = firsts.entry(one.role).or_insert_with(|| one.clone());
+            if one.validity < first.validity {
+                *first = one;
+            }
+        }
+        firsts.into_values().collect()
+    }
+}
+
 /// Runs until the future is dropped.
-pub(crate) async fn follow(certificates: Certificates, diagnostics: Diagnostics, pod: String) {
+pub(crate) async fn follow(certificates: InUse, diagnostics: Diagnostics, pod: String) {
     let mut told = Told::default();
     loop {
         let now = SystemTime::now();
         let ending: Vec<_> = certificates
-            .in_use()
+            .firsts()
             .into_iter()
             .filter(|one| is_ending(one, now))
             .collect();

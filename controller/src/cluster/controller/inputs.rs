@@ -6,13 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Api;
+use limpet_xds::{CertificateUse, TlsInMemory};
 use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
 use tokio::task::JoinSet;
 
 use super::context::Context;
 use super::guard::Guard;
 use super::memory::KeptMemory;
 use crate::cluster::config::Config;
+use crate::cluster::reconcile::certificates::{
+    AuthorityConfig, AuthorityReconciler, KnownAuthority, SecretsReconciler,
+};
 use crate::cluster::reconcile::config_map::{self, Content};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
@@ -20,6 +25,7 @@ use crate::cluster::reconcile::fences::List;
 use crate::cluster::reconcile::keyring::{self, Keys};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease, Replicas};
+use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::status::DiagnosticEvents;
 use crate::exit::Failure;
 use limpet_core::time::GatewayDuration;
@@ -37,19 +43,24 @@ pub(crate) struct Filter {
     pub(crate) replicas: Replicas,
     /// What is wrong with the controller's own objects.
     pub(crate) diagnostics: Diagnostics,
+    /// Of the certificates in the Secrets of Gateways, the one that ends first.
+    pub(crate) first_to_end: Option<watch::Receiver<Option<CertificateUse>>>,
     /// Aborted when it is dropped.
     pub(crate) tasks: JoinSet<()>,
 }
 
-/// Starts the tasks that read and write the keyring and the fences. `published_filter` is what is published of both,
-/// and `delivery` tells whether proxies have it.
+/// Starts the tasks that read and write the keyring, the fences, the memory and the certificates of xDS.
+/// `published_filter` is what is published of the former two, and `delivery` tells whether proxies have it. `tls` gets
+/// the certificates of our own authority, if there is one.
 ///
 /// # Errors
 /// If a keyring file is configured and cannot be read.
 pub(crate) fn start(
     context: &Context,
     delivery: &Delivery,
+    tls: &TlsInMemory,
     published_filter: watch::Receiver<Option<PublishedFilter>>,
+    reported: watch::Receiver<Option<Reported>>,
 ) -> Result<Filter, Failure> {
     let Context {
         client, config, leads, ..
@@ -95,11 +106,16 @@ pub(crate) fn start(
     tasks.spawn(reconcile_loop::run(reconciler));
     let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), &diagnostics, leads.clone());
     tasks.spawn(reconcile_loop::run(kept));
+    let authority = config.authority().filter(|_| matches!(delivery, Delivery::Xds(_)));
+    let (authority, first_to_end) = authority
+        .map(|authority| start_authority(context, authority, tls, reported, &diagnostics, &mut tasks))
+        .unzip();
     let (combined, inputs) = CombinedInputs::new(
         config,
         keys.clone(),
         fences.clone(),
         memory.clone(),
+        authority,
         diagnostics.clone(),
     );
     tasks.spawn(reconcile_loop::run(combined));
@@ -110,8 +126,42 @@ pub(crate) fn start(
         memory: KeptMemory::new(memory, remembering),
         replicas,
         diagnostics,
+        first_to_end,
         tasks,
     })
+}
+
+/// Starts what keeps the certificates of our own authority.
+fn start_authority(
+    context: &Context,
+    config: &AuthorityConfig,
+    tls: &TlsInMemory,
+    reported: watch::Receiver<Option<Reported>>,
+    diagnostics: &Diagnostics,
+    tasks: &mut JoinSet<()>,
+) -> (watch::Receiver<KnownAuthority>, watch::Receiver<Option<CertificateUse>>) {
+    let (client, namespace) = (&context.client, context.namespace());
+    let (telling, everywhere) = watch::channel(None);
+    let (reconciler, known) = AuthorityReconciler::new(
+        (Api::namespaced(client.clone(), namespace), namespace),
+        config,
+        tls.clone(),
+        everywhere,
+        context.leads.clone(),
+        diagnostics.clone(),
+    );
+    tasks.spawn(reconcile_loop::run(reconciler));
+    let (reconciler, first_to_end) = SecretsReconciler::new(
+        (client.clone(), namespace),
+        config.certificate_life.get(),
+        reported,
+        known.clone(),
+        telling,
+        context.leads.clone(),
+        diagnostics.clone(),
+    );
+    tasks.spawn(reconcile_loop::run(reconciler));
+    (known, first_to_end)
 }
 
 /// Reads the keyring file, and starts to follow its changes.
@@ -129,6 +179,8 @@ struct CombinedInputs {
     keys: watch::Receiver<Keys>,
     fences: watch::Receiver<Option<List>>,
     memory: watch::Receiver<Option<Memory>>,
+    /// Without it, no Envoy can connect.
+    authority: Option<watch::Receiver<KnownAuthority>>,
     diagnostics: Diagnostics,
     followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
     max_idle: Option<GatewayDuration>,
@@ -145,6 +197,7 @@ impl CombinedInputs {
         keys: watch::Receiver<Keys>,
         fences: watch::Receiver<Option<List>>,
         memory: watch::Receiver<Option<Memory>>,
+        authority: Option<watch::Receiver<KnownAuthority>>,
         diagnostics: Diagnostics,
     ) -> (Self, watch::Receiver<InputsOrReason>) {
         let (told, mut inputs) = watch::channel(Err(String::new()));
@@ -152,6 +205,7 @@ impl CombinedInputs {
             keys,
             fences,
             memory,
+            authority,
             followed: diagnostics.follow(),
             diagnostics,
             max_idle: config.max_idle(),
@@ -176,6 +230,13 @@ impl CombinedInputs {
         // Without it, sessions of rules that have changed would end.
         if self.memory.borrow_and_update().is_none() {
             return Err(unread::<Memory>(&self.diagnostics, "the memory"));
+        }
+        let authority = self
+            .authority
+            .as_mut()
+            .map(|known| known.borrow_and_update().missing.clone());
+        if let Some(missing) = authority.flatten() {
+            return Err(missing);
         }
         Ok(Arc::new(FilterInputs {
             fences: list.config(),
@@ -202,6 +263,7 @@ impl Reconcile for CombinedInputs {
             changed = self.keys.changed() => Ok(changed?),
             changed = self.fences.changed() => Ok(changed?),
             changed = self.memory.changed() => Ok(changed?),
+            changed = changed_if_any(self.authority.as_mut()) => Ok(changed?),
             changed = self.followed.changed() => Ok(changed?),
             () = self.told.closed() => Err(Closed),
         }
@@ -216,5 +278,13 @@ impl Reconcile for CombinedInputs {
             changed
         });
         None
+    }
+}
+
+/// Waits for a change; for ever if there is nothing that changes.
+async fn changed_if_any<T>(receiver: Option<&mut watch::Receiver<T>>) -> Result<(), RecvError> {
+    match receiver {
+        Some(receiver) => receiver.changed().await,
+        None => std::future::pending().await,
     }
 }

@@ -278,7 +278,7 @@ pub(crate) struct Exposition {
     pub(crate) snapshots: limpet_xds::Snapshots,
     pub(crate) keys: watch::Receiver<keyring::Keys>,
     /// If Envoys are served.
-    pub(crate) certificates: Option<limpet_xds::Certificates>,
+    pub(crate) certificates: Option<certificates::InUse>,
 }
 
 impl Exposition {
@@ -337,7 +337,7 @@ impl Exposition {
         let gauges = &self.metrics.certificates;
         gauges.clear();
         let now = SystemTime::now();
-        for one in self.certificates.iter().flat_map(limpet_xds::Certificates::in_use) {
+        for one in self.certificates.iter().flat_map(certificates::InUse::firsts) {
             let labels = CertificateLabels {
                 certificate: one.role.name(),
             };

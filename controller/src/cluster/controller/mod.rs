@@ -28,6 +28,7 @@ mod target;
 use std::path::Path;
 use std::sync::Arc;
 
+use limpet_xds::TlsInMemory;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -40,6 +41,7 @@ use crate::cluster::reconcile::status::{self, Facts, Inputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
+use certificates::InUse;
 use context::{Context, instance};
 use control::{Control, Outlets, Sources};
 use leader::Candidate;
@@ -88,17 +90,26 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     };
 
     let snapshots = limpet_xds::Snapshots::new();
-    let (target, deliverer) = target::target(&context, plane, &snapshots).await?;
+    let tls = TlsInMemory::default();
+    let (target, deliverer) = target::target(&context, plane, &snapshots, &tls).await?;
     let delivery = target.delivery.clone();
     let (outlets, feeds) = Outlets::channels();
-    let filter = inputs::start(&context, &delivery, feeds.published_filter)?;
+    let filter = inputs::start(
+        &context,
+        &delivery,
+        &tls,
+        feeds.published_filter,
+        feeds.reported.clone(),
+    )?;
+    let certificates = deliverer.certificates();
+    let certificates = certificates.map(|of_server| InUse::new(of_server, filter.first_to_end));
     let (metrics, registry) = Metrics::new();
     let exposition = Exposition {
         registry,
         metrics: metrics.clone(),
         snapshots: snapshots.clone(),
         keys: filter.keys,
-        certificates: deliverer.certificates(),
+        certificates: certificates.clone(),
     };
 
     let mut reconcilers = filter.tasks;
@@ -128,7 +139,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         without_service,
         without_envoys,
     };
-    if let Some(certificates) = deliverer.certificates() {
+    if let Some(certificates) = certificates {
         reconcilers.spawn(certificates::follow(
             certificates,
             filter.diagnostics,

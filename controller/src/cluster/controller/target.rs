@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::context::Context;
+use crate::cluster::reconcile::certificates::permission;
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::manifests::{self, Recipient, Wanted, Written};
 use crate::cluster::reconcile::reconcile_loop;
@@ -44,7 +45,7 @@ pub(crate) enum Deliverer {
     Writer(Box<manifests::Reconciler>),
 }
 
-/// Objects go to `plane` if there is one, else resources go to Envoys.
+/// Objects go to `plane` if there is one, else resources go to Envoys. `tls` gets the certificates of our own authority.
 ///
 /// # Errors
 /// If the address of the xDS server cannot be listened on.
@@ -52,13 +53,15 @@ pub(crate) async fn target(
     context: &Context,
     plane: Option<ControlPlane>,
     snapshots: &limpet_xds::Snapshots,
+    tls: &limpet_xds::TlsInMemory,
 ) -> Result<(Target, Deliverer), Failure> {
     let Context {
         client, config, leads, ..
     } = context;
     let Some(plane) = plane else {
-        let server = limpet_xds::Server::bind(config.xds_options(), snapshots.clone()).await;
+        let server = limpet_xds::Server::bind(config.xds_options(tls), snapshots.clone()).await;
         let server = server.map_err(|error| Failure(format!("xds: {error}")))?;
+        let server = server.with_permission(permission());
         let target = Target {
             delivery: Delivery::Xds(snapshots.status()),
             objects: None,

@@ -9,6 +9,7 @@
 //!   locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
 //! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
+//! - `wiped`: a Secret in memory.
 //!
 //! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
 //!
@@ -35,8 +36,10 @@ mod slice;
 mod store;
 mod wanted;
 mod watch;
+mod wiped;
 
 pub(crate) use backoff::Backoff;
+pub(crate) use certificate::{authorities, read as certificate};
 pub(crate) use client::{Connection, FIELD_MANAGER, connect};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, secret_from_manifest};
 pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
@@ -46,3 +49,4 @@ pub(crate) use reader::{Reader, Watched};
 pub(crate) use store::{Change, Observation, Store};
 pub(crate) use wanted::Wanted;
 pub(crate) use watch::Update;
+pub(crate) use wiped::Wiped;

@@ -8,6 +8,7 @@
 //! - [`replicas`]: what replicas tell each other of their Envoys. [`delivery`]: whether Envoys have what was published.
 //! - [`diagnostics`]: what is wrong with the controller's own objects.
 
+pub(super) mod certificates;
 pub(super) mod config_map;
 pub(super) mod delivery;
 pub(super) mod diagnostics;

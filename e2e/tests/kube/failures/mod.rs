@@ -94,7 +94,7 @@ impl ControlledSite {
 }
 
 /// Creates the objects of a Gateway with sessions.
-async fn objects(namespace: &Namespace) -> Result<[Pod; 2]> {
+pub(crate) async fn objects(namespace: &Namespace) -> Result<[Pod; 2]> {
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
     let pods = [namespace.pod("a", WEB).await?, namespace.pod("b", WEB).await?];
@@ -104,7 +104,7 @@ async fn objects(namespace: &Namespace) -> Result<[Pod; 2]> {
 }
 
 /// Waits until a first visit begins a session.
-async fn until_sessions(controller: &Controller) -> Result<()> {
+pub(crate) async fn until_sessions(controller: &Controller) -> Result<()> {
     let begun = async || {
         let mut visitor = Visitor::of(controller.address(8080));
         let answer = visitor.get("/").await.ok()?;
@@ -114,12 +114,12 @@ async fn until_sessions(controller: &Controller) -> Result<()> {
     poll::until("a session", begun).await
 }
 
-async fn crowd(controller: &Controller) -> Result<Crowd> {
+pub(crate) async fn crowd(controller: &Controller) -> Result<Crowd> {
     Crowd::gather(12, &[Carrier::Cookie], &[controller.address(8080)]).await
 }
 
 /// Waits for a few more visits of every client, then checks that no request failed and no session moved.
-async fn nothing_happened(crowd: Crowd) -> Result<()> {
+pub(crate) async fn nothing_happened(crowd: Crowd) -> Result<()> {
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
     journeys.none_failed()?;
@@ -153,7 +153,7 @@ async fn until_redirected(controller: &Controller, path: &str, expected: bool) -
 }
 
 /// Waits until a Gateway has this `Programmed` condition. Returns the Gateway.
-async fn until_programmed(namespace: &Namespace, gateway: &str, expected: &str) -> Result<Value> {
+pub(crate) async fn until_programmed(namespace: &Namespace, gateway: &str, expected: &str) -> Result<Value> {
     let is_so = |object: &Value| condition(&object["status"]["conditions"], "Programmed") == expected;
     namespace.until(expected, "Gateway", gateway, is_so).await
 }

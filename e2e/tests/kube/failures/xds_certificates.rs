@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -18,31 +17,20 @@ use super::wire::Wire;
 use super::{crowd, nothing_happened, objects, redirect, until_programmed, until_redirected, until_sessions};
 use crate::certificates::{Authority, Certificate};
 use crate::kept::until_event;
+use crate::mounted;
 
 const HOST: &str = "controller.limpet";
 const SERVER: &str = "limpet_xds_certificate_expiry_seconds{certificate=\"server\"}";
 const CLIENT: &str = "limpet_xds_certificate_expiry_seconds{certificate=\"client\"}";
 
-/// A Secret of this authority as a kubelet mounts it: the files are links into a folder that is replaced as a whole.
+/// Mounts a Secret of this authority.
 fn mount(folder: &Path, version: &str, authority: &str, made: &Certificate) -> Result<()> {
     let files = [
         ("ca.crt", authority),
         ("tls.crt", &made.certificate),
         ("tls.key", &made.key),
     ];
-    let content = folder.join(format!("..{version}"));
-    fs::create_dir_all(&content)?;
-    for (name, text) in files {
-        fs::write(content.join(name), text)?;
-    }
-    symlink(format!("..{version}"), folder.join("..data_tmp"))?;
-    fs::rename(folder.join("..data_tmp"), folder.join("..data"))?;
-    for (name, _) in files {
-        if !folder.join(name).exists() {
-            symlink(Path::new("..data").join(name), folder.join(name))?;
-        }
-    }
-    Ok(())
+    mounted::mount(folder, version, &files)
 }
 
 /// A Gateway with sessions, whose Envoy reaches the controller by mutual TLS and a wire. The certificates are in the

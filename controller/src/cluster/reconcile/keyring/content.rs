@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret as SecretObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize as _;
 
+use crate::cluster::kube::Wiped;
 use crate::tools::keys::rotation;
 use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
 use limpet_core::config::{KeyDocument, KeyringDocument};
@@ -241,34 +242,4 @@ impl KeyEncryptionKeys {
 
 fn variable(id: u8) -> String {
     format!("{KEY_ENCRYPTION_KEY}{id}")
-}
-
-/// A Secret whose values are wiped when it is dropped, and not shown by Debug.
-pub(super) struct Wiped(Box<SecretObject>);
-
-impl Wiped {
-    pub(super) fn new(secret: SecretObject) -> Self {
-        Self(Box::new(secret))
-    }
-
-    pub(super) fn object(&self) -> &SecretObject {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Wiped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Secret")
-            .field("name", &self.0.metadata.name)
-            .field("resource_version", &self.0.metadata.resource_version)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Drop for Wiped {
-    fn drop(&mut self) {
-        for value in self.0.data.iter_mut().flat_map(BTreeMap::values_mut) {
-            value.0.zeroize();
-        }
-    }
 }

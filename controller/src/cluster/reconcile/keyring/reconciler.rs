@@ -11,12 +11,11 @@ use kube::{Api, Error};
 use tokio::sync::watch;
 
 use super::config::KeyringConfig;
-use super::content::Wiped;
 use super::revocation::{self, Progress};
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
-use crate::cluster::kube::Backoff;
 use crate::cluster::kube::named_object::{self, Seen};
+use crate::cluster::kube::{Backoff, Wiped};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};

@@ -6,8 +6,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 
 use super::config::KeyringConfig;
-use super::content::{self, Broken, KeyEncryptionKeys, Revocation, Ring, Wiped};
+use super::content::{self, Broken, KeyEncryptionKeys, Revocation, Ring};
 use super::schedule::{self, Due, Served, Situation};
+use crate::cluster::kube::Wiped;
 use crate::tools::keys::rotation::{self, MAX_RETIRING, Phase, Step};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::WrappedKeysConfig;

@@ -1,0 +1,350 @@
+//! Reads the Secret with the authority, signs this replica's certificate, and does the leader's writes of the Secret.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::Secret as SecretObject;
+use kube::api::PostParams;
+use kube::{Api, Error};
+use tokio::sync::watch;
+
+use super::config::AuthorityConfig;
+use super::content::{Authority, Step, heeded};
+use super::schedule::{self, Due};
+use super::sign;
+use crate::cluster::kube::named_object::{self, Seen};
+use crate::cluster::kube::{Backoff, Wiped};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
+use limpet_xds::{TlsInMemory, TlsPem};
+
+/// The timeout of one call.
+const CALL: Duration = Duration::from_secs(5);
+/// How long to wait for the watch to show what was written, before anything else is written.
+const SEEN: Duration = Duration::from_secs(5);
+/// Timers stand still while the machine is suspended.
+const LONGEST: Duration = Duration::from_secs(60);
+/// What the diagnostics are about.
+const ABOUT: &str = "xds.tls.authority";
+
+/// What is known of the authority.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownAuthority {
+    /// The last valid one.
+    pub(crate) authority: Option<Arc<Authority>>,
+    /// Why there is none.
+    pub(crate) missing: Option<String>,
+}
+
+/// Every Gateway's Secret agrees with this authority, since then.
+#[derive(Debug, Clone)]
+pub(crate) struct Everywhere {
+    pub(super) authority: Arc<Authority>,
+    pub(super) since: Instant,
+}
+
+/// The Secret as it was last seen.
+#[derive(Debug)]
+enum Found {
+    /// It was not read yet.
+    Unknown,
+    /// It does not exist.
+    Missing,
+    There(Wiped, Result<Arc<Authority>, String>),
+}
+
+pub(crate) struct Reconciler {
+    secrets: Api<SecretObject>,
+    config: AuthorityConfig,
+    names: Vec<String>,
+    states: BoxStream<'static, Seen<SecretObject>>,
+    found: Found,
+    told: watch::Sender<KnownAuthority>,
+    tls: TlsInMemory,
+    /// When this replica's own certificate is renewed, and who signed it.
+    renewal: Option<(SystemTime, Arc<Authority>)>,
+    everywhere: watch::Receiver<Option<Everywhere>>,
+    leads: watch::Receiver<bool>,
+    diagnostics: Diagnostics,
+    /// The API server's messages for what it refuses.
+    refused: BTreeMap<Reason, String>,
+    /// When something was written that the watch has not shown yet.
+    wrote: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Reconcile for Reconciler {
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        tokio::select! {
+            seen = self.states.next() => self.saw(seen.ok_or(Closed)?),
+            changed = self.leads.changed() => changed?,
+            () = changed_or_never(&mut self.everywhere) => {}
+            () = self.told.closed() => return Err(Closed),
+        }
+        Ok(())
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        self.certify();
+        let rest = if *self.leads.borrow_and_update() {
+            self.lead().await
+        } else {
+            None
+        };
+        Some(rest.unwrap_or(LONGEST).min(self.until_renewal()).min(LONGEST))
+    }
+}
+
+impl Reconciler {
+    /// The receiver tells which authority there is. `tls` gets this replica's certificate.
+    pub(crate) fn new(
+        (secrets, namespace): (Api<SecretObject>, &str),
+        config: &AuthorityConfig,
+        tls: TlsInMemory,
+        everywhere: watch::Receiver<Option<Everywhere>>,
+        leads: watch::Receiver<bool>,
+        diagnostics: Diagnostics,
+    ) -> (Self, watch::Receiver<KnownAuthority>) {
+        let missing = Some(format!("the Secret {} was not read yet", config.secret));
+        let authority = None;
+        let (told, known) = watch::channel(KnownAuthority { authority, missing });
+        let reconciler = Self {
+            states: named_object::follow(secrets.clone(), "Secret", &config.secret).boxed(),
+            secrets,
+            names: config.server_names(namespace),
+            config: config.clone(),
+            found: Found::Unknown,
+            told,
+            tls,
+            renewal: None,
+            everywhere,
+            leads,
+            diagnostics,
+            refused: BTreeMap::new(),
+            wrote: None,
+            backoff: Backoff::of_the_api(),
+        };
+        (reconciler, known)
+    }
+
+    fn saw(&mut self, seen: Seen<SecretObject>) {
+        match seen {
+            Ok(secret) => {
+                self.wrote = None;
+                self.refused.remove(&Reason::ReadRefused);
+                self.found = secret.map_or(Found::Missing, |secret| {
+                    let read = Authority::read(&secret).map(Arc::new);
+                    Found::There(Wiped::new(secret), read.map_err(|broken| broken.to_string()))
+                });
+            }
+            Err(error) => {
+                let refusal = format!("grant list and watch on the Secret: {error}");
+                self.refused.insert(Reason::ReadRefused, refusal);
+            }
+        }
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.complain();
+        let why = match &self.found {
+            Found::Unknown => "was not read yet",
+            Found::Missing => "is not there yet",
+            Found::There(_, Err(_)) => "is broken",
+            Found::There(_, Ok(_)) => "",
+        };
+        let found = match &self.found {
+            Found::There(_, Ok(authority)) => Some(Arc::clone(authority)),
+            _ => None,
+        };
+        self.told.send_if_modified(|known| {
+            let authority = found.or_else(|| known.authority.clone());
+            let missing = authority.is_none().then(|| {
+                let missing = format!("the Secret {} {why}", self.config.secret);
+                let refused = self.refused.get(&Reason::ReadRefused);
+                refused.map_or(missing.clone(), |refusal| format!("{missing}: {refusal}"))
+            });
+            let changed = known.authority != authority || known.missing != missing;
+            *known = KnownAuthority { authority, missing };
+            changed
+        });
+    }
+
+    /// Reports what a person must correct.
+    fn complain(&self) {
+        let uid = match &self.found {
+            Found::There(secret, _) => secret.object().metadata.uid.clone().unwrap_or_default(),
+            _ => String::new(),
+        };
+        let diagnostic = |reason, message| Diagnostic {
+            kind: "Secret",
+            name: self.config.secret.clone(),
+            uid: uid.clone(),
+            reason,
+            message,
+        };
+        let invalid = match &self.found {
+            Found::There(_, Err(broken)) => Some(format!(
+                "{broken}; the previous authority stays in use, if there was any; if the Secret is deleted, it is made \
+                 again"
+            )),
+            _ => None,
+        };
+        let invalid = invalid.map(|message| diagnostic(Reason::Invalid, message));
+        let refused = self.refused.iter();
+        let refused = refused.map(|(reason, message)| diagnostic(*reason, message.clone()));
+        let diagnostics: BTreeSet<_> = invalid.into_iter().chain(refused).collect();
+        for diagnostic in diagnostics.difference(&self.diagnostics.of(ABOUT)) {
+            let (secret, reason) = (&diagnostic.name, diagnostic.reason.name());
+            tracing::error!(secret, reason, "{}", diagnostic.message);
+        }
+        self.diagnostics.set(ABOUT, diagnostics);
+    }
+
+    fn authority(&self) -> Option<Arc<Authority>> {
+        self.told.borrow().authority.clone()
+    }
+
+    fn until_renewal(&self) -> Duration {
+        let renewal = self.renewal.as_ref().map(|(at, _)| *at);
+        let rest = renewal.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+        rest.map_or(LONGEST, |rest| rest.max(Duration::from_millis(100)))
+    }
+
+    /// Signs this replica's certificate if it has none of the present authority, or an old one.
+    fn certify(&mut self) {
+        let Some(authority) = self.authority() else {
+            return;
+        };
+        let now = SystemTime::now();
+        let is_good = |(at, by): &(SystemTime, Arc<Authority>)| now < *at && by.signs_as(&authority);
+        if self.renewal.as_ref().is_some_and(is_good) {
+            return;
+        }
+        let end = authority.end(now, self.config.certificate_life.get());
+        let made = sign::server(&authority.signing, &self.names, now, end).map_err(|error| error.to_string());
+        let handed = made.and_then(|pair| {
+            let kept_in = format!("the Secret {}", self.config.secret);
+            let pem = TlsPem {
+                certificate: pair.certificate.as_bytes(),
+                key: pair.key.as_bytes(),
+                client_ca: authority.trusted.as_bytes(),
+                kept_in: &kept_in,
+            };
+            self.tls.hand_over(&pem).map_err(|error| error.to_string())
+        });
+        match handed {
+            Ok(()) => {
+                let life = end.duration_since(now).unwrap_or_default();
+                self.renewal = Some((now.checked_add(life / 3 * 2).unwrap_or(now), authority));
+                tracing::info!(names = ?self.names, "the xDS server has a new certificate");
+            }
+            Err(error) => tracing::error!(error, "the xDS server's certificate cannot be signed"),
+        }
+    }
+
+    /// Does the leader's next write.
+    async fn lead(&mut self) -> Option<Duration> {
+        let rest = self.wrote.map(|at| SEEN.saturating_sub(at.elapsed()));
+        if let Some(rest) = rest.filter(|rest| !rest.is_zero()) {
+            return Some(rest);
+        }
+        self.wrote = None;
+        let (now, life) = (SystemTime::now(), self.config.life.get());
+        let written = match &self.found {
+            Found::Unknown | Found::There(_, Err(_)) => return None,
+            Found::Missing => {
+                // A deleted Secret is made again with the same authority: with another one, no Envoy could connect.
+                let authority = self.authority();
+                let made = authority.map_or_else(|| Authority::new(now, life), |known| Ok(Authority::clone(&known)));
+                made.map(|authority| (authority.object(&self.config.secret), None))
+            }
+            Found::There(secret, Ok(authority)) => {
+                let held = self.held(authority);
+                match schedule::due(authority, now, held, self.config.phase_time.get()) {
+                    Due::In(rest) => return Some(rest.max(Duration::from_millis(1))),
+                    Due::WithSecrets => return None,
+                    Due::Now(step) => authority.after(step, now, life).map(|after| {
+                        let changed = after.within(secret.object());
+                        let begins = matches!(step, Step::Introduce | Step::Replace);
+                        let wish = authority.wanted.as_deref().filter(|_| begins);
+                        (heeded(changed.object().clone(), wish), Some(step))
+                    }),
+                }
+            }
+        };
+        match written {
+            Ok((secret, step)) => self.write(secret, step).await,
+            Err(error) => {
+                tracing::error!(%error, "an authority cannot be made");
+                Some(self.backoff.next())
+            }
+        }
+    }
+
+    /// How long every Gateway's Secret has agreed with this authority.
+    fn held(&self, authority: &Arc<Authority>) -> Option<Duration> {
+        let everywhere = self.everywhere.borrow();
+        let everywhere = everywhere
+            .as_ref()
+            .filter(|known| known.authority.signs_as(authority))?;
+        Some(everywhere.since.elapsed())
+    }
+
+    /// Creates the Secret, or replaces it for this step.
+    async fn write(&mut self, secret: Wiped, step: Option<Step>) -> Option<Duration> {
+        let post = PostParams::default();
+        let name = &self.config.secret;
+        let call = async {
+            match step {
+                None => self.secrets.create(&post, secret.object()).await,
+                // With its resourceVersion: of two writers, the second gets a conflict.
+                Some(_) => self.secrets.replace(name, &post, secret.object()).await,
+            }
+        };
+        match tokio::time::timeout(CALL, call).await {
+            Ok(Ok(written)) => {
+                drop(Wiped::new(written));
+                self.backoff.reset();
+                self.wrote = Some(Instant::now());
+                tracing::info!(secret = name, "{}", after_step(step));
+                self.refused.remove(&Reason::WriteRefused);
+                self.complain();
+                Some(SEEN)
+            }
+            Ok(Err(Error::Api(status))) if status.code == 409 => {
+                self.wrote = Some(Instant::now());
+                Some(SEEN)
+            }
+            Ok(Err(error)) => {
+                if let Some(refusal) = refusal(&error) {
+                    self.refused.insert(Reason::WriteRefused, refusal);
+                    self.complain();
+                }
+                Some(self.failed(&error.to_string()))
+            }
+            Err(_) => Some(self.failed("no answer")),
+        }
+    }
+
+    fn failed(&mut self, error: &str) -> Duration {
+        tracing::warn!(secret = self.config.secret, error, "cannot be written");
+        self.backoff.next()
+    }
+}
+
+/// The log message for a step.
+fn after_step(step: Option<Step>) -> &'static str {
+    match step {
+        None => "the authority of xDS is created",
+        Some(Step::Introduce) => "rotation of the authority, phase 1 of 3: a new one is trusted",
+        Some(Step::Sign) => "rotation of the authority, phase 2 of 3: the new one signs",
+        Some(Step::Forget) => "rotation of the authority, phase 3 of 3: the former one is forgotten",
+        Some(Step::Replace) => "the authority has ended, and a new one takes its place at once",
+    }
+}

@@ -1,0 +1,70 @@
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use limpet_core::time::GatewayDuration;
+
+/// The controller's own authority for xDS. Durations as the Gateway API writes them (GEP-2257).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct AuthorityConfig {
+    /// The Secret with the authority, in the controller's own namespace.
+    pub(crate) secret: String,
+    /// The names and addresses in the server's certificate; if empty, those of the Service `limpet-controller`.
+    pub(crate) server_names: Vec<String>,
+    /// How long an authority is valid. At two thirds of it, another one begins to take its place.
+    pub(crate) life: GatewayDuration,
+    /// How long a certificate is valid. It is renewed at two thirds of it.
+    pub(crate) certificate_life: GatewayDuration,
+    /// The minimum time of a phase of a rotation. It must be longer than a kubelet takes to replace a mounted Secret.
+    pub(crate) phase_time: GatewayDuration,
+}
+
+impl Default for AuthorityConfig {
+    fn default() -> Self {
+        let days = |days: u64| Duration::from_secs(days * 24 * 3600);
+        Self {
+            secret: "limpet-xds-authority".to_owned(),
+            server_names: Vec::new(),
+            life: days(365).into(),
+            certificate_life: days(30).into(),
+            phase_time: Duration::from_secs(600).into(),
+        }
+    }
+}
+
+impl AuthorityConfig {
+    /// # Errors
+    /// If an authority would end before what it signs, or before another one has taken its place.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let whole = [("life", self.life), ("certificateLife", self.certificate_life)];
+        for (field, duration) in whole {
+            if duration.get() < Duration::from_secs(1) {
+                return Err(format!("{field}: expected at least 1s, found {duration}"));
+            }
+        }
+        for (field, duration) in [
+            ("certificateLife", self.certificate_life),
+            ("phaseTime", self.phase_time),
+        ] {
+            if duration.get() > self.life.get() / 4 {
+                return Err(format!(
+                    "{field}: expected at most a fourth of life, which is {}, found {duration}",
+                    self.life
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The names in the server's certificate of a controller in this namespace.
+    pub(super) fn server_names(&self, namespace: &str) -> Vec<String> {
+        if self.server_names.is_empty() {
+            let service = "limpet-controller";
+            let in_namespace = format!("{service}.{namespace}");
+            vec![service.to_owned(), format!("{in_namespace}.svc"), in_namespace]
+        } else {
+            self.server_names.clone()
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The content of the Secret with the authority.
+//!
+//! `tls.crt` and `tls.key` are the authority that signs, `ca.crt` has all that are trusted. While an authority takes
+//! the place of another one, these fields say how far that is:
+//!
+//! 1. `next.crt` and `next.key` are there: the new authority is trusted, and the former one signs.
+//! 2. `ca.crt` has another authority besides `tls.crt`: the new one signs, and the former one is trusted.
+//! 3. It has not: the former one is forgotten.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret as SecretObject;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use limpet_xds::Validity;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::sign::{self, Pair};
+use crate::cluster::kube::{self, Wiped};
+use limpet_model::{MANAGED_BY, MANAGER};
+
+pub(super) const TLS: &str = "kubernetes.io/tls";
+pub(super) const CERTIFICATE: &str = "tls.crt";
+pub(super) const KEY: &str = "tls.key";
+pub(super) const TRUSTED: &str = "ca.crt";
+const NEXT_CERTIFICATE: &str = "next.crt";
+const NEXT_KEY: &str = "next.key";
+
+/// The annotation that asks for another authority, unless `limpet.dev/rotated` has the same value.
+const ROTATE: &str = "limpet.dev/rotate";
+/// The value of `limpet.dev/rotate` that led to the last rotation.
+const ROTATED: &str = "limpet.dev/rotated";
+
+/// What is wrong with a Secret: the field and what was expected. The value is not repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Broken(pub(super) String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The authority, and what somebody asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Authority {
+    /// The one that signs.
+    pub(super) signing: Pair,
+    pub(super) validity: Validity,
+    /// The one that will sign next.
+    next: Option<Pair>,
+    /// All that are trusted, in PEM.
+    pub(super) trusted: String,
+    /// The value of `limpet.dev/rotate` if it asks for another authority.
+    pub(super) wanted: Option<String>,
+}
+
+/// How far the change of an authority is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// There is one authority.
+    Settled,
+    /// Another one is trusted.
+    Trusted,
+    /// The other one signs, and the former one is trusted.
+    Signs,
+}
+
+/// What the leader does next with the authority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Phase 1: another authority is trusted.
+    Introduce,
+    /// Phase 2: it signs.
+    Sign,
+    /// Phase 3: the former one is forgotten.
+    Forget,
+    /// All at once, because what the former one signed is worth nothing any more.
+    Replace,
+}
+
+impl Authority {
+    /// A new one that nobody knows yet.
+    ///
+    /// # Errors
+    /// If there is no randomness.
+    pub(super) fn new(now: SystemTime, life: Duration) -> Result<Self, rcgen::Error> {
+        let signing = sign::authority(now, life)?;
+        let validity = validity(&signing.certificate).ok_or(rcgen::Error::CouldNotParseCertificate)?;
+        Ok(Self {
+            trusted: signing.certificate.clone(),
+            signing,
+            validity,
+            next: None,
+            wanted: None,
+        })
+    }
+
+    /// Reads the Secret.
+    ///
+    /// # Errors
+    /// If no authority is in it.
+    pub(super) fn read(secret: &SecretObject) -> Result<Self, Broken> {
+        let type_of = secret.type_.as_deref().unwrap_or_default();
+        if type_of != TLS {
+            return Err(Broken(format!("type: expected {TLS}, found {type_of:?}")));
+        }
+        let (signing, validity) = authority(secret, CERTIFICATE, KEY)?;
+        let has_next = data(secret, NEXT_CERTIFICATE).is_some() || data(secret, NEXT_KEY).is_some();
+        let next = has_next
+            .then(|| authority(secret, NEXT_CERTIFICATE, NEXT_KEY))
+            .transpose()?;
+        let next = next.map(|(pair, _)| pair);
+        let trusted = kube::authorities(&text(secret, TRUSTED)?).map_err(|error| Broken(format!("data: {error}")))?;
+        for (field, pair) in [(CERTIFICATE, Some(&signing)), (NEXT_CERTIFICATE, next.as_ref())] {
+            if pair.is_some_and(|pair| !trusted.pem().contains(&pair.certificate)) {
+                return Err(Broken(format!(
+                    "data[{TRUSTED}]: expected the certificate in {field} among others"
+                )));
+            }
+        }
+        let annotation = |name| secret.metadata.annotations.as_ref()?.get(name).cloned();
+        Ok(Self {
+            signing,
+            validity,
+            next,
+            trusted: trusted.pem().to_owned(),
+            wanted: annotation(ROTATE).filter(|wish| Some(wish) != annotation(ROTATED).as_ref()),
+        })
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        if self.next.is_some() {
+            Phase::Trusted
+        } else if self.trusted == self.signing.certificate {
+            Phase::Settled
+        } else {
+            Phase::Signs
+        }
+    }
+
+    /// Whether who has one of the two has to be told of nothing but the same certificates.
+    pub(super) fn signs_as(&self, other: &Self) -> bool {
+        self.signing == other.signing && self.trusted == other.trusted
+    }
+
+    /// When a certificate ends that is made now for this time.
+    pub(super) fn end(&self, now: SystemTime, life: Duration) -> SystemTime {
+        let end = now.checked_add(life).unwrap_or(self.validity.ends);
+        end.min(self.validity.ends)
+    }
+
+    /// The authority one step further.
+    ///
+    /// # Errors
+    /// If there is no randomness.
+    pub(super) fn after(&self, step: Step, now: SystemTime, life: Duration) -> Result<Self, rcgen::Error> {
+        let mut after = self.clone();
+        match (step, &self.next) {
+            (Step::Introduce, _) => {
+                let next = sign::authority(now, life)?;
+                after.trusted.push_str(&next.certificate);
+                after.next = Some(next);
+            }
+            (Step::Sign, Some(next)) => {
+                after.signing = next.clone();
+                after.next = None;
+            }
+            (Step::Sign | Step::Forget, _) => after.trusted.clone_from(&self.signing.certificate),
+            (Step::Replace, _) => return Self::new(now, life),
+        }
+        Ok(after)
+    }
+
+    /// A new Secret with it.
+    pub(super) fn object(&self, name: &str) -> Wiped {
+        let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
+        self.within(&SecretObject {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(labels),
+                ..ObjectMeta::default()
+            },
+            type_: Some(TLS.to_owned()),
+            ..SecretObject::default()
+        })
+    }
+
+    /// The Secret with this authority and everything else unchanged. A wish for another one counts as heeded with
+    /// phase 1.
+    pub(super) fn within(&self, secret: &SecretObject) -> Wiped {
+        let mut changed = secret.clone();
+        let data = changed.data.get_or_insert_default();
+        let mut put = |field: &str, value: Option<&str>| {
+            let before = match value {
+                Some(value) => data.insert(field.to_owned(), ByteString(value.as_bytes().to_vec())),
+                None => data.remove(field),
+            };
+            if let Some(mut before) = before {
+                before.0.zeroize();
+            }
+        };
+        put(CERTIFICATE, Some(&self.signing.certificate));
+        put(KEY, Some(&self.signing.key));
+        put(TRUSTED, Some(&self.trusted));
+        put(
+            NEXT_CERTIFICATE,
+            self.next.as_ref().map(|next| next.certificate.as_str()),
+        );
+        put(NEXT_KEY, self.next.as_ref().map(|next| next.key.as_str()));
+        Wiped::new(changed)
+    }
+}
+
+/// The Secret with the wish for another authority marked as heeded.
+pub(super) fn heeded(mut secret: SecretObject, wish: Option<&str>) -> Wiped {
+    if let Some(wish) = wish {
+        let annotations = secret.metadata.annotations.get_or_insert_default();
+        annotations.insert(ROTATED.to_owned(), wish.to_owned());
+    }
+    Wiped::new(secret)
+}
+
+/// The value of a field.
+pub(super) fn data<'a>(secret: &'a SecretObject, field: &str) -> Option<&'a [u8]> {
+    let value = secret.data.as_ref()?.get(field)?;
+    Some(&value.0)
+}
+
+fn text(secret: &SecretObject, field: &str) -> Result<Zeroizing<String>, Broken> {
+    let text = data(secret, field).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let text = text.ok_or_else(|| Broken(format!("data[{field}]: expected PEM")))?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// One authority, with its certificate as [`kube::authorities`] writes it.
+fn authority(secret: &SecretObject, certificate: &str, key: &str) -> Result<(Pair, Validity), Broken> {
+    let expected = |what: &str| Broken(format!("data[{certificate}]: expected {what}"));
+    let one = || expected("the certificate of one authority");
+    let (chain, key_text) = (text(secret, certificate)?, text(secret, key)?);
+    let pem = kube::authorities(&chain).map_err(|_| one())?.pem().to_owned();
+    let ders: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).flatten().collect();
+    let [der] = ders.as_slice() else {
+        return Err(one());
+    };
+    let is_authority = X509Certificate::from_der(der).is_ok_and(|(_, parsed)| parsed.is_ca());
+    if !is_authority {
+        return Err(one());
+    }
+    kube::certificate(pem.as_bytes(), Zeroizing::new(key_text.as_bytes().to_vec())).map_err(|_| {
+        Broken(format!(
+            "data[{key}]: expected the private key of {certificate}, in PEM"
+        ))
+    })?;
+    let pair = Pair {
+        certificate: pem,
+        key: key_text,
+    };
+    let validity = validity(&pair.certificate).ok_or_else(one)?;
+    Ok((pair, validity))
+}
+
+/// That of the first certificate.
+fn validity(pem: &str) -> Option<Validity> {
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+    limpet_xds::Identity::of(&der).map(|identity| identity.validity)
+}
