@@ -36,7 +36,7 @@ endif
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help build wasm module cli schema golden descriptors check hooks msrv test test-host test-cli
+.PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
 .PHONY: e2e e2e-matrix e2e-kube e2e-node node cluster e2e-envoy-gateway envoy-gateway e2e-istio istiod
 .PHONY: demo demo-kube asan fuzz bench bench-controller clean
 
@@ -71,6 +71,14 @@ descriptors: ## Write the descriptors of Envoy's protocol buffers again
 golden: ## Write the controller's golden cases again: controller/tests/golden
 	@UPDATE_GOLDEN=1 cargo test --locked -q -p limpet --test golden && git status --short controller/tests/golden
 
+chart: ## Check the Helm chart, its golden files and the manifests that are made of it: TEST=name
+	@echo "Testing the chart with Helm (1 minute the first time, and 3 more to build Helm)"
+	@HELM=$$(e2e/tools/helm.sh) && export HELM && $(test_e2e) --features chart --test chart
+
+manifests: ## Write the manifests for kustomize and the chart's golden files again, from controller/deploy/chart
+	@HELM=$$(e2e/tools/helm.sh) UPDATE_GOLDEN=1 && export HELM UPDATE_GOLDEN && \
+	$(test_e2e) --features chart --test chart && git status --short controller/deploy e2e/tests/chart
+
 check: ## Check the format, clippy, the oldest supported Rust, licences, and advisories if reachable
 	@echo "Checking format, lints and dependencies (4 minutes the first time, 4 more if cargo-deny is not installed)"
 	cargo fmt --all --check
@@ -89,6 +97,7 @@ msrv: ## Check that the oldest Rust that Cargo.toml names compiles the workspace
 	@e2e/tools/msrv.sh
 
 test: test-host ## Run every test, end to end on Envoy 1.40.0 and 1.36.4 and in a Kubernetes cluster included
+	@$(MAKE) chart
 	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm
 	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=wasm
 	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=module

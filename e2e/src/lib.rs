@@ -31,6 +31,8 @@ mod cookie;
 mod crowd;
 mod envoy;
 pub mod haproxy;
+#[cfg(feature = "chart")]
+pub mod helm;
 mod keyring;
 #[cfg(feature = "kube")]
 pub mod kube;

@@ -102,6 +102,18 @@ pub fn haproxy() -> Result<PathBuf> {
     from_environment("HAPROXY")
 }
 
+/// Helm (`HELM`).
+///
+/// # Errors
+/// If the variable is not set or does not name a file; the error says what to do.
+#[cfg(feature = "chart")]
+pub fn helm() -> Result<PathBuf> {
+    let file = std::env::var_os("HELM")
+        .map(PathBuf::from)
+        .filter(|file| file.is_file());
+    file.context("HELM does not name a file. `make chart` builds Helm, and runs the tests with it.")
+}
+
 /// A program of a Kubernetes control plane (`KUBE_BIN`, a directory): `etcd`, `kube-apiserver` or `kube-controllers`.
 ///
 /// # Errors
@@ -147,6 +159,15 @@ pub fn node_images() -> Result<PathBuf> {
 #[cfg(feature = "kube")]
 pub fn gateway_api_crds() -> Result<PathBuf> {
     directory("GATEWAY_API_CRDS")
+}
+
+/// The definitions of cert-manager's kinds (`CERT_MANAGER_CRDS`): a directory.
+///
+/// # Errors
+/// If the variable is not set or does not name a directory; the error says what to do.
+#[cfg(feature = "node")]
+pub fn cert_manager_crds() -> Result<PathBuf> {
+    directory("CERT_MANAGER_CRDS")
 }
 
 /// The program of Envoy Gateway (`ENVOY_GATEWAY`).

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# crds.sh gateway-api|istio|envoy-gateway [VERSION]: prints the directory with the custom resource definitions of that
+# crds.sh gateway-api|istio|envoy-gateway|cert-manager [VERSION]: prints the directory with the custom resource definitions of that
 # release. Everything else goes to stderr. The definitions come from a Go module of the project, which Go fetches as
 # GOPROXY says and which must have the digest below. They are kept in .tools of this checkout.
 set -euo pipefail
-usage="usage: crds.sh gateway-api|istio|envoy-gateway [VERSION]"
+usage="usage: crds.sh gateway-api|istio|envoy-gateway|cert-manager [VERSION]"
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 die() { echo "crds: $*" >&2; exit 1; }
@@ -21,6 +21,9 @@ case ${1:?$usage} in
     crds=charts/gateway-helm/charts/crds/crds
     module=github.com/envoyproxy/gateway newest=v1.9.1 size="10 MB"
     files=("$crds/gatewayapi-crds.yaml" "$crds/generated/*.yaml") ;;
+  cert-manager)
+    module=github.com/cert-manager/cert-manager newest=v1.21.2 size="4 MB"
+    files=("deploy/crds/*.yaml") ;;
   *) die "$usage" ;;
 esac
 version=${2:-$newest}
@@ -33,6 +36,7 @@ case $module@$version in
   sigs.k8s.io/gateway-api@v1.7.0) digest=h1:duVnm7nO6oXfMMUWfcDoBph47CYR/ME3NGxccOVglaY= ;;
   istio.io/api@v1.31.1) digest=h1:5Yb5ihcz4YQsCkciusK7DnFpBMwRB6EFWeUKH1Atuyk= ;;
   github.com/envoyproxy/gateway@v1.9.1) digest=h1:vAVp6/AlBXJ1aOhp1mxL7fNEzVEfjADUguUhm2wzxQY= ;;
+  github.com/cert-manager/cert-manager@v1.21.2) digest=h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68= ;;
   *) die "no digest is pinned for $module@$version" ;;
 esac
 

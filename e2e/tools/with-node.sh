@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # with-node.sh COMMAND...: runs a command with the environment variables that the tests on a node need: NODE_BIN, the
-# programs of a node, and NODE_IMAGES, the archives of its images. They are made of files of this machine, because no
+# programs of a node, HELM, CERT_MANAGER_CRDS, and NODE_IMAGES, the archives of its images. They are made of files of this machine, because no
 # registry is asked: the controller's image has what its Containerfile puts there, and Envoy's has a stock Envoy, both
 # with the programs that their manifests use, and under the names that these give them. Within with-envoy.sh, which
 # names the files.
@@ -10,8 +10,10 @@ target=$(realpath "${CARGO_TARGET_DIR:-$tools/../../target}")
 manifest=$tools/../../controller/deploy/envoy/envoy.yaml
 
 NODE_BIN=$("$tools/node.sh")
+HELM=$("$tools/helm.sh")
+CERT_MANAGER_CRDS=$("$tools/crds.sh" cert-manager)
 NODE_IMAGES=$target/node-images
-export NODE_BIN NODE_IMAGES
+export NODE_BIN HELM CERT_MANAGER_CRDS NODE_IMAGES
 mkdir -p "$NODE_IMAGES"
 
 # image ARCHIVE NAME ARGUMENT...: into a file of its own first, because others may be reading the old one.

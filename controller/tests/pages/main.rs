@@ -8,6 +8,7 @@
     reason = "a test may panic"
 )]
 
+mod chart;
 mod commands;
 mod excerpts;
 mod features;
@@ -75,7 +76,7 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
+        if entry.path().is_dir() {
             copy(&entry.path(), &to);
         } else {
             fs::copy(entry.path(), to).unwrap();

@@ -356,8 +356,8 @@ async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     connection.send(Request::get(address, path)).await
 }
 
-/// Applies the roles in `namespace` instead of the namespace that the files name, and binds the cluster roles under a
-/// name of the test's own.
+/// Applies the roles in `namespace` instead of the namespace that the files name, which is part of the names of what is
+/// of the cluster.
 async fn install(output: Output, server: &ApiServer, namespace: &Namespace) -> Result<()> {
     let (folder, system) = output.deployed();
     let file = tools::checkout()
@@ -365,11 +365,7 @@ async fn install(output: Output, server: &ApiServer, namespace: &Namespace) -> R
         .join(folder)
         .join("rbac.yaml");
     let yaml = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    for mut object in manifest::objects(&yaml.replace(system, namespace.name()))? {
-        if object["kind"] == "ClusterRoleBinding" {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            object["metadata"]["name"] = format!("{name}-{}", namespace.name()).into();
-        }
+    for object in manifest::objects(&yaml.replace(system, namespace.name()))? {
         server.admin().apply_object(&object).await?;
     }
     Ok(())

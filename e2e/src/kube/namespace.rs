@@ -78,6 +78,12 @@ impl Namespace {
         self.apply_object(&class).await.map(drop)
     }
 
+    /// The name of a cluster role of `controller/deploy`, which this namespace's controller has for itself.
+    #[must_use]
+    pub fn cluster_role(&self, role: &str) -> String {
+        format!("{role}:{}", self.name)
+    }
+
     /// Gives the controller a cluster role of `controller/deploy` in this namespace.
     ///
     /// # Errors
@@ -87,7 +93,7 @@ impl Namespace {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
             "metadata": {"name": role},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": self.cluster_role(role)},
             "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": self.name}],
         });
         self.apply_object(&binding).await.map(drop)

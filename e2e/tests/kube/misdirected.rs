@@ -111,14 +111,7 @@ async fn certificate(namespace: &Namespace) -> Result<Authority> {
         "stringData": {"tls.crt": certificate.certificate, "tls.key": certificate.key},
     });
     namespace.apply_object(&secret).await?;
-    let bound = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "limpet-certificates"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limpet-certificates"},
-        "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": namespace.name()}],
-    });
-    namespace.apply_object(&bound).await?;
+    namespace.bind("limpet-certificates").await?;
     Ok(authority)
 }
 

@@ -1,6 +1,7 @@
 //! What the manifests of `controller/deploy` do on a genuine node.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod chart;
 mod deploy;
 mod managed;
 mod rollouts;

@@ -45,7 +45,7 @@ impl Site {
         node.define(Release::V1_7_0).await?;
         let admin = node.admin();
         admin.apply(&deployed("namespace.yaml")?).await?;
-        admin.apply(&certificates()?).await?;
+        admin.apply(&certificates(SYSTEM)?).await?;
         for folder in ["", "envoy/"] {
             kustomize(&admin, folder).await?;
         }
@@ -132,7 +132,7 @@ pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Resul
 }
 
 /// The pods of a Deployment, also those that are ending.
-async fn pods(client: &Client, deployment: &str) -> Result<BTreeSet<String>> {
+pub(crate) async fn pods(client: &Client, deployment: &str) -> Result<BTreeSet<String>> {
     let object = client.get("apps/v1/Deployment", deployment).await?;
     let labels = object["spec"]["selector"]["matchLabels"]
         .as_object()
@@ -151,10 +151,11 @@ pub(crate) fn deployed(file: &str) -> Result<String> {
     fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-fn certificates() -> Result<String> {
+/// The Secrets of xDS for a controller in this namespace.
+pub(crate) fn certificates(namespace: &str) -> Result<String> {
     let authority = TempDir::new()?;
     let script = tools::checkout().join("controller/deploy/certificates.sh");
-    let made = Command::new(script).arg(authority.path()).output()?;
+    let made = Command::new(script).arg(authority.path()).arg(namespace).output()?;
     ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     Ok(String::from_utf8(made.stdout)?)
 }

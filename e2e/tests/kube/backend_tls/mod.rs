@@ -143,14 +143,7 @@ async fn backends(namespace: &Namespace, mut sign: impl FnMut() -> Result<Certif
 
 /// Grants the right to read each `ConfigMap` of the namespace.
 async fn grant(namespace: &Namespace) -> Result<()> {
-    let bound = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "limpet-authorities"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limpet-authorities"},
-        "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": namespace.name()}],
-    });
-    namespace.apply_object(&bound).await.map(drop)
+    namespace.bind("limpet-authorities").await
 }
 
 /// Creates or changes the `ConfigMap` named `authorities`, which then has the certificate of this authority.

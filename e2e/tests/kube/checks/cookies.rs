@@ -11,7 +11,7 @@
 
 use anyhow::{Context, Result, ensure};
 use hyper::header::HeaderValue;
-use limpet_e2e::kube::{Cluster, Release};
+use limpet_e2e::kube::Release;
 use limpet_e2e::{Answer, Connection, Request, SetCookie, Tls, poll};
 use serde_json::{Value, json};
 
@@ -184,7 +184,6 @@ async fn check_12_cookies_have_the_safest_attributes() -> Result<()> {
 #[tokio::test]
 async fn check_12_cookies_are_secure_over_tls() -> Result<()> {
     let site = GatewaySite::start(Release::V1_2_1, "tls", |_| ()).await?;
-    let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = &site.namespace;
     let made = rcgen::generate_simple_self_signed(["shop.example".to_owned()])?;
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -196,15 +195,7 @@ async fn check_12_cookies_are_secure_over_tls() -> Result<()> {
         "stringData": {"tls.crt": certificate, "tls.key": key},
     });
     namespace.apply_object(&secret).await?;
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "limpet-certificates"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limpet-certificates"},
-        "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": namespace.name()}],
-    });
-    let admin = cluster.server().admin().in_namespace(namespace.name());
-    admin.apply_object(&binding).await?;
+    namespace.bind("limpet-certificates").await?;
     let path = route_with_sessions(&site, "tls", &json!({})).await?;
     let listeners = json!({"spec": {"listeners": [{
         "name": "https",

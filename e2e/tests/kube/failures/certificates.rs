@@ -75,14 +75,7 @@ async fn a_certificate_needs_a_right_and_may_change() -> Result<()> {
         "the listener serves without a certificate"
     );
 
-    let bound = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "limpet-certificates"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limpet-certificates"},
-        "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": namespace.name()}],
-    });
-    namespace.apply_object(&bound).await?;
+    namespace.bind("limpet-certificates").await?;
     until_resolved(&namespace, "True/ResolvedRefs").await?;
     poll::until("the certificate", async || ask(&controller, &old).await.ok()).await?;
     assert!(ask(&controller, &new).await.is_err());

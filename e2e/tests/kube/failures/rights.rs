@@ -71,7 +71,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("create", &["events"]),
 ];
 
-/// The role of this kind, `limpet-controller` if no other name follows the kind, without a verb for these resources.
+/// Takes a verb for these resources from a role: a cluster role, or the `Role` in the namespace. Only a cluster role has a name behind its kind.
 pub(super) async fn without(
     namespace: &Namespace,
     kind: &str,
@@ -97,8 +97,11 @@ pub(super) async fn without(
         }
     }
     let change = json!({"rules": rest});
-    let (kind, name) = kind.split_once(' ').unwrap_or((kind, "limpet-controller"));
-    namespace.merge(kind, name, &change).await.map(drop)
+    let changed = match kind.split_once(' ') {
+        Some((kind, name)) => namespace.merge(kind, &namespace.cluster_role(name), &change).await,
+        None => namespace.merge(kind, "limpet-controller", &change).await,
+    };
+    changed.map(drop)
 }
 
 /// An `XBackend` that a route leads to, so that the controller creates a Service for it.
@@ -192,7 +195,10 @@ async fn each_missing_verb_for_services_is_reported() -> Result<()> {
     let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
     let (namespace, mut controller, service) = with_backend(&cluster, "rights").await?;
     namespace.bind("limpet-xbackends").await?;
-    let rules = namespace.get("ClusterRole", "limpet-xbackends").await?["rules"].take();
+    let rules = namespace
+        .get("ClusterRole", &namespace.cluster_role("limpet-xbackends"))
+        .await?["rules"]
+        .take();
     for verb in ["get", "create", "patch", "delete"] {
         without(&namespace, "ClusterRole limpet-xbackends", &rules, verb, &["services"]).await?;
         controller.launch()?;
@@ -245,10 +251,13 @@ spec:
 ";
     namespace.apply(tls).await?;
     let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
-    let rules = namespace.get("ClusterRole", "limpet-controller").await?["rules"].take();
+    let rules = namespace
+        .get("ClusterRole", &namespace.cluster_role("limpet-controller"))
+        .await?["rules"]
+        .take();
     for (verb, resources) in NEEDED {
         controller.kill();
-        without(&namespace, "ClusterRole", &rules, verb, resources).await?;
+        without(&namespace, "ClusterRole limpet-controller", &rules, verb, resources).await?;
         controller.launch()?;
         let mut missing = Vec::new();
         let told = async || {
@@ -292,7 +301,11 @@ spec:
     let tried = async || (controller.log().ok()?.contains("away") && missed().ok()? > before).then_some(());
     poll::until("the controller to log that it cannot write the Event", tried).await?;
     namespace
-        .merge("ClusterRole", "limpet-controller", &json!({"rules": rules}))
+        .merge(
+            "ClusterRole",
+            &namespace.cluster_role("limpet-controller"),
+            &json!({"rules": rules}),
+        )
         .await?;
     let note = until_event(&namespace, "GRPCRoute", "late", "BackendNotFound", "away").await?;
     let log = controller.log()?;

@@ -155,7 +155,8 @@ fn backend(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wa
     if let (Some(words), Wanted::Entries(entries)) = (facts.without_service.get(name), &mut wanted) {
         let message = format!(
             "Its Service is missing or out of date, because the controller may not write it: {words}. Bind the ClusterRole \
-             limpet-xbackends in this namespace"
+             limpet-xbackends:<the controller's namespace> in this namespace, or add it to the chart's \
+             xbackends.namespaces"
         );
         for Entry { conditions, .. } in entries {
             conditions.retain(|condition| condition.kind != "Programmed");

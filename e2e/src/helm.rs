@@ -1,0 +1,39 @@
+//! Helm, and the chart.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::tools;
+
+/// The chart.
+#[must_use]
+pub fn chart() -> PathBuf {
+    tools::checkout().join("controller/deploy/chart")
+}
+
+/// Helm with these arguments, and with neither settings nor plugins of this machine's user.
+///
+/// # Errors
+/// If there is no Helm.
+pub fn command(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(tools::helm()?);
+    command.args(arguments);
+    let nowhere = std::env::temp_dir().join("limpet-helm");
+    for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        command.env(variable, nowhere.join(variable));
+    }
+    Ok(command)
+}
+
+/// Runs Helm with these arguments, and gives what it prints.
+///
+/// # Errors
+/// If it fails, with what it says.
+pub fn run(arguments: &[&str]) -> Result<String> {
+    let Output { status, stdout, stderr } = command(arguments)?.output().context("cannot run helm")?;
+    let said = String::from_utf8_lossy(&stderr);
+    ensure!(status.success(), "helm {}: {said}", arguments.join(" "));
+    Ok(String::from_utf8(stdout)?)
+}

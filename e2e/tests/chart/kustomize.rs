@@ -1,0 +1,103 @@
+//! The folders for kustomize are what the chart prints: people who do without Helm get the same objects.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::helm;
+
+use crate::{checkout, compare};
+
+const HEAD: &str = "# Written by `make manifests` from controller/deploy/chart.\n";
+
+/// What kustomize does without: it has the class in an example, the definitions in files, and its own way to certificates.
+const VALUES: &str = "gatewayClass.create=false,crds.install=false";
+
+/// A folder: its place in `controller/deploy`, the namespace that it installs into, more values, and its files with the
+/// templates of the chart that they are made of.
+struct Folder {
+    path: &'static str,
+    namespace: &'static str,
+    values: &'static str,
+    files: &'static [(&'static str, &'static [&'static str])],
+}
+
+const ROLES: (&str, &[&str]) = ("rbac.yaml", &["rbac.yaml", "optional-roles.yaml"]);
+const CONFIG: (&str, &[&str]) = ("config.yaml", &["config.yaml"]);
+const CONTROLLER: (&str, &[&str]) = ("controller.yaml", &["controller.yaml"]);
+
+const FOLDERS: [Folder; 4] = [
+    Folder {
+        path: "",
+        namespace: "limpet-system",
+        values: "output=envoy",
+        files: &[ROLES, CONFIG, CONTROLLER],
+    },
+    Folder {
+        path: "cert-manager/",
+        namespace: "limpet-system",
+        values: "xds.certificates=CertManager",
+        files: &[("certificates.yaml", &["cert-manager.yaml"])],
+    },
+    Folder {
+        path: "istio/",
+        namespace: "limpet-istio",
+        // Your own image takes its place: docs/get-started/istio.md.
+        values: "output=istio,config.istio.url=oci://registry.example.com/limpet:1",
+        files: &[ROLES, CONFIG, CONTROLLER],
+    },
+    Folder {
+        path: "envoy-gateway/",
+        namespace: "limpet-envoy-gateway",
+        values: "output=envoy-gateway",
+        files: &[ROLES, CONFIG, CONTROLLER],
+    },
+];
+
+#[test]
+fn the_manifests_for_kustomize_are_what_the_chart_prints() -> Result<()> {
+    for folder in &FOLDERS {
+        let made = tempfile::tempdir()?;
+        let chart = helm::chart();
+        helm::run(&[
+            "template",
+            "limpet",
+            chart.to_str().context("a path")?,
+            "--namespace",
+            folder.namespace,
+            "--set",
+            &format!("{VALUES},{}", folder.values),
+            "--output-dir",
+            made.path().to_str().context("a path")?,
+        ])?;
+        for (file, templates) in folder.files {
+            let mut text = HEAD.to_owned();
+            for template in *templates {
+                // A template that makes nothing has no file.
+                let path = made.path().join("limpet/templates").join(template);
+                let printed = fs::read_to_string(path).unwrap_or_default();
+                text.push_str(&without_source(&printed));
+            }
+            ensure!(text != HEAD, "{}{file} is empty", folder.path);
+            compare(&checkout(&format!("controller/deploy/{}{file}", folder.path)), &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Without the lines in which Helm says which template an object comes from, and without the empty ones in front of
+/// them.
+fn without_source(printed: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in printed.lines() {
+        if line == "---" {
+            while lines.last() == Some(&"") {
+                lines.pop();
+            }
+        }
+        if !line.starts_with("# Source: ") {
+            lines.push(line);
+        }
+    }
+    let text = lines.join("\n");
+    format!("{}\n", text.trim_end())
+}
