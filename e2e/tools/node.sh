@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # node.sh: prints a directory with the programs of a Kubernetes node and of the control plane's other half: kubelet,
-# kube-proxy, kube-scheduler, kube-controller-manager, containerd with its shim and ctr, CoreDNS, and pause. Everything
-# else goes to stderr. Says first what this machine lacks for a node. Go builds them from the modules that go.sum names
-# in e2e/tools/kube, e2e/tools/containerd and e2e/tools/coredns. What is built is kept in .tools of this checkout.
+# kube-proxy, kube-scheduler, kube-controller-manager, containerd with its shim and ctr, CoreDNS, pause, and agnhost, the
+# application of a page. Everything else goes to stderr. Says first what this machine lacks for a node. Go builds them
+# from the modules that go.sum names in e2e/tools/kube, e2e/tools/containerd and e2e/tools/coredns. What is built is kept
+# in .tools of this checkout.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tools=$root/e2e/tools
@@ -37,7 +38,7 @@ exec 9>"$root/.tools/node/lock"
 flock 9
 
 # The output depends on these files.
-sources=$(cd "$tools" && cat {kube,containerd,coredns}/go.{mod,sum} kube/{node,pause}/*.go coredns/*.go |
+sources=$(cd "$tools" && cat {kube,containerd,coredns}/go.{mod,sum} kube/{agnhost,node,pause}/*.go coredns/*.go |
   sha256sum | cut -c -12)
 kept=$root/.tools/node/$version-$sources
 if [[ ! -x $kept/kubelet ]]; then
@@ -59,6 +60,7 @@ if [[ ! -x $kept/kubelet ]]; then
     ln "$tmp/kubelet" "$tmp/$name"
   done
   build kube '' "$tmp/pause" ./pause
+  build kube '' "$tmp/agnhost" ./agnhost
   containerd=github.com/containerd/containerd/v2/cmd
   build containerd '' "$tmp/" "$containerd"/{containerd,containerd-shim-runc-v2,ctr}
   build coredns '' "$tmp/coredns" .

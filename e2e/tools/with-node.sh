@@ -34,6 +34,7 @@ programs() {
 
 image pause limpet.dev/e2e/pause:1 --entrypoint pause "/usr/bin/pause=$NODE_BIN/pause"
 image coredns limpet.dev/e2e/coredns:1 --entrypoint coredns "/usr/bin/coredns=$NODE_BIN/coredns"
+image agnhost registry.k8s.io/e2e-test-images/agnhost:2.63.0 --entrypoint agnhost "/usr/bin/agnhost=$NODE_BIN/agnhost"
 image backend limpet.dev/e2e/backend:1 --entrypoint backend --user 65532:65532 \
   "/usr/bin/backend=$target/debug/backend"
 # shellcheck disable=SC2046 # one word each
