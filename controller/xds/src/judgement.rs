@@ -10,16 +10,8 @@ use std::collections::BTreeMap;
 
 use super::peer::Origin;
 use super::snapshots::GroupCell;
+use super::subscriber::Vote;
 use limpet_resources::{Name, Version};
-
-/// What a node says to a unit. Of several streams of a node, the least counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Vote {
-    Refuses,
-    /// It has not answered yet.
-    Pending,
-    Accepts,
-}
 
 /// What the nodes of a group say together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

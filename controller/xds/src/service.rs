@@ -20,12 +20,12 @@ use tonic::{Code, Request, Status, Streaming};
 use super::admission::Share;
 use super::connection::Client;
 use super::counters::TurnedAway;
-use super::judgement::{Vote, judge};
+use super::judgement::judge;
 use super::limits::{self, NAMES_OF_STREAM, Pace};
 use super::log_rate::LogRate;
 use super::permission::Permission;
 use super::snapshots::{Connected, GroupCell, Snapshots};
-use super::subscriber::{Abilities, Answer, Service, Subscriber};
+use super::subscriber::{Abilities, Answer, Service, Subscriber, Vote};
 use super::wire::Wire;
 use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType};
 

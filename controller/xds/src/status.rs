@@ -6,8 +6,9 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::judgement::{Judgement, Vote, judge};
+use super::judgement::{Judgement, judge};
 use super::snapshots::{Connected, GroupCell, Shared, Snapshots};
+use super::subscriber::Vote;
 use limpet_resources::{Name, ResourceType, Version};
 
 /// What the connected nodes have acknowledged and refused. Each method answers for this moment; [`Status::changed`]

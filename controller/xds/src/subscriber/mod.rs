@@ -85,6 +85,15 @@ pub(super) struct Response {
     pub(super) removed: Vec<Name>,
 }
 
+/// What a node says to a unit. Of several streams of a node, the least counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Vote {
+    Refuses,
+    /// It has not answered yet.
+    Pending,
+    Accepts,
+}
+
 /// What a request says about the response that it answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {

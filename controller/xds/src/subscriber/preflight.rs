@@ -21,10 +21,9 @@ use std::time::{Duration, Instant};
 
 use super::order::{Hold, REFERRING};
 use super::subscription::{Allowed, InFlight, Item, Refused, Subscription, version_of};
-use super::{Answer, Protocol, Response, Subscriber, catalogue};
+use super::{Answer, Protocol, Response, Subscriber, Vote, catalogue};
 use crate::group::Group;
 use crate::hosts::with_hosts;
-use crate::judgement::Vote;
 use limpet_resources::{Name, PREFLIGHT, ResourceType, Version};
 
 /// What the node made of the units.

@@ -1,7 +1,6 @@
 //! Units first, live route configurations after them.
 
 use super::*;
-use crate::judgement::Vote;
 use crate::subscriber::order::PATIENCE;
 use ResourceType::VirtualHost;
 use limpet_resources::PREFLIGHT;
