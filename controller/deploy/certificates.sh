@@ -1,17 +1,24 @@
 #!/usr/bin/env bash
-# certificates.sh FOLDER [NAMESPACE]: prints the Secrets limpet-xds-server and limpet-xds-client, which have the
-# certificates of xDS, valid for DAYS (a year). For clusters without cert-manager:
-#   certificates.sh FOLDER | kubectl apply -f -
+# certificates.sh FOLDER NAMESPACE/NAME...: prints the Secret limpet-xds-server, and a Secret for the Envoys of each of
+# these Gateways, named as in `xds.tls.authority` (limpet-<name>-<hash>-xds). They have certificates of xDS that are
+# valid for DAYS (a year), for controllers without an authority of their own (`xds.tls.certificate`):
+#   certificates.sh FOLDER default/web | kubectl apply -f -
 #
 # FOLDER keeps the authority that signs them: ca.crt, and ca.key, with which anybody can make certificates for
 # controllers and Envoys. It is made if it is not there. Run the script again before the certificates end: with the same
 # FOLDER, old and new ones trust each other. The certificates in FOLDER/former.crt, if it is there, are trusted, too.
 set -euo pipefail
-if [[ $# -lt 1 || $# -gt 2 || $1 == -* ]]; then
-  echo "usage: [DAYS=365] certificates.sh FOLDER [NAMESPACE]: FOLDER keeps the authority" >&2
+usage() {
+  echo "usage: [DAYS=365] [NAMESPACE=limpet-system] certificates.sh FOLDER NAMESPACE/NAME...: FOLDER keeps the authority," \
+    "the others are Gateways" >&2
   exit 2
-fi
-folder=$1 namespace=${2:-limpet-system} days=${DAYS:-365}
+}
+[[ $# -ge 2 && $1 != -* ]] || usage
+folder=$1 namespace=${NAMESPACE:-limpet-system} days=${DAYS:-365}
+shift
+for gateway in "$@"; do
+  [[ $gateway =~ ^[a-z0-9-]+/[a-z0-9.-]+$ ]] || { echo "expected NAMESPACE/NAME of a Gateway, found $gateway" >&2; usage; }
+done
 umask 077
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -49,21 +56,31 @@ certificate() {
     -set_serial "0x$(openssl rand -hex 16)" -extfile "$tmp/$name.ext" -out "$tmp/$name.crt"
 }
 
-service=limpet-controller.$namespace
-certificate server /CN=limpet-controller extendedKeyUsage=serverAuth \
-  "subjectAltName=DNS:limpet-controller,DNS:$service,DNS:$service.svc"
-certificate client /CN=limpet-envoy extendedKeyUsage=clientAuth
-
-for name in server client; do
+# secret NAME CERTIFICATE
+secret() {
   cat <<END
 apiVersion: v1
 kind: Secret
-metadata: {name: limpet-xds-$name, namespace: $namespace}
+metadata: {name: $1, namespace: $namespace}
 type: kubernetes.io/tls
 data:
   ca.crt: $(base64 -w0 "$tmp/trusted.crt")
-  tls.crt: $(base64 -w0 "$tmp/$name.crt")
-  tls.key: $(base64 -w0 "$tmp/$name.key")
+  tls.crt: $(base64 -w0 "$tmp/$2.crt")
+  tls.key: $(base64 -w0 "$tmp/$2.key")
 ---
 END
+}
+
+service=limpet-controller.$namespace
+certificate server /CN=limpet-controller extendedKeyUsage=serverAuth \
+  "subjectAltName=DNS:limpet-controller,DNS:$service,DNS:$service.svc"
+secret limpet-xds-server server
+for gateway in "$@"; do
+  # The name of everything that belongs to the Envoys of a Gateway.
+  head=${gateway#*/} head=${head//./-} head=${head:0:32}
+  while [[ $head == *- ]]; do head=${head%-}; done
+  hash=$(printf %s "$gateway" | openssl dgst -sha256 -r)
+  name=limpet-$head-${hash:0:8}
+  certificate client "/CN=$name" extendedKeyUsage=clientAuth "subjectAltName=URI:spiffe://limpet.dev/gateway/$gateway"
+  secret "$name-xds" client
 done

@@ -35,7 +35,7 @@ const FOLDERS: [Folder; 4] = [
     Folder {
         path: "cert-manager/",
         namespace: "limpet-system",
-        values: "xds.certificates=CertManager",
+        values: "xds.certificates=CertManager,xds.gateways={default/web}",
         files: &[("certificates.yaml", &["cert-manager.yaml"])],
     },
     Folder {

@@ -39,18 +39,18 @@ impl Authority {
         self.sign_all(&[name])
     }
 
-    /// A certificate that is valid for a year, of which only this time is left.
-    pub(crate) fn sign_until(&self, name: &str, left: Duration) -> Result<Certificate> {
-        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    /// As [`Authority::sign_all`], for a certificate that is valid for a year, of which only this time is left.
+    pub(crate) fn sign_until(&self, names: &[&str], left: Duration) -> Result<Certificate> {
+        let mut params = named(names)?;
         let now = time::OffsetDateTime::now_utc();
         params.not_before = now - time::Duration::days(365);
         params.not_after = now + left;
         self.sign_params(params)
     }
 
-    /// A certificate for a server or client of these names.
+    /// A certificate for a server or client of these names, of which some may be URIs.
     pub(crate) fn sign_all(&self, names: &[&str]) -> Result<Certificate> {
-        let mut params = CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let mut params = named(names)?;
         let first = names.first().copied().unwrap_or_default();
         params.distinguished_name.push(DnType::CommonName, first);
         self.sign_params(params)
@@ -71,4 +71,13 @@ impl Authority {
             key: key.serialize_pem(),
         })
     }
+}
+
+fn named(names: &[&str]) -> Result<CertificateParams> {
+    let (uris, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| name.contains("://"));
+    let mut params = CertificateParams::new(names.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
+    for uri in uris {
+        params.subject_alt_names.push(SanType::URI(uri.try_into()?));
+    }
+    Ok(params)
 }

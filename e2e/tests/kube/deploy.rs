@@ -9,11 +9,14 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use hyper::Method;
+use limpet_api::ObjectName;
 use limpet_e2e::kube::{Client, Cluster, Controller, Proxy, Release, refused};
 use limpet_e2e::{Visitor, poll, tools};
+use limpet_model::{envoys_certificate, envoys_uri};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::mounted::Mounted;
 use crate::site::{POLICY, condition, site_objects};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
@@ -160,48 +163,66 @@ fn the_controller_accepts_its_configuration() -> Result<()> {
     Ok(())
 }
 
+/// The Secrets that `certificates.sh` prints for these Gateways.
+fn certificates(folder: &Path, gateways: &[&str]) -> Result<Vec<Value>> {
+    let made = Command::new(directory().join("certificates.sh"))
+        .arg(folder)
+        .args(gateways)
+        .output()?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    parsed(&String::from_utf8(made.stdout)?)
+}
+
 #[test]
-fn cert_manager_makes_the_secrets_that_deployments_mount() -> Result<()> {
-    let certificates = objects("cert-manager/certificates.yaml")?;
-    for (file, deployment) in [
-        ("controller.yaml", "limpet-controller"),
-        ("envoy/envoy.yaml", "limpet-envoy-web"),
-    ] {
-        let deployment = find(file, "Deployment", deployment)?;
-        let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array();
-        let secrets: Vec<_> = volumes
-            .context("no volumes")?
-            .iter()
-            .filter_map(|volume| volume["secret"]["secretName"].as_str())
-            .collect();
-        ensure!(!secrets.is_empty(), "{file} mounts no Secret");
-        for secret in secrets {
-            let makes = |object: &&Value| object["kind"] == "Certificate" && object["spec"]["secretName"] == secret;
-            let certificate = certificates.iter().find(makes);
-            let certificate = certificate.with_context(|| format!("no Certificate for {secret}"))?;
-            assert_eq!(certificate["metadata"]["namespace"], SYSTEM);
-        }
-    }
-    let server = find("cert-manager/certificates.yaml", "Certificate", "limpet-xds-server")?;
+fn a_gateways_secret_has_one_name_whoever_makes_it() -> Result<()> {
+    let gateways = [
+        "default/web",
+        "shop/a.very.long.name-of-a-gateway.-that-ends",
+        "a-b/0.1",
+    ];
+    let name = |gateway: &str| {
+        let (namespace, name) = gateway.split_once('/').unwrap_or_default();
+        envoys_certificate(&ObjectName::new(namespace, name))
+    };
+    let folder = TempDir::new()?;
+    let printed = certificates(&folder.path().join("authority"), &gateways)?;
+    let printed: Vec<_> = printed.iter().map(|secret| &secret["metadata"]["name"]).collect();
+    let mut expected = vec![json!("limpet-xds-server")];
+    expected.extend(gateways.map(|gateway| json!(name(gateway))));
+    assert_eq!(printed, expected.iter().collect::<Vec<_>>());
+
+    let web = name("default/web");
+    let deployment = find("envoy/envoy.yaml", "Deployment", "limpet-envoy-web")?;
+    let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array();
+    let mut mounted = volumes.context("no volumes")?.iter();
+    assert!(mounted.any(|volume| volume["secret"]["secretName"] == *web), "{web}");
+
+    let file = "cert-manager/certificates.yaml";
+    let client = &find(file, "Certificate", &web)?["spec"];
+    assert_eq!(client["secretName"], *web);
+    assert_eq!(client["uris"], json!([envoys_uri(&ObjectName::new("default", "web"))]));
+    let server = find(file, "Certificate", "limpet-xds-server")?;
     let names = server["spec"]["dnsNames"].as_array().context("no names")?;
     assert!(names.contains(&json!("limpet-controller.limpet-system")));
     Ok(())
 }
 
-/// Writes the files of a Secret of `certificates.sh` as a pod has them.
-fn mount(secrets: &[Value], name: &str, folder: &Path) -> Result<PathBuf> {
-    let folder = folder.join(name);
-    fs::create_dir(&folder)?;
-    let secret = secrets.iter().find(|secret| secret["metadata"]["name"] == name);
-    let data = secret.and_then(|secret| secret["data"].as_object());
-    for (file, text) in data.with_context(|| format!("no Secret {name}"))? {
-        let text = text.as_str().context("not text")?;
-        fs::write(folder.join(file), BASE64_STANDARD.decode(text)?)?;
+#[test]
+fn the_script_says_what_it_expects() -> Result<()> {
+    let folder = TempDir::new()?;
+    let authority = folder.path().join("authority");
+    for wrong in [&[][..], &["web"], &["default/web", "a/b/c"], &["default/"]] {
+        let error = certificates(&authority, wrong)
+            .err()
+            .context("it is taken")?
+            .to_string();
+        assert!(error.contains("usage:") && error.contains("NAMESPACE/NAME"), "{error}");
     }
-    Ok(folder)
+    assert!(!authority.exists());
+    Ok(())
 }
 
-/// The test uses the configuration, the certificates and the init container's script, with its own addresses and
+/// The test uses the configuration and the init container's script, with its own addresses and
 /// folders.
 #[tokio::test]
 async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
@@ -214,20 +235,7 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     namespace.apply(POLICY).await?;
 
     let folder = TempDir::new()?;
-    let made = Command::new(directory().join("certificates.sh"))
-        .arg(folder.path().join("authority"))
-        .arg(namespace.name())
-        .output()?;
-    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let secrets = parsed(&String::from_utf8(made.stdout)?)?;
-    for secret in &secrets {
-        namespace.apply_object(secret).await?;
-    }
-    let server = mount(&secrets, "limpet-xds-server", folder.path())?;
-    let client = mount(&secrets, "limpet-xds-client", folder.path())?;
-
-    let text = configuration()?.replace("/etc/limpet-xds", &server.display().to_string());
-    let shipped = parsed(&text)?.remove(0);
+    let shipped = parsed(&configuration()?)?.remove(0);
     let controller = Controller::start(cluster.server(), &namespace, |config| {
         let address = config["xds"]["address"].clone();
         config["xds"] = shipped["xds"].clone();
@@ -236,6 +244,9 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     })
     .await?;
 
+    let client = folder.path().join("limpet-xds");
+    let secret = envoys_certificate(&ObjectName::new(namespace.name(), "web"));
+    let _mounted = Mounted::new(&namespace, &secret, &client).await?;
     let deployment = find("envoy/envoy.yaml", "Deployment", "limpet-envoy-web")?;
     let init = &deployment["spec"]["template"]["spec"]["initContainers"][0];
     let script = init["command"][2].as_str().context("no script")?;

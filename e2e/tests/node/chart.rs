@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use limpet_e2e::kube::{Client, Node, Release};
 use limpet_e2e::{helm, tools};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::site::{Site, certificates, pods, until_rolled_out};
+use crate::site::{Site, pods, until_rolled_out};
 
 /// The kinds of everything that the chart makes, but for definitions.
 const KINDS: [&str; 11] = [
@@ -43,7 +45,6 @@ impl Installation {
             "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
         });
         client.apply_object(&namespace).await?;
-        client.apply(&certificates(name)?).await?;
         Ok(Self { node, name, client })
     }
 
@@ -108,8 +109,7 @@ impl Installation {
     }
 }
 
-/// The certificates of `certificates.sh`.
-const VALUES: &str = "xds.serverSecret=limpet-xds-server";
+const VALUES: &str = "xds.certificates=Controller";
 
 #[tokio::test]
 async fn a_release_is_changed_and_taken_back_and_removed() -> Result<()> {
@@ -197,7 +197,7 @@ async fn releases_serve_their_classes_side_by_side() -> Result<()> {
 
 #[tokio::test]
 async fn cert_manager_may_make_the_certificates() -> Result<()> {
-    const VALUES: &str = "xds.certificates=CertManager";
+    const VALUES: &str = "xds.certificates=CertManager,xds.gateways={shop/web}";
     let release = Installation::prepare("limpet-c").await?;
     let Err(refused) = release.deploy("install", VALUES) else {
         bail!("installed without cert-manager's definitions");
@@ -220,7 +220,13 @@ async fn cert_manager_may_make_the_certificates() -> Result<()> {
     assert_eq!(certificate["spec"]["dnsNames"][1], "limpet-c-controller.limpet-c");
     // cert-manager itself does not run here: the test makes the Secret that it would make.
     let name = certificate["spec"]["secretName"].as_str().context("no Secret")?;
-    let mut secret = release.client.get("v1/Secret", "limpet-xds-server").await?;
+    let authority = TempDir::new()?;
+    let made = Command::new(tools::checkout().join("controller/deploy/certificates.sh"))
+        .args([authority.path().as_os_str(), "shop/web".as_ref()])
+        .env("NAMESPACE", release.name)
+        .output()?;
+    let secrets: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(made.stdout)?)?;
+    let mut secret = secrets.into_iter().next().context("no Secret is printed")?;
     secret["metadata"] = json!({"name": name});
     release.client.apply_object(&secret).await?;
     release.until_rolled_out().await?;

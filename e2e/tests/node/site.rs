@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Client, Node, Release};
 use limpet_e2e::{Visitor, poll, tools};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 /// A pod drains for half a minute, and a Deployment replaces one pod after the other.
@@ -45,7 +43,6 @@ impl Site {
         node.define(Release::V1_7_0).await?;
         let admin = node.admin();
         admin.apply(&deployed("namespace.yaml")?).await?;
-        admin.apply(&certificates(SYSTEM)?).await?;
         for folder in ["", "envoy/"] {
             kustomize(&admin, folder).await?;
         }
@@ -149,15 +146,6 @@ pub(crate) async fn pods(client: &Client, deployment: &str) -> Result<BTreeSet<S
 pub(crate) fn deployed(file: &str) -> Result<String> {
     let file = tools::checkout().join("controller/deploy").join(file);
     fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
-}
-
-/// The Secrets of xDS for a controller in this namespace.
-pub(crate) fn certificates(namespace: &str) -> Result<String> {
-    let authority = TempDir::new()?;
-    let script = tools::checkout().join("controller/deploy/certificates.sh");
-    let made = Command::new(script).arg(authority.path()).arg(namespace).output()?;
-    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    Ok(String::from_utf8(made.stdout)?)
 }
 
 /// As `kubectl apply -k`.

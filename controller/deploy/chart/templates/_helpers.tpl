@@ -36,9 +36,16 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with the server's certificate of xDS; empty if there is none. */}}
-{{- define "limpet.serverSecret" -}}
+{{/* Not empty if xDS has certificates. */}}
+{{- define "limpet.hasTls" -}}
 {{- if and (eq .Values.output "envoy") (not (dig "xds" "plainText" false .Values.config)) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret with the server's certificate of xDS; empty if the controller makes it, or there is none. */}}
+{{- define "limpet.serverSecret" -}}
+{{- if and (include "limpet.hasTls" .) (ne .Values.xds.certificates "Controller") -}}
 {{ .Values.xds.serverSecret | default (printf "%s-xds-server" (include "limpet.fullname" .)) }}
 {{- end -}}
 {{- end -}}
@@ -72,6 +79,9 @@ controller keeps are named after the release, so that a namespace can have sever
 {{- if include "limpet.serverSecret" . -}}
 {{- $tls := dict "certificate" "/etc/limpet-xds/tls.crt" "key" "/etc/limpet-xds/tls.key" -}}
 {{- $_ := set $xds "tls" (set $tls "clientCa" "/etc/limpet-xds/ca.crt") -}}
+{{- else if include "limpet.hasTls" . -}}
+{{- $authority := ternary dict (dict "secret" (printf "%s-xds-authority" $fullname)) (eq $fullname "limpet") -}}
+{{- $_ := set $xds "tls" (dict "authority" $authority) -}}
 {{- end -}}
 {{- $_ := set $config "xds" $xds -}}
 {{- end -}}
@@ -93,6 +103,16 @@ lease: {{ ($config.leaderElection | default dict).name | default "limpet-control
 fences: {{ $config.fences | default "limpet-fences" | toYaml }}
 keyring: {{ $keyring.secret | default "limpet-keyring" | toYaml }}
 keyEncryptionKey: {{ $keyring.keyEncryptionKeySecret | default "limpet-key-encryption-key" | toYaml }}
+{{- $authority := dig "xds" "tls" "authority" "" $config }}
+{{- if kindIs "map" $authority }}
+authority: {{ $authority.secret | default "limpet-xds-authority" | toYaml }}
+{{- end }}
+{{- end -}}
+
+{{/* The name of everything that belongs to the Envoys of a Gateway, `namespace/name`. */}}
+{{- define "limpet.envoys" -}}
+{{- $head := regexReplaceAll "^[^/]*/" . "" | replace "." "-" | trunc 32 -}}
+limpet-{{ regexReplaceAll "-+$" $head "" }}-{{ sha256sum . | trunc 8 }}
 {{- end -}}
 
 {{/*

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::Wanted;
+use crate::envoy::EnvoysNamespace;
 use limpet_api::Container;
-use limpet_model::{ADMIN_PORT, READY_PORT, envoys_certificate};
+use limpet_model::{ADMIN_PORT, READY_PORT, envoys_certificate, envoys_keys};
 
 /// How long a pod that ends gives clients to go elsewhere, in seconds.
 const DRAIN_TIME: u32 = 30;
@@ -163,12 +164,19 @@ impl Wanted<'_> {
             "securityContext": unprivileged(),
             "volumeMounts": mounts,
         });
-        if let (Some(secret), Value::Object(container)) =
-            (&self.options.surroundings.key_encryption_keys, &mut container)
-        {
+        if let (Some(secret), Value::Object(container)) = (self.keys(), &mut container) {
             container.insert("envFrom".to_owned(), json!([{"secretRef": {"name": secret}}]));
         }
         container
+    }
+
+    /// The Secret with the key-encryption keys: the controller's own one, or a copy of it beside the pods.
+    fn keys(&self) -> Option<String> {
+        let own = self.options.surroundings.key_encryption_keys.clone()?;
+        Some(match self.options.namespace {
+            EnvoysNamespace::Controller => own,
+            EnvoysNamespace::Gateway => envoys_keys(self.gateway),
+        })
     }
 
     fn volumes(&self) -> Vec<Value> {

@@ -16,7 +16,7 @@ use super::guard::Guard;
 use super::memory::KeptMemory;
 use crate::cluster::config::Config;
 use crate::cluster::reconcile::certificates::{
-    AuthorityConfig, AuthorityReconciler, KnownAuthority, SecretsReconciler,
+    AuthorityConfig, AuthorityReconciler, KnownAuthority, Place, SecretsReconciler,
 };
 use crate::cluster::reconcile::config_map::{self, Content};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
@@ -28,8 +28,11 @@ use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease, Replicas};
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::status::DiagnosticEvents;
 use crate::exit::Failure;
+use limpet_api::ObjectName;
 use limpet_core::time::GatewayDuration;
 use limpet_model::Memory;
+use limpet_outputs::envoy::EnvoysNamespace;
+use limpet_outputs::manifests::controller_label;
 use limpet_outputs::{FilterInputs, FilterKeys};
 
 /// The sources, and the tasks that keep them.
@@ -143,7 +146,10 @@ fn start_authority(
     let (client, namespace) = (&context.client, context.namespace());
     let (telling, everywhere) = watch::channel(None);
     let (reconciler, known) = AuthorityReconciler::new(
-        (Api::namespaced(client.clone(), namespace), namespace),
+        (
+            Api::namespaced(client.clone(), namespace),
+            &ObjectName::new(namespace, &context.config.leader_election.name),
+        ),
         config,
         tls.clone(),
         everywhere,
@@ -151,8 +157,21 @@ fn start_authority(
         diagnostics.clone(),
     );
     tasks.spawn(reconcile_loop::run(reconciler));
+    let managed = context.config.envoy.managed.as_ref();
+    let place = Place {
+        namespace: namespace.to_owned(),
+        with_gateways: managed.is_some_and(|managed| managed.namespace == EnvoysNamespace::Gateway),
+        label: controller_label(&context.settings.controller_name),
+    };
+    let keyring = &context.config.keyring;
+    let keys = keyring
+        .file
+        .is_none()
+        .then(|| keyring.key_encryption_key_secret.clone());
     let (reconciler, first_to_end) = SecretsReconciler::new(
-        (client.clone(), namespace),
+        client.clone(),
+        place,
+        keys,
         config.certificate_life.get(),
         reported,
         known.clone(),

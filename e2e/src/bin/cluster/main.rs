@@ -39,8 +39,6 @@ It has the definitions of the Gateway API {}. In another terminal, as root:
 
     alias k='nsenter {namespaces} kubectl --kubeconfig {}'
     k get pods -A
-    k apply -f controller/deploy/namespace.yaml
-    controller/deploy/certificates.sh \"$(mktemp -d)\" | k apply -f -
     k apply -k controller/deploy && k apply -k controller/deploy/envoy
     k -n limpet-system get pods -w
 

@@ -1,5 +1,6 @@
 //! The certificates of xDS end, or are replaced, while an Envoy runs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,9 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use base64::prelude::{BASE64_STANDARD, Engine};
+use limpet_api::ObjectName;
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
 use limpet_e2e::{poll, tools};
+use limpet_model::{envoys_certificate, envoys_uri};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -115,15 +117,17 @@ async fn an_envoy_reconnects_with_a_new_certificate() -> Result<()> {
     let folder = TempDir::with_prefix("limpet-e2e-")?;
     let [server, client] = ["server", "client"].map(|name| folder.path().join(name));
     let (old, new) = (Authority::new("old")?, Authority::new("new")?);
+    let uri = envoys_uri(&ObjectName::new(namespace.name(), "web"));
+    let sign = |by: &Authority| by.sign_all(&[HOST, &uri]);
     for side in [&server, &client] {
-        mount(side, "1", &old.certificate, &old.sign(HOST)?)?;
+        mount(side, "1", &old.certificate, &sign(&old)?)?;
     }
     let mut site = TlsSite::start(namespace, cluster, folder.path(), HOST).await?;
     let crowd = crowd(&site.controller).await?;
 
     // Neither side accepts the other's old certificate any more.
     for side in [&server, &client] {
-        mount(side, "2", &new.certificate, &new.sign(HOST)?)?;
+        mount(side, "2", &new.certificate, &sign(&new)?)?;
     }
     site.reconnect().await?;
     site.until_changed("renewed").await?;
@@ -140,8 +144,10 @@ async fn expired_certificates_stop_changes_and_no_session() -> Result<()> {
     let [server, client] = ["server", "client"].map(|name| folder.path().join(name));
     let authority = Authority::new("short")?;
     let left = Duration::from_secs(40);
+    let uri = envoys_uri(&ObjectName::new(namespace.name(), "web"));
+    let names = [HOST, &uri];
     for side in [&server, &client] {
-        mount(side, "1", &authority.certificate, &authority.sign_until(HOST, left)?)?;
+        mount(side, "1", &authority.certificate, &authority.sign_until(&names, left)?)?;
     }
     let mut site = TlsSite::start(namespace, cluster, folder.path(), HOST).await?;
     let crowd = crowd(&site.controller).await?;
@@ -163,7 +169,7 @@ async fn expired_certificates_stop_changes_and_no_session() -> Result<()> {
 
     // What connects is turned away. Envoy serves on with what it has.
     site.reconnect().await?;
-    mount(&server, "2", &authority.certificate, &authority.sign(HOST)?)?;
+    mount(&server, "2", &authority.certificate, &authority.sign_all(&names)?)?;
     // With its new certificate, the server learns that the client's ended.
     let told = async || {
         site.controller
@@ -181,35 +187,35 @@ async fn expired_certificates_stop_changes_and_no_session() -> Result<()> {
     );
 
     // Nothing has to be restarted.
-    mount(&client, "2", &authority.certificate, &authority.sign(HOST)?)?;
+    mount(&client, "2", &authority.certificate, &authority.sign_all(&names)?)?;
     site.until_changed("renewed").await?;
     site.until_programmed("True/Programmed").await?;
     site.until_left(CLIENT, |left| left > 0.0).await?;
     nothing_happened(crowd).await
 }
 
-/// Runs `certificates.sh` and returns the authority and the certificate in both Secrets.
+/// Runs `certificates.sh` and returns the authority and the certificate in the Secrets of the server and of Envoy.
 fn made_by_script(folder: &Path, namespace: &str) -> Result<[(String, Certificate); 2]> {
     let made = Command::new(tools::checkout().join("controller/deploy/certificates.sh"))
         .arg(folder)
-        .arg(namespace)
+        .arg(format!("{namespace}/web"))
+        .env("NAMESPACE", namespace)
         .output()?;
     ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let secrets: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(made.stdout)?)?;
     let of = |name: &str| -> Result<(String, Certificate)> {
         let secret = secrets.iter().find(|secret| secret["metadata"]["name"] == name);
-        let data = &secret.with_context(|| format!("no Secret {name}"))?["data"];
-        let text = |file: &str| -> Result<String> {
-            let text = data[file].as_str().with_context(|| format!("no {file}"))?;
-            Ok(String::from_utf8(BASE64_STANDARD.decode(text)?)?)
-        };
+        let texts: BTreeMap<_, _> = mounted::texts(secret.with_context(|| format!("no Secret {name}"))?)?
+            .into_iter()
+            .collect();
         let certificate = Certificate {
-            certificate: text("tls.crt")?,
-            key: text("tls.key")?,
+            certificate: texts["tls.crt"].clone(),
+            key: texts["tls.key"].clone(),
         };
-        Ok((text("ca.crt")?, certificate))
+        Ok((texts["ca.crt"].clone(), certificate))
     };
-    Ok([of("limpet-xds-server")?, of("limpet-xds-client")?])
+    let client = envoys_certificate(&ObjectName::new(namespace, "web"));
+    Ok([of("limpet-xds-server")?, of(&client)?])
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use crate::cluster::kube::named_object::{self, Seen};
 use crate::cluster::kube::{Backoff, Wiped};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
+use limpet_api::ObjectName;
 use limpet_xds::{TlsInMemory, TlsPem};
 
 /// The timeout of one call.
@@ -101,9 +102,10 @@ impl Reconcile for Reconciler {
 }
 
 impl Reconciler {
-    /// The receiver tells which authority there is. `tls` gets this replica's certificate.
+    /// The receiver tells which authority there is. `tls` gets this replica's certificate, which has the names of
+    /// `service`.
     pub(crate) fn new(
-        (secrets, namespace): (Api<SecretObject>, &str),
+        (secrets, service): (Api<SecretObject>, &ObjectName),
         config: &AuthorityConfig,
         tls: TlsInMemory,
         everywhere: watch::Receiver<Option<Everywhere>>,
@@ -116,7 +118,7 @@ impl Reconciler {
         let reconciler = Self {
             states: named_object::follow(secrets.clone(), "Secret", &config.secret).boxed(),
             secrets,
-            names: config.server_names(namespace),
+            names: config.server_names(service),
             config: config.clone(),
             found: Found::Unknown,
             told,

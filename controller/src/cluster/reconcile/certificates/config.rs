@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use limpet_api::ObjectName;
 use limpet_core::time::GatewayDuration;
 
 /// The controller's own authority for xDS. Durations as the Gateway API writes them (GEP-2257).
@@ -10,7 +11,8 @@ use limpet_core::time::GatewayDuration;
 pub(crate) struct AuthorityConfig {
     /// The Secret with the authority, in the controller's own namespace.
     pub(crate) secret: String,
-    /// The names and addresses in the server's certificate; if empty, those of the Service `limpet-controller`.
+    /// The names and addresses in the server's certificate; if empty, those of the Service with the
+    /// name of the Lease.
     pub(crate) server_names: Vec<String>,
     /// How long an authority is valid. At two thirds of it, another one begins to take its place.
     pub(crate) life: GatewayDuration,
@@ -57,12 +59,15 @@ impl AuthorityConfig {
         Ok(())
     }
 
-    /// The names in the server's certificate of a controller in this namespace.
-    pub(super) fn server_names(&self, namespace: &str) -> Vec<String> {
+    /// The names in the server's certificate. By default they are those of this Service.
+    pub(super) fn server_names(&self, service: &ObjectName) -> Vec<String> {
         if self.server_names.is_empty() {
-            let service = "limpet-controller";
-            let in_namespace = format!("{service}.{namespace}");
-            vec![service.to_owned(), format!("{in_namespace}.svc"), in_namespace]
+            let ObjectName { namespace, name } = service;
+            vec![
+                name.clone(),
+                format!("{name}.{namespace}"),
+                format!("{name}.{namespace}.svc"),
+            ]
         } else {
             self.server_names.clone()
         }

@@ -1,11 +1,12 @@
 //! The Secrets of Gateways: what they should have, and what they lack.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use limpet_xds::{Identity, Validity};
 use rustls::RootCertStore;
 use rustls::crypto::ring;
@@ -18,23 +19,94 @@ use super::content::{Authority, CERTIFICATE, KEY, TLS, TRUSTED, data};
 use super::schedule::renewal;
 use super::sign::{self, Pair};
 use crate::cluster::kube::{self, Wiped};
-use limpet_api::ObjectName;
-use limpet_model::{envoys_certificate, envoys_labels, envoys_uri};
+use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
+use limpet_model::{envoys_certificate, envoys_keys, envoys_labels, envoys_uri};
+use limpet_outputs::manifests::CONTROLLER_LABEL;
 
-/// The Secret that a Gateway should have.
+/// Whose Secrets these are, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The controller's own namespace.
+    pub(crate) namespace: String,
+    /// Whether the Secrets are in the namespaces of Gateways instead, with the key-encryption keys.
+    pub(crate) with_gateways: bool,
+    /// The value of the label that tells them from those of other controllers.
+    pub(crate) label: String,
+}
+
+/// The Secrets that a Gateway should have.
+#[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) gateway: ObjectName,
-    /// The Secret.
+    /// The Secret with the certificate.
     pub(super) name: ObjectName,
+    labels: BTreeMap<String, String>,
+    /// Only an object in the same namespace can be an owner.
+    owner: Option<OwnerReference>,
 }
 
 impl Wanted {
-    pub(super) fn new(gateway: &ObjectName, namespace: &str) -> Self {
+    pub(super) fn new(gateway: &ObjectName, uid: &str, place: &Place) -> Self {
+        let mut labels = envoys_labels(gateway);
+        labels.insert(CONTROLLER_LABEL.to_owned(), place.label.clone());
+        let namespace = if place.with_gateways {
+            &gateway.namespace
+        } else {
+            &place.namespace
+        };
         Self {
             gateway: gateway.clone(),
             name: ObjectName::new(namespace, &envoys_certificate(gateway)),
+            labels,
+            owner: place.with_gateways.then(|| OwnerReference {
+                api_version: format!("{GATEWAY_GROUP}/v1"),
+                kind: Kind::Gateway.as_str().to_owned(),
+                name: gateway.name.clone(),
+                uid: uid.to_owned(),
+                ..OwnerReference::default()
+            }),
         }
+    }
+
+    fn metadata(&self, name: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(self.name.namespace.clone()),
+            labels: Some(self.labels.clone()),
+            owner_references: self.owner.clone().map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn is_marked(&self, secret: &SecretObject) -> bool {
+        let metadata = &secret.metadata;
+        let label = |name: &String| metadata.labels.as_ref().and_then(|labels| labels.get(name));
+        let mut owners = metadata.owner_references.iter().flatten();
+        self.labels.iter().all(|(name, value)| label(name) == Some(value))
+            && self
+                .owner
+                .as_ref()
+                .is_none_or(|owner| owners.any(|is| is.uid == owner.uid))
+    }
+
+    /// The Secret with the key-encryption keys.
+    pub(super) fn keys_name(&self) -> String {
+        envoys_keys(&self.gateway)
+    }
+
+    /// The Secret with the same key-encryption keys as this one.
+    pub(super) fn keys(&self, own: &SecretObject) -> Wiped {
+        Wiped::new(SecretObject {
+            metadata: self.metadata(&self.keys_name()),
+            type_: own.type_.clone(),
+            data: own.data.clone(),
+            ..SecretObject::default()
+        })
+    }
+
+    /// Whether this Secret has the key-encryption keys of the controller's own one.
+    pub(super) fn has_keys(&self, secret: &SecretObject, own: &SecretObject) -> bool {
+        self.is_marked(secret) && secret.data == own.data
     }
 
     /// The certificate in the Secret, and how long it is valid. `None`: another one is needed now.
@@ -62,11 +134,7 @@ impl Wanted {
 
     /// Whether the rest of the Secret is as it should be.
     pub(super) fn is_complete(&self, secret: &SecretObject, authority: &Authority) -> bool {
-        let labels = secret.metadata.labels.clone().unwrap_or_default();
-        let has_labels = envoys_labels(&self.gateway)
-            .iter()
-            .all(|(name, value)| labels.get(name) == Some(value));
-        has_labels && data(secret, TRUSTED) == Some(authority.trusted.as_bytes())
+        self.is_marked(secret) && data(secret, TRUSTED) == Some(authority.trusted.as_bytes())
     }
 
     /// A new certificate.
@@ -93,12 +161,7 @@ impl Wanted {
         ];
         let data = data.map(|(field, value)| (field.to_owned(), ByteString(value.to_vec())));
         Wiped::new(SecretObject {
-            metadata: ObjectMeta {
-                name: Some(self.name.name.clone()),
-                namespace: Some(self.name.namespace.clone()),
-                labels: Some(envoys_labels(&self.gateway)),
-                ..ObjectMeta::default()
-            },
+            metadata: self.metadata(&self.name.name),
             type_: Some(TLS.to_owned()),
             data: Some(data.into()),
             ..SecretObject::default()

@@ -20,8 +20,11 @@ mod permission;
 mod schedule;
 mod secrets;
 mod sign;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use authority::{KnownAuthority, Reconciler as AuthorityReconciler};
 pub(crate) use config::AuthorityConfig;
+pub(crate) use gateways::Place;
 pub(crate) use permission::permission;
 pub(crate) use secrets::Reconciler as SecretsReconciler;

@@ -1,4 +1,5 @@
-//! Keeps a Secret with a certificate for the Envoys of each Gateway.
+//! Keeps a Secret with a certificate for the Envoys of each Gateway. In the namespaces of Gateways, it keeps a copy of the
+//! key-encryption keys beside it, because a pod can use no Secret of another namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 
 use super::authority::{Everywhere, KnownAuthority};
 use super::content::Authority;
-use super::gateways::Wanted;
+use super::gateways::{Place, Wanted};
 use super::schedule::renewal;
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, Wiped};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
@@ -20,6 +21,7 @@ use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::{GATEWAY_NAME, MANAGED_BY, MANAGER};
+use limpet_outputs::manifests::CONTROLLER_LABEL;
 
 /// How often the Secrets are looked at, for changes by others.
 const LOOK: Duration = Duration::from_secs(60);
@@ -30,7 +32,9 @@ const ABOUT: &str = "xds.tls.authority of Gateways";
 
 pub(crate) struct Reconciler {
     client: Client,
-    namespace: String,
+    place: Place,
+    /// The Secret with the key-encryption keys, if they are copied.
+    keys: Option<String>,
     life: Duration,
     reported: watch::Receiver<Option<Reported>>,
     known: watch::Receiver<KnownAuthority>,
@@ -41,14 +45,19 @@ pub(crate) struct Reconciler {
     diagnostics: Diagnostics,
     /// What the Secrets were last compared with, and when that is due again.
     compared: Option<Compared>,
+    /// Where Secrets of ours may be.
+    namespaces: BTreeSet<String>,
     backoff: Backoff,
 }
 
 struct Compared {
-    gateways: BTreeSet<ObjectName>,
+    gateways: Gateways,
     authority: Arc<Authority>,
     next: Instant,
 }
+
+/// The Gateways of our classes with their uids.
+type Gateways = BTreeMap<ObjectName, String>;
 
 /// The result of a round.
 #[derive(Default)]
@@ -102,7 +111,9 @@ impl Reconcile for Reconciler {
 impl Reconciler {
     /// The receivers tell when all Secrets agree with an authority, and which certificate ends first.
     pub(crate) fn new(
-        (client, namespace): (Client, &str),
+        client: Client,
+        place: Place,
+        keys: Option<String>,
         life: Duration,
         reported: watch::Receiver<Option<Reported>>,
         known: watch::Receiver<KnownAuthority>,
@@ -113,7 +124,9 @@ impl Reconciler {
         let (first, followed) = watch::channel(None);
         let reconciler = Self {
             client,
-            namespace: namespace.to_owned(),
+            keys: keys.filter(|_| place.with_gateways),
+            namespaces: BTreeSet::from_iter((!place.with_gateways).then(|| place.namespace.clone())),
+            place,
             life,
             reported,
             known,
@@ -128,9 +141,12 @@ impl Reconciler {
     }
 
     /// The Gateways of our classes. `None`: nothing was built yet.
-    fn gateways(&mut self) -> Option<BTreeSet<ObjectName>> {
+    fn gateways(&mut self) -> Option<Gateways> {
         let reported = self.reported.borrow_and_update();
-        Some(reported.as_ref()?.reports.gateways.keys().cloned().collect())
+        let Reported { reports, objects, .. } = reported.as_ref()?;
+        let uid = |name: &ObjectName| objects.gateways.get(name).map(|gateway| gateway.meta.uid.clone());
+        let named = |name: &ObjectName| Some((name.clone(), uid(name)?));
+        Some(reports.gateways.keys().filter_map(named).collect())
     }
 
     /// What somebody else does now.
@@ -183,36 +199,87 @@ impl Reconciler {
         self.diagnostics.set(ABOUT, diagnostics);
     }
 
-    async fn round(&self, gateways: &BTreeSet<ObjectName>, authority: &Authority) -> Found {
+    async fn round(&mut self, gateways: &Gateways, authority: &Authority) -> Found {
         let mut found = Found::default();
-        let mut there = match self.list().await {
-            Ok(there) => there,
+        let own_keys = match self.own_keys().await {
+            Ok(own_keys) => own_keys,
             Err(error) => {
-                let name = ObjectName::new(&self.namespace, "");
+                let name = ObjectName::new(&self.place.namespace, self.keys.as_deref().unwrap_or_default());
                 found.failed(&name, Reason::ReadRefused, &error);
                 return found;
             }
         };
-        for gateway in gateways {
-            let wanted = Wanted::new(gateway, &self.namespace);
-            let is = there.remove(&wanted.name.name);
-            if let Err(error) = self.keep(&wanted, is.as_ref(), authority, &mut found).await {
-                found.failed(&wanted.name, Reason::WriteRefused, &error);
-            }
+        let mut by_namespace: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
+        for (gateway, uid) in gateways {
+            let wanted = Wanted::new(gateway, uid, &self.place);
+            by_namespace
+                .entry(wanted.name.namespace.clone())
+                .or_default()
+                .push(wanted);
         }
-        for (name, secret) in there {
-            if let Err(error) = self.delete(&name, &secret).await {
-                let name = ObjectName::new(&self.namespace, &name);
-                found.failed(&name, Reason::WriteRefused, &error);
+        self.namespaces.extend(by_namespace.keys().cloned());
+        for namespace in &self.namespaces {
+            let wanted = by_namespace.remove(namespace).unwrap_or_default();
+            match self.list(namespace).await {
+                Ok(there) => {
+                    self.keep_all(there, &wanted, (authority, own_keys.as_ref()), &mut found)
+                        .await;
+                }
+                Err(error) => found.failed(&ObjectName::new(namespace, ""), Reason::ReadRefused, &error),
             }
         }
         found
     }
 
-    /// The Secrets of Gateways that are there.
-    async fn list(&self) -> Result<BTreeMap<String, Wiped>, Error> {
-        let ours = format!("{MANAGED_BY}={MANAGER},{GATEWAY_NAME}");
-        let list = self.api().list(&ListParams::default().labels(&ours)).await?;
+    /// Compares the Secrets of a namespace with what is wanted there.
+    async fn keep_all(
+        &self,
+        mut there: BTreeMap<String, Wiped>,
+        all: &[Wanted],
+        (authority, own_keys): (&Authority, Option<&Wiped>),
+        found: &mut Found,
+    ) {
+        for wanted in all {
+            let is = there.remove(&wanted.name.name);
+            if let Err(error) = self.keep(wanted, is.as_ref(), authority, found).await {
+                found.failed(&wanted.name, Reason::WriteRefused, &error);
+            }
+            let Some(own) = own_keys.map(Wiped::object) else {
+                continue;
+            };
+            let is = there.remove(&wanted.keys_name());
+            if is.is_none_or(|is| !wanted.has_keys(is.object(), own))
+                && let Err(error) = self.apply(&wanted.name.namespace, &wanted.keys(own)).await
+            {
+                found.failed(&wanted.name, Reason::WriteRefused, &error);
+            }
+        }
+        for secret in there.into_values() {
+            if let Err(error) = self.delete(&secret).await {
+                let metadata = &secret.object().metadata;
+                let name = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
+                let [namespace, name] = name;
+                found.failed(&ObjectName::new(namespace, name), Reason::WriteRefused, &error);
+            }
+        }
+    }
+
+    /// The Secret with the key-encryption keys, if it is copied and there.
+    async fn own_keys(&self) -> Result<Option<Wiped>, Error> {
+        let Some(name) = &self.keys else {
+            return Ok(None);
+        };
+        // The right to list it by its name is what following it needs, too.
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        let list = self.api(&self.place.namespace).list(&named).await?;
+        Ok(list.items.into_iter().next().map(Wiped::new))
+    }
+
+    /// The Secrets of Gateways that are there, and ours.
+    async fn list(&self, namespace: &str) -> Result<BTreeMap<String, Wiped>, Error> {
+        let label = &self.place.label;
+        let ours = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={label},{GATEWAY_NAME}");
+        let list = self.api(namespace).list(&ListParams::default().labels(&ours)).await?;
         let named = list.items.into_iter().map(|secret| {
             let name = secret.metadata.name.clone().unwrap_or_default();
             (name, Wiped::new(secret))
@@ -246,7 +313,8 @@ impl Reconciler {
             }
         };
         if is_new || !is_complete {
-            self.apply(wanted, &wanted.object(&pair, authority)).await?;
+            self.apply(&wanted.name.namespace, &wanted.object(&pair, authority))
+                .await?;
             tracing::info!(secret = %wanted.name, gateway = %wanted.gateway, is_new, "wrote the certificate of Envoys");
         }
         found.keeps(CertificateUse {
@@ -257,31 +325,38 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn apply(&self, wanted: &Wanted, secret: &Wiped) -> Result<(), Error> {
+    async fn apply(&self, namespace: &str, secret: &Wiped) -> Result<(), Error> {
         // The Lease may have been lost meanwhile.
         if !*self.leads.borrow() {
             return Ok(());
         }
+        let name = secret.object().metadata.name.clone().unwrap_or_default();
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let (api, patch) = (self.api(), Patch::Apply(secret.object()));
-        let written = api.patch(&wanted.name.name, &params, &patch).await?;
+        let patch = Patch::Apply(secret.object());
+        let written = self.api(namespace).patch(&name, &params, &patch).await?;
         drop(Wiped::new(written));
         Ok(())
     }
 
     /// Deletes the Secret of a Gateway that is not ours any more.
-    async fn delete(&self, name: &str, secret: &Wiped) -> Result<(), Error> {
+    async fn delete(&self, secret: &Wiped) -> Result<(), Error> {
         if !*self.leads.borrow() {
             return Ok(());
         }
+        let metadata = &secret.object().metadata;
+        let [namespace, name] = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
         let same = Preconditions {
-            uid: secret.object().metadata.uid.clone(),
+            uid: metadata.uid.clone(),
             resource_version: None,
         };
         let params = DeleteParams::default().preconditions(same);
-        match self.api().delete(name, &params).await {
+        match self.api(namespace).delete(name, &params).await {
             Ok(_) => {
-                tracing::info!(secret = name, "deleted the certificate of Envoys whose Gateway is gone");
+                tracing::info!(
+                    namespace,
+                    secret = name,
+                    "deleted the Secret of Envoys whose Gateway is gone"
+                );
                 Ok(())
             }
             Err(Error::Api(status)) if status.code == 404 => Ok(()),
@@ -289,8 +364,8 @@ impl Reconciler {
         }
     }
 
-    fn api(&self) -> Api<SecretObject> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+    fn api(&self, namespace: &str) -> Api<SecretObject> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 }
 
