@@ -84,6 +84,16 @@ controller keeps are named after the release, so that a namespace can have sever
 {{- $_ := set $xds "tls" (dict "authority" $authority) -}}
 {{- end -}}
 {{- $_ := set $config "xds" $xds -}}
+{{- if .Values.envoys.managed -}}
+{{- $managed := dict "limpetImage" (include "limpet.image" .) -}}
+{{- if ne $fullname "limpet" -}}
+{{- $_ := set $managed "xds" (printf "%s.%s:18000" (include "limpet.controller" .) .Release.Namespace) -}}
+{{- end -}}
+{{- with .Values.imagePullSecrets -}}
+{{- $_ := set $managed "defaults" (dict "pod" (dict "imagePullSecrets" .)) -}}
+{{- end -}}
+{{- $_ := set $config "envoy" (dict "managed" $managed) -}}
+{{- end -}}
 {{- end -}}
 {{- if ne $fullname "limpet" -}}
 {{- $_ := set $config "fences" (printf "%s-fences" $fullname) -}}

@@ -50,7 +50,8 @@ async fn a_missing_right_is_told_by_name_and_in_an_event() -> Result<()> {
         controller,
     };
     gateway(&site.namespace, "web", &json!({})).await?;
-    site.namespace.delete("RoleBinding", "limpet-envoys").await?;
+    let bound = site.namespace.cluster_role("limpet-envoys");
+    site.namespace.delete("RoleBinding", &bound).await?;
     site.controller.launch()?;
     site.controller.until_ready().await?;
     let message = site
