@@ -181,6 +181,7 @@ fn gateway<'a>(
             "spec.allowedListeners" => format!("{field} (no ListenerSet is served)"),
             _ => field.clone(),
         })
+        .chain(for_nobody(object, &envoys))
         .collect();
     GatewayState {
         object,
@@ -192,6 +193,18 @@ fn gateway<'a>(
         without_address,
         ignored,
     }
+}
+
+/// Labels and annotations for Envoys that somebody else runs.
+fn for_nobody(object: &Object<GatewaySpec>, envoys: &Envoys) -> impl Iterator<Item = String> {
+    let asked = &object.spec.infrastructure;
+    let is_by_hand = envoys.deployment.is_none() && !envoys.unchanged;
+    let given = [
+        ("labels", !asked.labels.is_empty()),
+        ("annotations", !asked.annotations.is_empty()),
+    ];
+    let given = given.into_iter().filter(move |(_, is_given)| is_by_hand && *is_given);
+    given.map(|(name, _)| format!("spec.infrastructure.{name}"))
 }
 
 /// The parameters of a Gateway's class.

@@ -12,7 +12,7 @@ use limpet_model::{
 const CLASS: &str = "
 kind: GatewayClass
 metadata: {name: theirs}
-spec: {controllerName: example.com/theirs, parametersRef: {group: x, kind: Y, name: z}}
+spec: {controllerName: example.com/theirs, parametersRef: {group: x, kind: Thing, name: z}}
 ---
 kind: GatewayClass
 metadata: {name: limpet}

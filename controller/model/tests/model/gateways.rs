@@ -59,7 +59,7 @@ spec: {gatewayClassName: missing, listeners: [{name: http, port: 80, protocol: H
 }
 
 #[test]
-fn a_class_with_parameters_is_refused_with_its_gateways() {
+fn a_class_with_invalid_parameters_keeps_its_gateways() {
     let (graph, reports) = built(
         "
 kind: GatewayClass
@@ -78,7 +78,11 @@ spec: {gatewayClassName: special, listeners: [{name: http, port: 80, protocol: H
         "InvalidParameters",
         &["spec.parametersRef"],
     );
-    assert!(graph.gateways.is_empty());
+    let name = ObjectName::new("shop", "web");
+    let accepted = of_type(&reports.gateways[&name].conditions, "Accepted");
+    let words = "GatewayClass special: spec.parametersRef";
+    expect(accepted, ConditionStatus::False, "InvalidParameters", &[words]);
+    assert!(graph.gateways.contains_key(&name), "a mistake ends what runs");
 }
 
 #[test]
