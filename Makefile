@@ -137,7 +137,7 @@ e2e-node: node wasm module test-cli ## Run the tests on a genuine Kubernetes nod
 	@echo "Testing on a Kubernetes node with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# The tests restart what they share.
 	@RUST_TEST_THREADS=1 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	e2e/tools/with-node.sh $(test_e2e) --features node --test node $(in_node)
+	e2e/tools/with-node.sh $(test_e2e) --features node --test node --test first-page $(in_node)
 
 cluster: node wasm module test-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin cluster

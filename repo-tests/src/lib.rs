@@ -2,6 +2,7 @@
 
 mod links;
 mod page;
+mod transcript;
 
 use std::fs;
 use std::io;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 pub use links::broken_links;
 pub use page::{Block, Link, Page};
+pub use transcript::{Step, fits, steps};
 
 /// The root of the repository.
 #[must_use]

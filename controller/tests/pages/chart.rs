@@ -26,7 +26,9 @@ fn documented() -> BTreeSet<String> {
         } else if line.starts_with("| `") {
             let names = line.split('|').nth(1).unwrap_or_default();
             for name in names.split('`').skip(1).step_by(2) {
-                let is_section = section.chars().all(|character| character.is_alphanumeric() || character == '.');
+                let is_section = section
+                    .chars()
+                    .all(|character| character.is_alphanumeric() || character == '.');
                 fields.insert(if is_section {
                     format!("{section}.{name}")
                 } else {

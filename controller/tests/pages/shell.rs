@@ -13,13 +13,14 @@ use tempfile::TempDir;
 use crate::{LIMPET, assert_none, checkout, copy_of_the_checkout, pages};
 
 /// Programs that have a stand-in.
-const STAND_INS: [&str; 14] = [
+const STAND_INS: [&str; 15] = [
     "curl",
     "docker",
     "dist/limpet",
     "envoy",
     "git",
     "go",
+    "helm",
     "kubectl",
     "limpet",
     "make",
@@ -31,11 +32,12 @@ const STAND_INS: [&str; 14] = [
 ];
 
 /// Programs that do in a folder of the test's what they do anywhere.
-const REAL: [&str; 19] = [
+const REAL: [&str; 20] = [
     "awk",
     "base64",
     "bash",
     "cat",
+    "cmp",
     "cp",
     "cut",
     "date",
@@ -68,6 +70,12 @@ case $name in
   limpet)
     # A command line that is read up to its end is answered with the help.
     why=$("$LIMPET" "$@" --help 2>&1 >/dev/null) || say "$why"
+    ;;
+  helm)
+    case $1 in
+      history | install | list | rollback | show | status | template | uninstall | upgrade) ;;
+      *) say "helm has no command $1" ;;
+    esac
     ;;
   make)
     for argument in "$@"; do
@@ -244,6 +252,8 @@ fn commands_that_are_not_understood_are_found() {
         ("limpet check envoy-configs/none.yaml", 4),
         ("kubectl -n shop aply -f a.yaml", 4),
         ("kubectl apply -k controller/none", 4),
+        ("helm instal limpet controller/deploy/chart", 4),
+        ("helm install limpet controller/deploy/none", 4),
         ("make nothing", 4),
         ("frobnicate", 4),
         ("e2e/tools/none.sh", 4),

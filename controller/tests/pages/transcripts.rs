@@ -1,87 +1,18 @@
 //! Transcripts that say that they can be run (`console,run`): those of a page are one session in a copy of the
-//! checkout, with what was built in its place. In what a command prints, `…` stands for anything within a line, and
-//! alone on a line for any lines.
+//! checkout, with what was built in its place.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use limpet_repo_tests::{Block, Page};
+use limpet_repo_tests::{Page, Step, fits, steps};
 
 use crate::{LIMPET, assert_none, copy_of_the_checkout, pages};
-
-/// A command, and what it is to print.
-#[derive(Debug, PartialEq, Eq)]
-struct Step {
-    line: usize,
-    command: String,
-    output: Vec<String>,
-    code: i32,
-}
-
-fn steps(block: &Block) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    let mut continues = false;
-    for (at, text) in (block.line + 1..).zip(block.text.lines()) {
-        match steps.last_mut() {
-            Some(step) if continues => {
-                step.command.push('\n');
-                step.command.push_str(text);
-            }
-            _ if text.starts_with("$ ") => steps.push(Step {
-                line: at,
-                command: text.trim_start_matches("$ ").to_owned(),
-                output: Vec::new(),
-                code: 0,
-            }),
-            Some(step) => match text.strip_prefix("[exit code ").and_then(|rest| rest.strip_suffix(']')) {
-                Some(code) => step.code = code.parse().unwrap(),
-                None => step.output.push(text.to_owned()),
-            },
-            None => panic!("line {at}: no command in front of it"),
-        }
-        let is_command = continues || text.starts_with("$ ");
-        continues = is_command && text.ends_with('\\');
-    }
-    steps
-}
-
-/// Whether a line, or lines, are as they are expected.
-fn fits<T: AsRef<str>>(expected: &[T], found: &[&str]) -> bool {
-    let Some((first, rest)) = expected.split_first() else {
-        return found.is_empty();
-    };
-    if first.as_ref() == "…" {
-        return (0..=found.len()).any(|skipped| fits(rest, &found[skipped..]));
-    }
-    found
-        .split_first()
-        .is_some_and(|(line, others)| line_fits(first.as_ref(), line) && fits(rest, others))
-}
-
-fn line_fits(expected: &str, found: &str) -> bool {
-    let mut parts = expected.split('…');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = found.strip_prefix(first) else {
-        return false;
-    };
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, between)) = parts.split_last() else {
-        return rest.is_empty();
-    };
-    for part in between {
-        let Some((_, behind)) = rest.split_once(part) else {
-            return false;
-        };
-        rest = behind;
-    }
-    rest.ends_with(last)
-}
 
 /// What is otherwise than a page says.
 fn problems(path: &str, page: &Page) -> Vec<String> {
     let blocks = page.blocks.iter().filter(|block| block.language == "console,run");
-    let steps: Vec<Step> = blocks.flat_map(steps).collect();
+    let steps: Vec<Step> = blocks.flat_map(|block| steps(block).unwrap()).collect();
     if steps.is_empty() {
         return Vec::new();
     }

@@ -2,6 +2,7 @@
 
 mod containerd;
 mod kubelet;
+mod load_balancer;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +32,7 @@ const DNS: &str = include_str!("node/dns.yaml");
 
 /// A Kubernetes cluster of one node whose pods run: kubelet, kube-proxy, containerd with runc, scheduler,
 /// controller-manager and `CoreDNS`, all of them the genuine ones. It knows the images that `e2e/tools/with-node.sh`
-/// made, and no registry. It stops when the value is dropped, except for its containers: those end with the namespaces
+/// made, and no registry. Services of the type `LoadBalancer` get addresses. It stops when the value is dropped, except for its containers: those end with the namespaces
 /// of `e2e/tools/in-node.sh`.
 #[derive(Debug)]
 pub struct Node {
@@ -70,6 +71,7 @@ impl Node {
         let kubelet = kubelet::start(&node.server)?;
         node.daemons = vec![kubelet, proxy, scheduler, controllers, containerd];
         node.until_ready().await?;
+        load_balancer::start(node.admin())?;
         Ok(node)
     }
 

@@ -1,0 +1,129 @@
+//! The first page of docs for Kubernetes: its commands on a genuine node, one after the other, and what they print. It
+//! has a node to itself, because it installs the controller under the names that the page uses.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Node, Release};
+use limpet_e2e::tools;
+use limpet_repo_tests::{Block, Page, Step, fits, steps};
+use tempfile::TempDir;
+
+const PAGE: &str = "docs/get-started/kubernetes.md";
+
+/// No command gets anything from elsewhere: the definitions of the release are at hand, and the image is on the node.
+const KUBECTL: &str = r#"#!/bin/bash
+arguments=()
+for argument; do
+  case $argument in
+    https://*/v1.7.0/experimental-install.yaml) argument=$DEFINITIONS ;;
+    https://*) echo "no such address in this test: $argument" >&2; exit 1 ;;
+  esac
+  arguments+=("$argument")
+done
+exec "$KUBECTL" "${arguments[@]}"
+"#;
+
+#[tokio::test]
+async fn the_first_page_prints_what_it_says() -> Result<()> {
+    let node = Node::start().await?;
+    let folder = stage()?;
+    let text = fs::read_to_string(tools::checkout().join(PAGE))?;
+    let mut installed = None;
+    for step in session(&Page::parse(&text))? {
+        let started = Instant::now();
+        run(&node, folder.path(), &step)?;
+        println!("{:4.1} s: {}", started.elapsed().as_secs_f32(), step.command);
+        if step.command.starts_with("helm install") {
+            installed = Some(started);
+        }
+        if let Some(installed) = installed.filter(|_| step.command.starts_with("curl -si")) {
+            println!(
+                "{:.1} s from `helm install` to the first answer",
+                installed.elapsed().as_secs_f32()
+            );
+        }
+    }
+    ensure!(installed.is_some(), "nothing was installed");
+    Ok(())
+}
+
+/// A folder with what the commands name, and programs that stand in for those that would need the world outside.
+fn stage() -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    let programs = folder.path().join("programs");
+    fs::create_dir(&programs)?;
+    symlink(tools::checkout().join("controller"), folder.path().join("controller"))?;
+    symlink(tools::helm()?, programs.join("helm"))?;
+    for (name, script) in [("kubectl", KUBECTL), ("podman", "#!/bin/sh\n")] {
+        let file = programs.join(name);
+        fs::write(&file, script)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+    }
+    let definitions = Release::V1_7_0.definitions()?.into_iter().map(fs::read_to_string);
+    let definitions = definitions.collect::<Result<Vec<_>, _>>()?.join("\n---\n");
+    fs::write(folder.path().join("definitions.yaml"), definitions)?;
+    Ok(folder)
+}
+
+/// The commands of the page up to where no cluster is needed. What it has the reader save is written by a command, too.
+fn session(page: &Page) -> Result<Vec<Step>> {
+    let mut session = Vec::new();
+    let in_a_cluster = |block: &&Block| !block.text.contains("dist/limpet");
+    for block in page.blocks.iter().take_while(in_a_cluster) {
+        let plain = |command: String| Step {
+            line: block.line,
+            command,
+            output: vec!["…".to_owned()],
+            code: 0,
+        };
+        match block.language.as_str() {
+            "sh" => {
+                let commands = block.text.replace("\\\n", "\u{0}");
+                session.extend(commands.lines().map(|command| plain(command.replace('\u{0}', "\\\n"))));
+            }
+            "console" => session.extend(steps(block).map_err(anyhow::Error::msg)?),
+            "yaml" => {
+                let name = block.text.lines().next().and_then(|line| line.strip_prefix("# "));
+                let name = name.with_context(|| format!("line {}: what is it saved as?", block.line))?;
+                session.push(plain(format!("cat >{name} <<'END'\n{}\nEND", block.text)));
+            }
+            other => anyhow::bail!("line {}: a block of {other}", block.line),
+        }
+    }
+    Ok(session)
+}
+
+fn run(node: &Node, folder: &Path, step: &Step) -> Result<()> {
+    let path = std::env::var("PATH")?;
+    let kubectl = tools::helm()?.with_file_name("kubectl");
+    // Variables stay from one command to the next.
+    let script = format!(
+        "touch variables; . ./variables\n{}\ncode=$?\ndeclare -p address >variables 2>/dev/null\nexit $code",
+        step.command
+    );
+    let output = Command::new("timeout")
+        .args(["400", "bash", "-c", &script])
+        .current_dir(folder)
+        .env("PATH", format!("{}:{path}", folder.join("programs").display()))
+        .env("HOME", folder)
+        .env("KUBECTL", kubectl)
+        .env("KUBECONFIG", node.server().admin_kubeconfig()?)
+        .env("DEFINITIONS", folder.join("definitions.yaml"))
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = said.lines().collect();
+    ensure!(
+        output.status.code() == Some(step.code) && fits(&step.output, &lines),
+        "{PAGE}:{}: {}\nprints, with {}:\n{said}{}",
+        step.line,
+        step.command,
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
