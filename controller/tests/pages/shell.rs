@@ -235,7 +235,7 @@ fn commands_that_are_not_understood_are_found() {
         "for file in a b; do limpet check $file | grep x; done",
         "limpet check \\\n  --env a.yaml",
         "kubectl -n shop apply -f controller/deploy/rbac.yaml",
-        "controller/deploy/certificates.sh folder | kubectl apply -f -",
+        "controller/deploy/certificates.sh folder default/web | kubectl apply -f -",
         "make e2e FILTER=module",
         "cat <<END | limpet check -\nlimpet nothing\nEND",
     ] {

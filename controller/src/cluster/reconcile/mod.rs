@@ -4,6 +4,7 @@
 //! - [`reconcile_loop`]: the loop that all of them run in.
 //! - [`status`]: statuses and Events. [`keyring`], [`fences`], `memory`: the Secret and the `ConfigMap`s that Limpet
 //!   keeps. [`config_map`]: how a ConfigMap is kept.
+//! - [`certificates`]: those of xDS, in Secrets.
 //! - [`services`]: the Services of `XBackend`s. [`manifests`]: objects for another control plane.
 //! - [`replicas`]: what replicas tell each other of their Envoys. [`delivery`]: whether Envoys have what was published.
 //! - [`diagnostics`]: what is wrong with the controller's own objects.

@@ -1,7 +1,9 @@
 //! The controller's own authority: it is in a Secret, each Gateway has a certificate of it in another one, and Envoys
 //! get the Gateway that their certificate names.
 
+mod broken;
 mod permission;
+mod rotation;
 
 use std::fs;
 use std::net::SocketAddr;

@@ -15,7 +15,7 @@ mod policies;
 mod quarantine;
 mod replicas;
 mod restarts;
-mod rights;
+pub(crate) mod rights;
 mod stopped;
 mod token;
 mod unwritable;
@@ -127,7 +127,7 @@ pub(crate) async fn nothing_happened(crowd: Crowd) -> Result<()> {
 }
 
 /// A route that redirects a path: a change that clients can see.
-fn redirect(name: &str) -> String {
+pub(crate) fn redirect(name: &str) -> String {
     format!(
         "
 apiVersion: gateway.networking.k8s.io/v1
@@ -143,7 +143,7 @@ spec:
     )
 }
 
-async fn until_redirected(controller: &Controller, path: &str, expected: bool) -> Result<()> {
+pub(crate) async fn until_redirected(controller: &Controller, path: &str, expected: bool) -> Result<()> {
     let asked = async || {
         let answer = Visitor::of(controller.address(8080)).get(path).await.ok()?;
         ((answer.status == 302) == expected).then_some(())

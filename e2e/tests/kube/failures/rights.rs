@@ -72,7 +72,7 @@ const NEEDED: &[(&str, &[&str])] = &[
 ];
 
 /// Takes a verb for these resources from a role: a cluster role, or the `Role` in the namespace. Only a cluster role has a name behind its kind.
-pub(super) async fn without(
+pub(crate) async fn without(
     namespace: &Namespace,
     kind: &str,
     rules: &Value,

@@ -31,11 +31,14 @@ const AT_HOME: &[&str] = &[
     "create configmaps",
     "create leases",
     "create secrets",
+    "delete secrets",
     "patch leases limpet-controller-replicas",
+    "patch secrets",
     "update configmaps limpet-controller-memory",
     "update configmaps limpet-fences",
     "update leases limpet-controller",
     "update secrets limpet-keyring",
+    "update secrets limpet-xds-authority",
 ];
 
 /// What it may read in every namespace: nothing with a key in it.
