@@ -28,12 +28,15 @@ pub(crate) struct InUse {
 }
 
 impl InUse {
-    /// `first_secret` is of the Secrets' the one that ends first.
-    pub(crate) fn new(of_server: Certificates, first_secret: Option<watch::Receiver<Option<CertificateUse>>>) -> Self {
-        Self {
-            of_server,
+    /// `first_secret` is of the Secrets' the one that ends first. `None`: no Envoy is served.
+    pub(crate) fn new(
+        of_server: Option<Certificates>,
+        first_secret: Option<watch::Receiver<Option<CertificateUse>>>,
+    ) -> Option<Self> {
+        Some(Self {
+            of_server: of_server?,
             first_secret,
-        }
+        })
     }
 
     /// The certificate of each role that ends first.

@@ -157,22 +157,19 @@ fn start_authority(
         diagnostics.clone(),
     );
     tasks.spawn(reconcile_loop::run(reconciler));
-    let managed = context.config.envoy.managed.as_ref();
+    let (managed, keyring) = (context.config.envoy.managed.as_ref(), &context.config.keyring);
     let place = Place {
         namespace: namespace.to_owned(),
         with_gateways: managed.is_some_and(|managed| managed.namespace == EnvoysNamespace::Gateway),
         label: controller_label(&context.settings.controller_name),
+        keys: keyring
+            .file
+            .is_none()
+            .then(|| keyring.key_encryption_key_secret.clone()),
     };
-    let keyring = &context.config.keyring;
-    let keys = keyring
-        .file
-        .is_none()
-        .then(|| keyring.key_encryption_key_secret.clone());
     let (reconciler, first_to_end) = SecretsReconciler::new(
         client.clone(),
-        place,
-        keys,
-        config.certificate_life.get(),
+        (place, config.certificate_life.get()),
         reported,
         known.clone(),
         telling,

@@ -35,8 +35,9 @@ use tokio::task::JoinSet;
 
 use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
 use crate::cluster::config::Config;
-use crate::cluster::kube::{Connection, connect};
+use crate::cluster::kube::{Connection, Observation, connect};
 use crate::cluster::reconcile::manifests::Written;
+use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::status::{self, Facts, Inputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
 use crate::exit::{Failure, Verdict};
@@ -76,7 +77,8 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
 async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let Connection { client, .. } = connect(kubeconfig).await.map_err(|error| failed(&error))?;
-    config.complete(&config.leader_election.namespace(&client).to_owned());
+    let namespace = config.leader_election.namespace(&client).to_owned();
+    config.complete(&namespace);
     let listener = addresses::bind("http.address", config.http.address).await?;
     let instance = instance();
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
@@ -101,8 +103,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         feeds.published_filter,
         feeds.reported.clone(),
     )?;
-    let certificates = deliverer.certificates();
-    let certificates = certificates.map(|of_server| InUse::new(of_server, filter.first_to_end));
+    let certificates = InUse::new(deliverer.certificates(), filter.first_to_end);
     let (metrics, registry) = Metrics::new();
     let exposition = Exposition {
         registry,
@@ -121,16 +122,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         }
         _ => (None, watch::channel(Written::default()).1),
     };
-    let (services, without_service) = services::Reconciler::new(
-        context.client.clone(),
-        feeds.reported.clone(),
-        feeds.observation.clone(),
-        context.leads.clone(),
-    );
-    // Only for routes that we serve ourselves.
-    if context.settings.judges() {
-        reconcilers.spawn(reconcile_loop::run(services));
-    }
+    let without_service = start_services(&mut reconcilers, &context, &feeds.reported, &feeds.observation);
     let inputs = Inputs {
         reported: feeds.reported,
         observation: feeds.observation,
@@ -140,11 +132,8 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         without_envoys,
     };
     if let Some(certificates) = certificates {
-        reconcilers.spawn(certificates::follow(
-            certificates,
-            filter.diagnostics,
-            context.replica(),
-        ));
+        let pod = context.replica();
+        reconcilers.spawn(certificates::follow(certificates, filter.diagnostics, pod));
     }
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = Target { envoys, ..target };
@@ -182,6 +171,25 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     // These end by themselves: the Lease is released, and requests are answered.
     while services.join_next().await.is_some() {}
     result.map_err(|error| failed(&error))?
+}
+
+/// Starts what keeps the Services of `XBackend`s, if we serve routes ourselves. The receiver has those that are refused.
+fn start_services(
+    tasks: &mut JoinSet<()>,
+    context: &Context,
+    reported: &watch::Receiver<Option<Reported>>,
+    observation: &watch::Receiver<Observation>,
+) -> watch::Receiver<services::Refused> {
+    let (services, refused) = services::Reconciler::new(
+        context.client.clone(),
+        reported.clone(),
+        observation.clone(),
+        context.leads.clone(),
+    );
+    if context.settings.judges() {
+        tasks.spawn(reconcile_loop::run(services));
+    }
+    refused
 }
 
 /// Starts what writes statuses to the cluster.

@@ -32,6 +32,8 @@ pub(crate) struct Place {
     pub(crate) with_gateways: bool,
     /// The value of the label that tells them from those of other controllers.
     pub(crate) label: String,
+    /// The Secret with the key-encryption keys that is copied to the namespaces of Gateways.
+    pub(crate) keys: Option<String>,
 }
 
 /// The Secrets that a Gateway should have.

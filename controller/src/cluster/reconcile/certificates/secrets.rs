@@ -33,8 +33,6 @@ const ABOUT: &str = "xds.tls.authority of Gateways";
 pub(crate) struct Reconciler {
     client: Client,
     place: Place,
-    /// The Secret with the key-encryption keys, if they are copied.
-    keys: Option<String>,
     life: Duration,
     reported: watch::Receiver<Option<Reported>>,
     known: watch::Receiver<KnownAuthority>,
@@ -112,9 +110,7 @@ impl Reconciler {
     /// The receivers tell when all Secrets agree with an authority, and which certificate ends first.
     pub(crate) fn new(
         client: Client,
-        place: Place,
-        keys: Option<String>,
-        life: Duration,
+        (place, life): (Place, Duration),
         reported: watch::Receiver<Option<Reported>>,
         known: watch::Receiver<KnownAuthority>,
         everywhere: watch::Sender<Option<Everywhere>>,
@@ -124,7 +120,6 @@ impl Reconciler {
         let (first, followed) = watch::channel(None);
         let reconciler = Self {
             client,
-            keys: keys.filter(|_| place.with_gateways),
             namespaces: BTreeSet::from_iter((!place.with_gateways).then(|| place.namespace.clone())),
             place,
             life,
@@ -204,7 +199,7 @@ impl Reconciler {
         let own_keys = match self.own_keys().await {
             Ok(own_keys) => own_keys,
             Err(error) => {
-                let name = ObjectName::new(&self.place.namespace, self.keys.as_deref().unwrap_or_default());
+                let name = ObjectName::new(&self.place.namespace, self.place.keys.as_deref().unwrap_or_default());
                 found.failed(&name, Reason::ReadRefused, &error);
                 return found;
             }
@@ -266,7 +261,7 @@ impl Reconciler {
 
     /// The Secret with the key-encryption keys, if it is copied and there.
     async fn own_keys(&self) -> Result<Option<Wiped>, Error> {
-        let Some(name) = &self.keys else {
+        let Some(name) = self.place.keys.as_ref().filter(|_| self.place.with_gateways) else {
             return Ok(None);
         };
         // The right to list it by its name is what following it needs, too.

@@ -38,6 +38,7 @@ fn place(with_gateways: bool) -> Place {
         namespace: "limpet-system".to_owned(),
         with_gateways,
         label: "limpet.dev_controller".to_owned(),
+        keys: None,
     }
 }
 
