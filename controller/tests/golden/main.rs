@@ -19,8 +19,8 @@ use limpet_core::config::{
     self,
     schema::{KeyConfig, KeyStateConfig},
 };
-use limpet_model::{Gateways, Settings};
-use limpet_outputs::envoy::EnvoyOptions;
+use limpet_model::{Gateways, ManagedEnvoys, Settings};
+use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, Surroundings};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
 use limpet_outputs::{ControlPlane, FilterInputs, FilterKeys};
@@ -88,7 +88,21 @@ fn rendered(Case { folder, plane }: &Case) -> Rendered {
             .map(|name| (*name).to_owned())
             .collect()
     };
+    let mut options: EnvoyOptions = part(&folder.join("envoy.yaml"));
+    if let Some(managed) = &mut options.managed {
+        managed.surroundings = Surroundings {
+            namespace: "limpet-system".to_owned(),
+            xds_port: 18000,
+            tls: true,
+            key_encryption_keys: Some("limpet-key-encryption-key".to_owned()),
+        };
+    }
+    let managed = options.managed.as_ref().map(|managed| ManagedEnvoys {
+        namespace: (managed.namespace == EnvoysNamespace::Controller).then(|| "limpet-system".to_owned()),
+        defaults: managed.defaults.clone(),
+    });
     let settings = Settings {
+        managed,
         session_defaults: part(&folder.join("config.yaml")),
         gateways: plane.as_ref().map_or(Gateways::Ours, |plane| Gateways::Of(of(plane))),
         ..Settings::default()
@@ -101,7 +115,6 @@ fn rendered(Case { folder, plane }: &Case) -> Rendered {
     };
     let inputs = FilterInputs::with_keys(FilterKeys::Listed(vec![key]));
     let input = folder.join("in.yaml").display().to_string();
-    let options: EnvoyOptions = part(&folder.join("envoy.yaml"));
     render(&[input], &settings, &options, plane.as_ref(), &inputs)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
 }

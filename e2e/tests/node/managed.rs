@@ -8,47 +8,34 @@ use limpet_api::ObjectName;
 use limpet_e2e::{Carrier, Crowd, Visitor};
 use limpet_model::envoys_name;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
-use crate::site::{Site, deployed, restart, routes, until_rolled_out};
+use crate::site::{Site, routes, until_rolled_out};
 
-/// A GatewayClass whose Envoys the controller keeps. Those of the class `limpet` are by hand.
-const CLASS: &str = "managed";
-const CONTROLLER: &str = "limpet-controller";
+/// A GatewayClass whose Envoys the controller keeps. It and its parameters have this name.
+const CLASS: &str = "kept";
+const DEPLOYMENT: &str = "apps/v1/Deployment";
 /// The same Envoy under another name.
 const OTHER_IMAGE: &str = "limpet.dev/e2e/envoy:2";
 
-/// Lets the controller keep Envoys.
-async fn managed() -> Result<&'static Site> {
-    static MANAGED: OnceCell<()> = OnceCell::const_new();
-    let site = Site::shared().await?;
-    MANAGED.get_or_try_init(async || configure(site).await).await?;
-    Ok(site)
-}
-
-async fn configure(site: &Site) -> Result<()> {
-    let (default, system) = (site.default(), site.system());
-    default.define(&deployed("crds/envoydeployments.yaml")?).await?;
-    let by_hand = parameters("by-hand", &json!({"managed": false}));
-    system.apply_object(&by_hand).await?;
-    let reference = json!({"spec": {"parametersRef": {
-        "group": "limpet.dev", "kind": "EnvoyDeployment", "name": "by-hand", "namespace": "limpet-system",
-    }}});
-    default.merge("GatewayClass", "limpet", &reference).await?;
-    let map = system.get("v1/ConfigMap", CONTROLLER).await?;
-    let config = map["data"]["controller.yaml"].as_str().context("no configuration")?;
-    let mut config: Value = serde_saphyr::from_str(config)?;
-    config["envoy"]["managed"] = json!({"defaults": {"service": {"type": "ClusterIP"}}});
-    let change = json!({"data": {"controller.yaml": config.to_string()}});
-    system.merge("v1/ConfigMap", CONTROLLER, &change).await?;
-    restart(&system, CONTROLLER).await?;
+/// Applies the class with these parameters. The Services have addresses of the cluster, which has no load balancer.
+async fn class(site: &Site, mut spec: Value) -> Result<()> {
+    spec["service"] = json!({"type": "ClusterIP"});
+    site.system().apply_object(&parameters(CLASS, &spec)).await?;
     let class = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "GatewayClass",
         "metadata": {"name": CLASS},
-        "spec": {"controllerName": "limpet.dev/controller"},
+        "spec": {
+            "controllerName": "limpet.dev/controller",
+            "parametersRef": {
+                "group": "limpet.dev",
+                "kind": "EnvoyDeployment",
+                "name": CLASS,
+                "namespace": "limpet-system",
+            },
+        },
     });
-    default.apply_object(&class).await.map(drop)
+    site.default().apply_object(&class).await.map(drop)
 }
 
 fn parameters(name: &str, spec: &Value) -> Value {
@@ -79,11 +66,11 @@ async fn gateway(site: &Site, name: &str, spec: &Value) -> Result<SocketAddr> {
     });
     default.apply_object(&gateway).await?;
     default.apply_object(&routes(name)).await?;
-    let envoys = envoys(name);
-    site.system()
-        .until("its Deployment", "apps/v1/Deployment", &envoys, |_| true)
+    let system = site.system();
+    system
+        .until("its Deployment", DEPLOYMENT, &envoys(name), |_| true)
         .await?;
-    until_rolled_out(&site.system(), &envoys).await?;
+    until_rolled_out(&system, &envoys(name)).await?;
     let is_programmed = |gateway: &Value| {
         let mut conditions = gateway["status"]["conditions"].as_array().into_iter().flatten();
         conditions.any(|condition| condition["type"] == "Programmed" && condition["status"] == "True")
@@ -91,14 +78,19 @@ async fn gateway(site: &Site, name: &str, spec: &Value) -> Result<SocketAddr> {
     let gateway = default
         .until("acknowledgements", "Gateway", name, is_programmed)
         .await?;
-    let address = gateway["status"]["addresses"][0]["value"]
-        .as_str()
-        .context("no address")?;
-    Ok(SocketAddr::new(address.parse()?, 80))
+    let address = gateway["status"]["addresses"][0]["value"].as_str();
+    Ok(SocketAddr::new(address.context("no address")?.parse()?, 80))
 }
 
 fn envoys(gateway: &str) -> String {
     envoys_name(&ObjectName::new("default", gateway))
+}
+
+/// Deletes a Gateway, and waits until its Envoys are not there any more.
+async fn remove(site: &Site, gateway: &str) -> Result<()> {
+    site.default().delete("HTTPRoute", gateway).await?;
+    site.default().delete("Gateway", gateway).await?;
+    site.system().until_gone(DEPLOYMENT, &envoys(gateway)).await
 }
 
 /// Each request has a connection of its own, which kube-proxy leads to any of the Envoys.
@@ -119,38 +111,31 @@ async fn sessions_hold(address: SocketAddr) -> Result<()> {
 
 #[tokio::test]
 async fn envoys_that_are_kept_serve_at_the_gateways_address() -> Result<()> {
-    let site = managed().await?;
+    let site = Site::shared().await?;
+    class(site, json!({})).await?;
     for (name, filter) in [("wasm", "Wasm"), ("module", "Module")] {
         let address = gateway(site, name, &json!({"filter": filter})).await?;
         sessions_hold(address).await.context(filter)?;
-        site.default().delete("Gateway", name).await?;
-        site.system().until_gone("apps/v1/Deployment", &envoys(name)).await?;
+        remove(site, name).await?;
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn another_image_of_envoy_costs_no_request_and_no_session() -> Result<()> {
-    let site = managed().await?;
+    let site = Site::shared().await?;
+    class(site, json!({})).await?;
     let address = gateway(site, "rollout", &json!({})).await?;
     let envoys = envoys("rollout");
     let crowd = Crowd::gather(20, &Carrier::ALL, &[address]).await?;
     crowd.rounds(3).await?;
-    // A Gateway of another namespace may not say that.
-    let image = json!({"spec": {"parametersRef": {
-        "group": "limpet.dev", "kind": "EnvoyDeployment", "name": "other-image", "namespace": "limpet-system",
-    }}});
-    let other = parameters("other-image", &json!({"envoy": {"image": OTHER_IMAGE}}));
-    site.system().apply_object(&other).await?;
-    site.default().merge("GatewayClass", CLASS, &image).await?;
+    class(site, json!({"envoy": {"image": OTHER_IMAGE}})).await?;
     let has_image = |object: &Value| object["spec"]["template"]["spec"]["containers"][0]["image"] == OTHER_IMAGE;
-    site.system()
-        .until("the image", "apps/v1/Deployment", &envoys, has_image)
-        .await?;
+    site.system().until("the image", DEPLOYMENT, &envoys, has_image).await?;
     until_rolled_out(&site.system(), &envoys).await?;
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
-    site.default().delete("Gateway", "rollout").await?;
+    remove(site, "rollout").await?;
     journeys.none_failed()?;
     journeys.none_exposed()?;
     journeys.none_moved()

@@ -87,6 +87,7 @@ fn live(
     options: &EnvoyOptions,
     inputs: &FilterInputs,
 ) -> (Vec<Resource>, Vec<RouteConfiguration>) {
+    let options = &*options.of(graph, gateway);
     let used = Used::by(graph, gateway);
     let mut all = Vec::new();
     let mut filter = filter_config(used.policies(graph), options.access_log, inputs);

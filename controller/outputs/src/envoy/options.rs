@@ -1,11 +1,16 @@
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 
 use super::elsewhere::RoutesElsewhere;
 use super::managed::ManagedOptions;
-use limpet_api::ObjectName;
+use limpet_api::{Build, ObjectName};
 use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM};
+use limpet_model::Graph;
+
+/// The name of the dynamic module: `liblimpet.so`.
+const MODULE: &str = "limpet";
 
 /// What all Envoys share: the section `envoy` of the controller's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +49,19 @@ impl Default for EnvoyOptions {
 }
 
 impl EnvoyOptions {
+    /// The options of this Gateway's Envoys, which may have the other build of the filter, where `limpet install` puts
+    /// it.
+    pub(super) fn of(&self, graph: &Graph, gateway: &ObjectName) -> Cow<'_, Self> {
+        let build = graph.envoys.get(gateway).and_then(|envoys| envoys.filter);
+        let filter = match (build, &self.filter) {
+            (Some(Build::Wasm), FilterBuild::Module(_)) => FilterBuild::default(),
+            // By its name, which Envoys before 1.40 take, too.
+            (Some(Build::Module), FilterBuild::Wasm(_)) => FilterBuild::Module(ModuleFilter::Name(MODULE.to_owned())),
+            _ => return Cow::Borrowed(self),
+        };
+        Cow::Owned(Self { filter, ..self.clone() })
+    }
+
     /// What says where the Envoys of this Gateway get their routes from, if not from here.
     pub(super) fn elsewhere(&self, gateway: &ObjectName) -> Option<&RoutesElsewhere> {
         self.routes_elsewhere.iter().find(|elsewhere| elsewhere.is_of(gateway))

@@ -16,6 +16,8 @@ use crate::manifests::{Definition, Manifest, Manifests, Owner, Source, Stage, la
 use limpet_api::{Autoscaling, GATEWAY_GROUP, Kind, ObjectName, Patches, ServiceType};
 use limpet_model::{EnvoyDeployment, GATEWAY_NAME, GATEWAY_NAMESPACE};
 
+pub use strategic::merge_key;
+
 /// How many pods, if nobody says so.
 const REPLICAS: u32 = 2;
 /// How much of their CPU pods use at most on average, in percent.
@@ -207,16 +209,27 @@ impl Wanted<'_> {
             let class = parameters.load_balancer_class.as_ref();
             set("loadBalancerClass", class.map(|class| json!(class)));
         }
-        let asked = &self.deployment.addresses;
-        match (kind, asked.first()) {
-            (ServiceType::LoadBalancer, first) => set("loadBalancerIP", first.map(|first| json!(first))),
-            (ServiceType::ClusterIp | ServiceType::NodePort, Some(first)) => {
-                set("clusterIP", Some(json!(first)));
-                set("clusterIPs", Some(json!(asked)));
-            }
-            _ => {}
+        let asked = self.asked();
+        if kind == ServiceType::LoadBalancer {
+            set("loadBalancerIP", asked.first().map(|first| json!(first)));
+        } else if let Some(first) = asked.first() {
+            set("clusterIP", Some(json!(first)));
+            set("clusterIPs", Some(json!(asked)));
+            set("ipFamilyPolicy", (asked.len() > 1).then(|| json!("RequireDualStack")));
         }
         spec
+    }
+
+    /// The first address of each family that the Gateway asks for: a Service can have no more.
+    fn asked(&self) -> Vec<&String> {
+        let mut asked: Vec<&String> = Vec::new();
+        for address in &self.deployment.addresses {
+            let is_v6 = |text: &str| text.contains(':');
+            if asked.iter().all(|known| is_v6(known) != is_v6(address)) {
+                asked.push(address);
+            }
+        }
+        asked
     }
 
     fn disruption_budget(&self) -> Value {

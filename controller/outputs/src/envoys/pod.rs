@@ -27,7 +27,11 @@ impl Wanted<'_> {
         labels.extend(self.labels());
         let mut annotations = self.deployment.annotations.clone();
         annotations.extend(pod.annotations.clone());
-        json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": self.pod()})
+        let mut metadata = json!({"labels": labels});
+        if let (false, Value::Object(metadata)) = (annotations.is_empty(), &mut metadata) {
+            metadata.insert("annotations".to_owned(), json!(annotations));
+        }
+        json!({"metadata": metadata, "spec": self.pod()})
     }
 
     fn pod(&self) -> Value {

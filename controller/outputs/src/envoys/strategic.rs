@@ -14,7 +14,8 @@ const RETAIN: &str = "$retainKeys";
 const SETS: [&str; 1] = ["finalizers"];
 
 /// The field that tells the items of this list apart; `None`: the list is replaced as a whole.
-fn merge_key(list: &str, items: &[Value]) -> Option<&'static str> {
+#[must_use]
+pub fn merge_key(list: &str, items: &[Value]) -> Option<&'static str> {
     Some(match list {
         "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => "name",
         "volumeMounts" => "mountPath",

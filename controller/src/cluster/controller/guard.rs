@@ -190,7 +190,6 @@ mod tests {
         let published = PublishedFilter {
             inputs: Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new()))),
             life: Duration::from_secs(3600),
-            name: "limpet",
             versions: BTreeMap::new(),
             generation: 0,
         };

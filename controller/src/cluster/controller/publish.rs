@@ -119,8 +119,8 @@ struct Served {
 #[derive(Debug, Default)]
 struct Sent {
     clusters: ServedClusters,
-    /// The version of the filter's configuration, by xDS group.
-    versions: BTreeMap<Name, Version>,
+    /// The filter's configuration, and its version, by xDS group.
+    versions: BTreeMap<Name, (Name, Version)>,
     counts: BTreeMap<&'static str, usize>,
 }
 
@@ -328,7 +328,6 @@ impl Publisher {
             self.published_filter = Some(PublishedFilter {
                 inputs: Arc::clone(&made.inputs),
                 life,
-                name: self.options.filter.discovered_name(),
                 versions: sent.versions,
                 generation: self.generation,
             });
@@ -405,9 +404,9 @@ impl Publisher {
                 *sent.counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
             }
             let group = gateway.to_string();
-            let filter = self.options.filter.discovered_name();
-            if let Some(filter) = all.get(ResourceType::ExtensionConfig, filter) {
-                sent.versions.insert(group.as_str().into(), filter.version());
+            if let Some(filter) = all.of_type(ResourceType::ExtensionConfig).next() {
+                let version = (filter.name().clone(), filter.version());
+                sent.versions.insert(group.as_str().into(), version);
             }
             self.snapshots.publish(&group, all);
         }

@@ -19,10 +19,8 @@ pub(crate) struct PublishedFilter {
     pub(crate) inputs: Arc<FilterInputs>,
     /// How long a token may live unused under any of the configurations (`limpet_core::config::longest_life`).
     pub(crate) life: Duration,
-    /// Over xDS: the name of the resource.
-    pub(crate) name: &'static str,
-    /// Over xDS: its version in each group.
-    pub(crate) versions: BTreeMap<Name, Version>,
+    /// Over xDS: the name of the resource, and its version, in each group.
+    pub(crate) versions: BTreeMap<Name, (Name, Version)>,
     /// In objects: their generation.
     pub(crate) generation: u64,
 }
@@ -45,8 +43,8 @@ impl Delivery {
     /// will get this one.
     pub(crate) fn has(&self, published_filter: &PublishedFilter) -> bool {
         match self {
-            Self::Xds(status) => published_filter.versions.iter().all(|(group, version)| {
-                let progress = status.progress(group, ResourceType::ExtensionConfig, published_filter.name, *version);
+            Self::Xds(status) => published_filter.versions.iter().all(|(group, (name, version))| {
+                let progress = status.progress(group, ResourceType::ExtensionConfig, name, *version);
                 progress.refused + progress.pending == 0
             }),
             Self::Objects { written, leads } => !*leads.borrow() || written.borrow().has(published_filter.generation),
@@ -58,10 +56,9 @@ impl Delivery {
         let Self::Xds(status) = self else {
             return Vec::new();
         };
-        let name: Name = published_filter.name.into();
-        let key = (ResourceType::ExtensionConfig, name);
         let groups = published_filter.versions.iter();
-        let envoys = groups.flat_map(|(group, version)| {
+        let envoys = groups.flat_map(|(group, (name, version))| {
+            let key = (ResourceType::ExtensionConfig, name.clone());
             let has = |id: &Name| status.acknowledged(group, id).get(&key) == Some(version);
             let nodes = status.nodes(group).into_iter().map(|node| node.id);
             let nodes: Vec<Name> = nodes.filter(has).collect();

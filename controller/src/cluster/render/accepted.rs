@@ -38,5 +38,6 @@ fn is_good(condition: &Condition) -> bool {
         "Conflicted" | "PartiallyInvalid" => ConditionStatus::True,
         _ => ConditionStatus::False,
     };
-    condition.status != bad
+    // Only a cluster assigns addresses.
+    condition.status != bad || condition.reason == "AddressNotAssigned"
 }

@@ -14,11 +14,16 @@ use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
 use limpet_outputs::{FilterInputs, FilterKeys};
 use limpet_resources::{Resource, ResourceType};
 
+/// The controller's, where the configuration does not name it.
+const NAMESPACE: &str = "limpet-system";
+
 pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure> {
-    let config = match &args.config {
+    let mut config = match &args.config {
         Some(file) => Config::read(file)?,
         None => Config::default(),
     };
+    let namespace = config.leader_election.namespace.clone();
+    config.complete(namespace.as_deref().unwrap_or(NAMESPACE));
     // No cluster keeps a keyring, so the key comes from Envoy's environment.
     let key = KeyConfig {
         id: 1,
@@ -39,7 +44,11 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
         rendered = rendered.in_release(release);
     }
     if plane.is_some() {
-        for option in [("--envoy", &args.envoy), ("--xds", &args.xds)] {
+        for option in [
+            ("--envoy", &args.envoy),
+            ("--xds", &args.xds),
+            ("--deployments", &args.deployments),
+        ] {
             if let (name, Some(_)) = option {
                 return Err(Failure(format!("{name}: expected it with --output envoy alone")));
             }
@@ -63,6 +72,9 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
             let secret = file.starts_with("sds");
             write_file(&folder.join(file), &text(&value, Output::Text)?, secret)?;
         }
+    }
+    if let Some(file) = &args.deployments {
+        write_file(Path::new(file), &objects(&rendered.envoys, format)?, false)?;
     }
     output::print(&text(&rendered.report(), format)?)?;
     Ok(verdict(&rendered))

@@ -22,7 +22,7 @@ use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName, Object
 use limpet_model::{Graph, Objects, Reports, Settings, build};
 use limpet_outputs::envoy::{EnvoyOptions, load_assignment, resources};
 use limpet_outputs::manifests::{Source, controller_label};
-use limpet_outputs::{ControlPlane, FilterInputs, json};
+use limpet_outputs::{ControlPlane, FilterInputs, envoys, json};
 use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;
@@ -43,6 +43,8 @@ pub struct Rendered {
     pub resources: BTreeMap<ObjectName, Vec<Resource>>,
     /// The objects for another control plane.
     pub objects: Vec<Value>,
+    /// The objects of the Envoys that the controller keeps.
+    pub envoys: Vec<Value>,
     /// What the definitions of each release of the Gateway API refuse.
     pub refused_by: BTreeMap<GatewayApi, Vec<String>>,
     /// The release of the cluster; any one if it is not known.
@@ -77,16 +79,18 @@ pub fn render(
         add_classes(Arc::make_mut(&mut objects), plane);
     }
     let (graph, mut reports) = build(&objects, settings);
-    let manifests = plane.map(|plane| {
-        plane.manifests(&Source {
-            objects: &objects,
-            graph: &graph,
-            options,
-            inputs,
-            retained_policies: &BTreeMap::new(),
-        })
-    });
-    let manifests = manifests.unwrap_or_default();
+    let source = Source {
+        objects: &objects,
+        graph: &graph,
+        options,
+        inputs,
+        retained_policies: &BTreeMap::new(),
+    };
+    let manifests = plane.map(|plane| plane.manifests(&source)).unwrap_or_default();
+    let managed = options.managed.as_ref().filter(|_| settings.managed.is_some());
+    let envoys = managed
+        .map(|managed| envoys::manifests(&source, managed))
+        .unwrap_or_default();
     reports.add_unsupported(&graph, &manifests.unsupported);
     let label = controller_label(&settings.controller_name);
     let of_gateway = |gateway: &ObjectName| {
@@ -122,6 +126,7 @@ pub fn render(
         gateway_api: None,
         resources,
         objects: manifests.objects.iter().map(|one| one.object(&label)).collect(),
+        envoys: envoys.objects.iter().map(|one| one.object(&label)).collect(),
         graph,
         reports,
     })
@@ -206,6 +211,9 @@ impl Rendered {
         }
         let mut document = json!({"graph": to_value(&self.graph), "reports": self.report()});
         if let Value::Object(document) = &mut document {
+            if !self.envoys.is_empty() {
+                document.insert("envoys".to_owned(), json!(self.envoys));
+            }
             if self.objects.is_empty() {
                 document.insert("resources".to_owned(), json!(gateways));
             } else {

@@ -46,6 +46,7 @@ async fn a_gateway_has_the_addresses_of_its_load_balancer() -> Result<()> {
     site.namespace.until("both", "Gateway", "web", has).await?;
 
     site.namespace.delete("Gateway", "web").await?;
+    site.namespace.until_gone(SERVICE, &site.envoys("web")).await?;
     site.gateway("web", &json!({})).await?;
     site.until_condition("web", "Programmed", "False/AddressNotAssigned")
         .await?;
@@ -76,7 +77,7 @@ async fn a_gateway_gets_the_cluster_ip_that_it_asks_for() -> Result<()> {
 
     for (gateway, asked, words) in [
         ("taken", any, "already allocated"),
-        ("outside", "198.51.100.1", "not in the valid range"),
+        ("outside", "198.51.100.1", "does not match the current range"),
     ] {
         site.gateway(gateway, &json!({"addresses": [{"value": asked}]})).await?;
         let message = site

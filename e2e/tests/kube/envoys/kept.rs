@@ -70,7 +70,10 @@ async fn what_others_change_is_repaired_and_the_rest_stays() -> Result<()> {
     };
     let repaired = site.until("the image", DEPLOYMENT, "web", has_image).await?;
     assert_eq!(repaired["metadata"]["labels"]["somebody"], "else");
-    let has_port = |object: &Value| object["spec"]["ports"][0]["port"] == 8080;
+    let has_port = |object: &Value| {
+        let mut ports = object["spec"]["ports"].as_array().into_iter().flatten();
+        ports.any(|port| port["port"] == 8080 && port["targetPort"] == 8080)
+    };
     site.until("the port", SERVICE, "web", has_port).await?;
     for kind in KINDS {
         let uid = site.namespace.get(kind, &name).await?["metadata"]["uid"].clone();

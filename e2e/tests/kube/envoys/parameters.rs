@@ -103,7 +103,7 @@ async fn bad_parameters_are_named_and_what_runs_stays() -> Result<()> {
     };
     let selector = says("spec.patch.deployment.spec.selector: expected none");
     site.namespace.until("the field", "Gateway", "web", selector).await?;
-    parameters(&site.namespace, "own", &json!({"replicas": 4, "patch": {}})).await?;
+    parameters(&site.namespace, "own", &json!({"replicas": 4})).await?;
     site.until("four", DEPLOYMENT, "web", |object| object["spec"]["replicas"] == 4)
         .await?;
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use limpet_api::ObjectName;
 use limpet_model::envoys_name;
+use limpet_outputs::envoys::merge_key;
 use limpet_outputs::manifests::{Definition, Manifests};
 
 /// Our existing objects.
@@ -42,25 +43,36 @@ pub(super) fn is_as_wanted(wanted: &Value, live: &DynamicObject, kept: Option<&(
     };
     let parts = ["labels", "annotations", "ownerReferences"];
     let metadata = |object: &Value, part: &str| object.get("metadata").and_then(|all| all.get(part)).cloned();
-    let has = |part: &str| metadata(wanted, part).is_none_or(|wanted| covers(metadata(&live, part).as_ref(), &wanted));
+    let has =
+        |part: &str| metadata(wanted, part).is_none_or(|wanted| covers(part, metadata(&live, part).as_ref(), &wanted));
     let has_spec = |wanted: &Value| {
         let is_kept = kept.is_some_and(|(applied, there)| applied == wanted && live.get("spec") == Some(there));
-        is_kept || covers(live.get("spec"), wanted)
+        is_kept || covers("spec", live.get("spec"), wanted)
     };
     parts.into_iter().all(has) && wanted.get("spec").is_none_or(has_spec)
 }
 
-/// Whether `live` has all of `wanted`.
-fn covers(live: Option<&Value>, wanted: &Value) -> bool {
+/// Whether `live` has all of `wanted`. `name` is that of the field.
+fn covers(name: &str, live: Option<&Value>, wanted: &Value) -> bool {
     match (live, wanted) {
         (Some(Value::Object(live)), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, wanted)| covers(live.get(key), wanted))
+            wanted.iter().all(|(name, wanted)| covers(name, live.get(name), wanted))
         }
-        (Some(Value::Array(live)), Value::Array(wanted)) => {
-            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| covers(Some(live), wanted))
-        }
+        (Some(Value::Array(live)), Value::Array(wanted)) => covers_list(name, live, wanted),
         (live, wanted) => live == Some(wanted),
     }
+}
+
+/// What others add to a list whose items have a key stays theirs, also when the list is applied again.
+fn covers_list(name: &str, live: &[Value], wanted: &[Value]) -> bool {
+    let Some(key) = merge_key(name, wanted) else {
+        let mut both = live.iter().zip(wanted);
+        return live.len() == wanted.len() && both.all(|(live, wanted)| covers(name, Some(live), wanted));
+    };
+    wanted.iter().all(|wanted| {
+        let same = live.iter().find(|live| live.get(key) == wanted.get(key));
+        covers(name, same, wanted)
+    })
 }
 
 /// Our existing objects that are not wanted.
@@ -81,6 +93,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use limpet_outputs::envoys;
 
     fn live(spec: &Value, digest: &str) -> DynamicObject {
         serde_json::from_value(json!({
@@ -102,6 +115,31 @@ mod tests {
         let spec = json!({"list": [{"a": 1}], "text": "t"});
         let there = json!({"list": [{"a": 1, "added": true}], "text": "t", "also": "added"});
         assert!(is_as_wanted(&wanted(&spec), &live(&there, "1"), None));
+    }
+
+    #[test]
+    fn what_others_add_to_a_list_with_keys_is_no_difference() {
+        let spec = json!({"ports": [{"port": 80, "name": "a"}]});
+        let more = json!({"ports": [{"port": 99}, {"port": 80, "name": "a"}]});
+        assert!(is_as_wanted(&wanted(&spec), &live(&more, "1"), None));
+        for there in [
+            json!({"ports": [{"port": 80, "name": "b"}]}),
+            json!({"ports": [{"port": 99}]}),
+        ] {
+            assert!(!is_as_wanted(&wanted(&spec), &live(&there, "1"), None), "{there}");
+        }
+    }
+
+    #[test]
+    fn what_the_api_server_made_of_it_is_no_difference() {
+        let (spec, there) = (json!({"cpu": "1000m"}), json!({"cpu": "1"}));
+        let key = (envoys::DEFINITIONS[0], ObjectName::new("a", "b"));
+        let mut kept = Kept::new();
+        keep(&mut kept, key.clone(), &wanted(&spec), &live(&there, "1"));
+        let is = |spec: &Value, there: &Value| is_as_wanted(&wanted(spec), &live(there, "1"), kept.get(&key));
+        assert!(is(&spec, &there));
+        assert!(!is(&spec, &json!({"cpu": "2"})), "somebody changed it");
+        assert!(!is(&json!({"cpu": "2000m"}), &there), "something else is wanted");
     }
 
     #[test]
