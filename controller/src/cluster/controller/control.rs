@@ -199,6 +199,7 @@ impl Control {
             controller: settings.controller_name.as_str().into(),
             serves: settings.judges(),
             namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
+            own: settings.managed.as_ref().map(|_| Arc::from(context.namespace())),
         };
         let now = Instant::now();
         let refusals = publisher.status();

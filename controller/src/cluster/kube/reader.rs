@@ -28,6 +28,8 @@ pub(crate) struct Watched {
     pub(crate) serves: bool,
     /// The namespaces; all of them if empty.
     pub(crate) namespaces: Vec<Arc<str>>,
+    /// The controller's own, if it keeps Envoys: their Services may be there, and the parameters of classes.
+    pub(crate) own: Option<Arc<str>>,
 }
 
 impl Watched {
@@ -47,7 +49,12 @@ impl Watched {
         if !kind.is_namespaced() || self.namespaces.is_empty() {
             return vec![None];
         }
-        self.namespaces.iter().cloned().map(Some).collect()
+        let own = self
+            .own
+            .iter()
+            .filter(|_| matches!(kind, Kind::EnvoyDeployment | Kind::Service));
+        let own = own.filter(|own| !self.namespaces.contains(own));
+        self.namespaces.iter().chain(own).cloned().map(Some).collect()
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         controller: Arc::from(settings.controller_name.as_str()),
         serves: settings.judges(),
         namespaces: Vec::new(),
+        own: None,
     };
     let mut reader = Reading {
         controller: &settings.controller_name,

@@ -10,6 +10,7 @@ fn store(namespaces: &[&str]) -> Store {
         controller: Arc::from(OURS),
         serves: true,
         namespaces: namespaces.iter().map(|name| Arc::from(*name)).collect(),
+        own: None,
     })
 }
 
@@ -354,7 +355,23 @@ fn for_another_control_plane_no_policies_for_tls_are_read() {
         controller: Arc::from(OURS),
         serves: false,
         namespaces: Vec::new(),
+        own: None,
     });
     assert!(!awaits(&store, "BackendTLSPolicy"));
     assert!(awaits(&store, "HTTPRoute"));
+}
+
+#[test]
+fn the_services_of_envoys_are_read_beside_the_namespaces() {
+    let watched = Watched {
+        own: Some(Arc::from("limpet-system")),
+        ..store(&["shop"]).watched
+    };
+    let names = |kind: Kind| {
+        let namespaces = watched.namespaces_of(kind).into_iter().flatten();
+        namespaces.map(|name| name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(Kind::Service), ["shop", "limpet-system"]);
+    assert_eq!(names(Kind::EnvoyDeployment), ["shop", "limpet-system"]);
+    assert_eq!(names(Kind::HttpRoute), ["shop"]);
 }

@@ -2,12 +2,13 @@
 //! leader writes.
 //!
 //! - `difference`: compares existing objects with the wanted ones. Pure.
-//! - `reconciler`: writes them, stage by stage.
+//! - `reconciler`: writes them, stage by stage. `found`: what is told of that.
 //! - `recipient`: who the objects are for. `scale`: how many pods a Deployment has, where somebody else decides that.
 //! - `proxies`: whether proxies have the environment variables that the filter needs.
 //! - `written`: what was written, for statuses and for rotations of the keyring.
 
 mod difference;
+mod found;
 mod proxies;
 mod recipient;
 mod reconciler;

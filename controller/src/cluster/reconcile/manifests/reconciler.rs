@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::difference::{Kept, Live, excess, is_as_wanted, keep};
+use super::found::Found;
 use super::proxies;
 use super::recipient::Recipient;
 use super::scale;
@@ -18,19 +19,11 @@ use crate::cluster::kube::{Backoff, FIELD_MANAGER};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::timer::at;
 use limpet_api::ObjectName;
-use limpet_model::Extent;
-use limpet_model::reports::Condition;
 use limpet_outputs::envoys;
-use limpet_outputs::manifests::{
-    CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Objection, Stage, controller_label,
-};
+use limpet_outputs::manifests::{CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Stage, controller_label};
 
 /// How often objects are checked for changes by others, which are undone.
 const LOOK: Duration = Duration::from_secs(10);
-/// How many problems a Gateway's condition repeats.
-const TOLD: usize = 3;
-/// The reason of a Gateway whose Envoys cannot be kept as they should be.
-const ENVOYS_NOT_WRITTEN: &str = "EnvoysNotWritten";
 /// The annotation with a digest of what was last applied, see `difference`.
 const DIGEST: &str = "limpet.dev/digest";
 
@@ -47,89 +40,6 @@ pub(crate) struct Reconciler {
     /// When all proxies should have the generation that was written last.
     settles: Option<Instant>,
     kept: Kept,
-}
-
-/// Messages by Gateway.
-type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
-
-/// The result of a round.
-#[derive(Debug, Default)]
-struct Found {
-    /// Why an object could not be written.
-    problems: Problems,
-    /// Why existing objects do not work: the control plane refuses them, or proxies lack something.
-    refusals: Problems,
-    /// What the control plane accepts only in part.
-    parts: Problems,
-    /// The Gateways that ask for an address which the API server refuses.
-    without_address: BTreeSet<ObjectName>,
-    /// Whether something was written. The control plane may still object to it.
-    wrote: bool,
-}
-
-impl Found {
-    fn object_to(&mut self, manifest: &Manifest, objection: &Objection) {
-        let by_gateway = match objection.extent {
-            Extent::All => &mut self.refusals,
-            Extent::Part => &mut self.parts,
-        };
-        let concerns = |gateway: &&ObjectName| objection.gateway.as_ref().is_none_or(|of| of == *gateway);
-        for gateway in manifest.gateways.iter().filter(concerns) {
-            by_gateway
-                .entry(gateway.clone())
-                .or_default()
-                .insert(objection.message.clone());
-        }
-    }
-
-    fn refuse(&mut self, manifest: &Manifest, problem: &str) {
-        if *manifest.definition == envoys::SERVICE && asks_for_an_address(&manifest.spec) {
-            self.without_address.extend(manifest.gateways.iter().cloned());
-        }
-        for gateway in &manifest.gateways {
-            let of_gateway = self.problems.entry(gateway.clone()).or_default();
-            of_gateway.insert(problem.to_owned());
-        }
-    }
-
-    /// Whether the next check may wait.
-    fn is_settled(&self) -> bool {
-        self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
-    }
-
-    /// What is wrong with the objects of a Gateway's Envoys.
-    fn of_envoys(&self, gateway: &ObjectName) -> Option<Condition> {
-        let problems: Vec<&str> = self
-            .problems
-            .get(gateway)?
-            .iter()
-            .take(TOLD)
-            .map(String::as_str)
-            .collect();
-        let reason = if self.without_address.contains(gateway) {
-            "AddressNotUsable"
-        } else {
-            ENVOYS_NOT_WRITTEN
-        };
-        Some(Condition::fails("Programmed", reason, problems.join("; ")))
-    }
-
-    fn condition(&self, gateway: &ObjectName, name: &str) -> Condition {
-        let told = |problems: &BTreeSet<String>| {
-            let told: Vec<&str> = problems.iter().take(TOLD).map(String::as_str).collect();
-            told.join("; ")
-        };
-        let wrong = self.problems.get(gateway).or_else(|| self.refusals.get(gateway));
-        match (wrong, self.parts.get(gateway)) {
-            (Some(wrong), _) => Condition::fails("Programmed", "Invalid", told(wrong)),
-            (None, Some(parts)) => Condition::holds("Programmed", "PartiallyProgrammed", told(parts)),
-            (None, None) => Condition::holds(
-                "Programmed",
-                "Programmed",
-                format!("The objects for {name} are written; {name} does not report whether proxies have them"),
-            ),
-        }
-    }
 }
 
 /// What exists in the cluster.
@@ -291,6 +201,7 @@ impl Reconciler {
                 }
                 Outcome::Written => wrote = true,
                 Outcome::Refused(problem) => found.refuse(manifest, &problem),
+                Outcome::Invalid(problem) => found.invalidate(manifest, &problem),
             }
         }
         Ok(Some(wrote))
@@ -460,10 +371,12 @@ impl Reconciler {
             // status.
             Err(Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
                 tracing::error!(kind, object = %name, error = status.message, "refused");
-                Ok(Outcome::Refused(format!(
-                    "{kind} {name} was refused: {}",
-                    status.message
-                )))
+                let message = format!("{kind} {name} was refused: {}", status.message);
+                Ok(if status.code == 422 {
+                    Outcome::Invalid(message)
+                } else {
+                    Outcome::Refused(message)
+                })
             }
             Err(error) => Err(error),
         }
@@ -484,6 +397,10 @@ impl Reconciler {
         match self.api(definition, name).delete(&name.name, &params).await {
             Ok(_) => tracing::info!(kind, object = %name, "deleted"),
             Err(Error::Api(status)) if status.code == 404 || status.code == 409 => {}
+            // What is wanted is written nevertheless, and told.
+            Err(Error::Api(status)) if status.code == 403 => {
+                tracing::error!(kind, object = %name, error = status.message, "cannot be deleted");
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -505,13 +422,8 @@ enum Outcome {
     Unchanged,
     Written,
     Refused(String),
-}
-
-/// Whether a Service asks for an address.
-fn asks_for_an_address(spec: &Value) -> bool {
-    ["clusterIP", "loadBalancerIP"]
-        .iter()
-        .any(|field| spec.get(field).is_some())
+    /// Refused for its content.
+    Invalid(String),
 }
 
 fn resource(definition: &Definition) -> ApiResource {

@@ -1,0 +1,104 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use limpet_api::ObjectName;
+use limpet_model::Extent;
+use limpet_model::reports::Condition;
+use limpet_outputs::envoys;
+use limpet_outputs::manifests::{Manifest, Objection};
+
+/// How many problems a Gateway's condition repeats.
+const TOLD: usize = 3;
+/// The reason of a Gateway whose Envoys cannot be kept as they should be.
+const ENVOYS_NOT_WRITTEN: &str = "EnvoysNotWritten";
+
+/// Messages by Gateway.
+type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
+
+/// The result of a round.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Why an object could not be written.
+    pub(super) problems: Problems,
+    /// Why existing objects do not work: the control plane refuses them, or proxies lack something.
+    pub(super) refusals: Problems,
+    /// What the control plane accepts only in part.
+    parts: Problems,
+    /// The Gateways that ask for an address which the API server refuses.
+    without_address: BTreeSet<ObjectName>,
+    /// Whether something was written. The control plane may still object to it.
+    pub(super) wrote: bool,
+}
+
+impl Found {
+    pub(super) fn object_to(&mut self, manifest: &Manifest, objection: &Objection) {
+        let by_gateway = match objection.extent {
+            Extent::All => &mut self.refusals,
+            Extent::Part => &mut self.parts,
+        };
+        let concerns = |gateway: &&ObjectName| objection.gateway.as_ref().is_none_or(|of| of == *gateway);
+        for gateway in manifest.gateways.iter().filter(concerns) {
+            by_gateway
+                .entry(gateway.clone())
+                .or_default()
+                .insert(objection.message.clone());
+        }
+    }
+
+    /// The API server refuses an object for its content.
+    pub(super) fn invalidate(&mut self, manifest: &Manifest, problem: &str) {
+        if *manifest.definition == envoys::SERVICE && asks_for_an_address(&manifest.spec) {
+            self.without_address.extend(manifest.gateways.iter().cloned());
+        }
+        self.refuse(manifest, problem);
+    }
+
+    pub(super) fn refuse(&mut self, manifest: &Manifest, problem: &str) {
+        for gateway in &manifest.gateways {
+            let of_gateway = self.problems.entry(gateway.clone()).or_default();
+            of_gateway.insert(problem.to_owned());
+        }
+    }
+
+    /// Whether the next check may wait.
+    pub(super) fn is_settled(&self) -> bool {
+        self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
+    }
+
+    /// What is wrong with the objects of a Gateway's Envoys.
+    pub(super) fn of_envoys(&self, gateway: &ObjectName) -> Option<Condition> {
+        let problems = told(self.problems.get(gateway)?);
+        let reason = if self.without_address.contains(gateway) {
+            "AddressNotUsable"
+        } else {
+            ENVOYS_NOT_WRITTEN
+        };
+        Some(Condition::fails("Programmed", reason, problems))
+    }
+
+    pub(super) fn condition(&self, gateway: &ObjectName, name: &str) -> Condition {
+        let wrong = self.problems.get(gateway).or_else(|| self.refusals.get(gateway));
+        match (wrong, self.parts.get(gateway)) {
+            (Some(wrong), _) => Condition::fails("Programmed", "Invalid", told(wrong)),
+            (None, Some(parts)) => Condition::holds("Programmed", "PartiallyProgrammed", told(parts)),
+            (None, None) => Condition::holds(
+                "Programmed",
+                "Programmed",
+                format!("The objects for {name} are written; {name} does not report whether proxies have them"),
+            ),
+        }
+    }
+}
+
+fn told(problems: &BTreeSet<String>) -> String {
+    let told: Vec<&str> = problems.iter().take(TOLD).map(String::as_str).collect();
+    told.join("; ")
+}
+
+/// Whether a Service asks for an address.
+fn asks_for_an_address(spec: &Value) -> bool {
+    ["clusterIP", "loadBalancerIP"]
+        .iter()
+        .any(|field| spec.get(field).is_some())
+}
