@@ -210,6 +210,8 @@ pub struct Visit {
     pub ended: Instant,
     /// The status, with the backend's name if a backend answered; or the reason that there is no answer.
     pub answer: Result<(u16, Option<String>), String>,
+    /// What Envoy says where no backend answered.
+    pub reason: Option<String>,
     /// The token in the answer.
     pub token: Option<String>,
     /// Whether the backend saw the token of the request.
@@ -227,7 +229,10 @@ impl Visit {
     fn failure(&self) -> Option<String> {
         match &self.answer {
             Ok((200, Some(_))) => None,
-            Ok((status, _)) => Some(format!("{status} from {}", self.address)),
+            Ok((status, _)) => {
+                let reason = self.reason.as_deref().unwrap_or("no reason");
+                Some(format!("{status} from {}: {reason}", self.address))
+            }
             Err(problem) => Some(format!("{}: {problem}", self.address)),
         }
     }
@@ -267,12 +272,15 @@ impl Client {
             if token.is_some() {
                 self.token.clone_from(&token);
             }
+            let reason = answer.as_ref().ok().filter(|answer| answer.backend().is_none());
+            let reason = reason.map(|answer| String::from_utf8_lossy(&answer.body).into_owned());
             let answer = answer.map(|answer| (answer.status, answer.backend().map(str::to_owned)));
             lock(&self.journey).visits.push(Visit {
                 address,
                 begun,
                 ended: Instant::now(),
                 answer: answer.map_err(|error| format!("{:?}: {error:#}", self.mode)),
+                reason,
                 token,
                 exposed,
             });

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # with-node.sh COMMAND...: runs a command with the environment variables that the tests on a node need: NODE_BIN, the
-# programs of a node, HELM, CERT_MANAGER_CRDS, and NODE_IMAGES, the archives of its images. They are made of files of this machine, because no
-# registry is asked: the controller's image has what its Containerfile puts there, and Envoy's has a stock Envoy, both
-# with the programs that their manifests use, and under the names that these give them. Within with-envoy.sh, which
+# programs of a node, HELM, CERT_MANAGER_CRDS, and NODE_IMAGES, the archives of its images. They are made of files of
+# this machine, because no registry is asked: the controller's image has what its Containerfile puts there, and Envoy's
+# has a stock Envoy, under the names that the manifests give them. Neither has a shell. Within with-envoy.sh, which
 # names the files.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -23,29 +23,21 @@ image() {
   mv "$archive.$$" "$archive"
 }
 # named PREFIX REGISTRY: the full name of the manifest's image whose name begins so.
-named() { sed -n "s|^ *image: \($1.*\)|$2/\1|p" "$manifest"; }
-# programs NAME...: the arguments for programs of this machine.
-programs() {
-  local name
-  for name in "$@"; do
-    echo "/usr/bin/$name=$(realpath "$(type -P "$name")")"
-  done
-}
+named() { sed -n "s|^ *image: \($1.*\)|$2/\1|p" "$manifest" | sort -u; }
 
 image pause limpet.dev/e2e/pause:1 --entrypoint pause "/usr/bin/pause=$NODE_BIN/pause"
 image coredns limpet.dev/e2e/coredns:1 --entrypoint coredns "/usr/bin/coredns=$NODE_BIN/coredns"
 image agnhost registry.k8s.io/e2e-test-images/agnhost:2.63.0 --entrypoint agnhost "/usr/bin/agnhost=$NODE_BIN/agnhost"
 image backend limpet.dev/e2e/backend:1 --entrypoint backend --user 65532:65532 \
   "/usr/bin/backend=$target/debug/backend"
-# shellcheck disable=SC2046 # one word each
-image limpet "$(named limpet: docker.io/library)" --entrypoint limpet --user 65532:65532 $(programs sh cp) \
+image limpet "$(named limpet: docker.io/library)" --entrypoint limpet --user 65532:65532 \
   "/usr/local/bin/limpet=$LIMPET_BIN" "/usr/share/limpet/limpet.wasm=$LIMPET_WASM" \
   "/usr/share/limpet/liblimpet.so=$LIMPET_MODULE"
-# shellcheck disable=SC2046
-image envoy "$(named envoyproxy/ docker.io)" --entrypoint envoy $(programs bash cat grep sleep) \
+# Nothing but Envoy, as in the distroless image. That has more libraries: a build of the command for tests needs some,
+# while it runs as the preStop hook.
+image envoy "$(named envoyproxy/ docker.io)" --entrypoint envoy --libraries-of "$LIMPET_BIN" \
   "/usr/local/bin/envoy=$ENVOY_BIN"
 # The same Envoy under another name, for a rollout.
-# shellcheck disable=SC2046
-image other-envoy limpet.dev/e2e/envoy:2 --entrypoint envoy $(programs bash cat grep sleep) \
+image other-envoy limpet.dev/e2e/envoy:2 --entrypoint envoy --libraries-of "$LIMPET_BIN" \
   "/usr/local/bin/envoy=$ENVOY_BIN"
 exec "$@"

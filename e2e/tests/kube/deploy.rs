@@ -11,7 +11,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use hyper::Method;
 use limpet_api::ObjectName;
 use limpet_e2e::kube::{Client, Cluster, Controller, Proxy, Release, refused};
-use limpet_e2e::{Visitor, poll, tools};
+use limpet_e2e::{Request, Visitor, poll, tools};
 use limpet_model::{envoys_certificate, envoys_uri};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -142,6 +142,23 @@ async fn the_api_server_accepts_every_object() -> Result<()> {
     Ok(())
 }
 
+/// The image of the controller has no shell, and that of Envoy may have none.
+#[test]
+fn no_container_runs_a_shell() -> Result<()> {
+    for file in [
+        "controller.yaml",
+        "envoy/envoy.yaml",
+        "istio/controller.yaml",
+        "envoy-gateway/controller.yaml",
+    ] {
+        let text = objects(file)?.iter().map(Value::to_string).collect::<String>();
+        for shell in ["\"sh\"", "\"bash\"", "/bin/"] {
+            ensure!(!text.replace("/usr/local/bin/", "").contains(shell), "{file}: {shell}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_controller_accepts_its_configuration() -> Result<()> {
     let folder = TempDir::new()?;
@@ -222,8 +239,25 @@ fn the_script_says_what_it_expects() -> Result<()> {
     Ok(())
 }
 
-/// The test uses the configuration and the init container's script, with its own addresses and
-/// folders.
+/// The arguments of an init container, with replacements. It has no command: the image's is `limpet`.
+fn arguments_of(pod: &Value, container: &str, replaced: &[(&str, String)]) -> Result<Vec<String>> {
+    let mut all = pod["initContainers"].as_array().into_iter().flatten();
+    let found = all.find(|candidate| candidate["name"] == container);
+    let found = found.with_context(|| format!("no init container {container}"))?;
+    ensure!(found.get("command").is_none(), "{found}");
+    let arguments = found["args"].as_array().context("no arguments")?;
+    let argument = |argument: &Value| {
+        let mut argument = argument.as_str().context("not text")?.to_owned();
+        // One after the other, so that a path is replaced once.
+        if let Some((from, to)) = replaced.iter().find(|(from, _)| argument.contains(from)) {
+            argument = argument.replace(from, to);
+        }
+        Ok(argument)
+    };
+    arguments.iter().map(argument).collect()
+}
+
+/// The test uses the configuration and the init containers' arguments, with its own addresses and folders.
 #[tokio::test]
 async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
@@ -248,40 +282,35 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     let secret = envoys_certificate(&ObjectName::new(namespace.name(), "web"));
     let _mounted = Mounted::new(&namespace, &secret, &client).await?;
     let deployment = find("envoy/envoy.yaml", "Deployment", "limpet-envoy-web")?;
-    let init = &deployment["spec"]["template"]["spec"]["initContainers"][0];
-    let script = init["command"][2].as_str().context("no script")?;
+    let pod = &deployment["spec"]["template"]["spec"];
     let etc = folder.path().join("etc");
-    fs::create_dir(&etc)?;
     let host = format!("limpet-controller.{}", namespace.name());
+    let server_name = format!("--server-name={host}");
+    let image = tools::wasm()?.parent().context("in no folder")?.display().to_string();
     let replaced = [
         ("default/web", format!("{}/web", namespace.name())),
-        (
-            "limpet-controller.limpet-system:18000",
-            format!("{} --server-name {host}", controller.xds()),
-        ),
+        ("limpet-controller.limpet-system:18000", controller.xds().to_string()),
+        ("$(POD_NAME)", "web-0".to_owned()),
         ("/etc/limpet-xds", client.display().to_string()),
-        ("--folder /etc/limpet", format!("--folder {}", etc.display())),
-        ("/etc/limpet/", format!("{}/", etc.display())),
-        ("/usr/share/limpet/limpet.wasm", tools::wasm()?.display().to_string()),
-        (
-            "limpet controller",
-            format!("{} controller", tools::limpet()?.display()),
-        ),
+        ("/etc/limpet", etc.display().to_string()),
     ];
-    let mut script = script.to_owned();
-    for (from, to) in &replaced {
-        ensure!(script.contains(from), "the script has no {from}: {script}");
-        script = script.replace(from, to);
+    for (container, more) in [
+        ("install", ["--from", &image].as_slice()),
+        ("bootstrap", &[&server_name]),
+    ] {
+        let arguments = arguments_of(pod, container, &replaced)?;
+        let arguments: Vec<&str> = arguments
+            .iter()
+            .map(String::as_str)
+            .chain(more.iter().copied())
+            .collect();
+        let ran = tools::run_limpet(&arguments, &[])?;
+        ensure!(
+            ran.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
     }
-    let ran = Command::new("sh")
-        .args(["-ec", &script])
-        .env("POD_NAME", "web-0")
-        .output()?;
-    ensure!(
-        ran.status.success(),
-        "{script}: {}",
-        String::from_utf8_lossy(&ran.stderr)
-    );
     assert_eq!(fs::read(etc.join("limpet.wasm"))?, fs::read(tools::wasm()?)?);
 
     let data = namespace.get("v1/Secret", "limpet-key-encryption-key").await?["data"].take();
@@ -293,8 +322,17 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     let environment: Vec<_> = environment.iter().map(|(name, key)| (*name, key.as_str())).collect();
     let bootstrap = fs::read_to_string(etc.join("envoy.yaml"))?;
     let mut envoy = Proxy::start(&bootstrap, &environment).await?;
-    assert_eq!(envoy.admin().address().port(), 19000, "not the port of the probes");
+    assert_eq!(
+        envoy.admin().address().port(),
+        19000,
+        "not the port of the preStop hook"
+    );
     envoy.until_ready().await?;
+    // As a kubelet asks.
+    let probe = &pod["containers"][0]["readinessProbe"]["httpGet"];
+    assert_eq!(*probe, json!({"path": "/ready", "port": "ready"}));
+    let ready = Request::get(([127, 0, 0, 1], 19001).into(), "/ready").send().await?;
+    assert_eq!(ready.status, 200);
     let programmed = |object: &Value| condition(&object["status"]["conditions"], "Programmed") == "True/Programmed";
     namespace.until("acknowledgement", "Gateway", "web", programmed).await?;
     let mut visitor = Visitor::of(controller.address(8080));

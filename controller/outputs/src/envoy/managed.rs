@@ -48,7 +48,7 @@ impl Default for ManagedOptions {
         Self {
             namespace: EnvoysNamespace::default(),
             limpet_image: concat!("limpet:", env!("CARGO_PKG_VERSION")).to_owned(),
-            envoy_image: "envoyproxy/envoy:v1.40.0".to_owned(),
+            envoy_image: "envoyproxy/envoy:distroless-v1.40.0".to_owned(),
             xds: None,
             defaults: EnvoyDeploymentSpec::default(),
             surroundings: Surroundings::default(),

@@ -3,7 +3,6 @@
 
 mod draining;
 mod key_rotation;
-mod probes;
 mod reload;
 mod restarts;
 mod reused_addresses;
