@@ -8,6 +8,7 @@ mod graphs;
 mod overload;
 mod paths;
 mod readiness;
+mod redispatch;
 mod rendered;
 mod sessions;
 mod shares;

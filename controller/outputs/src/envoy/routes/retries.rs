@@ -2,6 +2,9 @@
 //!
 //! Envoy's retries ignore where a session is led, so a session that is retried continues on the backend that answers,
 //! with a new token. Requests of strict sessions carry a header that forbids every retry.
+//!
+//! Envoy keeps the body of a request for another try as far as it fits in the listener's buffer. A request whose body
+//! has outgrown it before there is a connection is not tried again.
 
 use envoy_types::pb::envoy::config::route::v3::RetryPolicy;
 use envoy_types::pb::envoy::config::route::v3::retry_policy::retry_host_predicate::ConfigType;
@@ -11,9 +14,10 @@ use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::Previou
 use crate::envoy::pack::{duration, number, pack};
 use limpet_model::graph::{Forward, Retry};
 
-/// Where a rule asks for nothing: tried again if the backend refuses the connection, because the request has not begun
-/// there.
-const UNASKED: &str = "connect-failure";
+/// Where a rule asks for nothing: tried again if no backend can have acted on any of it. There is no connection; or the
+/// backend refuses the stream, which in HTTP/2 says that it has done nothing with it, as do streams behind the last one
+/// of a GOAWAY; or the connection ends before Envoy has written the first byte of the request.
+const UNASKED: &str = "connect-failure,refused-stream,reset-before-request";
 /// Where it asks: whatever leaves a try without an answer. `reset` includes the timeout of one try.
 const ASKED: &str = "connect-failure,refused-stream,reset";
 

@@ -285,7 +285,7 @@ fn a_route_goes_to_another_host_where_one_refuses() {
     assert_eq!(
         made["route"]["retry_policy"],
         json!({
-            "retry_on": "connect-failure",
+            "retry_on": "connect-failure,refused-stream,reset-before-request",
             "num_retries": 2,
             "retry_host_predicate": [{
                 "name": "envoy.retry_host_predicates.previous_hosts",
