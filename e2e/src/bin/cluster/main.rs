@@ -42,8 +42,8 @@ It has the definitions of the Gateway API {}. In another terminal, as root:
     k apply -k controller/deploy && k apply -k controller/deploy/envoy
     k -n limpet-system get pods -w
 
-Its images, and no others: limpet:0.1.0 and envoyproxy/envoy:distroless-v1.40.0 of the manifests, with what this checkout built
-and the Envoy of the tests, and limpet.dev/e2e/backend:1, a backend at port 8000 that wants POD_NAME.
+Its images, and no others: limpet:0.1.0 and envoyproxy/envoy:distroless-v1.40.0 of the manifests, with what this
+checkout built and the Envoy of the tests, and limpet.dev/e2e/backend:1, a backend at port 8000 that wants POD_NAME.
 Ctrl-C takes all of it away.",
         Release::V1_7_0.tag(),
         kubeconfig.display()
