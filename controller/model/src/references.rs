@@ -5,15 +5,10 @@ use std::collections::BTreeMap;
 use super::Objects;
 use super::backend_tls::TlsPolicies;
 use super::graph::{BackendTls, Cluster, ClusterName, Protocol};
+use super::manager::{MANAGED_BY, MANAGER};
 use super::objects::RuleBackend;
 use super::short_hash::short_hash;
 use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
-
-/// The label of every object that Limpet writes, with the value [`MANAGER`]. Objects without it are not ours, whatever
-/// their name is.
-pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The value of [`MANAGED_BY`] on our objects.
-pub const MANAGER: &str = "limpet";
 
 /// The reason of `ResolvedRefs` if the backend's policy for TLS cannot be followed. The Gateway API defines none.
 const INVALID_TLS_POLICY: &str = "InvalidBackendTLSPolicy";

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use limpet_api::ObjectName;
 
-use crate::references::{MANAGED_BY, MANAGER};
+use crate::manager::{MANAGED_BY, MANAGER};
 use crate::short_hash;
 
 /// The port of the admin interface of a Gateway's Envoy.
