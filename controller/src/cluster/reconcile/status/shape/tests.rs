@@ -201,7 +201,7 @@ fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
     for kind in Kind::ALL {
         let has_status = !matches!(
             kind,
-            Kind::EndpointSlice | Kind::Namespace | Kind::ReferenceGrant | Kind::Service
+            Kind::EndpointSlice | Kind::EnvoyDeployment | Kind::Namespace | Kind::ReferenceGrant | Kind::Service
         );
         assert_eq!(
             status_digest(kind, &Value::Null, OURS).is_some(),
