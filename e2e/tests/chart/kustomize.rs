@@ -1,9 +1,11 @@
 //! The folders for kustomize are what the chart prints: people who do without Helm get the same objects.
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::helm;
+use limpet_e2e::{helm, tools};
+use serde_json::Value;
 
 use crate::{checkout, compare};
 
@@ -79,6 +81,35 @@ fn the_manifests_for_kustomize_are_what_the_chart_prints() -> Result<()> {
             }
             ensure!(text != HEAD, "{}{file} is empty", folder.path);
             compare(&checkout(&format!("controller/deploy/{}{file}", folder.path)), &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// As `kubectl apply -k` reads it. The definitions are those of the chart, through a link.
+#[test]
+fn kustomize_builds_each_folder() -> Result<()> {
+    for (folder, kinds) in [
+        ("", &["Namespace", "CustomResourceDefinition", "Deployment"][..]),
+        ("envoy", &["Gateway", "Deployment"]),
+        ("istio", &["Namespace", "Deployment"]),
+        ("envoy-gateway", &["Namespace", "Deployment"]),
+    ] {
+        let output = Command::new(tools::helm()?.with_file_name("kubectl"))
+            .arg("kustomize")
+            .arg(checkout("controller/deploy").join(folder))
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "{folder}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(output.stdout)?)?;
+        for kind in kinds {
+            ensure!(
+                objects.iter().any(|object| object["kind"] == *kind),
+                "{folder} has no {kind}"
+            );
         }
     }
     Ok(())
