@@ -7,10 +7,9 @@ use serde_json::Value;
 
 use crate::checkout;
 
-/// What the chart sets by values of its own: certificates, and the namespace of the release.
-const OF_THE_CHART: [&str; 5] = [
+/// What the chart sets by values of its own: files of certificates, and the namespace of the release.
+const OF_THE_CHART: [&str; 4] = [
     "leaderElection.namespace",
-    "xds.tls.authority",
     "xds.tls.certificate",
     "xds.tls.clientCa",
     "xds.tls.key",
