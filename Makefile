@@ -31,13 +31,14 @@ in_node = --config 'target."cfg(unix)".runner="e2e/tools/in-node.sh"'
 
 MAKEFLAGS += --no-print-directory
 ifneq ($(and $(TEST),$(filter test,$(MAKECMDGOALS))),)
-$(error TEST is for asan, e2e, e2e-matrix, e2e-kube, e2e-node, e2e-istio and e2e-envoy-gateway; `make test` runs all)
+$(error TEST is for asan, e2e, e2e-images, e2e-matrix, e2e-kube, e2e-node, e2e-istio and e2e-envoy-gateway; `make test` runs all)
 endif
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
-.PHONY: e2e e2e-matrix e2e-kube e2e-node node cluster e2e-envoy-gateway envoy-gateway e2e-istio istiod
+.PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node node cluster
+.PHONY: e2e-envoy-gateway envoy-gateway e2e-istio istiod
 .PHONY: demo demo-kube asan fuzz bench bench-controller clean
 
 help: ## Print this list
@@ -53,8 +54,18 @@ module:
 
 cli:
 	@echo "Building the limpet command (about 4 minutes the first time)"
-	@cargo build --locked --release -p limpet
-	@mkdir -p dist && cp $(cargo_target)/release/limpet dist/limpet.tmp && mv dist/limpet.tmp dist/limpet
+	@e2e/tools/build-command.sh dist/limpet --release
+
+images: build ## Make the images that are shipped: dist/images, and in podman, buildah or docker
+	@e2e/tools/images.sh
+
+release: build ## Make what is released: archives, images, chart, SBOMs and digests in dist/release
+	@e2e/tools/images.sh --archives >/dev/null
+	@e2e/tools/release.sh
+	@cat dist/release/SHA256SUMS
+
+release-check: ## Make the release of the last commit in two directories, and compare the digests (20 minutes)
+	@e2e/tools/release-check.sh
 
 test-cli:
 	@echo "Building the limpet command for tests (about 2 minutes the first time)"
@@ -139,6 +150,13 @@ e2e-node: node wasm module test-cli ## Run the tests on a genuine Kubernetes nod
 	@RUST_TEST_THREADS=1 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	e2e/tools/with-node.sh $(test_e2e) --features node --test node --test first-page $(in_node)
 
+e2e-images: build ## Run the tests of the images with a genuine registry: TEST=name
+	@echo "Testing the images (2 minutes the first time)"
+	@e2e/tools/images.sh --archives
+	@OCI_BIN=$$(e2e/tools/registry.sh) && export OCI_BIN && \
+	LIMPET_IMAGES=dist/images LIMPET_BIN=$(CURDIR)/dist/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
+	$(test_e2e) --features images --test images $(in_netns)
+
 cluster: node wasm module test-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin cluster
 	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
@@ -202,7 +220,7 @@ bench: build ## Measure what the filter costs: native code, then CPU per request
 
 bench-controller: wasm cli ## Measure the controller with 500, 5,000 and 20,000 rules: time, memory, bytes sent
 	@echo "Measuring (about 10 minutes, and 5 more the first time; run nothing else meanwhile)"
-	@LIMPET_FILTER=wasm LIMPET_WASM=dist/limpet.wasm LIMPET_BIN=$(cargo_target)/release/limpet e2e/tools/with-kube.sh \
+	@LIMPET_FILTER=wasm LIMPET_WASM=dist/limpet.wasm LIMPET_BIN=dist/limpet e2e/tools/with-kube.sh \
 	cargo bench --locked -p limpet-e2e --features kube --bench controller $(in_netns)
 
 clean: ## Remove what was built, but not what was fetched into .tools

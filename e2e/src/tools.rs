@@ -86,6 +86,24 @@ pub fn limpet() -> Result<PathBuf> {
     from_environment("LIMPET_BIN")
 }
 
+/// The archives of the images that are shipped (`LIMPET_IMAGES`): a directory.
+///
+/// # Errors
+/// If the variable is not set or does not name a directory; the error says what to do.
+#[cfg(feature = "images")]
+pub fn images() -> Result<PathBuf> {
+    directory("LIMPET_IMAGES")
+}
+
+/// A program of the tests with a registry (`OCI_BIN`, a directory): `registry`, or a client of it.
+///
+/// # Errors
+/// If the variable is not set or the program does not exist; the error says what to do.
+#[cfg(feature = "images")]
+pub fn registry(program: &str) -> Result<PathBuf> {
+    program_of("OCI_BIN", program, "e2e-images")
+}
+
 /// The program func-e (`FUNC_E`).
 ///
 /// # Errors
@@ -124,7 +142,7 @@ pub fn kube(program: &str) -> Result<PathBuf> {
 }
 
 /// A program in the directory that a variable names, which this target of make builds.
-#[cfg(feature = "kube")]
+#[cfg(any(feature = "images", feature = "kube"))]
 fn program_of(variable: &str, program: &str, target: &str) -> Result<PathBuf> {
     let file = directory(variable)?.join(program);
     if !file.is_file() {
@@ -226,10 +244,10 @@ fn of_istio(variable: &str) -> Result<PathBuf> {
     })
 }
 
-#[cfg(feature = "kube")]
+#[cfg(any(feature = "images", feature = "kube"))]
 fn directory(variable: &str) -> Result<PathBuf> {
     let Some(value) = std::env::var_os(variable) else {
-        bail!("{variable} is not set. `make e2e-kube` builds and fetches what the tests need, and runs them.");
+        bail!("{variable} is not set. make builds and fetches what the tests need, and runs them: see `make help`.");
     };
     let path = checkout().join(value);
     if !path.is_dir() {

@@ -8,14 +8,12 @@ PATH is the file's path in the image. Of programs, the libraries that they are l
 """
 
 import argparse
-import hashlib
-import io
-import json
 import os
 import re
 import subprocess
 import sys
-import tarfile
+
+import oci
 
 # In an image as on a machine, whatever the layout of this machine is.
 MERGED = ("bin", "sbin", "lib", "lib64")
@@ -41,76 +39,14 @@ def in_image(path):
 
 def layer(files):
     """A layer with these files (their path in the image: their path here)."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        directories = set()
-
-        def add(info, mode, data=None):
-            info.mode, info.uid, info.gid, info.mtime = mode, 0, 0, 0
-            archive.addfile(info, data)
-
-        def add_directory(path, mode=0o755):
-            if not path or path in directories:
-                return
-            add_directory(os.path.dirname(path))
-            directories.add(path)
-            info = tarfile.TarInfo(path)
-            info.type = tarfile.DIRTYPE
-            add(info, mode)
-
-        add_directory("tmp", 0o1777)
-        for name in MERGED:
-            add_directory(f"usr/{name}")
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = tarfile.SYMTYPE, f"usr/{name}"
-            add(info, 0o777)
-        for path, file in sorted(files.items()):
-            add_directory(os.path.dirname(path))
-            info = tarfile.TarInfo(path)
-            info.size = os.path.getsize(file)
-            with open(file, "rb") as opened:
-                add(info, 0o755 if os.access(file, os.X_OK) else 0o644, opened)
-    return content.getvalue()
-
-
-def digest(content):
-    return "sha256:" + hashlib.sha256(content).hexdigest()
-
-
-def write(archive, name, files, config):
-    """Writes an OCI image layout, with the annotation by which containerd names the image."""
-    blobs = {}
-
-    def blob(kind, content):
-        content = content if isinstance(content, bytes) else json.dumps(content).encode()
-        blobs[digest(content)] = content
-        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": digest(content), "size": len(content)}
-
-    tar = layer(files)
-    image = {
-        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine],
-        "os": "linux",
-        "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [digest(tar)]},
-    }
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": blob("config.v1+json", image),
-        "layers": [blob("layer.v1.tar", tar)],
-    }
-    entry = blob("manifest.v1+json", manifest) | {"annotations": {"io.containerd.image.name": name}}
-    index = {"schemaVersion": 2, "manifests": [entry]}
-    with tarfile.open(archive, "w") as out:
-        def add(path, content):
-            info = tarfile.TarInfo(path)
-            info.size = len(content)
-            out.addfile(info, io.BytesIO(content))
-
-        add("oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-        add("index.json", json.dumps(index).encode())
-        for name_of_blob, content in blobs.items():
-            add("blobs/" + name_of_blob.replace(":", "/"), content)
+    made = oci.Layer()
+    made.directory("tmp", 0o1777)
+    for name in MERGED:
+        made.directory(f"usr/{name}")
+        made.link(name, f"usr/{name}")
+    for path, file in sorted(files.items()):
+        made.file(path, file, 0o755 if os.access(file, os.X_OK) else 0o644)
+    return made.tar()
 
 
 def main():
@@ -132,7 +68,8 @@ def main():
     config = {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "User": asked.user}
     if asked.entrypoint:
         config["Entrypoint"] = [asked.entrypoint]
-    write(asked.archive, asked.name, files, config)
+    # Compression would take longer than it saves.
+    oci.write_image(asked.archive, asked.name, layer(files), config, compress=False)
 
 
 main()

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# rust-target.sh TARGET COMMAND...: runs a cargo command that needs a target: wasm32-wasip1, or that of a static program,
-# x86_64-unknown-linux-musl. The ways to get it, in order:
+# rust-target.sh TARGET COMMAND...: runs a cargo command that needs a target: wasm32-wasip1, or that of a static
+# program, x86_64-unknown-linux-musl. The ways to get it, in order:
 #   1. the toolchain has the target, or `rustup target add` adds it;
 #   2. if rustup is missing or cannot reach its server: cargo builds the target's standard library together with the
-#      program. Its source is that of the same Rust version in Debian's rust-src. The C library is Debian's wasi-libc for
-#      wasm; for Linux the command brings one (ship.sh). Packages are unpacked below .tools; nothing is installed.
+#      program. Its source is that of the same Rust version in Debian's rust-src. The C library is Debian's wasi-libc
+#      for wasm; for Linux the command brings one (ship.sh). Packages are unpacked below .tools; nothing is installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target=$1

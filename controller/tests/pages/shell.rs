@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use crate::{LIMPET, assert_none, checkout, copy_of_the_checkout, pages};
 
 /// Programs that have a stand-in.
-const STAND_INS: [&str; 15] = [
+const STAND_INS: [&str; 16] = [
+    "cosign",
     "curl",
     "docker",
     "dist/limpet",
@@ -25,8 +26,8 @@ const STAND_INS: [&str; 15] = [
     "limpet",
     "make",
     "pilot-discovery",
-    "podman",
     "python3",
+    "skopeo",
     "sleep",
     "openssl",
 ];
