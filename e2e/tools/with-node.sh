@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # with-node.sh COMMAND...: runs a command with the environment variables that the tests on a node need: NODE_BIN, the
 # programs of a node, HELM, CERT_MANAGER_CRDS, and NODE_IMAGES, the archives of its images. They are made of files of
-# this machine, because no registry is asked: the controller's image has what its Containerfile puts there, and Envoy's
+# this machine, because no registry is asked: the controller's image has what `make images` puts there, and Envoy's
 # has a stock Envoy, under the names that the manifests give them. Neither has a shell. Within with-envoy.sh, which
 # names the files.
 set -euo pipefail
