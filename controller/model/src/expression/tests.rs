@@ -195,11 +195,14 @@ proptest! {
         }
     }
 
-    /// A second translation says the same, so nothing is printed that the parser reads otherwise.
+    /// A second translation says the same, so nothing is printed that the parser reads otherwise. The bound of its size
+    /// may be lower, because alternatives of alternatives are printed as one list.
     #[test]
     fn a_translation_is_its_own_translation(text in r"[\[\]()?:^$.*+{}0-9a-c|\\dpLiés&~/-]{0,24}") {
         if let Ok(once) = Expression::parse(&text) {
-            prop_assert_eq!(Expression::parse(once.as_str()), Ok(once));
+            let twice = Expression::parse(once.as_str()).expect("what is printed is an expression");
+            prop_assert_eq!(twice.as_str(), once.as_str());
+            prop_assert!(twice.instructions() <= once.instructions(), "{:?} {:?}", twice, once);
         }
     }
 

@@ -171,6 +171,7 @@ impl Street {
 
 /// Gives the Gateway two HTTPS listeners of one port. The first host has one for itself.
 async fn listen_with_tls(namespace: &Namespace) -> Result<Authority> {
+    namespace.bind("limpet-certificates").await?;
     let authority = Authority::new("street")?;
     let certificate = authority.sign_all(&["*.example"])?;
     let secret = json!({
