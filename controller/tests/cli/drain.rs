@@ -10,7 +10,7 @@ use crate::{Ran, limpet};
 
 /// Answers as Envoy's admin interface: each request with this status and, for statistics, with these. Returns its port,
 /// and the first lines of requests.
-fn admin(status: &'static str, stats: &'static str) -> (u16, Receiver<String>) {
+fn admin(status: &'static str, counters: &'static str) -> (u16, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (sender, requests) = channel();
@@ -19,7 +19,7 @@ fn admin(status: &'static str, stats: &'static str) -> (u16, Receiver<String>) {
             let Ok(mut stream) = stream else { continue };
             let Some(head) = head(&mut stream) else { continue };
             let line = head.lines().next().unwrap_or_default().to_owned();
-            let body = if line.contains(" /stats?") { stats } else { "OK\n" };
+            let body = if line.contains(" /stats?") { counters } else { "OK\n" };
             let chunks = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
             let answer = format!("HTTP/1.1 {status}\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
             let answered = stream.write_all(answer.as_bytes());

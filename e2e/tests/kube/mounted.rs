@@ -63,8 +63,10 @@ impl Mounted {
                 else {
                     continue;
                 };
-                put(&into, version, &found).unwrap();
-                last = found;
+                // What cannot be written is tried again.
+                if put(&into, version, &found).is_ok() {
+                    last = found;
+                }
             }
         });
         let folder = folder.to_owned();

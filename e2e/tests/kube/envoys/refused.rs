@@ -10,7 +10,7 @@ use super::{DEPLOYMENT, SERVICE, Site, gateway, namespace};
 async fn somebody_elses_object_of_the_name_is_left_alone() -> Result<()> {
     let (cluster, namespace) = namespace("taken").await?;
     let controller = Controller::prepare(cluster.server(), &namespace, |config| {
-        config["envoy"]["managed"] = json!({})
+        config["envoy"]["managed"] = json!({});
     })
     .await?;
     let mut site = Site {
@@ -41,7 +41,7 @@ async fn somebody_elses_object_of_the_name_is_left_alone() -> Result<()> {
 async fn a_missing_right_is_told_by_name_and_in_an_event() -> Result<()> {
     let (cluster, namespace) = namespace("no-right").await?;
     let controller = Controller::prepare(cluster.server(), &namespace, |config| {
-        config["envoy"]["managed"] = json!({})
+        config["envoy"]["managed"] = json!({});
     })
     .await?;
     let mut site = Site {

@@ -117,7 +117,7 @@ fn whole(addresses: Option<&[(&'static str, &str)]>, listeners: &[&str]) -> Want
         rest: Rest::Gateway(GatewayStatus {
             addresses: addresses.map(|all| {
                 let address = |(kind, value): &(&'static str, &str)| Address {
-                    kind: *kind,
+                    kind,
                     value: (*value).to_owned(),
                 };
                 all.iter().map(address).collect()
