@@ -1,9 +1,10 @@
 # ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
 # DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often
-# `make fuzz` runs each target.
+# `make fuzz` runs each target. SUITE: more options of the conformance suite, such as -run-test=NAME.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
+SUITE ?=
 RUNS ?= 1000000
 # The e2e targets run only the tests whose name contains this. Not taken from the environment, where a variable of this
 # name would leave tests out of `make test`.
@@ -37,7 +38,7 @@ endif
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
-.PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node node cluster
+.PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node node cluster conformance
 .PHONY: e2e-envoy-gateway envoy-gateway e2e-istio istiod
 .PHONY: demo demo-kube asan fuzz bench bench-controller clean
 
@@ -161,6 +162,11 @@ cluster: node wasm module test-cli ## Start a Kubernetes cluster of one node, as
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin cluster
 	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
 	e2e/tools/in-node.sh $(cargo_target)/debug/cluster
+
+conformance: node wasm module test-cli ## Run the Gateway API's conformance suite on a node, as root: FILTER=module
+	@cargo build --locked -p limpet-e2e --features node --bin backend --bin conformance
+	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
+	e2e/tools/with-conformance.sh e2e/tools/in-node.sh $(cargo_target)/debug/conformance $(SUITE)
 
 # Says what this machine lacks before minutes go into building the rest.
 node:

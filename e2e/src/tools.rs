@@ -188,6 +188,24 @@ pub fn cert_manager_crds() -> Result<PathBuf> {
     directory("CERT_MANAGER_CRDS")
 }
 
+/// The Gateway API's conformance suite (`CONFORMANCE`): a program.
+///
+/// # Errors
+/// As [`envoy`].
+#[cfg(feature = "node")]
+pub fn conformance() -> Result<PathBuf> {
+    from_environment("CONFORMANCE")
+}
+
+/// The definitions of the Gateway API's kinds in the suite's release (`CONFORMANCE_CRDS`): a directory.
+///
+/// # Errors
+/// If the variable is not set or does not name a directory; the error says what to do.
+#[cfg(feature = "node")]
+pub fn conformance_crds() -> Result<PathBuf> {
+    directory("CONFORMANCE_CRDS")
+}
+
 /// The program of Envoy Gateway (`ENVOY_GATEWAY`).
 ///
 /// # Errors

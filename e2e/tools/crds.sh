@@ -33,6 +33,7 @@ kept=$root/.tools/$1/$version
 case $module@$version in
   sigs.k8s.io/gateway-api@v1.2.1) digest=h1:fZZ/+RyRb+Y5tGkwxFKuYuSRQHu9dZtbjenblleOLHM= ;;
   sigs.k8s.io/gateway-api@v1.6.1) digest=h1:mock6phZbI6rvZerwrVNk7hVNymQgHo+6sJ81Ia7ftY= ;;
+  sigs.k8s.io/gateway-api@v1.6.3) digest=h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc= ;;
   sigs.k8s.io/gateway-api@v1.7.0) digest=h1:duVnm7nO6oXfMMUWfcDoBph47CYR/ME3NGxccOVglaY= ;;
   istio.io/api@v1.31.1) digest=h1:5Yb5ihcz4YQsCkciusK7DnFpBMwRB6EFWeUKH1Atuyk= ;;
   github.com/envoyproxy/gateway@v1.9.1) digest=h1:vAVp6/AlBXJ1aOhp1mxL7fNEzVEfjADUguUhm2wzxQY= ;;

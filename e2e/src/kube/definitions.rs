@@ -32,7 +32,10 @@ impl Client {
     }
 
     /// As [`Client::define`], for what is in these files.
-    pub(super) async fn define_all(&self, files: &[PathBuf]) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`Client::define`], or if a file cannot be read.
+    pub async fn define_all(&self, files: &[PathBuf]) -> Result<()> {
         let mut yaml = String::new();
         for file in files {
             yaml += &std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
