@@ -29,7 +29,7 @@ kind: HTTPRoute
 metadata: {{name: {name}}}
 spec:
   parentRefs: [{{name: web}}]
-  hostnames: [{name}.example]
+  hostnames: [{name}.street.example]
   rules:
   - backendRefs: [{{name: web, port: 80}}]
     filters: [{{type: ResponseHeaderModifier, responseHeaderModifier: {{set: [{{name: x-version, value: '{version}'}}]}}}}]
@@ -96,7 +96,7 @@ impl Street {
         };
         street.add_envoys("first").await?;
         for number in 0..OTHERS {
-            let host = format!("other-{number}.example");
+            let host = format!("other-{number}.street.example");
             street.until(&host, "/", 200, Some("1")).await?;
             for door in &street.doors {
                 let (door, tls) = (*door, street.tls(&host)?);
@@ -158,7 +158,8 @@ impl Street {
     async fn leave(mut self) -> Result<()> {
         let port = self.doors.first().context("no door")?.port();
         for envoy in &self.envoys {
-            let answered = format!("http.http-{port}.downstream_rq_2xx");
+            let scheme = if self.authority.is_some() { "https" } else { "http" };
+            let answered = format!("http.{scheme}-{port}.downstream_rq_2xx");
             envoy.admin().until_some(&answered).await?;
         }
         self.done.store(true, Ordering::Relaxed);
@@ -173,7 +174,7 @@ impl Street {
 async fn listen_with_tls(namespace: &Namespace) -> Result<Authority> {
     namespace.bind("limpet-certificates").await?;
     let authority = Authority::new("street")?;
-    let certificate = authority.sign_all(&["*.example"])?;
+    let certificate = authority.sign_all(&["*.street.example"])?;
     let secret = json!({
         "apiVersion": "v1",
         "kind": "Secret",
@@ -185,7 +186,7 @@ async fn listen_with_tls(namespace: &Namespace) -> Result<Authority> {
     let tls = json!({"certificateRefs": [{"name": "street"}]});
     let listeners = json!({"spec": {"listeners": [
         {"name": "https", "port": 8443, "protocol": "HTTPS", "tls": tls},
-        {"name": "own", "port": 8443, "protocol": "HTTPS", "tls": tls, "hostname": "other-0.example"},
+        {"name": "own", "port": 8443, "protocol": "HTTPS", "tls": tls, "hostname": "other-0.street.example"},
     ]}});
     namespace.merge("Gateway", "web", &listeners).await?;
     Ok(authority)
@@ -217,7 +218,7 @@ async fn visit(door: SocketAddr, tls: Option<Tls>, host: String, done: Arc<Atomi
 async fn falls_back(street: &Street) -> Result<()> {
     let namespace = &street.namespace;
     namespace.apply(&route("bad", "1", "/other")).await?;
-    street.until("bad.example", "/", 200, Some("1")).await?;
+    street.until("bad.street.example", "/", 200, Some("1")).await?;
     namespace.apply(&route("bad", "2", BAD_ACTION)).await?;
     let said = "Fall Back: Envoy refuses generation 2, so generation 1 stays in use";
     let bad = street.until_said("bad", "True/Accepted", said).await?;
@@ -226,17 +227,17 @@ async fn falls_back(street: &Street) -> Result<()> {
     let words = message(conditions, "PartiallyInvalid");
     assert!(words.contains("limpet.test"), "Envoy's words: {words}");
     namespace.apply(&route("other-0", "2", "/other")).await?;
-    street.until("other-0.example", "/", 200, Some("2")).await?;
-    street.until("bad.example", "/", 200, Some("1")).await
+    street.until("other-0.street.example", "/", 200, Some("2")).await?;
+    street.until("bad.street.example", "/", 200, Some("1")).await
 }
 
 /// New Envoys get the rest from their first request on, and the mark ends with the change.
 async fn recovers(street: &mut Street) -> Result<()> {
     street.add_envoys("second").await?;
-    street.until("bad.example", "/", 200, Some("1")).await?;
+    street.until("bad.street.example", "/", 200, Some("1")).await?;
     let namespace = &street.namespace;
     namespace.apply(&route("bad", "3", "/other")).await?;
-    street.until("bad.example", "/", 200, Some("3")).await?;
+    street.until("bad.street.example", "/", 200, Some("3")).await?;
     let good = |route: &Value| !route["status"].to_string().contains("PartiallyInvalid");
     namespace.until("no mark", "HTTPRoute", "bad", good).await.map(drop)
 }
@@ -251,15 +252,15 @@ async fn what_envoy_refuses_costs_its_own_route_alone() -> Result<()> {
     namespace.apply(&route("worst", "1", BAD_MATCH)).await?;
     let said = "Envoy refuses generation 1, so its requests are answered with status 500";
     street.until_said("worse", "False/UnsupportedValue", said).await?;
-    street.until("worse.example", "/", 500, None).await?;
+    street.until("worse.street.example", "/", 500, None).await?;
     let said = "Envoy refuses generation 1, so it is not served";
     street.until_said("worst", "False/UnsupportedValue", said).await?;
-    street.until("worst.example", "/", 404, None).await?;
+    street.until("worst.street.example", "/", 404, None).await?;
 
     recovers(&mut street).await?;
-    street.until("worse.example", "/", 500, None).await?;
+    street.until("worse.street.example", "/", 500, None).await?;
     street.namespace.apply(&route("worse", "2", "/other")).await?;
-    street.until("worse.example", "/", 200, Some("2")).await?;
+    street.until("worse.street.example", "/", 200, Some("2")).await?;
     street.until_said("worse", "True/Accepted", "").await?;
     street.leave().await
 }
@@ -310,7 +311,7 @@ async fn an_envoy_that_lies_takes_no_route_away() -> Result<()> {
         .apply(&route("other-0", "told-otherwise", "/other"))
         .await?;
     street
-        .until("other-0.example", "/", 200, Some("told-otherwise"))
+        .until("other-0.street.example", "/", 200, Some("told-otherwise"))
         .await?;
     for liar in [&all, &some] {
         poll::until("lies", async || (liar.lies() > 0).then_some(())).await?;
