@@ -97,8 +97,6 @@ impl Controller {
         namespace: &Namespace,
         change: impl FnOnce(&mut Value),
     ) -> Result<Self> {
-        install(output, server, namespace).await?;
-        let user = server.service_account(namespace.name(), ACCOUNT).await?;
         let ip = namespace.next_address()?;
         let (xds, http) = (SocketAddr::new(ip, 18000), SocketAddr::new(ip, 18080));
         let keyring = Keyring::generate()?;
@@ -117,6 +115,8 @@ impl Controller {
             },
         });
         change(&mut config);
+        install(output, server, namespace, !config["envoy"]["managed"].is_null()).await?;
+        let user = server.service_account(namespace.name(), ACCOUNT).await?;
         Ok(Self {
             process: None,
             output,
@@ -357,16 +357,19 @@ async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
 }
 
 /// Applies the roles in `namespace` instead of the namespace that the files name, which is part of the names of what is
-/// of the cluster.
-async fn install(output: Output, server: &ApiServer, namespace: &Namespace) -> Result<()> {
+/// of the cluster. A controller that keeps no Envoys has no role for that.
+async fn install(output: Output, server: &ApiServer, namespace: &Namespace, managed: bool) -> Result<()> {
     let (folder, system) = output.deployed();
     let file = tools::checkout()
         .join("controller/deploy")
         .join(folder)
         .join("rbac.yaml");
     let yaml = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let envoys = json!(namespace.cluster_role("limpet-envoys"));
     for object in manifest::objects(&yaml.replace(system, namespace.name()))? {
-        server.admin().apply_object(&object).await?;
+        if managed || object["kind"] != "RoleBinding" || object["metadata"]["name"] != envoys {
+            server.admin().apply_object(&object).await?;
+        }
     }
     Ok(())
 }

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 async fn cluster() -> Result<Cluster> {
     let mut definitions = Release::V1_7_0.definitions()?;
     definitions.push(tools::istio_definitions()?);
-    definitions.push(tools::checkout().join("controller/deploy/crds/backendlbpolicies.yaml"));
+    for ours in ["backendlbpolicies.yaml", "envoydeployments.yaml"] {
+        definitions.push(tools::checkout().join("controller/deploy/crds").join(ours));
+    }
     for entry in fs::read_dir(tools::envoy_gateway_crds()?)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();

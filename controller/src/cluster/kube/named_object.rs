@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
@@ -11,6 +12,7 @@ use kube::runtime::watcher;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, Error, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::backoff::Backoff;
 use super::watch::{Update, Updates};
@@ -26,11 +28,13 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let following = Following {
-        changes: watch_object(api, name).boxed(),
+        changes: watch_object(api.clone(), name).boxed(),
+        api,
         kind,
         name: name.to_owned(),
         backoff: Backoff::of_the_api(),
         failed: false,
+        forbidden: false,
         failure: None,
     };
     stream::unfold(following, |mut following| async move {
@@ -70,25 +74,39 @@ pub(super) async fn send<K>(
     }
 }
 
+/// How long a watch that is refused takes at most to say so.
+const SETTLES: Duration = Duration::from_secs(1);
+
 struct Following<K> {
+    api: Api<K>,
     changes: BoxStream<'static, watcher::Result<Option<K>>>,
     kind: &'static str,
     name: String,
     backoff: Backoff,
     failed: bool,
+    /// Whether a right is missing.
+    forbidden: bool,
     /// The last error, so that it is logged once.
     failure: Option<String>,
 }
 
-impl<K> Following<K> {
+impl<K> Following<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     async fn next(&mut self) -> Option<Seen<K>> {
         loop {
             if std::mem::take(&mut self.failed) {
                 self.backoff.wait().await;
+                if self.forbidden {
+                    // A watch that is permitted after it was refused tells nothing until something changes. A list does.
+                    self.changes = watch_object(self.api.clone(), &self.name).boxed();
+                }
             }
-            match self.changes.next().await? {
+            match self.change().await? {
                 Ok(object) => {
                     self.backoff.reset();
+                    self.forbidden = false;
                     self.failure = None;
                     return Some(Ok(object));
                 }
@@ -100,11 +118,24 @@ impl<K> Following<K> {
                         self.failure = Some(failure.clone());
                     }
                     if is_forbidden(&error) {
+                        self.forbidden = true;
                         return Some(Err(failure));
                     }
                 }
             }
         }
+    }
+
+    /// The next state. The right to list may be there without that to watch, which is refused after the list.
+    async fn change(&mut self) -> Option<watcher::Result<Option<K>>> {
+        let change = self.changes.next().await?;
+        if self.forbidden
+            && change.is_ok()
+            && let Ok(next) = timeout(SETTLES, self.changes.next()).await
+        {
+            return next;
+        }
+        Some(change)
     }
 }
 

@@ -164,7 +164,7 @@ impl Street {
         }
         self.done.store(true, Ordering::Relaxed);
         while let Some(visits) = self.clients.join_next().await {
-            ensure!(visits?? > 10, "a client was too slow to see anything");
+            ensure!(visits?? > 0, "a client has seen nothing");
         }
         Ok(())
     }
