@@ -156,10 +156,9 @@ impl Street {
 
     /// Not one request of the other hosts has failed, and each Envoy has answered some.
     async fn leave(mut self) -> Result<()> {
-        let port = self.doors.first().context("no door")?.port();
         for envoy in &self.envoys {
-            let scheme = if self.authority.is_some() { "https" } else { "http" };
-            let answered = format!("http.{scheme}-{port}.downstream_rq_2xx");
+            let listener = if self.authority.is_some() { "https-8443/https" } else { "http-8080" };
+            let answered = format!("http.{listener}.downstream_rq_2xx");
             envoy.admin().until_some(&answered).await?;
         }
         self.done.store(true, Ordering::Relaxed);
