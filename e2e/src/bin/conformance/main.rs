@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Node;
 use limpet_e2e::{Build, helm, tools};
 
-/// The GatewayClass: a release's is called as the release.
+/// The `GatewayClass`: a release's is called as the release.
 const CLASS: &str = "limpet";
 
 /// There is no load balancer here, so Gateways are reached at the addresses of their Services in the cluster. The
