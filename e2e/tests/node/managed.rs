@@ -65,7 +65,7 @@ async fn gateway(site: &Site, name: &str, spec: &Value) -> Result<SocketAddr> {
         },
     });
     default.apply_object(&gateway).await?;
-    default.apply_object(&routes(name)).await?;
+    default.apply_object(&routes(name, "/cookie")).await?;
     let system = site.system();
     system
         .until("its Deployment", DEPLOYMENT, &envoys(name), |_| true)

@@ -58,7 +58,7 @@ impl Site {
 
         admin.apply_object(&application()).await?;
         admin.apply_object(&service_of_application()).await?;
-        admin.apply_object(&routes("web")).await?;
+        admin.apply_object(&routes("web", "/")).await?;
         until_rolled_out(&admin, APPLICATION).await?;
         let mut visitor = site.visitor();
         poll::until("a session", async || {
@@ -181,7 +181,14 @@ fn application() -> Value {
                         "name": "backend",
                         "image": "limpet.dev/e2e/backend:1",
                         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                        "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8000}, "periodSeconds": 1},
+                        // Without it, whatever else runs on the machine would take all of the CPU.
+                        "resources": {"requests": {"cpu": "100m"}},
+                        "readinessProbe": {
+                            "httpGet": {"path": "/healthz", "port": 8000},
+                            "periodSeconds": 1,
+                            // A busy machine takes no pod out of the Service: none of the tests is about that.
+                            "timeoutSeconds": 10,
+                        },
                         // It answers while Envoys learn that it ends.
                         "lifecycle": {"preStop": {"sleep": {"seconds": 10}}},
                     }],
@@ -200,8 +207,9 @@ fn service_of_application() -> Value {
     })
 }
 
-/// Routes of a Gateway, with its name: the carriers of [`limpet_e2e::Carrier`], each at its path.
-pub(crate) fn routes(gateway: &str) -> Value {
+/// Routes of a Gateway, with its name: the carriers of [`limpet_e2e::Carrier`], each at its path. Cookies of two
+/// Gateways would overwrite each other's if they had the same path, so they would get another name.
+pub(crate) fn routes(gateway: &str, cookie_path: &str) -> Value {
     let rule = |path: &str, session: Value| {
         json!({
             "matches": [{"path": {"type": "PathPrefix", "value": path}}],
@@ -209,6 +217,7 @@ pub(crate) fn routes(gateway: &str) -> Value {
             "sessionPersistence": session,
         })
     };
+    let cookie = json!({"name": "limpet-session", "path": cookie_path});
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "HTTPRoute",
@@ -216,7 +225,7 @@ pub(crate) fn routes(gateway: &str) -> Value {
         "spec": {
             "parentRefs": [{"name": gateway}],
             "rules": [
-                rule("/cookie", json!({"type": "Cookie", "cookie": {"name": "limpet-session"}})),
+                rule("/cookie", json!({"type": "Cookie", "cookie": cookie})),
                 rule("/header", json!({"type": "Header", "header": {"name": "x-session"}})),
             ],
         },
