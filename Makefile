@@ -26,6 +26,9 @@ wasm_crates := -p limpet-proxy-wasm -p limpet-bench-noop
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 # Tests use a debug build of the command. An optimised build takes minutes, because of the controller's dependencies.
 with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
+# On a node the command runs in images that have no library, as the shipped one.
+static_cli := $(cargo_target)/static/limpet
+with_static_cli = LIMPET_BIN=$(static_cli) $(1)
 test_e2e = e2e/tools/test-named.sh "$(TEST)" cargo test --locked -p limpet-e2e
 in_netns = --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
 in_node = --config 'target."cfg(unix)".runner="e2e/tools/in-node.sh"'
@@ -39,6 +42,7 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
 .PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node node cluster conformance
+.PHONY: static-cli
 .PHONY: e2e-envoy-gateway envoy-gateway e2e-istio istiod
 .PHONY: demo demo-kube asan fuzz bench bench-controller clean
 
@@ -71,6 +75,10 @@ release-check: ## Make the release of the last commit in two directories, and co
 test-cli:
 	@echo "Building the limpet command for tests (about 2 minutes the first time)"
 	@cargo build --locked --workspace --exclude limpet-e2e --exclude limpet-bench-noop --all-features --bin limpet
+
+static-cli:
+	@echo "Building the limpet command for images of tests (about 4 minutes the first time)"
+	@e2e/tools/build-command.sh $(static_cli)
 
 schema: ## Write the JSON Schema of the configuration again
 	@echo "Writing filter/core/schema/limpet.schema.json (1 minute the first time)"
@@ -144,11 +152,11 @@ e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API 
 	$(test_e2e) --features kube --test kube $(in_netns)
 
 # Not part of `make test`, because it needs root.
-e2e-node: node wasm module test-cli ## Run the tests on a genuine Kubernetes node, as root: TEST=name
+e2e-node: node wasm module static-cli ## Run the tests on a genuine Kubernetes node, as root: TEST=name
 	@cargo build --locked -p limpet-e2e --features node --bin backend
 	@echo "Testing on a Kubernetes node with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# The tests restart what they share.
-	@RUST_TEST_THREADS=1 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	@RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	e2e/tools/with-node.sh $(test_e2e) --features node --test node --test first-page $(in_node)
 
 e2e-images: build ## Run the tests of the images with a genuine registry: TEST=name
@@ -158,14 +166,14 @@ e2e-images: build ## Run the tests of the images with a genuine registry: TEST=n
 	LIMPET_IMAGES=dist/images LIMPET_BIN=$(CURDIR)/dist/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
 	$(test_e2e) --features images --test images $(in_netns)
 
-cluster: node wasm module test-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C
+cluster: node wasm module static-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin cluster
-	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
+	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
 	e2e/tools/in-node.sh $(cargo_target)/debug/cluster
 
-conformance: node wasm module test-cli ## Run the Gateway API's conformance suite on a node, as root: FILTER=module
+conformance: node wasm module static-cli ## Run the Gateway API's conformance suite on a node, as root: FILTER=module
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin conformance
-	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
+	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
 	e2e/tools/with-conformance.sh e2e/tools/in-node.sh $(cargo_target)/debug/conformance $(SUITE)
 
 # Says what this machine lacks before minutes go into building the rest.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes a container image of files of this machine, as an archive for `ctr images import`.
 
-    image.py ARCHIVE NAME [--entrypoint PROGRAM] [--user USER] [--libraries-of PROGRAM] PATH=FILE...
+    image.py ARCHIVE NAME [--entrypoint PROGRAM] [--user USER] PATH=FILE...
 
-PATH is the file's path in the image. Of programs, the libraries that they are linked to come with them; with
---libraries-of, also those of a program that gets there by a volume. No base image is needed, and no container engine.
+PATH is the file's path in the image. Of programs, the libraries that they are linked to come with them. No base image
+is needed, and no container engine.
 """
 
 import argparse
@@ -55,14 +55,13 @@ def main():
     parser.add_argument("name")
     parser.add_argument("--entrypoint")
     parser.add_argument("--user", default="")
-    parser.add_argument("--libraries-of", metavar="PROGRAM", action="append", default=[])
     parser.add_argument("files", nargs="+", metavar="PATH=FILE")
     asked = parser.parse_args()
     files = {}
     for pair in asked.files:
         path, _, file = pair.partition("=")
         files[in_image(path)] = file
-    for program in [*files.values(), *asked.libraries_of]:
+    for program in list(files.values()):
         for library in libraries(program):
             files[in_image(library)] = library
     config = {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "User": asked.user}

@@ -15,6 +15,11 @@ CERT_MANAGER_CRDS=$("$tools/crds.sh" cert-manager)
 NODE_IMAGES=$target/node-images
 export NODE_BIN HELM CERT_MANAGER_CRDS NODE_IMAGES
 mkdir -p "$NODE_IMAGES"
+# It runs in Envoy's image too, as the preStop hook.
+if [[ $(ldd "$LIMPET_BIN" 2>/dev/null) == *"=>"* ]]; then
+  echo "with-node: LIMPET_BIN=$LIMPET_BIN is not a static program, as e2e/tools/build-command.sh makes" >&2
+  exit 1
+fi
 
 # image ARCHIVE NAME ARGUMENT...: into a file of its own first, because others may be reading the old one.
 image() {
@@ -30,14 +35,11 @@ image coredns limpet.dev/e2e/coredns:1 --entrypoint coredns "/usr/bin/coredns=$N
 image agnhost registry.k8s.io/e2e-test-images/agnhost:2.63.0 --entrypoint agnhost "/usr/bin/agnhost=$NODE_BIN/agnhost"
 image backend limpet.dev/e2e/backend:1 --entrypoint backend --user 65532:65532 \
   "/usr/bin/backend=$target/debug/backend"
-image limpet "$(named limpet: docker.io/library)" --entrypoint limpet --user 65532:65532 \
-  "/usr/local/bin/limpet=$LIMPET_BIN" "/usr/share/limpet/limpet.wasm=$LIMPET_WASM" \
+image limpet "$(named limpet: docker.io/library)" --entrypoint /limpet --user 65532:65532 \
+  "/limpet=$LIMPET_BIN" "/usr/share/limpet/limpet.wasm=$LIMPET_WASM" \
   "/usr/share/limpet/liblimpet.so=$LIMPET_MODULE"
-# Nothing but Envoy, as in the distroless image. That has more libraries: a build of the command for tests needs some,
-# while it runs as the preStop hook.
-image envoy "$(named envoyproxy/ docker.io)" --entrypoint envoy --libraries-of "$LIMPET_BIN" \
-  "/usr/local/bin/envoy=$ENVOY_BIN"
+# Nothing but Envoy and its libraries: the preStop hook, which runs there, needs none.
+image envoy "$(named envoyproxy/ docker.io)" --entrypoint envoy "/usr/local/bin/envoy=$ENVOY_BIN"
 # The same Envoy under another name, for a rollout.
-image other-envoy limpet.dev/e2e/envoy:2 --entrypoint envoy --libraries-of "$LIMPET_BIN" \
-  "/usr/local/bin/envoy=$ENVOY_BIN"
+image other-envoy limpet.dev/e2e/envoy:2 --entrypoint envoy "/usr/local/bin/envoy=$ENVOY_BIN"
 exec "$@"

@@ -125,6 +125,19 @@ pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Resul
         let states: Vec<_> = pods.iter().map(|pod| &pod["status"]["containerStatuses"]).collect();
         return Err(error.context(format!("{last:#}\n{states:#?}")));
     }
+    hooks_ran(client, deployment).await
+}
+
+/// Checks that no pod of a Deployment has ended without its preStop hook. It would end at once, and a crowd may or may
+/// not notice.
+async fn hooks_ran(client: &Client, deployment: &str) -> Result<()> {
+    let events = client.list("v1/Event", "").await?;
+    let of_pods = |event: &&Value| {
+        let pod = event["involvedObject"]["name"].as_str();
+        event["reason"] == "FailedPreStopHook" && pod.is_some_and(|pod| pod.starts_with(deployment))
+    };
+    let failed: Vec<_> = events.iter().filter(of_pods).collect();
+    ensure!(failed.is_empty(), "preStop hooks of {deployment} failed: {failed:#?}");
     Ok(())
 }
 
