@@ -60,12 +60,14 @@ impl Site {
         admin.apply_object(&service_of_application()).await?;
         admin.apply_object(&routes("web", "/")).await?;
         until_rolled_out(&admin, APPLICATION).await?;
-        let mut visitor = site.visitor();
-        poll::until("a session", async || {
-            visitor.get("/cookie").await.ok()?;
-            visitor.cookie("limpet-session").map(drop)
-        })
-        .await?;
+        for pod in pods(&system, ENVOYS).await? {
+            let mut visitor = Visitor::of(address_of(&system.get("v1/Pod", &pod).await?)?);
+            poll::until(&format!("a session at {pod}"), async || {
+                visitor.get("/cookie").await.ok()?;
+                visitor.cookie("limpet-session").map(drop)
+            })
+            .await?;
+        }
         Ok(site)
     }
 
@@ -88,6 +90,13 @@ impl Site {
     pub(crate) fn visitor(&self) -> Visitor {
         Visitor::of(self.envoys)
     }
+}
+
+/// Where a pod listens.
+fn address_of(pod: &Value) -> Result<SocketAddr> {
+    let address = pod["status"]["podIP"].as_str().context("no address")?;
+    let port = &pod["spec"]["containers"][0]["ports"][0]["containerPort"];
+    Ok(format!("{address}:{port}").parse()?)
 }
 
 /// Replaces a Deployment's pods as `kubectl rollout restart` does, and waits until the former ones are gone. Returns
