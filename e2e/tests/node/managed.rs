@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::site::{Site, routes, until_rolled_out};
 
-/// A GatewayClass whose Envoys the controller keeps. It and its parameters have this name.
+/// A `GatewayClass` whose Envoys the controller keeps. It and its parameters have this name.
 const CLASS: &str = "kept";
 const DEPLOYMENT: &str = "apps/v1/Deployment";
 /// The same Envoy under another name.
