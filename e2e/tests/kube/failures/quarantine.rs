@@ -157,7 +157,11 @@ impl Street {
     /// Not one request of the other hosts has failed, and each Envoy has answered some.
     async fn leave(mut self) -> Result<()> {
         for envoy in &self.envoys {
-            let listener = if self.authority.is_some() { "https-8443/https" } else { "http-8080" };
+            let listener = if self.authority.is_some() {
+                "https-8443/https"
+            } else {
+                "http-8080"
+            };
             let answered = format!("http.{listener}.downstream_rq_2xx");
             envoy.admin().until_some(&answered).await?;
         }
