@@ -1,5 +1,5 @@
-//! The HTTP filters of a listener, and what each route needs of them. `docs/reference/configuration.md` ("The chain")
-//! explains each part.
+//! The HTTP filters of a listener, and what each route needs of them. "The chain" in
+//! `docs/reference/envoy-configuration.md` explains each part.
 
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
 use envoy_types::pb::envoy::config::accesslog::v3::{AccessLogFilter, ResponseFlagFilter};

@@ -1,8 +1,8 @@
 //! A graph as Envoy resources.
 //!
-//! `envoy-configs/` has the same by hand, and `docs/reference/configuration.md` explains it. Equal graphs give equal
-//! bytes: everything is sorted, and no map of a message has more than one entry, because `prost` encodes map entries in
-//! any order.
+//! `envoy-configs/` has the same by hand, and `docs/reference/envoy-configuration.md` explains it. Equal graphs give
+//! equal bytes: everything is sorted, and no map of a message has more than one entry, because `prost` encodes map
+//! entries in any order.
 //!
 //! - `options`: the section `envoy` of the controller's configuration. `managed`: the part about Envoys that the
 //!   controller keeps.

@@ -1,4 +1,4 @@
-//! A connection manager with Limpet's filter in its chain. `docs/reference/configuration.md`
+//! A connection manager with Limpet's filter in its chain. `docs/reference/envoy-configuration.md`
 //! explains each part.
 
 use super::chain::Chain;

@@ -62,7 +62,7 @@ impl Rule {
         self
     }
 
-    /// The routes that `docs/reference/configuration.md` describes: one for each cluster, and the weighted one.
+    /// The routes that `docs/reference/envoy-configuration.md` describes: one for each cluster, and the weighted one.
     pub(crate) fn routes(&self) -> Vec<Value> {
         let led = self.services.iter().map(|service| {
             let mut route = self.route(&json!({"cluster": service.cluster}));
