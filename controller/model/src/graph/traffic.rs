@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use limpet_core::time::GatewayDuration;
 use serde::Serialize;
 
-use super::{ClusterName, ValueMatch};
+use super::cluster::ClusterName;
+use super::matches::ValueMatch;
 
 /// When a request is tried again: after a failed connection, a reset or a timeout of one try, and after these statuses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,7 +19,7 @@ pub struct Retry {
     pub codes: Vec<u16>,
     /// How long to wait before another try, at first. Envoy doubles it each time, up to ten times as long, and takes a
     /// random part of it.
-    #[serde(serialize_with = "super::duration", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Duration>,
 }
 
@@ -50,4 +52,10 @@ pub struct Cors {
     pub allow_credentials: bool,
     /// For how many seconds a browser may keep this answer.
     pub max_age: u32,
+}
+
+/// In the format of the Gateway API.
+#[allow(clippy::ref_option, reason = "serde hands over the field by reference")]
+pub(super) fn duration<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(GatewayDuration::from).serialize(serializer)
 }

@@ -1,0 +1,157 @@
+//! What happens to the requests of a route.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::cluster::ClusterName;
+use super::session::Session;
+use super::traffic::{Mirror, Retry, duration};
+
+/// Changes of headers, by names in lower case: `set`, then `add`, then `remove`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeaderChanges {
+    /// Headers to replace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<(String, String)>,
+    /// Headers to append.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<(String, String)>,
+    /// Headers to remove.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+}
+
+impl HeaderChanges {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// It goes to one of the destinations.
+    Forward(Forward),
+    /// It is answered with a redirect.
+    Redirect(Redirect),
+    /// It is answered with this status.
+    Respond {
+        /// The status.
+        status: u16,
+        /// Why, for people who read the output.
+        reason: String,
+    },
+}
+
+/// Requests that go to a backend.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forward {
+    /// At least one. Destinations of weight 0 are kept only if their sessions go on.
+    pub destinations: Vec<Destination>,
+    /// The sessions.
+    pub session: Session,
+    /// Host and path on the way to the backend.
+    #[serde(skip_serializing_if = "Rewrite::is_empty")]
+    pub rewrite: Rewrite,
+    /// How long the whole request may last; no limit if it is zero or not set.
+    #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
+    pub request_timeout: Option<Duration>,
+    /// How long one try may last; zero means no limit.
+    #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
+    pub backend_timeout: Option<Duration>,
+    /// When a request is tried again. If it is not set, only after a failed connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// Copies of its requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<Mirror>,
+    /// Fields of the rule that the graph does not contain, though the control plane that serves the route may follow
+    /// them. A copy of the route that is made from the graph would lack them. Empty for our own Gateways.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_followed: Vec<String>,
+}
+
+/// One of the backends of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Destination {
+    /// Its share of new sessions. With 0, existing sessions go on.
+    pub weight: u32,
+    /// What it is.
+    pub target: Target,
+    /// Changes of the requests' headers, for this destination alone.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
+    pub request_headers: HeaderChanges,
+    /// Changes of the responses' headers, for this destination alone.
+    #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
+    pub response_headers: HeaderChanges,
+}
+
+/// What a destination is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Target {
+    /// A cluster.
+    Cluster(ClusterName),
+    /// An invalid reference: its share of the requests is answered with status 500.
+    Invalid {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A redirect. Parts that are not set are those of the request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redirect {
+    /// The scheme.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    /// The host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// The path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathChange>,
+    /// The port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// Host and path on the way to the backend.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rewrite {
+    /// The Host header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// The path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathChange>,
+}
+
+impl Rewrite {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hostname.is_none() && self.path.is_none()
+    }
+}
+
+/// A change of the path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PathChange {
+    /// All of it.
+    Full(String),
+    /// The prefix that the match has.
+    Prefix(String),
+}

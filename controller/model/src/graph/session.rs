@@ -1,0 +1,26 @@
+//! Whose sessions are kept.
+
+use serde::Serialize;
+
+/// Whose the sessions of a route are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Session {
+    /// It has none.
+    #[default]
+    None,
+    /// The rule's: a session keeps its destination, whatever the weights are.
+    Rule(SessionUse),
+    /// Each destination's own ([`session`](super::Cluster::session)): the split chooses the destination of every request.
+    Destinations,
+}
+
+/// A policy, and the scope that it is used in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionUse {
+    /// A name from [`policies`](super::Graph::policies).
+    pub policy: String,
+    /// The scope of the tokens: `<kind>/<namespace>/<name>…`.
+    pub scope: String,
+}
