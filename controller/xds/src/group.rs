@@ -174,6 +174,10 @@ impl Catalogue {
         })
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.resources.is_empty()
+    }
+
     /// The changes after this number.
     pub(super) fn since(&self, sequence: u64) -> Changes<'_> {
         if sequence < self.floor {

@@ -39,6 +39,8 @@ pub(super) struct Preflight {
     overruled: BTreeSet<(Name, Version)>,
     /// When the first of the units that it is asked about was sent.
     began: Option<Instant>,
+    /// The wait for the virtual hosts that the node has from an earlier stream.
+    hosts_awaited: Hold,
 }
 
 /// What the node said to no units at all, since it refused one last.
@@ -55,8 +57,8 @@ impl Preflight {
         &self.units.refused
     }
 
-    pub(super) fn holds(&self) -> [&Hold; 2] {
-        [&self.held, &self.unanswered]
+    pub(super) fn holds(&self) -> [&Hold; 3] {
+        [&self.held, &self.unanswered, &self.hosts_awaited]
     }
 
     fn wants_canary(&self) -> bool {
@@ -163,7 +165,7 @@ impl Subscriber {
         let units = &mut self.preflight.units;
         (units.started, units.wildcard) = (true, true);
         units.catch_up(group.units(), group.sequence());
-        if units.has_updates() && units.in_flight.is_none() && self.is_live() {
+        if units.has_updates() && units.in_flight.is_none() && self.is_live(group) {
             // The node has accepted them with the live route configurations, on an earlier stream.
             let all = group.units().iter().map(|unit| Item {
                 name: Arc::clone(unit.name()),
@@ -174,21 +176,40 @@ impl Subscriber {
     }
 
     /// Whether the node has all published route configurations and virtual hosts.
-    fn is_live(&self) -> bool {
-        let routes = &self.types[ResourceType::RouteConfiguration];
+    fn is_live(&self, group: &Group) -> bool {
         let hosts = &self.types[ResourceType::VirtualHost];
-        // Before the node has said which hosts it has, its route configurations say nothing of them.
-        let knows_hosts = hosts.started || !self.takes_hosts;
-        routes.is_settled() && routes.asks_for_all() && knows_hosts && hosts.is_settled()
+        self.has_all_routes() && self.knows_hosts(group) && hosts.is_settled()
+    }
+
+    fn has_all_routes(&self) -> bool {
+        let routes = &self.types[ResourceType::RouteConfiguration];
+        routes.is_settled() && routes.asks_for_all()
+    }
+
+    /// Whether it is known which virtual hosts the node has. Before it has said so, its route configurations say
+    /// nothing of them.
+    fn knows_hosts(&self, group: &Group) -> bool {
+        let are_inside = !self.takes_hosts || group.catalogue(ResourceType::VirtualHost).is_empty();
+        are_inside || self.types[ResourceType::VirtualHost].started
+    }
+
+    /// Whether the node has yet to say which virtual hosts it has. A node that comes back says what it has type by
+    /// type, and hosts come after all route configurations.
+    fn waits_for_hosts(&mut self, group: &Group, now: Instant) -> bool {
+        if !self.preflight.units.has_updates() || !self.has_all_routes() || self.knows_hosts(group) {
+            self.preflight.hosts_awaited.end();
+            return false;
+        }
+        !self.preflight.hosts_awaited.is_over(now)
     }
 
     /// Offers units that the node has not accepted yet.
     pub(super) fn next_preflight(&mut self, group: &Group, now: Instant) -> Option<Response> {
         let frame = group.catalogue(ResourceType::RouteConfiguration).get(PREFLIGHT)?;
-        let units = &mut self.preflight.units;
-        if !units.started {
+        if !self.preflight.units.started || self.waits_for_hosts(group, now) {
             return None;
         }
+        let units = &mut self.preflight.units;
         let allowed = Allowed {
             updates: true,
             removals: true,

@@ -205,15 +205,18 @@ fn a_silent_node_has_no_vote_and_is_not_looked_at_again() {
 
 #[test]
 fn a_node_that_has_the_routes_is_not_asked_again() {
-    let mut bed = settled(Protocol::Delta);
-    bed.reconnect();
-    bed.come_with(Listener, &[], &[("web", "1")]);
-    let has = [("web", "1"), (PREFLIGHT, "frame")];
-    bed.come_with(RouteConfiguration, &["web", PREFLIGHT], &has);
-    assert_eq!(bed.settle(), [""; 0]);
-    bed.publish_units(&[("b", "2")], "2");
-    let asked = format!("RouteConfiguration preflight=frame{}", unit("2"));
-    assert_eq!(bed.responses(), [asked]);
+    for takes_hosts in [false, true] {
+        let mut bed = settled(Protocol::Delta);
+        bed.stream.takes_hosts = takes_hosts;
+        bed.reconnect();
+        bed.come_with(Listener, &[], &[("web", "1")]);
+        let has = [("web", "1"), (PREFLIGHT, "frame")];
+        bed.come_with(RouteConfiguration, &["web", PREFLIGHT], &has);
+        assert_eq!(bed.settle(), [""; 0]);
+        bed.publish_units(&[("b", "2")], "2");
+        let asked = format!("RouteConfiguration preflight=frame{}", unit("2"));
+        assert_eq!(bed.responses(), [asked]);
+    }
 }
 
 #[test]
@@ -237,9 +240,8 @@ fn the_words_of_a_node_take_a_bounded_memory() {
     );
 }
 
-/// Its route configurations are as they were, because hosts are not part of them.
-#[test]
-fn a_node_that_comes_back_is_asked_about_changed_hosts() {
+/// A node that takes virtual hosts one by one comes back, and has said which route configurations it has: all of them.
+fn back_with_routes(changed: &[(ResourceType, &str, &str)]) -> Bed {
     let mut bed = asking(Protocol::Delta);
     bed.stream.takes_hosts = true;
     bed.publish(&[(VirtualHost, "web/a", "1")]);
@@ -249,8 +251,10 @@ fn a_node_that_comes_back_is_asked_about_changed_hosts() {
     bed.settle();
     let version = |name: &str| bed.group.frames().get(name).unwrap().version().to_string();
     let had = [PREFLIGHT, "web"].map(|name| (name.to_owned(), version(name)));
-    bed.resources.insert_unit(resource(VirtualHost, "a", "2"));
-    bed.publish(&[(VirtualHost, "web/a", "2")]);
+    for (_, _, content) in changed {
+        bed.resources.insert_unit(resource(VirtualHost, "a", content));
+    }
+    bed.publish(changed);
 
     bed.reconnect();
     bed.come_with(Listener, &[], &[("web", "1")]);
@@ -260,8 +264,39 @@ fn a_node_that_comes_back_is_asked_about_changed_hosts() {
         ..DeltaDiscoveryRequest::default()
     };
     bed.stream.delta_request(RouteConfiguration, request, &bed.group);
+    bed
+}
+
+/// Its route configurations are as they were, because hosts are not part of them.
+#[test]
+fn a_node_that_comes_back_is_asked_about_changed_hosts() {
+    let mut bed = back_with_routes(&[(VirtualHost, "web/a", "2")]);
+    assert_eq!(bed.responses(), [""; 0]);
+    bed.come_with(VirtualHost, &[], &[("web/a", "1")]);
     let asked = format!("RouteConfiguration preflight=frame{}{}", unit("2"), unit("1").repeat(3));
     assert_eq!(bed.responses(), [asked]);
+}
+
+/// It says so type by type, and route configurations come before the hosts.
+#[test]
+fn a_node_that_has_routes_and_hosts_is_not_asked_again() {
+    let mut bed = back_with_routes(&[]);
+    assert_eq!(bed.responses(), [""; 0]);
+    assert!(!bed.is_settled());
+    bed.come_with(VirtualHost, &[], &[("web/a", "1")]);
+    assert_eq!(bed.responses(), [""; 0]);
+    assert!(bed.is_settled());
+}
+
+#[test]
+fn who_does_not_say_which_hosts_it_has_is_asked_again() {
+    let mut bed = back_with_routes(&[]);
+    assert_eq!(bed.responses(), [""; 0]);
+    assert_eq!(bed.stream.deadline(bed.now), Some(bed.now + PATIENCE));
+    bed.wait(PATIENCE);
+    let asked = format!("RouteConfiguration preflight=frame{}", unit("1").repeat(4));
+    assert_eq!(bed.responses(), [asked]);
+    assert!(bed.stream.deadline(bed.now).is_some());
 }
 
 #[test]
