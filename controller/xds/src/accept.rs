@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -15,6 +16,7 @@ use super::connection::{Client, Connection, Socket};
 use super::counters::TurnedAway;
 use super::log_rate::LogRate;
 use super::peer::{Identity, Origin, Peer};
+use super::renewal;
 use super::snapshots::Snapshots;
 use super::tls::Tls;
 
@@ -86,12 +88,12 @@ impl Acceptor {
         address: SocketAddr,
         handshake: Option<Handshake>,
     ) -> Result<(), (TurnedAway, String)> {
-        let (socket, identity) = match (&self.tls, handshake) {
+        let (socket, identity, shown) = match (&self.tls, handshake) {
             (Some(tls), Some(handshake)) => {
-                let (stream, identity) = authenticate(tls, stream, handshake).await?;
-                (Socket::Tls(stream), Some(identity))
+                let (stream, identity, shown) = authenticate(tls, stream, handshake).await?;
+                (Socket::Tls(stream), Some(identity), shown)
             }
-            (None, _) => (Socket::Plain(stream), None),
+            (None, _) => (Socket::Plain(stream), None, Vec::new()),
             (Some(_), None) => return Err((TurnedAway::Handshake, "the handshake has no place".to_owned())),
         };
         let place = self.connections.enter(Origin::from(address)).ok_or_else(|| {
@@ -99,9 +101,29 @@ impl Acceptor {
             (TurnedAway::Connections, words.to_owned())
         })?;
         let client = Client::new(Peer { address, identity }, place);
+        let connection = Connection::new(socket, client.clone());
+        if let Some(tls) = &self.tls {
+            // Not in this task, which is as large as a handshake.
+            tokio::spawn(end_with_certificate(client, shown, Arc::clone(tls)));
+        }
         // A closed channel means that the server ends.
-        let _ = self.ready.send(Ok(Connection::new(socket, client))).await;
+        let _ = self.ready.send(Ok(connection)).await;
         Ok(())
+    }
+}
+
+/// Ends the connection when its client may have renewed the certificates that it has shown.
+async fn end_with_certificate(client: Client, shown: Vec<CertificateDer<'static>>, tls: Arc<Tls>) {
+    let Some(identity) = &client.peer().identity else {
+        return;
+    };
+    tokio::select! {
+        () = client.gone() => {}
+        () = renewal::wait(&tls, &shown, identity.validity) => {
+            let (peer, subject) = (client.peer().address, &identity.subject);
+            tracing::info!(%peer, subject, "a connection ends, because its certificate may have been renewed");
+            client.end().await;
+        }
     }
 }
 
@@ -111,7 +133,7 @@ async fn authenticate(
     tls: &Tls,
     stream: TcpStream,
     mut handshake: Handshake,
-) -> Result<(TlsStream, Identity), (TurnedAway, String)> {
+) -> Result<(TlsStream, Identity, Vec<CertificateDer<'static>>), (TurnedAway, String)> {
     let config = tls.current().ok_or_else(|| {
         let words = "the server has no certificate yet".to_owned();
         (TurnedAway::Handshake, words)
@@ -127,12 +149,13 @@ async fn authenticate(
             return Err((TurnedAway::Handshake, "the handshake gave way to newer ones".to_owned()));
         }
     };
-    let certificates = stream.get_ref().1.peer_certificates();
-    let identity = certificates.and_then(<[_]>::first).and_then(Identity::of);
+    let shown = stream.get_ref().1.peer_certificates();
+    let shown = shown.map(<[_]>::to_vec).unwrap_or_default();
+    let identity = shown.first().and_then(Identity::of);
     let identity = identity.ok_or_else(|| {
         let words = "the client's certificate cannot be read".to_owned();
         (TurnedAway::Handshake, words)
     })?;
     handshake.succeeded();
-    Ok((Box::new(stream), identity))
+    Ok((Box::new(stream), identity, shown))
 }

@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::Stream as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::WatchStream;
 use tonic::transport::server::Connected;
 
 use super::admission::Place;
@@ -18,6 +21,8 @@ use super::peer::Peer;
 
 /// How long a connection may be open before its first stream begins.
 const FIRST_STREAM: Duration = Duration::from_secs(10);
+/// How long the ends of its streams have to reach the client before the connection ends.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// What the streams of a connection share.
 #[derive(Debug, Clone)]
@@ -28,6 +33,16 @@ struct Shared {
     peer: Peer,
     place: Arc<Place>,
     has_streamed: AtomicBool,
+    end: watch::Sender<End>,
+}
+
+/// How far the end of a connection has come that the server ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    #[default]
+    Open,
+    OfStreams,
+    OfConnection,
 }
 
 impl Client {
@@ -36,6 +51,7 @@ impl Client {
             peer,
             place,
             has_streamed: AtomicBool::new(false),
+            end: watch::Sender::default(),
         }))
     }
 
@@ -52,6 +68,29 @@ impl Client {
         self.0.has_streamed.store(true, Ordering::Relaxed);
     }
 
+    /// Ends the connection: its streams first, so that the client is told why.
+    pub(super) async fn end(&self) {
+        self.0.end.send_replace(End::OfStreams);
+        sleep(LAST_WORDS).await;
+        self.0.end.send_replace(End::OfConnection);
+    }
+
+    /// Waits until the streams of the connection should end.
+    pub(super) async fn ending(&self) {
+        // `self` holds the sender, so the channel is open.
+        let _ = self.0.end.subscribe().wait_for(|end| *end >= End::OfStreams).await;
+    }
+
+    /// Whether the streams of the connection should end.
+    pub(super) fn is_ending(&self) -> bool {
+        *self.0.end.borrow() >= End::OfStreams
+    }
+
+    /// Waits until the connection is gone.
+    pub(super) async fn gone(&self) {
+        self.0.end.closed().await;
+    }
+
     fn has_streamed(&self) -> bool {
         self.0.has_streamed.load(Ordering::Relaxed)
     }
@@ -63,6 +102,7 @@ pub(super) struct Connection {
     socket: Socket,
     client: Client,
     deadline: Option<Pin<Box<Sleep>>>,
+    end: WatchStream<End>,
 }
 
 #[derive(Debug)]
@@ -75,9 +115,20 @@ impl Connection {
     pub(super) fn new(socket: Socket, client: Client) -> Self {
         Self {
             socket,
+            end: WatchStream::new(client.0.end.subscribe()),
             client,
             deadline: Some(Box::pin(sleep(FIRST_STREAM))),
         }
+    }
+
+    /// Whether the server ends the connection. If not, the task is woken when it does.
+    fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+        while let Poll::Ready(Some(end)) = Pin::new(&mut self.end).poll_next(cx) {
+            if end == End::OfConnection {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -98,6 +149,10 @@ impl AsyncRead for Connection {
             } else if deadline.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
+        }
+        if this.is_over(cx) {
+            // As if the client had ended it: what is left to write is written.
+            return Poll::Ready(Ok(()));
         }
         match &mut this.socket {
             Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buf),

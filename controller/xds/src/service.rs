@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
@@ -14,6 +14,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{DiscoveryRequest, Discovery
 use envoy_types::pb::envoy::service::extension::v3::extension_config_discovery_service_server::ExtensionConfigDiscoveryService;
 use futures::{Stream, StreamExt as _};
 use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, Streaming};
 
@@ -165,20 +166,39 @@ struct Live {
 impl<W: Wire> StreamTask<W> {
     async fn run(mut self, mut ending: watch::Receiver<bool>) {
         let responses = self.responses.clone();
+        let client = self.client.clone();
         let result = tokio::select! {
             result = self.exchange() => result,
             // A closed channel means that the server is gone.
             _ = ending.wait_for(|ending| *ending) => Err(Status::unavailable("the server is shutting down")),
+            () = client.ending() => {
+                let words = "the certificate of this connection may have been renewed: connect again";
+                Err(Status::unavailable(words))
+            }
             () = responses.closed() => Ok(()),
         };
+        let tell = |result| {
+            if let Err(status) = result {
+                // An error means that the client is gone.
+                let _ = responses.try_send(Err(status));
+            }
+        };
+        if client.is_ending() {
+            tell(result);
+            // The node comes back at once, and counts as connected meanwhile.
+            sleep(RETURN).await;
+            self.leave();
+        } else {
+            self.leave();
+            tell(result);
+        }
+    }
+
+    fn leave(&self) {
         if let Some(live) = &self.live {
             self.discovery.snapshots.shared().disconnect(&live.cell, self.number);
             let (node, group) = (&live.connected.node, &live.cell.name);
             tracing::info!(%node, %group, "a stream of a node ended");
-        }
-        if let Err(status) = result {
-            // An error means that the client is gone.
-            let _ = responses.try_send(Err(status));
         }
     }
 
@@ -446,6 +466,9 @@ impl Live {
         self.connected.subscriber().overrule(overruled.collect());
     }
 }
+
+/// How long a node counts as connected that was told to connect again: longer than an Envoy takes.
+const RETURN: Duration = Duration::from_secs(2);
 
 /// How many resources of a refused response are logged.
 const LOGGED_REFUSALS: usize = 1;

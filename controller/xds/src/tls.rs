@@ -6,14 +6,15 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::RootCertStore;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use zeroize::Zeroizing;
 
 use super::snapshots::lock;
@@ -108,7 +109,7 @@ pub enum TlsError {
 /// The TLS configuration of new connections.
 #[derive(Debug)]
 pub(super) enum Tls {
-    Files(FollowedFiles),
+    Files(Box<FollowedFiles>),
     InMemory(TlsInMemory),
 }
 
@@ -129,6 +130,8 @@ struct State {
 #[derive(Debug)]
 struct Read {
     config: Arc<ServerConfig>,
+    /// What `config` verifies clients with.
+    clients: Arc<dyn ClientCertVerifier>,
     uses: Vec<CertificateUse>,
 }
 
@@ -141,7 +144,7 @@ impl Tls {
         let seen = files.stamps();
         let read = files.read()?;
         let state = Mutex::new(State { read, seen });
-        Ok(Self::Files(FollowedFiles { files, state }))
+        Ok(Self::Files(Box::new(FollowedFiles { files, state })))
     }
 
     /// The TLS configuration for a new connection. Changed files are read again. While they are invalid, the last good
@@ -153,12 +156,34 @@ impl Tls {
         }
     }
 
+    /// Whether a client that shows these certificates could connect at this time.
+    pub(super) fn admits(&self, shown: &[CertificateDer<'_>], at: SystemTime) -> bool {
+        match self {
+            Self::Files(followed) => lock(&followed.state).read.admits(shown, at),
+            Self::InMemory(TlsInMemory(read)) => lock(read).as_ref().is_some_and(|read| read.admits(shown, at)),
+        }
+    }
+
     /// The certificates that are in use.
     pub(super) fn uses(&self) -> Vec<CertificateUse> {
         match self {
             Self::Files(followed) => lock(&followed.state).read.uses.clone(),
             Self::InMemory(TlsInMemory(read)) => lock(read).as_ref().map(|read| read.uses.clone()).unwrap_or_default(),
         }
+    }
+}
+
+impl Read {
+    fn admits(&self, shown: &[CertificateDer<'_>], at: SystemTime) -> bool {
+        let (Some((first, chain)), Ok(since)) = (shown.split_first(), at.duration_since(UNIX_EPOCH)) else {
+            return false;
+        };
+        let mut own = self.uses.iter().filter(|one| one.role == CertificateRole::Server);
+        let verified = || {
+            let now = UnixTime::since_unix_epoch(since);
+            self.clients.verify_client_cert(first, chain, now)
+        };
+        own.all(|one| one.validity.ends > at) && verified().is_ok()
     }
 }
 
@@ -248,7 +273,7 @@ fn read(certificate: &Pem, key: &Pem, client_ca: &Pem) -> Result<Read, TlsError>
         authorities.add(authority.clone()).map_err(unusable)?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider));
-    let verifier = verifier
+    let clients = verifier
         .build()
         .map_err(|error| TlsError::Unusable(error.to_string()))?;
     let private = PrivateKeyDer::from_pem_slice(&key.text).map_err(|error| key.invalid(error))?;
@@ -264,12 +289,13 @@ fn read(certificate: &Pem, key: &Pem, client_ca: &Pem) -> Result<Read, TlsError>
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(unusable)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(Arc::clone(&clients))
         .with_single_cert(own, private)
         .map_err(unusable)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Read {
         config: Arc::new(config),
+        clients,
         uses: uses.into_iter().flatten().collect(),
     })
 }

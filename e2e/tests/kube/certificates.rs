@@ -41,9 +41,14 @@ impl Authority {
 
     /// As [`Authority::sign_all`], for a certificate that is valid for a year, of which only this time is left.
     pub(crate) fn sign_until(&self, names: &[&str], left: Duration) -> Result<Certificate> {
+        self.sign_within(names, 365 * Duration::from_secs(24 * 3600), left)
+    }
+
+    /// As [`Authority::sign_all`], for a certificate that began this long ago, and of which this time is left.
+    pub(crate) fn sign_within(&self, names: &[&str], ago: Duration, left: Duration) -> Result<Certificate> {
         let mut params = named(names)?;
         let now = time::OffsetDateTime::now_utc();
-        params.not_before = now - time::Duration::days(365);
+        params.not_before = now - ago;
         params.not_after = now + left;
         self.sign_params(params)
     }

@@ -18,7 +18,9 @@ use limpet_resources::ResourceType::ClusterLoadAssignment;
 use limpet_resources::{Resource, Resources};
 
 mod hostile;
+mod renewal;
 mod silent;
+mod site;
 
 const GROUP: &str = "default/web";
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,74 +1,12 @@
 //! Clients that connect and say nothing, or cannot say who they are.
 
-use std::fs;
-use std::net::SocketAddr;
-
-use tempfile::TempDir;
 use tokio::net::TcpStream;
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity as ClientIdentity};
 
+use super::site::Site;
 use super::*;
 
 /// More than all handshakes that may be under way.
 const SILENT: usize = 1000;
-
-/// An authority, and the files of a server with its certificate.
-struct Site {
-    folder: TempDir,
-    authority: rcgen::Issuer<'static, rcgen::KeyPair>,
-    pem: String,
-}
-
-impl Site {
-    fn new() -> Self {
-        let mut params = rcgen::CertificateParams::new([]).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let key = rcgen::KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        let site = Self {
-            folder: TempDir::new().unwrap(),
-            authority: rcgen::Issuer::new(params, key),
-            pem,
-        };
-        let (certificate, key) = site.sign("controller.limpet");
-        for (name, text) in [("ca.crt", &site.pem), ("tls.crt", &certificate), ("tls.key", &key)] {
-            fs::write(site.folder.path().join(name), text).unwrap();
-        }
-        site
-    }
-
-    fn sign(&self, name: &str) -> (String, String) {
-        let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
-        let key = rcgen::KeyPair::generate().unwrap();
-        let signed = params.signed_by(&key, &self.authority).unwrap();
-        (signed.pem(), key.serialize_pem())
-    }
-
-    async fn server(&self, snapshots: &Snapshots) -> Server {
-        let file = |name: &str| self.folder.path().join(name);
-        let files = TlsFiles {
-            certificate: file("tls.crt"),
-            key: file("tls.key"),
-            client_ca: file("ca.crt"),
-        };
-        let options = Options {
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            security: Security::MutualTls(files),
-        };
-        Server::bind(options, snapshots.clone()).await.unwrap()
-    }
-
-    /// A client with a certificate for this name.
-    fn endpoint(&self, address: SocketAddr, name: &str) -> Endpoint {
-        let (certificate, key) = self.sign(name);
-        let tls = ClientTlsConfig::new()
-            .ca_certificate(Certificate::from_pem(&self.pem))
-            .identity(ClientIdentity::from_pem(certificate, key))
-            .domain_name("controller.limpet");
-        let endpoint = Endpoint::from_shared(format!("https://{address}")).unwrap();
-        endpoint.tls_config(tls).unwrap()
-    }
-}
 
 #[tokio::test]
 async fn silent_connections_keep_no_envoy_out() {

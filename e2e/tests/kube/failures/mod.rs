@@ -82,15 +82,19 @@ impl ControlledSite {
         until_programmed(&self.namespace, "web", expected).await
     }
 
-    /// How many configurations of each kind Envoy has accepted, whatever number it got.
     async fn updates(&self) -> Result<BTreeMap<String, u64>> {
-        let counters = concat!(
-            r"^(listener_manager\.(listener_(added|modified|removed)|lds\.update_(success|rejected))",
-            r"|cluster_manager\.(cluster_(added|modified|removed)|cds\.update_(success|rejected))",
-            r"|http\..*\.rds\..*\.(config_reload|update_rejected)|.*\.config_reload|cluster\..*\.assignment_stale)$",
-        );
-        self.envoy.admin().stats(counters).await
+        updates(&self.envoy).await
     }
+}
+
+/// How many configurations of each kind an Envoy has accepted, whatever number it got.
+async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
+    let counters = concat!(
+        r"^(listener_manager\.(listener_(added|modified|removed)|lds\.update_(success|rejected))",
+        r"|cluster_manager\.(cluster_(added|modified|removed)|cds\.update_(success|rejected))",
+        r"|http\..*\.rds\..*\.(config_reload|update_rejected)|.*\.config_reload|cluster\..*\.assignment_stale)$",
+    );
+    envoy.admin().stats(counters).await
 }
 
 /// Creates the objects of a Gateway with sessions.

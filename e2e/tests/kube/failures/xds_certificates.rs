@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::wire::Wire;
-use super::{crowd, nothing_happened, objects, redirect, until_programmed, until_redirected, until_sessions};
+use super::{crowd, nothing_happened, objects, redirect, until_programmed, until_redirected, until_sessions, updates};
 use crate::certificates::{Authority, Certificate};
 use crate::kept::until_event;
 use crate::mounted;
@@ -40,7 +40,7 @@ fn mount(folder: &Path, version: &str, authority: &str, made: &Certificate) -> R
 struct TlsSite {
     namespace: Namespace,
     controller: Controller,
-    _envoy: Proxy,
+    envoy: Proxy,
     wire: Wire,
     _pods: [Pod; 2],
 }
@@ -78,7 +78,7 @@ impl TlsSite {
         Ok(Self {
             namespace,
             controller,
-            _envoy: envoy,
+            envoy,
             wire,
             _pods: pods,
         })
@@ -99,8 +99,8 @@ impl TlsSite {
         self.wire.mend().await
     }
 
-    async fn until_programmed(&self, expected: &str) -> Result<()> {
-        until_programmed(&self.namespace, "web", expected).await.map(drop)
+    async fn until_programmed(&self, expected: &str) -> Result<Value> {
+        until_programmed(&self.namespace, "web", expected).await
     }
 
     /// Waits until Envoy has a change that is made now.
@@ -108,6 +108,13 @@ impl TlsSite {
         self.namespace.apply(&redirect(name)).await?;
         until_redirected(&self.controller, &format!("/{name}"), true).await
     }
+}
+
+/// When a condition changed last.
+fn changed<'a>(gateway: &'a Value, condition: &str) -> Option<&'a Value> {
+    let mut conditions = gateway["status"]["conditions"].as_array()?.iter();
+    let found = conditions.find(|one| one["type"] == condition)?;
+    Some(&found["lastTransitionTime"])
 }
 
 #[tokio::test]
@@ -132,6 +139,45 @@ async fn an_envoy_reconnects_with_a_new_certificate() -> Result<()> {
     site.reconnect().await?;
     site.until_changed("renewed").await?;
     site.until_programmed("True/Programmed").await?;
+    nothing_happened(crowd).await
+}
+
+/// The wire lasts, so nothing but the server's own wish ends the connection.
+#[tokio::test]
+async fn a_renewed_certificate_is_shown_before_anybody_is_warned() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("shown").await?;
+    let folder = TempDir::with_prefix("limpet-e2e-")?;
+    let [server, client] = ["server", "client"].map(|name| folder.path().join(name));
+    let authority = Authority::new("short")?;
+    let uri = envoys_uri(&ObjectName::new(namespace.name(), "web"));
+    let names = [HOST, &uri];
+    mount(&server, "1", &authority.certificate, &authority.sign_all(&names)?)?;
+    // The server asks for another one after 70 of 100 seconds, and warns after 75.
+    let [ago, left] = [40, 60].map(Duration::from_secs);
+    mount(
+        &client,
+        "1",
+        &authority.certificate,
+        &authority.sign_within(&names, ago, left)?,
+    )?;
+    let site = TlsSite::start(namespace, cluster, folder.path(), HOST).await?;
+    let crowd = crowd(&site.controller).await?;
+    mount(&client, "2", &authority.certificate, &authority.sign_all(&names)?)?;
+    let before = updates(&site.envoy).await?;
+    let programmed = site.until_programmed("True/Programmed").await?;
+    site.until_left(CLIENT, |left| left < 60.0).await?;
+
+    let is_new = async || site.seconds_left(CLIENT).await.ok().filter(|left| *left > 60.0);
+    poll::until_within(2 * left, "the new certificate", is_new).await?;
+    let log = site.controller.log()?;
+    ensure!(log.contains("its certificate may have been renewed"), "{log}");
+    ensure!(!log.contains("a certificate of xDS must be renewed"), "{log}");
+    assert_eq!(updates(&site.envoy).await?, before, "Envoy got a new configuration");
+    let still = site.until_programmed("True/Programmed").await?;
+    let [since, still_since] = [&programmed, &still].map(|gateway| changed(gateway, "Programmed"));
+    assert_eq!(since, still_since, "Programmed was False for a moment");
+    site.until_changed("shown").await?;
     nothing_happened(crowd).await
 }
 

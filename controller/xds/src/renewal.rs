@@ -1,0 +1,102 @@
+//! When a connection ends so that its client shows a renewed certificate.
+//!
+//! A client shows its certificate when it connects, and never again. Without this, a connection that lasts would keep
+//! the first one until its end, and nobody could tell a client that has renewed it from one that cannot.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::CertificateDer;
+use tokio::time::sleep;
+
+use super::tls::Tls;
+use super::validity::Validity;
+
+/// In which part of its certificate's life a connection ends. It is usual to renew a certificate at two thirds; then
+/// a client needs some minutes to have it. At three quarters people are told that it ends.
+const FROM: f64 = 0.70;
+const TO: f64 = 0.72;
+/// Who came back with the same certificate is asked again after a fourth of what is left of it, and once a day.
+const AGAIN: Duration = Duration::from_secs(24 * 3600);
+/// More than a client takes to come back.
+const RETURN: Duration = Duration::from_secs(10);
+/// Timers stand still while the machine is suspended, and clocks are set.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Waits until the connection of a client that has shown these certificates should end: not before it could come back
+/// with the same ones, so a client that cannot renew them loses nothing.
+pub(super) async fn wait(tls: &Tls, shown: &[CertificateDer<'_>], validity: Validity) {
+    let due = due(validity, SystemTime::now(), random());
+    loop {
+        let now = SystemTime::now();
+        let rest = due.duration_since(now).unwrap_or_default();
+        if rest.is_zero() && now.checked_add(RETURN).is_some_and(|back| tls.admits(shown, back)) {
+            return;
+        }
+        sleep(if rest.is_zero() { LOOK } else { rest.min(LOOK) }).await;
+    }
+}
+
+/// When a connection should end that began at this time. `random` is from 0 to 1: the connections of many clients whose
+/// certificates are of one age do not end at once.
+fn due(validity: Validity, began: SystemTime, random: f64) -> SystemTime {
+    let between = |from: f64, to: f64| (to - from).mul_add(random, from);
+    let whole = validity.ends.duration_since(validity.begins).unwrap_or_default();
+    let first = validity.begins.checked_add(whole.mul_f64(between(FROM, TO)));
+    let first = first.unwrap_or(validity.ends);
+    if began < first {
+        return first;
+    }
+    let left = validity.ends.duration_since(began).unwrap_or_default();
+    let wait = (left / 4).min(AGAIN).mul_f64(between(0.8, 1.0)).max(RETURN);
+    began.checked_add(wait).unwrap_or(validity.ends)
+}
+
+/// From 0 to 1, and another one each time.
+fn random() -> f64 {
+    let bits = RandomState::new().build_hasher().finish() >> 32;
+    f64::from(u32::try_from(bits).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn valid(days: u32) -> Validity {
+        let begins = SystemTime::UNIX_EPOCH + 10_000 * DAY;
+        Validity {
+            ends: begins + days * DAY,
+            begins,
+        }
+    }
+
+    #[test]
+    fn a_connection_ends_between_renewal_and_warning() {
+        let certificate = valid(300);
+        let day = |random| due(certificate, certificate.begins, random).duration_since(certificate.begins);
+        let (first, last) = (day(0.0).unwrap(), day(1.0).unwrap());
+        assert!(first >= 209 * DAY && first <= 211 * DAY, "{first:?}");
+        assert!(last > first + 5 * DAY && last < 225 * DAY, "{last:?}");
+        assert!((0..100).map(|_| random()).all(|random| (0.0..=1.0).contains(&random)));
+        assert!((0..100).any(|_| random() < 0.5) && (0..100).any(|_| random() > 0.5));
+    }
+
+    #[test]
+    fn who_comes_back_with_an_old_certificate_is_asked_daily() {
+        let certificate = valid(300);
+        let wait = |left: Duration, random| {
+            let began = certificate.ends - left;
+            due(certificate, began, random).duration_since(began).unwrap()
+        };
+        for random in [0.0, 0.3, 1.0] {
+            let daily = wait(60 * DAY, random);
+            assert!(daily >= DAY / 2 && daily <= DAY, "{daily:?}");
+            let hourly = wait(DAY / 6, random);
+            assert!(hourly >= DAY / 40 && hourly <= DAY / 24, "{hourly:?}");
+            assert_eq!(wait(Duration::from_secs(1), random), RETURN);
+        }
+    }
+}
