@@ -1,5 +1,5 @@
-//! The table of session fields that GEP-1619 does not have. Annotations and the controller's `sessionDefaults` set
-//! them.
+//! The table of session fields that objects have no field for, or not in every release. Annotations and the controller's
+//! `sessionDefaults` set them.
 //!
 //! Each field has one entry. Everything else follows from it: the name of the annotation (`same-site` for `same_site`),
 //! the name in `sessionDefaults` (`sameSite`), the accepted values and the message for others, precedence, what is
@@ -10,18 +10,58 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use limpet_core::config::schema::{
-    CacheControlConfig, CookieConfig, CookieModeConfig, PolicyConfig, SameSiteConfig, SecureConfig, TokenConfig,
+    CacheControlConfig, CookieConfig, CookieModeConfig, LifetimeTypeConfig, PolicyConfig, SameSiteConfig, SecureConfig,
+    TokenConfig,
 };
+use limpet_core::time::GatewayDuration;
 
-/// Where a cookie's path comes from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// What a cookie's path is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum CookiePath {
     /// `/`, as current releases of the GEP require.
     #[default]
     Root,
     /// Derived from the matches of a rule with `sessionPersistence`, as older releases of the GEP require.
     Route,
+    /// This one.
+    At(String),
+}
+
+const PATHS: &str = "root, route or a path like /shop";
+
+impl From<CookiePath> for String {
+    fn from(path: CookiePath) -> Self {
+        match path {
+            CookiePath::Root => "root".to_owned(),
+            CookiePath::Route => "route".to_owned(),
+            CookiePath::At(path) => path,
+        }
+    }
+}
+
+impl TryFrom<String> for CookiePath {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "route" => Ok(Self::Route),
+            "root" => Ok(Self::Root),
+            path if path.starts_with('/') => Ok(Self::literal(path)),
+            _ => Err(format!("expected {PATHS}, found {text:?}")),
+        }
+    }
+}
+
+impl CookiePath {
+    /// The path itself, valid or not.
+    pub(crate) fn literal(path: &str) -> Self {
+        if path == "/" {
+            Self::Root
+        } else {
+            Self::At(path.to_owned())
+        }
+    }
 }
 
 macro_rules! session_fields {
@@ -32,8 +72,8 @@ macro_rules! session_fields {
         config: [$($config:literal),*],
         set: $set:expr,
     })+) => {
-        /// The fields that are set beside `sessionPersistence`. Field by field, a route's annotations take precedence
-        /// over a policy's, and these over the controller's `sessionDefaults`.
+        /// Field by field, what `sessionPersistence` says takes precedence over a route's annotations, these over a
+        /// policy's, and these over the controller's `sessionDefaults`.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
         pub struct SessionFields {
@@ -53,6 +93,7 @@ macro_rules! session_fields {
                     fields.$field.is_some()
                 },
                 is_set: |fields| fields.$field.is_some(),
+                contradicts: |above, below| below.$field.is_some() && above.$field != below.$field,
                 fill: |fields, below| {
                     if fields.$field.is_none() {
                         fields.$field.clone_from(&below.$field);
@@ -127,14 +168,42 @@ session_fields! {
         config: ["cookie.partitioned"],
         set: |policy, partitioned| cookie(policy, |cookie| cookie.partitioned = partitioned),
     }
-    /// Where the cookie's `Path` comes from, if the object has no field for it.
+    /// The cookie's `Path`.
     path: CookiePath {
-        values: Values::Words(&["root", "route"]),
+        values: Values::Like(PATHS, &["/shop", "root", "route"]),
         read: word,
         of: Cookie,
-        config: [],
-        // The path itself depends on the rule's matches (`sessions/rules.rs`).
-        set: |_, _| {},
+        config: ["cookie.path"],
+        set: |policy, path| {
+            // What is derived from the rule's matches is there already (`sessions/rules.rs`).
+            if let CookiePath::At(path) = path {
+                cookie(policy, |cookie| cookie.path = path);
+            }
+        },
+    }
+    /// Whether the cookie ends with the browser.
+    lifetime_type: LifetimeTypeConfig {
+        values: Values::Words(&["Session", "Permanent"]),
+        read: word,
+        of: Cookie,
+        config: ["cookie.lifetimeType"],
+        set: |policy, lifetime| cookie(policy, |cookie| cookie.lifetime_type = lifetime),
+    }
+    /// How long a session lasts.
+    absolute_timeout: GatewayDuration {
+        values: DURATION,
+        read: word,
+        of: Policy,
+        config: ["absoluteTimeout"],
+        set: |policy, timeout| policy.absolute_timeout = Some(timeout),
+    }
+    /// How long a session may stay unused.
+    idle_timeout: GatewayDuration {
+        values: DURATION,
+        read: word,
+        of: Carrier,
+        config: ["idleTimeout"],
+        set: |policy, timeout| policy.idle_timeout = Some(timeout),
     }
     /// Whether the content of tokens is hidden from clients.
     token: TokenConfig {
@@ -176,6 +245,7 @@ session_fields! {
     }
 }
 
+const DURATION: Values = Values::Like("a duration like 30m, 1h30m or 500ms", &["1h30m", "2s"]);
 const FLAG: Values = Values::Words(&["true", "false"]);
 
 /// Which sessions a field applies to.
@@ -211,6 +281,7 @@ pub(crate) struct SessionField {
     pub(crate) config: &'static [&'static str],
     read: fn(&mut SessionFields, &str) -> bool,
     is_set: fn(&SessionFields) -> bool,
+    contradicts: fn(&SessionFields, &SessionFields) -> bool,
     fill: fn(&mut SessionFields, &SessionFields),
     clear: fn(&mut SessionFields),
     apply: fn(&SessionFields, &mut PolicyConfig),
@@ -274,9 +345,20 @@ impl SessionFields {
         *self == Self::default()
     }
 
+    /// Whether the field is set.
+    pub(crate) fn sets(&self, field: &SessionField) -> bool {
+        (field.is_set)(self)
+    }
+
     /// Whether the field of this annotation is set.
     pub(crate) fn has(&self, annotation: &str) -> bool {
         SessionField::of_annotation(annotation).is_some_and(|entry| (entry.is_set)(self))
+    }
+
+    /// The fields that are set here and below, and differ.
+    pub(crate) fn contradicted<'f>(&'f self, below: &'f Self) -> impl Iterator<Item = &'static SessionField> + 'f {
+        let both = |entry: &&SessionField| (entry.is_set)(self) && (entry.contradicts)(self, below);
+        SessionField::ALL.iter().filter(both)
     }
 
     /// The fields that are set and are for cookies only.

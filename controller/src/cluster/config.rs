@@ -262,7 +262,7 @@ impl Config {
                 "gatewayControllers[{index}]: expected a domain and a path, like istio.io/gateway-controller"
             ));
         }
-        check_defaults(session_defaults)?;
+        check_defaults(session_defaults, *max_session_life)?;
         for (field, duration) in [("maxIdle", *max_idle), ("maxSessionLife", Some(*max_session_life))] {
             if duration.is_some_and(|duration| duration.get().is_zero()) {
                 return Err(format!("{field}: expected a duration greater than zero"));

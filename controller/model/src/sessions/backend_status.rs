@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::backends::{Backends, content, x_backends};
+use super::backends::{Backends, Own, content, x_backends};
 use super::domains::{EXPECTED, foreign_domain};
 use super::facts::RuleFacts;
 use super::policy_status::{keep_oldest, rule_name};
@@ -86,7 +86,8 @@ fn conditions<'p>(
     }
     let mut about = Remarks::default();
     let (mut count, mut conflicts) = (0, 0);
-    if let Some(draft) = backends.draft(name) {
+    if let Some(Own { draft, overruled }) = backends.own(name) {
+        overruled.iter().cloned().for_each(|why| about.say(why));
         for rule in leading {
             let facts = rule.facts;
             count += 1;

@@ -15,7 +15,15 @@ use limpet_api::ObjectName;
 
 /// The `XBackend`s that rules lead to.
 #[derive(Debug, Default)]
-pub(super) struct Backends(pub(super) BTreeMap<ObjectName, Result<Option<Draft>, Vec<Problem>>>);
+pub(super) struct Backends(pub(super) BTreeMap<ObjectName, Result<Option<Own>, Vec<Problem>>>);
+
+/// The sessions of an `XBackend`.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) draft: Draft,
+    /// Its annotations that have no effect.
+    pub(super) overruled: Vec<String>,
+}
 
 impl Backends {
     pub(super) fn read(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Self {
@@ -35,8 +43,12 @@ impl Backends {
         x_backends(rule).any(|name| self.asks(name))
     }
 
-    pub(super) fn draft(&self, name: &ObjectName) -> Option<&Draft> {
+    pub(super) fn own(&self, name: &ObjectName) -> Option<&Own> {
         self.0.get(name)?.as_ref().ok()?.as_ref()
+    }
+
+    pub(super) fn draft(&self, name: &ObjectName) -> Option<&Draft> {
+        self.own(name).map(|own| &own.draft)
     }
 
     /// The backends with sessions that the rule leads to.
@@ -82,11 +94,7 @@ fn key(draft: &Draft) -> Option<String> {
     cookie.or_else(|| header.map(|header| format!("header {}", header.name.to_ascii_lowercase())))
 }
 
-pub(super) fn content(
-    name: &ObjectName,
-    objects: &Objects,
-    settings: &Settings,
-) -> Result<Option<Draft>, Vec<Problem>> {
+pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<Option<Own>, Vec<Problem>> {
     let Some(object) = objects.backends.get(name) else {
         return Ok(None);
     };
@@ -103,8 +111,8 @@ pub(super) fn content(
         );
         problems.extend(below(vec![Fault::persistence("", message)]));
     }
-    let persistence = persistence::read(persistence, Dialect::Union, settings.max_session_life);
-    let draft = match (persistence, overrides) {
+    let persistence = persistence::read(persistence, Dialect::Union);
+    let own = match (persistence, overrides) {
         (Ok(persistence), Ok(overrides)) => Parts {
             persistence: &persistence,
             overrides: &overrides,
@@ -114,16 +122,21 @@ pub(super) fn content(
                 ..settings.session_defaults.clone()
             },
             path: None,
+            longest: settings.max_session_life,
         }
-        .draft(),
+        .draft()
+        .map(|draft| Own {
+            draft,
+            overruled: persistence.overruled(&overrides, "spec", ""),
+        }),
         (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()
             .flatten()
             .flatten()
             .collect()),
     };
-    match draft {
-        Ok(draft) if problems.is_empty() => Ok(Some(draft)),
+    match own {
+        Ok(own) if problems.is_empty() => Ok(Some(own)),
         Ok(_) => Err(problems),
         Err(faults) => {
             problems.extend(below(faults));

@@ -4,30 +4,30 @@ use super::annotations::camel_case;
 use super::fault::{Fault, ObjectField};
 use super::persistence::{self, Dialect};
 use super::policy::Parts;
-use crate::Settings;
 use crate::session_fields::SessionFields;
 use limpet_api::SessionPersistence;
+use limpet_core::time::GatewayDuration;
 
-/// Checks that policies can be made with these defaults. Otherwise every object would report a mistake that is not its
+/// Checks that policies can be made with these defaults, with timeouts up to `longest`. Otherwise every object would report a mistake that is not its
 /// own.
 ///
 /// # Errors
 /// If the filter would refuse a policy with these defaults. The text names the fields and what was expected.
-pub fn check(defaults: &SessionFields) -> Result<(), String> {
+pub fn check(defaults: &SessionFields, longest: GatewayDuration) -> Result<(), String> {
     let named = SessionPersistence {
         session_name: Some("session".to_owned()),
         ..SessionPersistence::default()
     };
-    let draft =
-        persistence::read(&named, Dialect::Named, Settings::default().max_session_life).and_then(|persistence| {
-            let parts = Parts {
-                persistence: &persistence,
-                overrides: &SessionFields::default(),
-                defaults,
-                path: None,
-            };
-            parts.draft()
-        });
+    let draft = persistence::read(&named, Dialect::Named).and_then(|persistence| {
+        let parts = Parts {
+            persistence: &persistence,
+            overrides: &SessionFields::default(),
+            defaults,
+            path: None,
+            longest,
+        };
+        parts.draft()
+    });
     let message = |fault: &Fault| format!("sessionDefaults.{}: {}", field(&fault.place), fault.message);
     draft
         .map(drop)
@@ -37,15 +37,27 @@ pub fn check(defaults: &SessionFields) -> Result<(), String> {
 fn field(place: &ObjectField) -> String {
     match place {
         ObjectField::Annotation(name) => camel_case(name),
-        ObjectField::Persistence(_) | ObjectField::Matches => "mode".to_owned(),
+        ObjectField::Persistence("") | ObjectField::Matches => "mode".to_owned(),
+        ObjectField::Persistence(field) => (*field).to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use limpet_core::config::schema::{CookieModeConfig, SameSiteConfig, SecureConfig};
+    use std::time::Duration;
+
+    use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig};
 
     use super::*;
+    use crate::CookiePath;
+
+    fn hours(hours: u64) -> GatewayDuration {
+        Duration::from_secs(hours * 3600).into()
+    }
+
+    fn check(defaults: &SessionFields) -> Result<(), String> {
+        super::check(defaults, hours(24))
+    }
 
     #[test]
     fn defaults_that_fit_together_are_taken() {
@@ -59,6 +71,12 @@ mod tests {
             },
             SessionFields {
                 mode: Some(CookieModeConfig::Prefix),
+                idle_timeout: Some(hours(1)),
+                ..SessionFields::default()
+            },
+            SessionFields {
+                lifetime_type: Some(LifetimeTypeConfig::Permanent),
+                absolute_timeout: Some(hours(24)),
                 ..SessionFields::default()
             },
         ];
@@ -90,6 +108,35 @@ mod tests {
                     ..SessionFields::default()
                 },
                 "sessionDefaults.domain: ",
+            ),
+            (
+                SessionFields {
+                    lifetime_type: Some(LifetimeTypeConfig::Permanent),
+                    ..SessionFields::default()
+                },
+                "sessionDefaults.absoluteTimeout: expected a duration, because the cookie's lifetimeType is Permanent",
+            ),
+            (
+                SessionFields {
+                    idle_timeout: Some(hours(25)),
+                    ..SessionFields::default()
+                },
+                "sessionDefaults.idleTimeout: expected at most 24h, the maxSessionLife of the controller's \
+                 configuration, found 25h",
+            ),
+            (
+                SessionFields {
+                    absolute_timeout: Some(hours(0)),
+                    ..SessionFields::default()
+                },
+                "sessionDefaults.absoluteTimeout: expected a duration greater than zero",
+            ),
+            (
+                SessionFields {
+                    path: Some(CookiePath::At("/a;b".to_owned())),
+                    ..SessionFields::default()
+                },
+                "sessionDefaults.path: expected a path",
             ),
         ];
         for (defaults, field) in bad {

@@ -66,7 +66,15 @@ impl Fault {
     }
 }
 
+/// Says that an annotation has no effect.
+pub(super) fn overruled(annotation: &str, by: &str) -> String {
+    format!(
+        "{}: it has no effect, because {by} says otherwise",
+        annotation_field(annotation)
+    )
+}
+
 /// The path of an annotation.
-pub(super) fn annotation_field(name: &str) -> String {
+fn annotation_field(name: &str) -> String {
     format!("metadata.annotations[{PREFIX}{name}]")
 }

@@ -12,8 +12,10 @@ use crate::former_session::{FormerSession, FormerSessions, LIFETIME, NAME};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName};
 use limpet_api::{CookieSettings, Meta, Object, SessionPersistence, SessionPolicySpec};
 
+/// The annotation that keeps the session's name. No other kind of object has it.
+pub(super) const KEPT_NAME: &str = "session-name";
 /// The annotations that keep what the fields say, with the fields.
-pub(super) const KEPT: [(&str, &str); 2] = [("session-name", NAME), ("lifetime-type", LIFETIME)];
+const KEPT: [(&str, &str); 2] = [(KEPT_NAME, NAME), ("lifetime-type", LIFETIME)];
 
 /// What a policy asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(super) struct Restored {
     pub(super) persistence: SessionPersistence,
     /// What an upgrade took, for the status.
     pub(super) lost: Option<Lost>,
+    /// Whether the annotation with the name has no effect, because the object says otherwise.
+    pub(super) has_other_name: bool,
 }
 
 /// Fields that an upgrade took.
@@ -33,7 +37,8 @@ pub(super) struct Lost {
     unknown: Vec<&'static str>,
 }
 
-/// Restores what annotations keep and what an upgrade took. What the object says itself counts first.
+/// Restores the name that an annotation keeps, and what an upgrade took. What the object says itself counts first. The
+/// annotation of the lifetime is read with all others.
 pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &FormerSessions) -> Restored {
     let mut restored = persistence.clone();
     let remembered = known.of(meta);
@@ -43,6 +48,7 @@ pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &Fo
         let found = field_of(persistence, field);
         let is_pruned = found.is_none() && meta.pruned.contains_key(field);
         let value = match (&found, kept) {
+            (None, Some(_)) if field == LIFETIME => continue,
             (None, Some(kept)) => Some(kept.clone()),
             (None, None) if is_pruned => {
                 let remembered = remembered.and_then(|known| known.field(field)).map(str::to_owned);
@@ -61,10 +67,14 @@ pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &Fo
             None => lost.unknown.push(field),
         }
     }
+    let kept_name = meta.annotations.get(&format!("{PREFIX}{KEPT_NAME}"));
+    let name = field_of(persistence, NAME);
+    let has_other_name = name.is_some() && kept_name.is_some() && name.as_ref() != kept_name;
     let is_lost = !lost.known.is_empty() || !lost.unknown.is_empty();
     Restored {
         persistence: restored,
         lost: is_lost.then_some(lost),
+        has_other_name,
     }
 }
 

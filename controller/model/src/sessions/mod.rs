@@ -164,7 +164,10 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             notes: match rule.source {
                 Source::Inline if !rule.is_refused => policy_status::affinity_notes(objects, facts),
                 _ => Vec::new(),
-            },
+            }
+            .into_iter()
+            .chain(rule.overruled.iter().cloned())
+            .collect(),
         }
     };
     let of_backends_with_rules = backend_status::reports(objects, &backends, &chosen);

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use super::annotations;
-use super::former::{self, Lost};
+use super::fault;
+use super::former::{self, Lost, Restored};
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
 use crate::former_session::FormerSessions;
@@ -38,6 +39,8 @@ pub(super) struct Content {
     pub(super) draft: Draft,
     /// What an upgrade of the Gateway API took from it.
     pub(super) lost: Option<Lost>,
+    /// Its annotations that have no effect.
+    pub(super) overruled: Vec<String>,
 }
 
 /// A policy that asks for sessions.
@@ -156,8 +159,8 @@ fn content(
     }
     let mut problems = target_problems(&object.spec);
     let is_older = name.kind == SessionPolicyKind::BackendLbPolicy;
-    let is_kept = |name: &str| !is_older && former::KEPT.iter().any(|(annotation, _)| *annotation == name);
-    let overrides = annotations::read_except(&object.meta.annotations, is_kept);
+    let is_read = |name: &str| !is_older && name == former::KEPT_NAME;
+    let overrides = annotations::read_except(&object.meta.annotations, is_read);
     let dialect = match name.kind {
         SessionPolicyKind::BackendLbPolicy => Dialect::Named,
         SessionPolicyKind::XBackendTrafficPolicy => Dialect::Either,
@@ -166,10 +169,7 @@ fn content(
     let persistence = persistence
         .map(|persistence| {
             let restored = former::restored(persistence, &object.meta, known);
-            Ok((
-                persistence::read(&restored.persistence, dialect, settings.max_session_life)?,
-                restored.lost,
-            ))
+            Ok((persistence::read(&restored.persistence, dialect)?, restored))
         })
         .transpose();
     if persistence == Ok(None) && !object.unread.is_empty() {
@@ -183,19 +183,21 @@ fn content(
     }
     let content = match (persistence, overrides) {
         (Ok(None), Ok(_)) => Ok(None),
-        (Ok(Some((persistence, lost))), Ok(overrides)) => Parts {
+        (Ok(Some((persistence, restored))), Ok(overrides)) => Parts {
             persistence: &persistence,
             overrides: &overrides,
             defaults: &settings.session_defaults,
             path: None,
+            longest: settings.max_session_life,
         }
         .draft()
         .map(|draft| {
             Some(Content {
+                overruled: overruled(&persistence, &overrides, &restored),
                 persistence,
                 overrides,
                 draft,
-                lost,
+                lost: restored.lost,
             })
         }),
         (persistence, overrides) => Err([persistence.err(), overrides.err()]
@@ -212,6 +214,16 @@ fn content(
             Err(problems)
         }
     }
+}
+
+/// The annotations of the policy that have no effect, because its fields say otherwise.
+fn overruled(persistence: &Persistence, overrides: &SessionFields, restored: &Restored) -> Vec<String> {
+    let mut overruled = persistence.overruled(overrides, "spec", "");
+    if restored.has_other_name {
+        let field = format!("spec.sessionPersistence.{}", persistence.name_field());
+        overruled.push(fault::overruled(former::KEPT_NAME, &field));
+    }
+    overruled
 }
 
 fn target_problems(spec: &SessionPolicySpec) -> Vec<Problem> {

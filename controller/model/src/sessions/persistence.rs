@@ -1,7 +1,8 @@
 //! Reads `sessionPersistence` in all its shapes. Objects from files are not checked by an API server, so everything is
 //! checked that the schemas and CEL rules of the CRDs check.
 
-use super::fault::Fault;
+use super::fault::{Fault, overruled};
+use crate::session_fields::{CookiePath, SessionField, SessionFields};
 use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
@@ -34,33 +35,22 @@ pub(super) enum Shape {
 pub(super) struct Persistence {
     pub(super) shape: Shape,
     pub(super) carrier: Carrier,
-    pub(super) absolute_timeout: Option<GatewayDuration>,
-    pub(super) idle_timeout: Option<GatewayDuration>,
+    /// The session's name, where the object gives it one.
+    pub(super) name: Option<String>,
+    /// What its fields say for which there are annotations as well.
+    pub(super) fields: SessionFields,
 }
 
-/// What the token travels in. A missing name is generated.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the token travels in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
-    Cookie {
-        name: Option<String>,
-        path: Option<String>,
-        lifetime: LifetimeTypeConfig,
-    },
-    Header {
-        name: Option<String>,
-    },
+    Cookie,
+    Header,
 }
 
 impl Persistence {
     pub(super) fn is_cookie(&self) -> bool {
-        matches!(self.carrier, Carrier::Cookie { .. })
-    }
-
-    /// The session's name, where the object gives it one.
-    pub(super) fn name(&self) -> Option<&str> {
-        match &self.carrier {
-            Carrier::Cookie { name, .. } | Carrier::Header { name } => name.as_deref(),
-        }
+        self.carrier == Carrier::Cookie
     }
 
     /// The field of the name.
@@ -71,17 +61,40 @@ impl Persistence {
             (Shape::Union, false) => "header.name",
         }
     }
+
+    /// The field of the object that says the same as an annotation, where it is set.
+    pub(super) fn field_of(&self, annotated: &SessionField) -> Option<&'static str> {
+        let path = match (annotated.config, self.shape) {
+            (["absoluteTimeout"], _) => "absoluteTimeout",
+            (["idleTimeout"], _) => "idleTimeout",
+            (["cookie.lifetimeType"], Shape::Named) => "cookieConfig.lifetimeType",
+            (["cookie.lifetimeType"], Shape::Union) => "cookie.lifetimeType",
+            (["cookie.path"], Shape::Union) => "cookie.path",
+            _ => return None,
+        };
+        self.fields.sets(annotated).then_some(path)
+    }
+
+    /// The annotations among `below` that have no effect, because a field says otherwise; `parent` is that of
+    /// `sessionPersistence`, and `of` its object, if that is another one.
+    pub(super) fn overruled(&self, below: &SessionFields, parent: &str, of: &str) -> Vec<String> {
+        let fields = self.fields.contradicted(below);
+        let said = fields.filter_map(|entry| {
+            let field = self.field_of(entry)?;
+            Some(overruled(
+                &entry.annotation(),
+                &format!("{parent}.sessionPersistence.{field}{of}"),
+            ))
+        });
+        said.collect()
+    }
 }
 
 /// Reads `sessionPersistence`, without the checks of the filter's configuration.
 ///
 /// # Errors
-/// If a field cannot be followed, or a timeout is longer than `longest`. The faults name each field.
-pub(super) fn read(
-    persistence: &SessionPersistence,
-    dialect: Dialect,
-    longest: GatewayDuration,
-) -> Result<Persistence, Vec<Fault>> {
+/// If a field cannot be followed. The faults name each field.
+pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
     let mut faults = Vec::new();
     let is_union = persistence.cookie.is_some() || persistence.header.is_some();
     let shape = match dialect {
@@ -90,9 +103,9 @@ pub(super) fn read(
         Dialect::Named | Dialect::Either => Shape::Named,
     };
     check_shape(persistence, dialect, shape, &mut faults);
-    let is_header = match persistence.kind.as_deref() {
-        None | Some("Cookie") => false,
-        Some("Header") => true,
+    let carrier = match persistence.kind.as_deref() {
+        None | Some("Cookie") => Carrier::Cookie,
+        Some("Header") => Carrier::Header,
         Some(other) => {
             faults.push(Fault::persistence(
                 "type",
@@ -101,32 +114,22 @@ pub(super) fn read(
             return Err(faults);
         }
     };
-    let mut timeout = |field, text: &Option<String>| timeout(field, text.as_deref()?, longest, &mut faults);
-    let absolute_timeout = timeout("absoluteTimeout", &persistence.absolute_timeout);
-    let idle_timeout = timeout("idleTimeout", &persistence.idle_timeout);
-    let carrier = match shape {
-        Shape::Named => named(persistence, is_header, &mut faults),
-        Shape::Union => union(persistence, is_header, &mut faults),
+    let mut timeout = |field, text: &Option<String>| timeout(field, text.as_deref()?, &mut faults);
+    let mut fields = SessionFields {
+        absolute_timeout: timeout("absoluteTimeout", &persistence.absolute_timeout),
+        idle_timeout: timeout("idleTimeout", &persistence.idle_timeout),
+        ..SessionFields::default()
     };
-    let is_permanent = matches!(
-        carrier,
-        Carrier::Cookie {
-            lifetime: LifetimeTypeConfig::Permanent,
-            ..
-        }
-    );
-    if is_permanent && persistence.absolute_timeout.is_none() {
-        faults.push(Fault::persistence(
-            "absoluteTimeout",
-            "expected a duration, because the cookie's lifetimeType is Permanent",
-        ));
-    }
+    let name = match shape {
+        Shape::Named => named(persistence, carrier, &mut fields, &mut faults),
+        Shape::Union => union(persistence, carrier, &mut fields, &mut faults),
+    };
     if faults.is_empty() {
         Ok(Persistence {
             shape,
             carrier,
-            absolute_timeout,
-            idle_timeout,
+            name,
+            fields,
         })
     } else {
         Err(faults)
@@ -160,22 +163,21 @@ fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape,
     faults.extend(wrong.map(|(field, _)| Fault::persistence(field, message)));
 }
 
-fn timeout(
-    field: &'static str,
-    text: &str,
-    longest: GatewayDuration,
-    faults: &mut Vec<Fault>,
-) -> Option<GatewayDuration> {
-    let expected = match text.parse::<GatewayDuration>() {
-        Ok(timeout) if timeout <= longest => return Some(timeout),
-        Ok(_) => format!("expected at most {longest}, the maxSessionLife of the controller's configuration"),
-        Err(error) => error.to_string(),
-    };
-    faults.push(Fault::persistence(field, format!("{expected}, found {text:?}")));
-    None
+fn timeout(field: &'static str, text: &str, faults: &mut Vec<Fault>) -> Option<GatewayDuration> {
+    let timeout = text.parse::<GatewayDuration>();
+    if let Err(error) = timeout {
+        faults.push(Fault::persistence(field, format!("{error}, found {text:?}")));
+    }
+    timeout.ok()
 }
 
-fn named(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fault>) -> Carrier {
+/// Returns the name.
+fn named(
+    persistence: &SessionPersistence,
+    carrier: Carrier,
+    fields: &mut SessionFields,
+    faults: &mut Vec<Fault>,
+) -> Option<String> {
     let name = persistence.session_name.clone();
     let length = name.as_ref().map_or(0, |name| name.chars().count());
     if length > MAX_SESSION_NAME {
@@ -183,9 +185,9 @@ fn named(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fau
         faults.push(Fault::persistence("sessionName", message));
     }
     let Some(cookie) = &persistence.cookie_config else {
-        return carrier(is_header, name, None, LifetimeTypeConfig::default());
+        return name;
     };
-    if is_header {
+    if carrier == Carrier::Header {
         faults.push(Fault::persistence("cookieConfig", "expected none with type Header"));
     }
     for (field, is_there) in [
@@ -197,12 +199,18 @@ fn named(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fau
             faults.push(Fault::persistence(field, message));
         }
     }
-    let lifetime = lifetime("cookieConfig.lifetimeType", cookie, faults);
-    carrier(is_header, name, None, lifetime)
+    fields.lifetime_type = lifetime("cookieConfig.lifetimeType", cookie, faults);
+    name
 }
 
-fn union(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fault>) -> Carrier {
-    if is_header {
+/// Returns the name.
+fn union(
+    persistence: &SessionPersistence,
+    carrier: Carrier,
+    fields: &mut SessionFields,
+    faults: &mut Vec<Fault>,
+) -> Option<String> {
+    if carrier == Carrier::Header {
         if persistence.cookie.is_some() {
             faults.push(Fault::persistence("cookie", "expected none with type Header"));
         }
@@ -215,7 +223,7 @@ fn union(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fau
                 "expected the header's name, because the type is Header",
             ));
         }
-        return Carrier::Header { name };
+        return name;
     }
     if persistence.header.is_some() {
         faults.push(Fault::persistence("header", "expected none with type Cookie"));
@@ -223,30 +231,21 @@ fn union(persistence: &SessionPersistence, is_header: bool, faults: &mut Vec<Fau
     let Some(cookie) = &persistence.cookie else {
         let message = "expected the cookie, which may be empty, because the type is Cookie";
         faults.push(Fault::persistence("cookie", message));
-        return carrier(false, None, None, LifetimeTypeConfig::default());
+        return None;
     };
-    let lifetime = lifetime("cookie.lifetimeType", cookie, faults);
-    carrier(false, cookie.name.clone(), cookie.path.clone(), lifetime)
+    fields.lifetime_type = lifetime("cookie.lifetimeType", cookie, faults);
+    fields.path = cookie.path.as_deref().map(CookiePath::literal);
+    cookie.name.clone()
 }
 
-fn carrier(is_header: bool, name: Option<String>, path: Option<String>, lifetime: LifetimeTypeConfig) -> Carrier {
-    if is_header {
-        Carrier::Header { name }
-    } else {
-        Carrier::Cookie { name, path, lifetime }
-    }
-}
-
-fn lifetime(field: &'static str, cookie: &CookieSettings, faults: &mut Vec<Fault>) -> LifetimeTypeConfig {
-    match cookie.lifetime_type.as_deref() {
-        None | Some("Session") => LifetimeTypeConfig::Session,
-        Some("Permanent") => LifetimeTypeConfig::Permanent,
-        Some(other) => {
-            faults.push(Fault::persistence(
-                field,
-                format!("expected Session or Permanent, found {other:?}"),
-            ));
-            LifetimeTypeConfig::Session
+fn lifetime(field: &'static str, cookie: &CookieSettings, faults: &mut Vec<Fault>) -> Option<LifetimeTypeConfig> {
+    match cookie.lifetime_type.as_deref()? {
+        "Session" => Some(LifetimeTypeConfig::Session),
+        "Permanent" => Some(LifetimeTypeConfig::Permanent),
+        other => {
+            let message = format!("expected Session or Permanent, found {other:?}");
+            faults.push(Fault::persistence(field, message));
+            None
         }
     }
 }

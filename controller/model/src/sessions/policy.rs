@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::fault::{Fault, ObjectField};
-use super::persistence::{Carrier, Persistence, Shape};
+use super::persistence::{Carrier, Persistence};
 use crate::session_fields::{SessionField, SessionFields};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::Problem;
 use limpet_core::config::schema::{
-    CacheControlConfig, CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, PolicyConfig,
-    SdsKeysConfig, TokenConfig,
+    CacheControlConfig, CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig,
+    LifetimeTypeConfig, PolicyConfig, SdsKeysConfig, TokenConfig,
 };
+use limpet_core::time::GatewayDuration;
 
 /// The name of sessions without an explicit name.
 const GENERATED_NAME: &str = "limpet";
@@ -32,8 +33,10 @@ pub(super) struct Parts<'a> {
     pub(super) persistence: &'a Persistence,
     pub(super) overrides: &'a SessionFields,
     pub(super) defaults: &'a SessionFields,
-    /// The path of the cookie, if the object has no field for it.
+    /// The path of the cookie that the matches of the rule give it.
     pub(super) path: Option<&'a str>,
+    /// The longest timeout that sessions may have.
+    pub(super) longest: GatewayDuration,
 }
 
 impl Parts<'_> {
@@ -48,43 +51,67 @@ impl Parts<'_> {
         } = *self;
         let mode = self.mode();
         let is_own = mode == CookieModeConfig::Insert;
-        if persistence.name().is_none() && !is_own {
+        if persistence.name.is_none() && !is_own {
             let message = "expected the name of the application's cookie or header, because the mode is not insert";
             return Err(vec![Fault::persistence(persistence.name_field(), message)]);
         }
-        let name = persistence.name().unwrap_or(GENERATED_NAME);
-        let (cookie, header) = match &persistence.carrier {
-            Carrier::Cookie { path, lifetime, .. } => {
+        let name = persistence.name.as_deref().unwrap_or(GENERATED_NAME);
+        let (cookie, header) = match persistence.carrier {
+            Carrier::Cookie => {
                 let mut cookie = CookieConfig::named(name);
-                if let Some(path) = path.as_deref().or(self.path) {
+                if let Some(path) = self.path {
                     path.clone_into(&mut cookie.path);
                 }
-                cookie.lifetime_type = *lifetime;
                 (Some(cookie), None)
             }
-            Carrier::Header { .. } => (None, Some(self.header(name, mode)?)),
+            Carrier::Header => (None, Some(self.header(name, mode)?)),
         };
         let mut config = PolicyConfig {
             cookie,
             header,
             strict: false,
             strict_status: 503,
-            absolute_timeout: persistence.absolute_timeout,
-            idle_timeout: persistence.idle_timeout,
+            absolute_timeout: None,
+            idle_timeout: None,
             token: TokenConfig::default(),
             cache_control: CacheControlConfig::default(),
         };
-        let fields = if is_own {
+        let annotated = if is_own {
             overrides.over(defaults)
         } else {
             overrides.over(&defaults.for_applications_carrier())
         };
-        fields.apply(&mut config);
+        persistence.fields.over(&annotated).apply(&mut config);
+        self.check_timeouts(&config)?;
         self.check(&config)?;
         Ok(Draft {
             config,
-            is_unnamed: persistence.name().is_none(),
+            is_unnamed: persistence.name.is_none(),
         })
+    }
+
+    /// What the Gateway API says of timeouts, and the controller's configuration.
+    fn check_timeouts(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
+        let mut faults = Vec::new();
+        for (field, timeout) in [
+            ("absoluteTimeout", policy.absolute_timeout),
+            ("idleTimeout", policy.idle_timeout),
+        ] {
+            let longest = self.longest;
+            if let Some(timeout) = timeout.filter(|timeout| *timeout > longest) {
+                let message = format!(
+                    "expected at most {longest}, the maxSessionLife of the controller's configuration, found {timeout}"
+                );
+                let place = self.place(field);
+                faults.push(Fault { place, message });
+            }
+        }
+        let lifetime = policy.cookie.as_ref().map(|cookie| cookie.lifetime_type);
+        if lifetime == Some(LifetimeTypeConfig::Permanent) && policy.absolute_timeout.is_none() {
+            let message = "expected a duration, because the cookie's lifetimeType is Permanent";
+            faults.push(Fault::persistence("absoluteTimeout", message));
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
     fn mode(&self) -> CookieModeConfig {
@@ -152,18 +179,19 @@ impl Parts<'_> {
 
     /// The field of the object that a field of the filter's policy is set by.
     fn place(&self, field: &str) -> ObjectField {
-        let shape = self.persistence.shape;
         let persistence = ObjectField::Persistence;
-        match field {
-            "absoluteTimeout" => persistence("absoluteTimeout"),
-            "idleTimeout" => persistence("idleTimeout"),
-            "cookie.name" | "header.name" => persistence(self.persistence.name_field()),
-            "cookie.path" if shape == Shape::Union => persistence("cookie.path"),
-            "cookie.path" if self.path.is_some() => ObjectField::Matches,
-            "cookie.lifetimeType" if shape == Shape::Union => persistence("cookie.lifetimeType"),
-            "cookie.lifetimeType" => persistence("cookieConfig.lifetimeType"),
-            field => SessionField::of_config(field)
-                .map_or(persistence(""), |entry| ObjectField::Annotation(entry.annotation())),
+        if ["cookie.name", "header.name"].contains(&field) {
+            return persistence(self.persistence.name_field());
+        }
+        if field == "cookie.path" && self.path.is_some() {
+            return ObjectField::Matches;
+        }
+        let Some(entry) = SessionField::of_config(field) else {
+            return persistence("");
+        };
+        match self.persistence.field_of(entry) {
+            Some(field) => persistence(field),
+            None => ObjectField::Annotation(entry.annotation()),
         }
     }
 }

@@ -141,6 +141,8 @@ impl<'p> Statuses<'p> {
         for (facts, _) in governing {
             self.add_notes(policy, facts, &mut about);
         }
+        let overruled = policy.content().into_iter().flat_map(|content| &content.overruled);
+        overruled.cloned().for_each(|why| about.say(why));
         let lost = policy.content().and_then(|content| content.lost.as_ref());
         if let Some(lost) = lost {
             about.say(lost.to_string());

@@ -64,6 +64,8 @@ pub(super) struct RuleChoice<'p> {
     pub(super) each: BTreeMap<PathMatch, Draft>,
     /// Problems of the route's annotations are listed on one rule of the route only.
     pub(super) problems: Vec<Problem>,
+    /// The route's annotations that have no effect. They are listed once, too.
+    pub(super) overruled: Vec<String>,
     /// Whether there were problems, listed here or on another rule of the route.
     pub(super) is_refused: bool,
     /// The policies that target its backends.
@@ -147,6 +149,7 @@ impl<'p> Chooser<'p> {
             draft: None,
             each: BTreeMap::new(),
             problems: Vec::new(),
+            overruled: Vec::new(),
             is_refused: false,
             outcomes: touching.map(|policy| (*policy, outcome(policy))).collect(),
         }
@@ -157,8 +160,7 @@ impl<'p> Chooser<'p> {
             return;
         };
         let overrides = annotations::read(&first.facts.meta.annotations);
-        let longest = self.settings.max_session_life;
-        let read = |rule: &&mut RuleChoice<'_>| Some(persistence::read(rule.facts.inline?, Dialect::Either, longest));
+        let read = |rule: &&mut RuleChoice<'_>| Some(persistence::read(rule.facts.inline?, Dialect::Either));
         let inline: Vec<Inline> = rules.iter().map(read).collect();
         let has_cookie = |(rule, inline): (&&mut RuleChoice<'_>, &Inline)| match (rule.source, inline) {
             (Source::Inline, Some(Ok(persistence))) => persistence.is_cookie(),
@@ -176,8 +178,10 @@ impl<'p> Chooser<'p> {
             drafts: BTreeMap::new(),
         });
         let mut told = HashSet::new();
+        let mut overruled = HashSet::new();
         for (rule, inline) in rules.iter_mut().zip(inline) {
             self.build(rule, inline, &mut route);
+            rule.overruled.retain(|why| overruled.insert(why.clone()));
             if !rule.problems.is_empty() {
                 rule.is_refused = true;
                 rule.problems.retain(|problem| told.insert(problem.clone()));
@@ -204,14 +208,22 @@ impl<'p> Chooser<'p> {
             (Source::Inline, Some(Err(faults)), _) => rule.problems.extend(below(&faults)),
             (Source::Inline, Some(Ok(persistence)), Ok(route)) => {
                 let overrides = route.overrides_of(&persistence);
+                rule.overruled = persistence.overruled(overrides, &facts.field, "");
                 if let Err(faults) = self.build_inline(&persistence, overrides, rule) {
                     rule.problems.extend(below(&faults));
                 }
             }
-            (Source::Policy(owner), _, Ok(route)) => match self.draft_of_policy(owner, route) {
-                Ok(draft) => rule.draft = Some(draft),
-                Err(problems) => rule.problems.extend(problems),
-            },
+            (Source::Policy(owner), _, Ok(route)) => {
+                let ValidPolicy { policy, content } = owner;
+                let overrides = route.overrides_of(&content.persistence);
+                rule.overruled = content
+                    .persistence
+                    .overruled(overrides, "spec", &format!(" of {policy}"));
+                match self.draft_of_policy(owner, route) {
+                    Ok(draft) => rule.draft = Some(draft),
+                    Err(problems) => rule.problems.extend(problems),
+                }
+            }
             (Source::Destinations, ..) => {
                 if let Some((one, other)) = self.backends.with_one_name(facts) {
                     rule.problems.push(Problem {
@@ -242,7 +254,8 @@ impl<'p> Chooser<'p> {
             let message = "expected root, or none: sessionPersistence.cookie has a path";
             return Err(vec![Fault::annotation("path", message)]);
         }
-        let is_of_route = overrides.path.or(self.settings.session_defaults.path) == Some(CookiePath::Route);
+        let path = overrides.over(&self.settings.session_defaults).path;
+        let is_of_route = path == Some(CookiePath::Route);
         let paths = (persistence.shape == Shape::Named && has_own_cookie && is_of_route)
             .then(|| cookie_path::derive(&rule.facts.paths));
         let draft = |path: Option<&str>| {
@@ -251,6 +264,7 @@ impl<'p> Chooser<'p> {
                 overrides,
                 defaults: &self.settings.session_defaults,
                 path,
+                longest: self.settings.max_session_life,
             }
             .draft()
         };
@@ -274,6 +288,7 @@ impl<'p> Chooser<'p> {
                 overrides: &overrides,
                 defaults: &self.settings.session_defaults,
                 path: None,
+                longest: self.settings.max_session_life,
             }
             .draft()
         });
@@ -296,7 +311,7 @@ impl RouteSessions<'_> {
 fn have_one_name(one: &Content, other: &Content) -> bool {
     let key = |content: &Content| {
         let persistence = &content.persistence;
-        let name = persistence.name()?;
+        let name = persistence.name.as_deref()?;
         Some(if persistence.is_cookie() {
             (true, name.to_owned())
         } else {

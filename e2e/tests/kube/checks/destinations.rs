@@ -36,7 +36,7 @@ pub(crate) fn backend(name: &str, app: &str, persistence: &Value) -> Value {
 }
 
 /// A rule that leads to `XBackend`s.
-fn to_backends(path: &str, backends: &[(&str, u32)]) -> Value {
+pub(crate) fn to_backends(path: &str, backends: &[(&str, u32)]) -> Value {
     let mut rule = rule(path, &[]);
     let references = backends.iter().map(|(name, weight)| reference(name, *weight));
     rule["backendRefs"] = references.collect();

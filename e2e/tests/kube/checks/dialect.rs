@@ -4,7 +4,7 @@ use anyhow::Result;
 use limpet_e2e::kube::Release;
 use serde_json::{Value, json};
 
-use super::site::GatewaySite;
+use super::site::{GatewaySite, prefixed};
 
 /// A form of session persistence in which a session belongs to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,15 +99,24 @@ impl Dialect {
                 persistence["sessionName"] = name.as_str().into();
             }
         }
+        let idle_timeout = spec.idle_timeout.filter(|_| self.has_idle_timeout());
         for (field, timeout) in [
             ("absoluteTimeout", spec.absolute_timeout),
-            ("idleTimeout", spec.idle_timeout),
+            ("idleTimeout", idle_timeout),
         ] {
             if let Some(timeout) = timeout {
                 persistence[field] = timeout.into();
             }
         }
         persistence
+    }
+
+    /// The annotations, for what the dialect has no field for.
+    fn annotations(self, spec: &SessionSpec) -> Value {
+        match spec.idle_timeout.filter(|_| !self.has_idle_timeout()) {
+            Some(timeout) => json!({"idle-timeout": timeout}),
+            None => json!({}),
+        }
     }
 
     /// Applies a route and, if the dialect has one, a policy, both named `name`, with sessions for all rules or for all
@@ -121,18 +130,20 @@ impl Dialect {
         spec: &SessionSpec,
     ) -> Result<()> {
         let persistence = self.persistence(spec);
+        let annotations = self.annotations(spec);
         if self.is_inline() {
             let mut rules = rules.to_vec();
             for rule in &mut rules {
                 rule["sessionPersistence"] = persistence.clone();
             }
-            return site.route(name, &rules).await;
+            return site.annotated_route(name, &rules, &annotations).await;
         }
         let (api_version, kind) = match self {
             Self::BackendLbPolicy => ("gateway.networking.k8s.io/v1alpha2", "BackendLBPolicy"),
             _ => ("gateway.networking.x-k8s.io/v1alpha1", "XBackendTrafficPolicy"),
         };
-        let policy = policy(api_version, kind, name, services, &persistence);
+        let mut policy = policy(api_version, kind, name, services, &persistence);
+        policy["metadata"]["annotations"] = prefixed(&annotations);
         site.namespace.apply_object(&policy).await?;
         site.route(name, rules).await
     }

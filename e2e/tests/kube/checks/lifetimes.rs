@@ -4,17 +4,18 @@
 //!   There is no Expires and no Max-Age. A cookie that is sent after the timeout is refused by every proxy.
 //! - 7: Permanent: `AbsoluteTimeout` "MUST configure the Expires or Max-Age" and "MUST also be set". A token that is
 //!   issued again ends when the first one would have ended.
-//! - 22: `idleTimeout`: a session that is idle for longer "becomes invalid".
+//! - 22: `idleTimeout`: a session that is idle for longer "becomes invalid", whether a field or an annotation says it.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Release, refused};
-use limpet_e2e::poll;
+use limpet_e2e::{Visitor, poll};
 use serde_json::json;
 
-use super::dialect::{Dialect, SessionSpec, lb_policy};
-use super::site::{GatewaySite, rule};
+use super::destinations::{backend, to_backends};
+use super::dialect::{Dialect, SessionSpec};
+use super::site::{GatewaySite, prefixed, rule};
 
 #[tokio::test]
 async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
@@ -89,7 +90,7 @@ async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<
 
         let spec = SessionSpec {
             absolute_timeout: Some("1h"),
-            idle_timeout: dialect.has_idle_timeout().then_some("10s"),
+            idle_timeout: Some("10s"),
             ..without.clone()
         };
         dialect.apply(site, &name, &services, &rules, &spec).await?;
@@ -97,55 +98,109 @@ async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<
         let mut visitor = site.visitor();
         let first = visitor.get(&path).await?.set_cookies().pop().context("no cookie")?;
         ensure!(first.attribute("Max-Age") == Some("3600"), "{dialect:?}: {first:?}");
-        if dialect.has_idle_timeout() {
-            let again = async || visitor.get(&path).await.ok()?.set_cookies().pop();
-            let again = poll::until("the token to be issued again", again).await?;
-            ensure!(again.attribute("Expires") == first.attribute("Expires"), "{again:?}");
-            let left: u32 = again.attribute("Max-Age").context("no Max-Age")?.parse()?;
-            ensure!((3500..3600).contains(&left), "{left}");
-        }
+        let again = async || visitor.get(&path).await.ok()?.set_cookies().pop();
+        let again = poll::until("the token to be issued again", again).await?;
+        ensure!(again.attribute("Expires") == first.attribute("Expires"), "{again:?}");
+        let left: u32 = again.attribute("Max-Age").context("no Max-Age")?.parse()?;
+        ensure!((3500..3600).contains(&left), "{left}");
     }
     Ok(())
 }
 
+/// Two clients of sessions with an idle timeout of three seconds.
+struct Idling {
+    what: String,
+    path: String,
+    used: Visitor,
+    idle: Visitor,
+    /// The token that the first client began with, and its backend.
+    first: (String, String),
+    /// The token of the second one.
+    token: String,
+}
+
+impl Idling {
+    async fn begin(site: &GatewaySite, name: &str) -> Result<Self> {
+        let path = format!("/{name}");
+        let (mut used, mut idle) = (site.visitor(), site.visitor());
+        let first = used.get(&path).await?;
+        let (token, backend) = (used.cookie(name).context("no cookie")?, first.backend());
+        let first = (token.to_owned(), backend.context("no backend")?.to_owned());
+        idle.get(&path).await?;
+        let token = idle.cookie(name).context("no cookie")?.to_owned();
+        Ok(Self {
+            what: name.to_owned(),
+            path,
+            used,
+            idle,
+            first,
+            token,
+        })
+    }
+
+    async fn is_used(&mut self) -> Result<()> {
+        let answer = self.used.get(&self.path).await?;
+        let (what, (_, backend)) = (&self.what, &self.first);
+        ensure!(
+            answer.backend() == Some(backend),
+            "{what}: the session ended before its timeout"
+        );
+        Ok(())
+    }
+
+    async fn ends(&mut self) -> Result<()> {
+        let Self { what, first, .. } = self;
+        ensure!(
+            self.used.cookie(what) != Some(&*first.0),
+            "{what}: the token was not renewed"
+        );
+        let answer = self.idle.get(&self.path).await?;
+        ensure!(answer.set_cookies().len() == 1, "{what}: {answer:?}");
+        ensure!(self.idle.cookie(what) != Some(&*self.token), "{what}: {answer:?}");
+        Ok(())
+    }
+}
+
+/// Where an object has no field for the timeout, an annotation says it.
 #[tokio::test]
 async fn check_22_a_session_that_was_idle_for_too_long_is_invalid() -> Result<()> {
-    let site = GatewaySite::shared(Release::V1_2_1).await?;
-    let services = site.services("check-22").await?;
-    let services = services.each_ref().map(String::as_str);
-    let policy = lb_policy(
-        "check-22",
-        &services,
-        &json!({"sessionName": "idle", "idleTimeout": "3s"}),
-    );
-    site.namespace.apply_object(&policy).await?;
-    let rules = [rule("/check-22", &[(services[0], 1), (services[1], 1)])];
-    site.route("check-22", &rules).await?;
-    site.until_sessions("/check-22").await?;
+    let mut idling = Vec::new();
+    for dialect in Dialect::ALL {
+        let site = GatewaySite::shared(dialect.release()).await?;
+        let name = dialect.prefix("check-22");
+        let services = site.services(&name).await?;
+        let rules = [rule(&format!("/{name}"), &[(&services[0], 1), (&services[1], 1)])];
+        let spec = SessionSpec {
+            idle_timeout: Some("3s"),
+            ..SessionSpec::named(&name)
+        };
+        dialect.apply(site, &name, &services, &rules, &spec).await?;
+        idling.push((site, name));
+    }
+    let (site, name) = (GatewaySite::shared(Release::V1_7_0).await?, "check-22-xbackend");
+    let mut backend = backend(name, "v1", &json!({"type": "Cookie", "cookie": {"name": name}}));
+    backend["metadata"]["annotations"] = prefixed(&json!({"idle-timeout": "3s"}));
+    site.namespace.apply_object(&backend).await?;
+    site.route(name, &[to_backends(&format!("/{name}"), &[(name, 1)])])
+        .await?;
+    idling.push((site, name.to_owned()));
 
-    let (mut used, mut idle) = (site.visitor(), site.visitor());
-    let first = used.get("/check-22").await?;
-    idle.get("/check-22").await?;
-    let token = idle.cookie("idle").context("no cookie")?.to_owned();
-    // Every 1.7 seconds; the sum is longer than the timeout.
+    for (site, name) in &idling {
+        site.until_sessions(&format!("/{name}")).await?;
+    }
+    let mut all = Vec::new();
+    for (site, name) in &idling {
+        all.push(Idling::begin(site, name).await?);
+    }
+    // Every 1.7 seconds; the sum is longer than the timeout, and more than 1.1 times as long.
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_millis(1700)).await;
-        let answer = used.get("/check-22").await?;
-        assert_eq!(
-            answer.backend(),
-            first.backend(),
-            "the session ended before its timeout"
-        );
+        for one in &mut all {
+            one.is_used().await?;
+        }
     }
-    let kept = used.cookie("idle").context("no cookie")?.to_owned();
-    assert_ne!(
-        kept,
-        first.set_cookies().pop().context("no cookie")?.value,
-        "the token was not renewed"
-    );
-    // Idle for 3.4 seconds, which is more than 1.1 times the timeout.
-    let answer = idle.get("/check-22").await?;
-    assert_eq!(answer.set_cookies().len(), 1, "{answer:?}");
-    assert_ne!(idle.cookie("idle"), Some(&*token));
+    for one in &mut all {
+        one.ends().await?;
+    }
     Ok(())
 }

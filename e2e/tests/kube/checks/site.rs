@@ -105,15 +105,10 @@ impl GatewaySite {
 
     /// As [`GatewaySite::route`], with annotations of Limpet, whose names are given without their prefix.
     pub(crate) async fn annotated_route(&self, name: &str, rules: &[Value], annotations: &Value) -> Result<()> {
-        let annotations = annotations.as_object().context("no annotations")?;
-        let annotations: serde_json::Map<_, _> = annotations
-            .iter()
-            .map(|(name, value)| (format!("session.limpet.dev/{name}"), value.clone()))
-            .collect();
         let route = json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "HTTPRoute",
-            "metadata": {"name": name, "annotations": annotations},
+            "metadata": {"name": name, "annotations": prefixed(annotations)},
             "spec": {"parentRefs": [{"name": "web"}], "rules": rules},
         });
         self.namespace.apply_object(&route).await.map(drop)
@@ -170,6 +165,13 @@ impl GatewaySite {
         }
         Ok(sum)
     }
+}
+
+/// Annotations of Limpet, whose names are given without their prefix.
+pub(crate) fn prefixed(annotations: &Value) -> Value {
+    let annotations = annotations.as_object().into_iter().flatten();
+    let prefixed = annotations.map(|(name, value)| (format!("session.limpet.dev/{name}"), value.clone()));
+    prefixed.collect::<serde_json::Map<_, _>>().into()
 }
 
 /// A rule for a path prefix, with Services and their weights.

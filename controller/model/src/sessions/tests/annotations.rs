@@ -1,12 +1,16 @@
 //! The effects of annotations and defaults on sessions.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::session_fields::{Of, SessionField, Values};
 use crate::sessions::annotations::camel_case;
 use crate::{CookiePath, SessionFields};
-use limpet_core::config::schema::{CacheControlConfig, CookieModeConfig, SameSiteConfig, SecureConfig, TokenConfig};
+use limpet_core::config::schema::{
+    CacheControlConfig, CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, TokenConfig,
+};
 
 fn named(name: &str) -> Value {
     json!({"sessionName": name})
@@ -37,7 +41,7 @@ fn worlds(persistence: &Value, name: &str, value: &str) -> [World; 3] {
 
 #[test]
 fn every_annotation_does_what_it_says() {
-    let mut tested = BTreeSet::from(["path".to_owned()]);
+    let mut tested = BTreeSet::new();
     for (name, value, pointer, expected) in [
         ("strict", "true", "/strict", json!(true)),
         ("strict-status", "410", "/strictStatus", json!(410)),
@@ -47,6 +51,13 @@ fn every_annotation_does_what_it_says() {
         ("domain", "example.com", "/cookie/domain", json!("example.com")),
         ("script-access", "true", "/cookie/httpOnly", json!(false)),
         ("partitioned", "true", "/cookie/partitioned", json!(true)),
+        ("path", "root", "/cookie/path", json!("/")),
+        ("path", "/", "/cookie/path", json!("/")),
+        ("path", "/shop", "/cookie/path", json!("/shop")),
+        ("lifetime-type", "Session", "/cookie/lifetimeType", json!("Session")),
+        ("lifetime-type", "Permanent", "/cookie/lifetimeType", json!("Permanent")),
+        ("absolute-timeout", "90m", "/absoluteTimeout", json!("1h30m")),
+        ("idle-timeout", "500ms", "/idleTimeout", json!("500ms")),
         ("token", "signed", "/token", json!("signed")),
         ("mode", "prefix", "/cookie/mode", json!("prefix")),
         ("mode", "rewrite", "/cookie/mode", json!("rewrite")),
@@ -54,8 +65,9 @@ fn every_annotation_does_what_it_says() {
         ("cache-control", "keep", "/cacheControl", json!("keep")),
     ] {
         for mut world in worlds(&named("s"), name, value) {
-            // Some values require Secure.
+            // Some values require Secure, and one an absolute timeout.
             world.settings.session_defaults.secure = Some(SecureConfig::Always);
+            world.settings.session_defaults.absolute_timeout = Some(Duration::from_secs(60).into());
             assert_eq!(at(&world.sessions(), pointer), expected, "{name}: {value}");
         }
         tested.insert(name.to_owned());
@@ -90,16 +102,25 @@ fn each_page_lists_every_field_with_its_values() {
     }
 }
 
+#[test]
+fn the_charts_schema_knows_every_field() {
+    let schema = include_str!("../../../../deploy/chart/values.schema.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let known = &schema["properties"]["config"]["properties"]["sessionDefaults"]["properties"];
+    let known: BTreeSet<&String> = known.as_object().unwrap().keys().collect();
+    let all: BTreeSet<String> = SessionField::annotations()
+        .iter()
+        .map(|name| camel_case(name))
+        .collect();
+    assert_eq!(known, all.iter().collect());
+}
+
 /// What the Gateway API's own fields say, and what must not depend on an object.
-const NOT_IN_THE_TABLE: [&str; 11] = [
-    "absoluteTimeout",
-    "idleTimeout",
+const NOT_IN_THE_TABLE: [&str; 7] = [
     "cookie",
     "header",
-    "cookie.lifetimeType",
     "cookie.mode",
     "cookie.name",
-    "cookie.path",
     // The controller decides it by the rules that share a name.
     "cookie.perScope",
     "header.mode",
@@ -138,27 +159,37 @@ fn defaults_are_for_what_nobody_says() {
         domain: Some("example.com".to_owned()),
         script_access: Some(true),
         partitioned: Some(true),
-        path: Some(CookiePath::Root),
+        path: Some(CookiePath::At("/shop".to_owned())),
         token: Some(TokenConfig::Signed),
         mode: Some(CookieModeConfig::Insert),
         forward: Some(true),
         cache_control: Some(CacheControlConfig::Keep),
+        lifetime_type: Some(LifetimeTypeConfig::Permanent),
+        absolute_timeout: Some(Duration::from_secs(7200).into()),
+        idle_timeout: Some(Duration::from_secs(60).into()),
     };
     let mut world = with_policy(&named("s"));
     world.settings.session_defaults = defaults.clone();
     let cookie = json!({
-        "name": "s", "mode": "insert", "path": "/", "domain": "example.com",
+        "name": "s", "mode": "insert", "path": "/shop", "domain": "example.com",
         "secure": "always", "httpOnly": false, "sameSite": "None",
-        "partitioned": true, "lifetimeType": "Session", "forward": true,
+        "partitioned": true, "lifetimeType": "Permanent", "forward": true,
     });
-    let all = json!({"cookie": cookie, "strict": true, "strictStatus": 410, "token": "signed", "cacheControl": "keep"});
-    assert_eq!(world.sessions().written(0), all);
+    let of_all = json!({
+        "strict": true, "strictStatus": 410, "token": "signed", "cacheControl": "keep",
+        "absoluteTimeout": "2h", "idleTimeout": "1m",
+    });
+    let with = |name: &str, carrier: Value| {
+        let mut all = of_all.clone();
+        all[name] = carrier;
+        all
+    };
+    assert_eq!(world.sessions().written(0), with("cookie", cookie));
 
     let mut world = with_policy(&json!({"sessionName": "x-s", "type": "Header"}));
     world.settings.session_defaults = defaults.clone();
     let header = json!({"name": "x-s", "mode": "insert", "forward": true});
-    let all = json!({"header": header, "strict": true, "strictStatus": 410, "token": "signed", "cacheControl": "keep"});
-    assert_eq!(world.sessions().written(0), all);
+    assert_eq!(world.sessions().written(0), with("header", header));
 
     // Defaults for attributes do not apply to the application's cookie.
     for mode in [CookieModeConfig::Prefix, CookieModeConfig::Rewrite] {
@@ -171,6 +202,10 @@ fn defaults_are_for_what_nobody_says() {
         assert_eq!(sessions.status("p"), [ACCEPTED]);
         assert_eq!(at(&sessions, "/cookie/sameSite"), json!("Strict"));
         assert_eq!(at(&sessions, "/cookie/forward"), Value::Null);
+        assert_eq!(at(&sessions, "/cookie/path"), json!("/"));
+        assert_eq!(at(&sessions, "/cookie/lifetimeType"), json!("Session"));
+        assert_eq!(at(&sessions, "/idleTimeout"), Value::Null);
+        assert_eq!(at(&sessions, "/absoluteTimeout"), json!("2h"));
     }
 }
 
@@ -280,6 +315,15 @@ fn idle_timeout_is_not_for_the_applications_cookie_or_header() {
                    again, so nobody would know when the session was last used; absoluteTimeout bounds it";
     let cookie = json!({"sessionName": "s", "idleTimeout": "1h"});
     let header = json!({"sessionName": "s", "idleTimeout": "1h", "type": "Header"});
+    let mut world = world(SERVICE_AND_ROUTE);
+    let policy = annotated(policy("BackendLBPolicy", "p", &["a"], &named("s")), "mode", "prefix");
+    world.add(annotated(policy, "idle-timeout", "1h"));
+    assert_eq!(
+        world.sessions().status("p"),
+        [format!(
+            "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/idle-timeout]: {message}"
+        )]
+    );
     for (persistence, mode) in [(&cookie, "prefix"), (&cookie, "rewrite"), (&header, "prefix")] {
         let [of_policy, over_policy, of_rule] = worlds(persistence, "mode", mode).map(|world| world.sessions());
         let field = "sessionPersistence.idleTimeout";
@@ -313,11 +357,14 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
         let mut world = world(SERVICE_AND_ROUTE);
         let policy = annotated(policy("BackendLBPolicy", "p", &["a"], &named("s")), "mode", "prefix");
         world.add(annotated(policy, name, value));
+        // A permanent cookie needs it.
+        world.settings.session_defaults.absolute_timeout = Some(Duration::from_secs(60).into());
         world.sessions().status("p")
     };
-    // `path` has no effect on the application's cookie.
+    // An idle timeout is refused in other words. `root` and `route` have no effect on the application's cookie.
     let fields = SessionField::ALL.iter().filter(|field| field.of != Of::Policy);
-    for name in fields.map(SessionField::annotation).filter(|name| name != "path") {
+    let fields = fields.map(SessionField::annotation);
+    for name in fields.filter(|name| !["path", "idle-timeout"].contains(&name.as_str())) {
         let field = SessionField::of_annotation(&name).unwrap();
         let refused = format!("Accepted=False/Invalid: metadata.annotations[session.limpet.dev/{name}]: {message}");
         let statuses: Vec<_> = field.examples().iter().map(|value| prefixed(&name, value)).collect();
@@ -331,6 +378,12 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
         assert!(accepted < 2, "{name}: only the default is taken, {statuses:?}");
     }
     assert_eq!(prefixed("same-site", "Strict"), [ACCEPTED], "as it is by default");
+    assert_eq!(
+        prefixed("path", "/shop"),
+        [format!(
+            "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/path]: {message}"
+        )]
+    );
     let permanent = json!({"sessionName": "s", "absoluteTimeout": "1h", "cookieConfig": {"lifetimeType": "Permanent"}});
     let [of_policy, ..] = worlds(&permanent, "mode", "prefix").map(|world| world.sessions());
     assert_eq!(
@@ -425,7 +478,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
         ),
     ] {
         let mut world = super::world(SERVICE_AND_ROUTE);
-        world.settings.session_defaults.path = Some(default);
+        world.settings.session_defaults.path = Some(default.clone());
         let mut route = matched(&paths, &named("s"));
         if let Some(value) = annotation {
             route = annotated(route, "path", value);

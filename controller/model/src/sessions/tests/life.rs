@@ -65,7 +65,7 @@ fn no_timeout_is_longer_than_the_operator_allows() {
             };
             let message = format!(
                 ".sessionPersistence.{timeout}: expected at most 720h, the maxSessionLife of the controller's \
-                 configuration, found \"99999h\""
+                 configuration, found 99999h"
             );
             assert!(refusal.ends_with(&message), "{refusal}");
         }

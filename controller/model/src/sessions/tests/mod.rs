@@ -6,6 +6,7 @@ mod collisions;
 mod destinations;
 mod dialects;
 mod domains;
+mod fields_first;
 mod life;
 mod precedence;
 mod properties;

@@ -99,7 +99,13 @@ fn a_policy_that_was_written_since_is_what_it_says() {
     let mut world = with(annotated(written, "session-name", "s"));
     world.objects.memory.sessions = former_sessions(&with(policy(KIND, "p", &["a"], &named())).objects);
     assert_eq!(world.sessions().written(0)["cookie"]["name"], "new");
-    assert_eq!(status(&world), [ACCEPTED]);
+    assert_eq!(
+        status(&world),
+        [format!(
+            "{ACCEPTED}; metadata.annotations[session.limpet.dev/session-name]: it has no effect, because \
+             spec.sessionPersistence.cookie.name says otherwise"
+        )]
+    );
     assert_eq!(former_sessions(&world.objects).iter().count(), 0);
 }
 
