@@ -30,7 +30,7 @@ enum Outcome<'p> {
 /// The Gateways whose rules lead to a port of a backend. An XBackend has no ports.
 type Reached<'a> = BTreeMap<RuleBackend, BTreeMap<Option<u16>, BTreeSet<&'a ObjectName>>>;
 
-/// Reports on all policies, and what is wrong with those that have no ancestor.
+/// Reports on all policies, and what is wrong with them that is of none of their ancestors.
 pub(super) fn reports(
     objects: &Objects,
     policies: &TlsPolicies<'_>,
@@ -45,19 +45,22 @@ pub(super) fn reports(
         policies,
         reached: reached(objects, routes, references),
     };
-    let (mut reports, mut without_ancestors) = (BTreeMap::new(), BTreeMap::new());
+    let (mut reports, mut without_status) = (BTreeMap::new(), BTreeMap::new());
     for policy in policies.all() {
         let report = statuses.report(policy);
-        if report.ancestors.is_empty() {
-            let object = ObjectRef {
-                kind: Kind::BackendTlsPolicy,
-                name: policy.name.clone(),
-            };
-            without_ancestors.insert(object, statuses.without_ancestor(policy));
-        }
+        let without = if report.ancestors.is_empty() {
+            Some(statuses.without_ancestor(policy))
+        } else {
+            statuses.missing_targets(policy)
+        };
+        let object = ObjectRef {
+            kind: Kind::BackendTlsPolicy,
+            name: policy.name.clone(),
+        };
+        without_status.extend(without.map(|condition| (object, condition)));
         reports.insert(policy.name.clone(), report);
     }
-    (reports, without_ancestors)
+    (reports, without_status)
 }
 
 /// What rules lead to, whether it can be used or not.
@@ -135,15 +138,7 @@ impl<'p> Statuses<'p> {
         if let Err(condition) = &policy.content.tls {
             return condition.clone();
         }
-        let targets = policy.targets().flatten();
-        let (existing, missing): (Vec<Target<'_>>, Vec<Target<'_>>) = targets.partition(|target| self.exists(target));
-        let missing: Vec<(Target<'_>, Outcome<'_>)> = missing
-            .into_iter()
-            .map(|target| {
-                let outcome = self.missing(&target);
-                (target, outcome)
-            })
-            .collect();
+        let (existing, missing) = self.targets(policy);
         let mut remarks = remarks(policy, &missing.iter().collect::<Vec<_>>());
         if existing.is_empty() {
             return Condition::fails("Accepted", "TargetNotFound", remarks.to_string());
@@ -152,6 +147,28 @@ impl<'p> Statuses<'p> {
             remarks.add("no route of a Gateway leads to".to_owned(), target_name(target));
         }
         Condition::fails("Programmed", "NoRoute", remarks.to_string())
+    }
+
+    /// The targets that do not exist, of a policy that has others.
+    fn missing_targets(&self, policy: &'p TlsPolicy<'p>) -> Option<Condition> {
+        let (existing, missing) = self.targets(policy);
+        if existing.is_empty() || missing.is_empty() || policy.content.tls.is_err() {
+            return None;
+        }
+        let mut remarks = Remarks::default();
+        add_outcomes(&mut remarks, &missing.iter().collect::<Vec<_>>());
+        Some(Condition::fails("ResolvedRefs", "TargetNotFound", remarks.to_string()))
+    }
+
+    /// The targets that exist, and the others.
+    fn targets(&self, policy: &'p TlsPolicy<'p>) -> (Vec<Target<'p>>, Vec<(Target<'p>, Outcome<'p>)>) {
+        let targets = policy.targets().flatten();
+        let (existing, missing): (Vec<Target<'_>>, Vec<Target<'_>>) = targets.partition(|target| self.exists(target));
+        let missing = missing.into_iter().map(|target| {
+            let outcome = self.missing(&target);
+            (target, outcome)
+        });
+        (existing, missing.collect())
     }
 
     fn outcome(&self, policy: &TlsPolicy<'_>, target: &Target<'_>) -> Outcome<'p> {
@@ -226,6 +243,19 @@ fn conditions(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) ->
 /// What of the policy has no effect.
 fn remarks(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Remarks {
     let mut remarks = Remarks::default();
+    add_outcomes(&mut remarks, targets);
+    for (index, target) in policy.targets().enumerate() {
+        if target.is_none() {
+            remarks.say(format!("spec.targetRefs[{index}].kind: expected Service or XBackend"));
+        }
+    }
+    for option in policy.object.spec.options.keys() {
+        remarks.add("not supported and ignored".to_owned(), format!("spec.options.{option}"));
+    }
+    remarks
+}
+
+fn add_outcomes(remarks: &mut Remarks, targets: &[&(Target<'_>, Outcome<'_>)]) {
     for (target, outcome) in targets {
         let text = match outcome {
             Outcome::Governs => continue,
@@ -237,15 +267,6 @@ fn remarks(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Re
         };
         remarks.add(text, target_name(target));
     }
-    for (index, target) in policy.targets().enumerate() {
-        if target.is_none() {
-            remarks.say(format!("spec.targetRefs[{index}].kind: expected Service or XBackend"));
-        }
-    }
-    for option in policy.object.spec.options.keys() {
-        remarks.add("not supported and ignored".to_owned(), format!("spec.options.{option}"));
-    }
-    remarks
 }
 
 fn target_name(target: &Target<'_>) -> String {

@@ -29,6 +29,45 @@ fn an_object_that_nothing_follows_is_told_and_fails() {
     limpet(&["render", "-f", "-"]).run_with(&with("of-others")).code(0);
 }
 
+/// A policy with another target, which has sessions, is accepted.
+#[test]
+fn a_target_that_does_not_exist_is_told_and_fails() {
+    let with_targets = |targets: &str| {
+        format!(
+            "{}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules: [{{backendRefs: [{{name: v1, port: 80}}]}}]
+---
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: BackendLBPolicy
+metadata: {{namespace: shop, name: shop}}
+spec:
+  targetRefs: [{targets}]
+  sessionPersistence: {{sessionName: s}}
+",
+            with("v1")
+        )
+    };
+    let (v1, gone) = (
+        "{group: '', kind: Service, name: v1}",
+        "{group: '', kind: Service, name: gone}",
+    );
+    let both = format!("{v1}, {gone}");
+    for targets in [gone, &both] {
+        limpet(&["render", "-f", "-"])
+            .run_with(&with_targets(targets))
+            .code(1)
+            .says("withoutStatus")
+            .says("expected an existing Service, found shop/gone");
+    }
+    limpet(&["render", "-f", "-"]).run_with(&with_targets(v1)).code(0);
+}
+
 /// The release of the API server decides, and not all of them accept both shapes.
 #[test]
 fn a_release_refuses_the_other_releases_shapes() {

@@ -197,6 +197,59 @@ spec: {parentRefs: [{name: wbe}], rules: [{backendRefs: [{name: web, port: 80}]}
     Ok(())
 }
 
+/// A policy with a target that does not exist is told about, though its other target has sessions.
+#[tokio::test]
+async fn a_target_that_comes_and_goes_is_told_each_time() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_6_1).await?;
+    let namespace = cluster.namespace("target").await?;
+    namespace.gateway_class().await?;
+    namespace.service("web", &[("app", "web")]).await?;
+    namespace.apply(&site_objects(&namespace)).await?;
+    let policy = "
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XBackendTrafficPolicy
+metadata: {name: web}
+spec:
+  targetRefs: [{group: '', kind: Service, name: web}, {group: '', kind: Service, name: gone}]
+  sessionPersistence: {sessionName: web}
+";
+    namespace.apply(policy).await?;
+    let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let words = format!("expected an existing Service, found {}/gone", namespace.name());
+    let events = async || {
+        let events = namespace.list("events.k8s.io/v1/Event", "").await?;
+        let is = |event: &&Value| {
+            let note = event["note"].as_str().unwrap_or_default();
+            event["regarding"]["name"] == "web" && event["reason"] == "TargetNotFound" && note.contains(&words)
+        };
+        anyhow::Ok(events.iter().filter(is).count())
+    };
+    poll::until("the Event", async || (events().await.ok()? == 1).then_some(())).await?;
+    let lines = || controller.log().map(|log| log.matches(&words).count());
+    let is_accepted = |named: bool| {
+        let words = &words;
+        move |object: &Value| {
+            let conditions = &object["status"]["ancestors"][0]["conditions"];
+            let message = conditions.to_string();
+            condition(conditions, "Accepted") == "True/Accepted" && message.contains(words.as_str()) == named
+        }
+    };
+    for round in 1..=2 {
+        let kind = "XBackendTrafficPolicy";
+        namespace
+            .until("the policy to say so", kind, "web", is_accepted(true))
+            .await?;
+        poll::until("the line in the log", async || (lines()? == round).then_some(())).await?;
+        namespace.service("gone", &[("app", "web")]).await?;
+        namespace.until("the target", kind, "web", is_accepted(false)).await?;
+        assert_eq!(lines(), Some(round));
+        namespace.delete("Service", "gone").await?;
+    }
+    poll::until("the line in the log", async || (lines()? == 3).then_some(())).await?;
+    assert_eq!(events().await?, 1, "the same Event is written once while it exists");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_gateway_does_not_get_what_cannot_be_had() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;

@@ -246,12 +246,26 @@ impl<'p> Statuses<'p> {
         unusable.map(|why| remarks.say(why)).count()
     }
 
-    /// What is wrong with policies that have no ancestor, so no status.
-    pub(super) fn without_ancestors(&self) -> BTreeMap<ObjectRef, Condition> {
-        let policies = self.policies.iter();
-        let policies = policies.filter(|policy| self.ancestors.get(policy).is_none_or(BTreeSet::is_empty));
-        let told = policies.filter_map(|policy| Some((policy.name.object_ref(), self.without_ancestor(policy)?)));
+    /// What is wrong with policies that is of none of their ancestors: no rule leads to a target that does not exist.
+    pub(super) fn without_status(&self) -> BTreeMap<ObjectRef, Condition> {
+        let told = self.policies.iter().filter_map(|policy| {
+            let without = if self.ancestors.get(policy).is_none_or(BTreeSet::is_empty) {
+                self.without_ancestor(policy)
+            } else {
+                self.missing_targets(policy)
+            };
+            Some((policy.name.object_ref(), without?))
+        });
         told.collect()
+    }
+
+    /// The targets that do not exist, of a policy that has others.
+    fn missing_targets(&self, policy: &PolicyObject<'_>) -> Option<Condition> {
+        policy.content()?;
+        let mut about = Remarks::default();
+        let missing = self.add_unusable_targets(policy, &mut about);
+        let is_some = (1..policy.targets.len()).contains(&missing);
+        is_some.then(|| Condition::fails("ResolvedRefs", "TargetNotFound", about.to_string()))
     }
 
     fn without_ancestor(&self, policy: &PolicyObject<'_>) -> Option<Condition> {
@@ -262,13 +276,14 @@ impl<'p> Statuses<'p> {
             // Other controllers may support what Limpet does not.
             Err(_) if is_for_others => return None,
             Err(problems) => return Some(invalid(problems)),
-            Ok(None) => return None,
-            Ok(Some(_)) => {}
+            Ok(None) if policy.name.kind == SessionPolicyKind::XBackendTrafficPolicy => return None,
+            Ok(_) => {}
         }
         let mut about = Remarks::default();
         if self.add_unusable_targets(policy, &mut about) == policy.targets.len() {
             return Some(Condition::fails("Accepted", "TargetNotFound", about.to_string()));
         }
+        policy.content()?;
         for (_, target) in &policy.targets {
             if let RuleBackend::Service(service) = target {
                 let text = "no route that can have sessions leads to";

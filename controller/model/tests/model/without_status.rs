@@ -170,6 +170,37 @@ fn a_policy_that_no_route_reaches_is_told_as_an_event() {
     assert_eq!(of("group: '', kind: Service, name: v1", "sessionName: s"), told_of([]));
 }
 
+/// No rule leads to it, so it is no concern of the Gateways of the other targets.
+#[test]
+fn a_missing_target_is_told_though_the_others_have_sessions() {
+    let targets = "group: '', kind: Service, name: v1}, {group: '', kind: Service, name: v3";
+    let sessions = with(&policy(targets, "sessionName: s"));
+    let words =
+        "ResolvedRefs=false/TargetNotFound: spec.targetRefs[1].name: expected an existing Service, found shop/v3";
+    assert_eq!(told(&sessions), told_of([("BackendLBPolicy shop/p", words)]));
+    let report = sessions.session_policies.values().next().expect("a report");
+    let said: Vec<String> = report.ancestors[0].conditions.iter().map(self::words).collect();
+    assert!(said[0].starts_with("Accepted=true/Accepted: "), "{said:?}");
+    let tls = with(&tls_policy(
+        targets,
+        "hostname: v1.internal, wellKnownCACertificates: System",
+    ));
+    let words =
+        "ResolvedRefs=false/TargetNotFound: spec.targetRefs: expected targets that exist, found: Service shop/v3";
+    assert_eq!(told(&tls), told_of([("BackendTLSPolicy shop/tls", words)]));
+}
+
+#[test]
+fn a_missing_target_is_told_without_sessions_too() {
+    let of = |target: &str| {
+        let target = format!("group: '', kind: Service, name: {target}");
+        told(&with(&policy(&target, "").replace(", sessionPersistence: {}", "")))
+    };
+    let words = "Accepted=false/TargetNotFound: spec.targetRefs[0].name: expected an existing Service, found shop/v3";
+    assert_eq!(of("v3"), told_of([("BackendLBPolicy shop/p", words)]));
+    assert_eq!(of("v2"), told_of([]));
+}
+
 /// It is for other controllers.
 #[test]
 fn a_policy_without_sessions_is_left_alone() {
