@@ -41,7 +41,7 @@ endif
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
-.PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node node cluster conformance
+.PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node node cluster conformance chaos
 .PHONY: static-cli
 .PHONY: e2e-envoy-gateway envoy-gateway e2e-istio istiod
 .PHONY: demo demo-kube asan fuzz bench bench-controller clean
@@ -175,6 +175,11 @@ conformance: node wasm module static-cli ## Run the Gateway API's conformance su
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin conformance
 	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
 	e2e/tools/with-conformance.sh e2e/tools/in-node.sh $(cargo_target)/debug/conformance $(SUITE)
+
+chaos: node wasm module static-cli ## End pods and processes in every way under 200 sessions, on a node, as root: FILTER=module
+	@cargo build --locked -p limpet-e2e --features node --bin backend --bin chaos
+	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
+	e2e/tools/in-node.sh $(cargo_target)/debug/chaos
 
 # Says what this machine lacks before minutes go into building the rest.
 node:

@@ -7,7 +7,9 @@ mod seen;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use hyper::service::service_fn;
@@ -15,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use answering::Answering;
@@ -50,6 +53,8 @@ struct Shared {
     protocols: Vec<Arc<dyn Protocol>>,
     under_way: Count,
     behaviour: Mutex<Behaviour>,
+    /// Whether it finishes what it has, and takes nothing new.
+    finishing: watch::Sender<bool>,
 }
 
 impl Shared {
@@ -103,6 +108,7 @@ impl Backend {
                     requests: 0,
                     last: None,
                 }),
+                finishing: watch::Sender::new(false),
             }),
             server: None,
         };
@@ -190,6 +196,16 @@ impl Backend {
         }
     }
 
+    /// Refuses new connections, and finishes the requests that it has. What is left after this time is broken off.
+    pub async fn finish(&mut self, patience: Duration) {
+        self.shared.finishing.send_replace(true);
+        if let Some(server) = &mut self.server {
+            // Whatever it is that has not ended is ended below.
+            let _ = tokio::time::timeout(patience, server).await;
+        }
+        self.stop().await;
+    }
+
     /// Listens again at the same address.
     ///
     /// # Errors
@@ -213,6 +229,7 @@ impl Backend {
             .with_context(|| format!("backend {} cannot listen at {}", self.name(), self.address))?;
         let listener = socket.listen(1024)?;
         self.address = listener.local_addr()?;
+        self.shared.finishing.send_replace(false);
         self.server = Some(tokio::spawn(serve(listener, Arc::clone(&self.shared))));
         Ok(())
     }
@@ -226,11 +243,15 @@ impl Drop for Backend {
     }
 }
 
-/// Accepts connections until the task is aborted. The connections end with it.
+/// Accepts connections until the task is aborted, or the backend finishes. The connections end with it.
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = finishing(&shared) => break,
+        };
+        let Ok((stream, _)) = accepted else {
             continue;
         };
         while connections.try_join_next().is_some() {}
@@ -240,11 +261,23 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             let mut server = auto::Builder::new(TokioExecutor::new());
             server.http2().max_header_list_size(HEADER_LIMIT);
             let service = service_fn(|request| respond::respond(request, tasks.clone(), Arc::clone(&shared)));
+            let mut connection = pin!(server.serve_connection_with_upgrades(TokioIo::new(stream), service));
             // A client that disconnects is not an error.
-            let _ = server
-                .serve_connection_with_upgrades(TokioIo::new(stream), service)
-                .await;
+            tokio::select! {
+                _ = connection.as_mut() => {}
+                () = finishing(&shared) => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
             tasks.finish().await;
         });
     }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn finishing(shared: &Shared) {
+    // It cannot fail: the sender is there.
+    let _ = shared.finishing.subscribe().wait_for(|is| *is).await;
 }

@@ -23,6 +23,7 @@ mod backend;
 mod body;
 mod build;
 mod carrier;
+pub mod chaos;
 mod client;
 #[cfg(feature = "kube")]
 mod clock;

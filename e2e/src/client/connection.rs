@@ -53,6 +53,14 @@ impl Connection {
         Self::over(stream, http2, "https").await
     }
 
+    /// On a stream that is connected already, for requests over HTTP/1.1 or over HTTP/2.
+    ///
+    /// # Errors
+    /// If the server does not speak HTTP.
+    pub async fn on(stream: TcpStream, http2: bool) -> Result<Self> {
+        Self::over(stream, http2, "http").await
+    }
+
     async fn over(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         http2: bool,

@@ -1,11 +1,18 @@
 //! A backend of the tests as a program, for pods. The environment names it (`POD_NAME`). It listens at port 8000 until
-//! it is told to end.
+//! it is told to end. Then it ends as docs/how-to/drain.md says: it is not ready any more, serves until everybody knows,
+//! and finishes what it has.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use limpet_e2e::Backend;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// Longer than a readiness probe takes to notice, and Envoys to learn.
+const KNOWN: Duration = Duration::from_secs(5);
+/// How long requests may take. Open streams end after it.
+const REQUESTS: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -13,6 +20,8 @@ async fn main() -> Result<()> {
     let name = std::env::var("POD_NAME").context("POD_NAME")?;
     let mut backend = Backend::start_at(&name, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8000)))?;
     terminate.recv().await;
-    backend.stop().await;
+    backend.set_healthy(false);
+    tokio::time::sleep(KNOWN).await;
+    backend.finish(REQUESTS).await;
     Ok(())
 }

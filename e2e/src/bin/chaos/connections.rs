@@ -1,0 +1,89 @@
+//! Connections whose Envoy is known: kube-proxy leads each to one of them, and the kernel remembers where.
+
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use limpet_e2e::chaos::Loss;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// The connections that the kernel translates, those that ended a moment ago too.
+const TABLE: &str = "/proc/net/nf_conntrack";
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection's own port, by which it is found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    address: SocketAddr,
+    port: u16,
+}
+
+impl Line {
+    /// What was lost on this connection.
+    pub(crate) fn loss(self, reason: impl fmt::Display) -> Loss {
+        Loss {
+            reason: reason.to_string(),
+            envoy: self.envoy(),
+        }
+    }
+
+    /// Where the connection leads.
+    fn envoy(self) -> Option<IpAddr> {
+        let table = fs::read_to_string(TABLE).ok()?;
+        destination(&table, self.address, self.port)
+    }
+}
+
+/// Connects to a Service's address. Nobody may listen where it leads.
+pub(crate) async fn dial(address: SocketAddr) -> Result<(Line, Result<TcpStream, Loss>)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+    let port = socket.local_addr()?.port();
+    let line = Line { address, port };
+    let connected = tokio::time::timeout(PATIENCE, socket.connect(address)).await;
+    let stream = match connected {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(line.loss(error)),
+        Err(_) => Err(line.loss("no connection in 10 s")),
+    };
+    if let Ok(stream) = &stream {
+        stream.set_nodelay(true).context("TCP_NODELAY")?;
+    }
+    Ok((line, stream))
+}
+
+/// Whose answers are to come: the source of the second direction.
+fn destination(table: &str, address: SocketAddr, port: u16) -> Option<IpAddr> {
+    let line = table.lines().find(|line| {
+        let value = |name| value(line, name, 0);
+        value("dst=") == Some(&address.ip().to_string())
+            && value("sport=") == Some(&port.to_string())
+            && value("dport=") == Some(&address.port().to_string())
+    })?;
+    let source: IpAddr = value(line, "src=", 1)?.parse().ok()?;
+    (source != address.ip()).then_some(source)
+}
+
+fn value<'a>(line: &'a str, name: &str, direction: usize) -> Option<&'a str> {
+    let mut values = line.split(' ').filter_map(|field| field.strip_prefix(name));
+    values.nth(direction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = "\
+ipv4     2 tcp      6 117 TIME_WAIT src=10.66.255.254 dst=10.66.250.1 sport=40001 dport=80 src=10.244.0.7 dst=10.66.255.254 sport=80 dport=1717 [ASSURED] mark=0 zone=0 use=2
+ipv4     2 tcp      6 431999 ESTABLISHED src=10.66.255.254 dst=10.66.250.1 sport=40002 dport=80 src=10.244.0.9 dst=10.66.255.254 sport=80 dport=1718 [ASSURED] mark=0 zone=0 use=2";
+
+    #[test]
+    fn a_connection_is_found_by_its_own_port() {
+        let address = SocketAddr::from(([10, 66, 250, 1], 80));
+        assert_eq!(destination(LINES, address, 40002), Some(IpAddr::from([10, 244, 0, 9])));
+        assert_eq!(destination(LINES, address, 40003), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! What the run is about: Limpet as Helm installs it, a Gateway whose Envoys it keeps, and an application.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use limpet_api::ObjectName;
+use limpet_e2e::kube::{Client, Node, Release};
+use limpet_e2e::{Build, helm, poll};
+use limpet_model::envoys_name;
+use serde_json::{Value, json};
+
+/// The release of the chart, its `GatewayClass`, and the namespace that it is in.
+const RELEASE: &str = "limpet";
+pub(crate) const SYSTEM: &str = "limpet-system";
+pub(crate) const CONTROLLER: &str = "limpet-controller";
+/// The Gateway, the application, and its routes.
+pub(crate) const WEB: &str = "web";
+
+/// How long a Deployment may take: its pods drain, one after the other.
+const ROLLOUT: Duration = Duration::from_secs(300);
+
+/// Three Envoys, because two of them may end at the same time. A key is rotated in half a minute, not in two.
+const VALUES: &str = "
+config:
+  keyring: {phaseTime: 5s}
+  envoy: {managed: {defaults: {replicas: 3, filter: FILTER}}}
+";
+
+/// A cluster with everything in it.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) node: Node,
+    /// The namespace of the application.
+    pub(crate) default: Client,
+    /// The namespace of the controller and of the Envoys.
+    pub(crate) system: Client,
+    /// The Gateway's address.
+    pub(crate) address: SocketAddr,
+    /// The Deployment of the Envoys.
+    pub(crate) envoys: String,
+}
+
+impl Site {
+    pub(crate) async fn install(filter: Build) -> Result<Self> {
+        let node = Node::start().await?;
+        node.define(Release::V1_7_0).await?;
+        install(&node, filter)?;
+        let (default, system) = (node.admin(), node.admin().in_namespace(SYSTEM));
+        for object in [application(), service(), budget(), gateway(), http_routes()] {
+            default.apply_object(&object).await?;
+        }
+        until_rolled_out(&default, WEB).await?;
+        let envoys = envoys_name(&ObjectName::new("default", WEB));
+        system
+            .until("its Envoys", "apps/v1/Deployment", &envoys, |_| true)
+            .await?;
+        until_rolled_out(&system, &envoys).await?;
+        let is_programmed = |gateway: &Value| condition(gateway, "Programmed");
+        let gateway = default.until("acknowledgements", "Gateway", WEB, is_programmed).await?;
+        let address = gateway["status"]["addresses"][0]["value"].as_str();
+        let address = SocketAddr::new(address.context("no address")?.parse()?, 80);
+        Ok(Self {
+            node,
+            default,
+            system,
+            address,
+            envoys,
+        })
+    }
+}
+
+fn condition(object: &Value, kind: &str) -> bool {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+fn install(node: &Node, filter: Build) -> Result<()> {
+    let filter = match filter {
+        Build::Wasm => "Wasm",
+        Build::Module => "Module",
+    };
+    let values = tempfile::NamedTempFile::new()?;
+    std::fs::write(values.path(), VALUES.replace("FILTER", filter))?;
+    let (chart, kubeconfig) = (helm::chart(), node.server().admin_kubeconfig()?);
+    let texts = [chart.as_path(), values.path(), kubeconfig.as_path()].map(|path| path.to_str().context("a path"));
+    let [chart, values, kubeconfig] = texts;
+    helm::run(&[
+        "install",
+        RELEASE,
+        chart?,
+        "--namespace",
+        SYSTEM,
+        "--create-namespace",
+        "--wait",
+        "--values",
+        values?,
+        "--kubeconfig",
+        kubeconfig?,
+    ])
+    .map(drop)
+}
+
+/// Waits until a Deployment has as many pods as it should, all of them are ready and have its present template.
+pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
+    let what = format!("the rollout of {deployment}");
+    let mut last = Value::Null;
+    let done = poll::until_within(ROLLOUT, &what, async || {
+        let object = client.get("apps/v1/Deployment", deployment).await.ok()?;
+        let (wanted, status) = (&object["spec"]["replicas"], &object["status"]);
+        last = status.clone();
+        let observed = status["observedGeneration"] == object["metadata"]["generation"];
+        let counts = ["replicas", "updatedReplicas", "readyReplicas"];
+        let complete = observed && counts.iter().all(|count| status[*count] == *wanted);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        complete.then_some(())
+    });
+    done.await.with_context(|| format!("{last:#}"))
+}
+
+/// It ends as docs/how-to/drain.md says: it serves on for a while, says that it is not ready, serves on until everybody
+/// knows, and finishes what it has.
+fn application() -> Value {
+    let labels = json!({"app": WEB});
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": WEB},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [{
+                        "name": "backend",
+                        "image": "limpet.dev/e2e/backend:1",
+                        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                        "resources": {"requests": {"cpu": "50m"}},
+                        "readinessProbe": {
+                            "httpGet": {"path": "/healthz", "port": 8000},
+                            "periodSeconds": 1,
+                            "failureThreshold": 1,
+                            // A busy machine takes no pod out of the Service: that is none of the events.
+                            "timeoutSeconds": 10,
+                        },
+                        "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
+                    }],
+                },
+            },
+        },
+    })
+}
+
+fn service() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": WEB},
+        "spec": {"selector": {"app": WEB}, "ports": [{"port": 80, "targetPort": 8000}]},
+    })
+}
+
+fn budget() -> Value {
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": WEB},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": WEB}}},
+    })
+}
+
+fn gateway() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": WEB},
+        "spec": {
+            "gatewayClassName": RELEASE,
+            "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+        },
+    })
+}
+
+fn http_routes() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": WEB},
+        "spec": {
+            "parentRefs": [{"name": WEB}],
+            "rules": [{
+                "name": "all",
+                "backendRefs": [{"name": WEB, "port": 80}],
+                "sessionPersistence": {"type": "Cookie", "cookie": {"name": "limpet-session"}},
+            }],
+        },
+    })
+}

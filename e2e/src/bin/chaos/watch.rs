@@ -1,0 +1,244 @@
+//! The pods as the API server knows them, and what became of each.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use limpet_e2e::chaos::{Cause, End, Pod, Role};
+use limpet_e2e::kube::Client;
+use serde_json::Value;
+
+use crate::processes::{Process, Processes};
+
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// What is known of a pod.
+#[derive(Debug, Clone)]
+struct Known {
+    role: Role,
+    name: String,
+    address: Option<IpAddr>,
+    created: String,
+    /// The hash of its template.
+    template: String,
+    evicted: bool,
+    deleted: bool,
+    restarts: u64,
+    ready: bool,
+    /// When it was last seen to be ready.
+    last_ready: Option<Duration>,
+    /// When it was ready again after so many restarts.
+    again: Vec<(u64, Duration)>,
+}
+
+/// A process that a test ends.
+#[derive(Debug, Clone)]
+struct Kill {
+    process: u32,
+    cause: Cause,
+}
+
+/// Watches the pods, in the background.
+#[derive(Debug, Clone)]
+pub(crate) struct Watch {
+    begun: Instant,
+    processes: Processes,
+    pods: Arc<Mutex<BTreeMap<String, Known>>>,
+    kills: Arc<Mutex<Vec<Kill>>>,
+}
+
+/// A pod that is ready.
+#[derive(Debug, Clone)]
+pub(crate) struct Ready {
+    pub(crate) name: String,
+    pub(crate) process: Process,
+    pub(crate) restarts: u64,
+}
+
+impl Watch {
+    /// Watches until the program ends.
+    pub(crate) fn start(begun: Instant, client: Client, processes: Processes) -> Self {
+        let watch = Self {
+            begun,
+            processes,
+            pods: Arc::default(),
+            kills: Arc::default(),
+        };
+        let watching = watch.clone();
+        tokio::spawn(async move {
+            loop {
+                // The API server may be late; the next look finds what there is.
+                let _ = watching.look(&client).await;
+                tokio::time::sleep(INTERVAL).await;
+            }
+        });
+        watch
+    }
+
+    async fn look(&self, client: &Client) -> Result<()> {
+        let mut found = Vec::new();
+        // What is ready at the end of the request was so at its begin, or has become so.
+        let asked = self.begun.elapsed();
+        for namespace in ["default", "limpet-system"] {
+            found.extend(client.in_namespace(namespace).list("v1/Pod", "").await?);
+        }
+        let mut pods = self.pods();
+        for pod in &found {
+            let Some((uid, now)) = read(pod) else { continue };
+            let known = pods.entry(uid).or_insert_with(|| now.clone());
+            if now.ready {
+                known.last_ready = Some(asked);
+                if known.again.last().is_none_or(|(restarts, _)| *restarts < now.restarts) {
+                    known.again.push((now.restarts, self.begun.elapsed()));
+                }
+            }
+            known.address = now.address.or(known.address);
+            known.evicted |= now.evicted;
+            known.deleted |= now.deleted;
+            known.restarts = now.restarts;
+            known.ready = now.ready;
+        }
+        let there: Vec<_> = found.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
+        for (uid, known) in pods.iter_mut() {
+            if !there.contains(&uid.as_str()) {
+                known.deleted = true;
+                known.ready = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn pods(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kills(&self) -> MutexGuard<'_, Vec<Kill>> {
+        self.kills.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a process is about to be ended, and why.
+    pub(crate) fn will_end(&self, process: &Process, cause: Cause) {
+        self.kills().push(Kill {
+            process: process.id,
+            cause,
+        });
+    }
+
+    /// The pods of this role that are ready and were not asked to end, with the processes in them.
+    pub(crate) fn ready(&self, role: Role) -> Vec<Ready> {
+        let pods = self.pods();
+        let ready = pods
+            .iter()
+            .filter(|(_, pod)| pod.role == role && pod.ready && !pod.deleted);
+        let with_process = |(uid, pod): (&String, &Known)| {
+            Some(Ready {
+                name: pod.name.clone(),
+                process: self.processes.of(uid)?,
+                restarts: pod.restarts,
+            })
+        };
+        ready.filter_map(with_process).collect()
+    }
+
+    /// Everything that pods were seen to do.
+    pub(crate) fn history(&self) -> Vec<Pod> {
+        let pods = self.pods().clone();
+        let processes = self.processes.all();
+        let newest = |role| {
+            let of_role = pods.values().filter(move |pod| pod.role == role);
+            of_role.max_by_key(|pod| &pod.created).map(|pod| pod.template.clone())
+        };
+        let mut history = Vec::new();
+        for (uid, pod) in &pods {
+            let own = processes.iter().filter(|process| process.pod == *uid);
+            let mut ends: Vec<End> = own.filter_map(|process| self.end(pod, process)).collect();
+            let sudden = ends.len();
+            if let Some(last_ready) = pod.last_ready.filter(|_| pod.deleted) {
+                let cause = if pod.evicted {
+                    Cause::Drained
+                } else if newest(pod.role).as_ref() == Some(&pod.template) {
+                    Cause::Scaled
+                } else {
+                    Cause::Rollout
+                };
+                let last = processes.iter().rfind(|process| process.pod == *uid);
+                let in_peace = |process: &&Process| !self.kills().iter().any(|kill| kill.process == process.id);
+                let process = last
+                    .filter(in_peace)
+                    .and_then(|process| Some((process.seen, process.gone?)));
+                ends.push(End {
+                    cause,
+                    begins: last_ready,
+                    over: None,
+                    process,
+                });
+            }
+            debug_assert!(ends.len() <= sudden + 1);
+            history.push(Pod {
+                role: pod.role,
+                name: pod.name.clone(),
+                address: pod.address,
+                ends,
+            });
+        }
+        history
+    }
+
+    /// The end of a process that was not asked to end.
+    fn end(&self, pod: &Known, process: &Process) -> Option<End> {
+        let gone = process.gone?;
+        let cause = self
+            .kills()
+            .iter()
+            .find(|kill| kill.process == process.id)
+            .map(|kill| kill.cause);
+        if cause.is_none() && pod.deleted {
+            return None;
+        }
+        let over = pod
+            .again
+            .iter()
+            .find(|(restarts, at)| *restarts > 0 && *at > gone)
+            .map(|(_, at)| *at);
+        Some(End {
+            cause: cause.unwrap_or(Cause::Unplanned),
+            begins: process.seen,
+            over,
+            process: Some((process.seen, gone)),
+        })
+    }
+}
+
+/// A pod's uid, and what it is like now.
+fn read(pod: &Value) -> Option<(String, Known)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let (meta, status) = (&pod["metadata"], &pod["status"]);
+    let labels = &meta["labels"];
+    let role = match (labels["app"].as_str(), labels["app.kubernetes.io/name"].as_str()) {
+        (Some("web"), _) => Role::Application,
+        (_, Some("limpet-envoy")) => Role::Envoy,
+        (_, Some("limpet-controller")) => Role::Controller,
+        _ => return None,
+    };
+    let conditions = || status["conditions"].as_array().into_iter().flatten();
+    let is = |kind: &str| conditions().any(|is| is["type"] == kind && is["status"] == "True");
+    let ready = is("Ready");
+    let known = Known {
+        role,
+        name: text(&meta["name"])?,
+        address: text(&status["podIP"]).and_then(|address| address.parse().ok()),
+        created: text(&meta["creationTimestamp"])?,
+        template: text(&labels["pod-template-hash"]).unwrap_or_default(),
+        evicted: is("DisruptionTarget"),
+        deleted: !meta["deletionTimestamp"].is_null(),
+        restarts: status["containerStatuses"][0]["restartCount"]
+            .as_u64()
+            .unwrap_or_default(),
+        ready,
+        last_ready: None,
+        again: Vec::new(),
+    };
+    Some((text(&meta["uid"])?, known))
+}
